@@ -1,4 +1,4 @@
-"""Faults at every moment a run folder is written: power cuts, full disks, vanished folders.
+"""Faults at every moment a run folder is written: kills, full disks, vanished folders.
 
 A run's calls to the file system are counted; then the run is made again and again, and each time
 another of these calls is where it dies (point by point between write, fsync, rename and the
@@ -146,7 +146,7 @@ class Lab:
         self.folder.mkdir()
         self.script, self.options = options_of(kind, self.folder, STEPS)
         self.run = self.folder / "run"
-        self.torn = self.stale = 0
+        self.torn = self.stale = self.harmless = 0
 
     def prepare(self, server):
         self.server = server
@@ -200,6 +200,7 @@ class Lab:
             assert ended.status == -signal.SIGKILL, where
         elif ended.status == 0:                 # it did not matter: an unlink of what is not there
             assert self.calls[at].startswith("unlink") or what == "vanish", where
+            self.harmless += 1
         else:
             assert ended.status == 2 and len(ended.errors.strip().splitlines()) == 1, where
             assert WORDS.get(what, "No such file") in ended.errors or what == "vanish", where
@@ -218,7 +219,7 @@ def chosen(calls, count, rng):
 
 def measure(full, folder):
     rng = random.Random(1)
-    kills = refusals = torn = stale = 0
+    kills = refusals = torn = stale = harmless = 0
     with Server(folder) as server:
         for kind in KINDS if full else KINDS[:1]:
             lab = Lab(folder, kind)
@@ -232,13 +233,15 @@ def measure(full, folder):
                     lab.hit(at, what)
                     refusals += 1
             torn, stale = torn + lab.torn, stale + lab.stale
+            harmless += lab.harmless
     return [
-        Figure("A power cut between any two calls leaves the old checkpoint or the new one",
+        Figure("A kill between any two calls leaves the old checkpoint or the new one",
                "SIGKILL before or within each write, flush, fsync, rename and folder sync",
                f"{kills} moments, each resumed to the same bytes; {stale} unfinished files and "
                f"{torn} torn lines of metrics dropped, and that said"),
         Figure("A full disk, an I/O error, a read-only or vanished folder is one line",
                "ENOSPC, EIO, EROFS, folder moved away, at calls of a run",
-               f"{refusals} points: exit status 2, one line with the file and the reason, "
+               f"{refusals} points: exit status 2, one line with the file and the reason "
+               f"({harmless} came when nothing was left to write: status 0), "
                "the old checkpoint loads, the resumed run ends in the same bytes"),
     ]
