@@ -89,7 +89,8 @@ def local_derivatives(cell, x):
     U_i, U_f, U_o, U_g = (U.T for U in split_gates(cell.W_h.data))
     for x_t in x:
         state, cache = cell.forward(x_t[None], state)
-        i, f, o, g = (gate[0] for gate in split_gates(cache.step.gates))
+        step = cache.step
+        i, f, o, g = step.i[0], step.f[0], step.o[0], step.g[0]
         tanh_c, c_prev = cache.step.tanh_c[0], cache.step.c_prev[0]
         dg_dW = np.zeros((H, len(x_t), H))
         dg_dW[np.arange(H), :, np.arange(H)] = (1 - g * g)[:, None] * x_t
@@ -239,7 +240,7 @@ def reading_claims(errors):
 
 def _tanh_slope_error(cache, step=1e-5):
     """Error of o (1 - tanh^2 c) against differences of o tanh(c), at a step's own o and c."""
-    o = split_gates(cache.step.gates)[2]
+    o = cache.step.o
     c = np.arctanh(cache.step.tanh_c)
     numeric = (o * np.tanh(c + step) - o * np.tanh(c - step)) / (2 * step)
     return float(np.abs(o * (1 - cache.step.tanh_c**2) - numeric).max())

@@ -14,7 +14,6 @@ from exercises.d002_lstm_statements import error_lengths, lstm_cell
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
-from npdl.layers.recurrent import split_gates
 
 QUESTION = """\
 Problem 4 (b). Which part of dJ/dW_g lets an LSTM mitigate the vanishing gradient? (And do the \
@@ -36,12 +35,12 @@ def memory_jacobians(cell, seed=1):
     (h, c), first = cell.forward(x[0], start)
     _, second = cell.forward(x[1], (h, c))
     partial_rows, total_rows = [], []
-    _, _, o, _ = split_gates(first.step.gates)
+    o = first.step.o
     for row in np.eye(H):
         _, (dh, dc) = cell.backward((np.zeros((1, H)), row[None]), second)
         partial_rows.append(dc[0])
         total_rows.append((dc + dh * o * (1 - first.step.tanh_c**2))[0])
-    f = split_gates(second.step.gates)[1][0]
+    f = second.step.f[0]
     return np.array(partial_rows), f, np.array(total_rows)
 
 

@@ -112,10 +112,9 @@ def npdl_variants(case, threads, ladder=False):
                          variant(f"npdl, {threads} shards")]
     if not case.is_text:  # there, every position counts
         variants += [variant("npdl, needed only", "less", compute="needed"),
-                     variant("npdl, shared prefixes", "less", compute="shared")]
-        if ladder:
-            variants.append(variant("npdl, shared prefixes, tree prepared", "less",
-                                    compute="shared", prepared=True))
+                     variant("npdl, shared prefixes", "less", compute="shared"),
+                     variant("npdl, shared prefixes, tree prepared", "less",
+                             compute="shared", prepared=True)]
     return variants
 
 

@@ -23,35 +23,35 @@ class LSTMCell(Cell):
     num_parts = 2
 
     def step(self, z, state):
-        """From z = x W_x + b (B, 4H) and (h, c) to (h', c'). The gates take the place of z."""
+        """From z = x W_x + b (B, 4H) and (h, c) to (h', c')."""
         h_prev, c_prev = state
         H = self.d_hidden
         z = xp.add(z, h_prev @ self.W_h.data, out=z)    # z (B, 4H)
-        gates = z
-        sigmoid(gates[:, : 3 * H], out=gates[:, : 3 * H])
-        xp.tanh(gates[:, 3 * H :], out=gates[:, 3 * H :])
-        i, f, o, g = split_gates(gates)                 # i (B, H), and so f, o, g
+        s = sigmoid(z[:, : 3 * H])                      # s (B, 3H): i, f and o side by side
+        i, f, o = split_sigmoids(s)
+        g = xp.tanh(z[:, 3 * H :])                      # g (B, H), and so i, f, o
         c = f * c_prev                                  # c (B, H)
         c = xp.add(c, i * g, out=c)
         tanh_c = xp.tanh(c)
         h = o * tanh_c                                  # h (B, H)
-        return (h, c), Cache(gates=gates, c_prev=c_prev, tanh_c=tanh_c)
+        return (h, c), Cache(s=s, i=i, f=f, o=o, g=g, c_prev=c_prev, tanh_c=tanh_c)
 
     def step_backward(self, dstate, cache, dz, du):
         """From (dh', dc') to dz, written into the array that is given, and (dh, dc)."""
         dh, dc = dstate                                 # dh (B, H)
-        i, f, o, g = split_gates(cache.gates)           # i  (B, H)
+        i, f, o, g = cache.i, cache.f, cache.o, cache.g
+        s, tanh_c, c_prev = cache.s, cache.tanh_c, cache.c_prev
         dz_i, dz_f, dz_o, dz_g = split_gates(dz)        # dz_i (B, H), a view: to write it fills dz
-        tanh_c, c_prev = cache.tanh_c, cache.c_prev
         do = dh * tanh_c                                # h' = o * tanh(c')
         dc = dc + dh * o * (1 - tanh_c * tanh_c)
         di = dc * g                                     # c' = f * c + i * g
         df = dc * c_prev
         dg = dc * i
-        dz_i[...] = di * i * (1 - i)                    # i, f, o = sigmoid(z)
-        dz_f[...] = df * f * (1 - f)
-        dz_o[...] = do * o * (1 - o)
-        dz_g[...] = dg * (1 - g * g)                    # g = tanh(z)
+        slope_i, slope_f, slope_o = split_sigmoids(s * (1 - s))     # i, f, o = sigmoid(z)
+        dz_i = xp.multiply(di, slope_i, out=dz_i)
+        dz_f = xp.multiply(df, slope_f, out=dz_f)
+        dz_o = xp.multiply(do, slope_o, out=dz_o)
+        dz_g = xp.multiply(dg, 1 - g * g, out=dz_g)     # g = tanh(z)
         dh_prev = dz @ self.W_h.data.T                  # dh_prev (B, H):  z = x W_x + b + h W_h
         dc_prev = dc * f                                # dc_prev (B, H)
         return dh_prev, dc_prev
@@ -60,7 +60,13 @@ class LSTMCell(Cell):
 def split_gates(packed):
     """(B, 4H) -> four views (B, H): i, f, o, g."""
     H = packed.shape[-1] // 4
-    return packed[:, :H], packed[:, H : 2 * H], packed[:, 2 * H : 3 * H], packed[:, 3 * H :]
+    return *split_sigmoids(packed[:, : 3 * H]), packed[:, 3 * H :]
+
+
+def split_sigmoids(packed):
+    """(B, 3H) -> three views (B, H): i, f, o."""
+    H = packed.shape[-1] // 3
+    return packed[:, :H], packed[:, H : 2 * H], packed[:, 2 * H :]
 
 
 class LSTMLayer(RecurrentLayer):

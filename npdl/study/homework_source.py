@@ -203,7 +203,7 @@ def statements(function, forward):
 
 
 # Calls that only arrange arrays.
-ARRANGING = {"reshape", "split_gates", "gradients_of", "split_groups", "swapaxes", "zeros",
+ARRANGING = {"reshape", "split_gates", "split_sigmoids", "gradients_of", "split_groups", "swapaxes", "zeros",
              "zeros_like", "empty", "empty_like", "gradient_parts", "empty_gradients", "Cache",
              "split_heads", "merge_heads", "copy", "len", "type", "astype"}
 
