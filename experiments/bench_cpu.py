@@ -59,9 +59,9 @@ def npdl_model(case):
 def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=True, keep=True):
     """One step as npdl's Trainer does it: pieces of the batch in threads, then AdamW.
 
-    `compute` is the trainer's setting. The pieces, with their trees of prefixes, are made in
-    every step; `prepared` makes them once, as the trainer does for a batch that is the whole
-    training set. For comparison: without `trainer`, BLAS has its own threads and there are no
+    `compute` is the trainer's setting, and the batch is sorted as the trainer sorts it. The pieces,
+    with their trees of prefixes, are made in every step; `prepared` makes them once, as the
+    trainer does for a batch that is the whole training set. For comparison: without `trainer`, BLAS has its own threads and there are no
     others; without `keep` as well, freed memory goes back to the system.
     """
     from npdl.optim import clip_by_global_norm
@@ -76,6 +76,8 @@ def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=Tru
     elif keep:
         keep_freed_memory()
     clip, share = case.optimizer["clip"], 1.0 / case.batch
+    order = np.lexsort(batch[0].T[::-1])
+    batch = [array[order] for array in batch]
 
     def pieces():
         parts = zip(*(np.array_split(array, shards) for array in batch), strict=True)

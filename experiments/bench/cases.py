@@ -64,8 +64,7 @@ def make_batch(case, seed=0):
 
     Text: random characters, every position counts. Arithmetic: `BOS a + b = r EOS` modulo 31,
     the training set of the document at B = 480; other lengths chain more operands, so the answer
-    is always the last two targets. Rows repeat when a batch asks for more than there are. They
-    are sorted, as npdl's trainer sorts a batch; to torch their order is nothing.
+    is always the last two targets. Rows repeat when a batch asks for more than there are.
     """
     if case.is_text:
         rows = np.random.RandomState(seed).randint(0, case.vocab, (case.batch, case.length + 1))
@@ -76,10 +75,9 @@ def make_batch(case, seed=0):
         terms = np.stack(np.divmod(np.arange(p * p), p), axis=1)
         order = list(range(p * p))
         np.random.RandomState(seed).shuffle(order)
-        terms = terms[np.sort(np.resize(order, case.batch))]
+        terms = terms[np.resize(order, case.batch)]
     else:
         terms = np.random.RandomState(seed).randint(0, p, (case.batch, operands))
-        terms = terms[np.lexsort(terms.T[::-1])]
     rows = np.full((case.batch, case.length + 1), plus)
     rows[:, 0] = bos
     rows[:, 1:2 * operands:2] = terms

@@ -1,8 +1,9 @@
 """A whole training in PyTorch: the plain loop that npdl's training command is compared with.
 
-The same recipe (document 004: p = 31, a + b, half of the equations, AdamW), the same moments of
-evaluation on both sets, the same things left behind: a line of metrics for each evaluation, a
-checkpoint of model and optimizer every 1000 steps, and a picture of the curves.
+The same recipe (document 004: p = 31, a + b, half of the equations, AdamW, the gradient clipped as
+npdl's command clips it), the same moments of evaluation on both sets, the same things left behind:
+a line of metrics for each evaluation, a checkpoint of model and optimizer every 1000 steps, and a
+picture of the curves.
 """
 
 import json
@@ -17,6 +18,7 @@ from .torch_side import build_model, build_optimizer, reference
 
 N_TRAIN, N = 480, 961
 SAVE_EVERY = 1000
+CLIP = 1.0
 
 
 def tensors(rows):
@@ -54,6 +56,7 @@ def train(model_name, steps, folder, form, adamw):
             loss = reference.answer_loss(model(inputs), targets, mask)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimizer.step()
             if step % SAVE_EVERY == 0 or step == steps:
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()},

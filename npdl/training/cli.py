@@ -9,8 +9,10 @@ from npdl.script import OneLineParser, guarded
 from npdl.training import options
 from npdl.training.config import TEXT_ONLY, Config, usable_cores
 
-# The settings of a text where they are not given; those of arithmetic make no sense there.
-TEXT_DEFAULTS = {"r_train": 0.9, "batch": 12, "steps": 2000, "weight_decay": 0.1,
+# Where they are not given. Document 004 names neither a clip nor how its LSTM starts: with these
+# its losses and its first steps come out, without them they do not (experiments/REPORT.md).
+ARITHMETIC_DEFAULTS = {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0, "init": "xavier"}}
+TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000, "weight_decay": 0.1,
                  "eval_first": 0, "eval_every": 250, "compute": "full"}
 ARITHMETIC_ONLY = ("p", "q", "operator", "orders", "symmetric", "stratified")
 
@@ -19,7 +21,7 @@ def parser(model, description):
     """The argument parser of one model's script; options not given are absent from its result."""
     p = OneLineParser(description=description, argument_default=argparse.SUPPRESS,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
-    d = Config(model=model)
+    d = Config(model=model, **ARITHMETIC_DEFAULTS[model])
     options.data_options(p, d)
     options.text_options(p, d, TEXT_DEFAULTS)
     options.model_options(p, d)
@@ -69,8 +71,7 @@ def new_config(model, given):
     for name in given.keys() & set(ARITHMETIC_ONLY if is_text else TEXT_ONLY):
         other = "cannot go with --text" if is_text else "goes with --text only"
         raise InputError(f"--{name.replace('_', '-')} {other}; leave it out")
-    if is_text:
-        given = {**TEXT_DEFAULTS, **given}
+    given = {**(TEXT_DEFAULTS if is_text else ARITHMETIC_DEFAULTS[model]), **given}
     given.setdefault("threads", min(2, usable_cores()))
     if given.get("dropout"):
         given.setdefault("compute", "needed")

@@ -10,14 +10,15 @@ from npdl.layers.activation import ACTIVATIONS
 from npdl.models.gpt import POSITIONS
 from npdl.quantize import ROUNDINGS
 from npdl.schedule import SCHEDULES
-from npdl.training.initial import INITS
+from npdl.training.initial import INITS, ONLY
 
 MODELS = ("gpt", "lstm")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 DTYPES = ("float32", "float64")
 COMPUTE = ("shared", "needed", "full")
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
-ADDED = {"numbers": None, "init": "torch", "adapters": None}    # saved where they are not so
+ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
+         "norm_bias": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Config:
     multiplier: int = 4
     bias: bool = True
     norm: str = "post"
+    norm_bias: bool = True
     activation: str = "gelu"
     positions: str = "k/d"
     tied: bool = False
@@ -145,8 +147,9 @@ class Config:
         if self.dropout and self.compute == "shared":
             raise InputError("--compute shared cannot go with --dropout: equal prefixes must not "
                              "share a dropout mask; choose --compute needed")
-        if self.init == "gpt2" and self.model != "gpt":
-            raise InputError("--init gpt2: only a GPT starts so; choose --init torch")
+        if ONLY.get(self.init, self.model) != self.model:
+            who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
+            raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
         if self.text is None:
             return
         if self.compute == "shared":

@@ -4,7 +4,7 @@ import argparse
 
 from npdl import backend
 from npdl.training.config import COMPUTE, DTYPES, OPTIMIZERS
-from npdl.training.initial import INITS
+from npdl.training.initial import INITS, ONLY
 
 
 def orders(text):
@@ -13,6 +13,14 @@ def orders(text):
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not 2, 3 or 2,3") from None
+
+
+def norm(text):
+    """'none' as None, else a number."""
+    try:
+        return None if text == "none" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number and not none") from None
 
 
 class Group:
@@ -43,7 +51,8 @@ def data_options(p, d):
 
 def text_options(p, d, defaults):
     option = Group(p, "data: a text instead", d)
-    shown = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in defaults.items())
+    shown = ", ".join(f"--{name.replace('_', '-')} {'none' if value is None else value}"
+                      for name, value in defaults.items())
     option.group.add_argument("--text", metavar="FILE", help="train on the characters of a file "
                               f"in UTF-8; the defaults are then {shown}")
     option("--block", "characters in a window", type=int, metavar="S")
@@ -55,7 +64,9 @@ def model_options(p, d):
     option = Group(p, "model", d)
     option("--layers", "number of layers", type=int, metavar="L")
     option("--width", "embedding and hidden width", type=int, metavar="D")
-    option.group.add_argument("--no-bias", dest="bias", action="store_false", help="no biases")
+    where = "attention's maps" if d.model == "gpt" else "cells and the classifier"
+    option.group.add_argument("--no-bias", dest="bias", action="store_false",
+                              help=f"no biases in the {where}")
     option("--dropout", "dropout rate", type=float, metavar="RATE")
     option("--dtype", "of all parameters", choices=DTYPES)
     if d.model == "gpt":
@@ -64,11 +75,15 @@ def model_options(p, d):
                metavar="M")
         option("--norm", "LayerNorm after (post) or before (pre) each part",
                choices=("post", "pre"))
+        option.group.add_argument("--no-norm-bias", dest="norm_bias", action="store_false",
+                                  help="no biases in the LayerNorms")
         option("--activation", "of the feed-forward net: gelu, gelu-tanh, relu, tanh, sigmoid")
         option("--positions", "fixed waves with exponent k/d or 2k/d, or learned")
         option("--tied", "classifier and embedding share one matrix", action="store_true")
-        option("--init", "starting values: torch's usual ones, or GPT-2's small normal ones",
-               choices=INITS)
+    small = ("GPT-2's small normal ones, or normal ones by width (lecun)" if d.model == "gpt"
+             else "or Glorot's wider ones in the gates")
+    option("--init", f"starting values: torch's usual ones, {small}",
+           choices=[name for name in INITS if ONLY.get(name, d.model) == d.model])
 
 
 def training_options(p, d):
@@ -86,7 +101,7 @@ def training_options(p, d):
     option("--schedule", "of the learning rate", choices=("constant", "linear", "cosine"))
     option("--warmup", "steps over which the learning rate rises", type=int, metavar="N")
     option("--lr-min", "where linear and cosine end", type=float)
-    option("--clip", "largest global norm of the gradient", type=float, metavar="NORM")
+    option("--clip", "largest global norm of the gradient, or none", type=norm, metavar="NORM")
     option("--seed", "of data split, parameters, batches and dropout", type=int)
 
 

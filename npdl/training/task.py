@@ -7,7 +7,7 @@ from npdl.backend import stream
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.training.initial import gpt2_init
+from npdl.training.initial import initialise
 from npdl.training.pieces import counted_positions, learn_piece, make_piece, measure_piece
 from npdl.training.text_task import TextTask, with_facts
 
@@ -105,9 +105,9 @@ def make_model(config, task, base=None):
     else:
         model = GPT(task.vocab_size, config.width, config.layers, config.heads, config.multiplier,
                     task.max_len, config.bias, config.norm, config.activation, config.dropout,
-                    config.positions, config.tied, task.padding_id, rng, config.dtype)
-    if config.init == "gpt2":
-        gpt2_init(model, rng)
+                    config.positions, config.tied, task.padding_id, rng, config.dtype,
+                    config.norm_bias)
+    initialise(model, config.init, rng)
     if base is not None:
         model.load_state_dict(base)
     if config.adapters is not None:
