@@ -190,7 +190,9 @@ def _table(layer):
 
 
 def _norm(layer):
-    yield [layer.gain, layer.bias], ["weight", "bias"], _same, _same
+    yield [layer.gain], ["weight"], _same, _same
+    if layer.bias is not None:
+        yield [layer.bias], ["bias"], _same, _same
 
 
 def _fused_attention(layer):

@@ -5,6 +5,7 @@ import math
 from npdl.backend import is_host, one_hot, xp
 from npdl.core import Cache, Layer
 from npdl.errors import InputError
+from npdl.init import require_number
 from npdl.layers.activation import log_softmax
 from npdl.layers.embedding import checked_ids
 
@@ -111,8 +112,7 @@ class CrossEntropy(Layer):
 
     def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
         check_reduction(reduction)
-        if not 0 <= smoothing <= 1:
-            raise InputError(f"smoothing = {smoothing!r}; it must be between 0 and 1")
+        require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
         self.ignored = ignored
         self.smoothing = smoothing
         self.reduction = reduction

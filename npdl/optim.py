@@ -142,8 +142,13 @@ class AdamW(Optimizer):
 
     def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
         super().__init__(model, lr, weight_decay)
-        if not all(0 <= beta < 1 for beta in betas):
-            raise InputError(f"betas = {betas!r}; both must be at least 0 and below 1")
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise InputError(f"betas = {betas!r}; they must be two numbers")
+        for beta in betas:
+            require_number("betas", beta, lambda value: 0 <= value < 1,
+                           f"at least 0 and below 1, both of {betas!r}")
+        require_number("eps", eps, lambda value: 0 <= value < math.inf,
+                       "a finite number, 0 or more")
         self.betas = betas
         self.eps = eps
 
@@ -181,6 +186,8 @@ def clip_by_global_norm(flat, max_norm):
 
     The norm stays on the device: nothing waits for it.
     """
+    require_number("max_norm", max_norm, lambda value: 0 < value < math.inf,
+                   "a finite number above 0")
     norm = flat.norm(flat.grad)
     flat.grad *= xp.minimum(max_norm / (norm + 1e-6), 1.0).astype(flat.grad.dtype)
     return norm

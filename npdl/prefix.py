@@ -17,6 +17,8 @@ import numpy as np
 from npdl.backend import one_hot, to_device, xp
 from npdl.core import Cache, Layer
 from npdl.errors import InputError
+from npdl.layers.doors import check_real
+from npdl.layers.embedding import checked_at
 
 
 class PrefixTree:
@@ -105,8 +107,14 @@ class Select(Layer):
     """
 
     def forward(self, x, at=None, tree=None):
+        check_real("Select", the_input=x)
         if at is None:
             return x, Cache(at=None)
+        wanted = x.shape[:2] if tree is None else tree.batch_shape
+        if x.ndim != (3 if tree is None else 2) or (tree is not None and len(x) != tree.size):
+            raise InputError(f"Select: the input has shape {x.shape}; it must be "
+                             + ("(B, S, D)" if tree is None else f"({tree.size}, D), a row a node"))
+        at = checked_at(at, wanted)
         sequence = None if at.ndim == 1 else xp.arange(at.shape[0])[:, None]
         entry = (slice(None), at) if at.ndim == 1 else (sequence, at)
         y = x[entry] if tree is None else x[tree.node[entry]]

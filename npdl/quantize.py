@@ -107,7 +107,7 @@ def _in_blocks(array, block):
 def _check_options(bits, rounding, block):
     if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not 2 <= bits <= 16:
         raise InputError(f"bits = {bits!r}; it must be an integer from 2 to 16")
-    if rounding not in ROUNDINGS:
+    if rounding not in tuple(ROUNDINGS):
         raise InputError(f"rounding = {rounding!r}; choose one of: {', '.join(ROUNDINGS)}")
     if block is not None and (isinstance(block, bool) or not isinstance(block, (int, np.integer))
                               or block < 1):

@@ -3,6 +3,7 @@
 import math
 
 from npdl.errors import InputError
+from npdl.init import require_number, require_positive
 
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -15,8 +16,12 @@ def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
     """
     if kind not in SCHEDULES:
         raise InputError(f"schedule {kind!r} is unknown; choose one of: {', '.join(SCHEDULES)}")
-    if warmup < 0 or (kind != "constant" and warmup >= total):
-        raise InputError(f"warmup = {warmup}; it must be at least 0 and below the {total} steps")
+    for name, value in (("lr", lr), ("lr_min", lr_min)):
+        require_number(name, value, lambda value: 0 <= value < math.inf,
+                       "a finite number, 0 or more")
+    require_positive(total=total)
+    if type(warmup) is not int or warmup < 0 or (kind != "constant" and warmup >= total):
+        raise InputError(f"warmup = {warmup!r}; it must be at least 0 and below the {total} steps")
 
     def at(step):
         if step < warmup:

@@ -17,7 +17,7 @@ from npdl.study.patch import patched
 from tests.mutation_reasons import reason
 from tests.running import case_rng, npdl_modules
 
-SECONDS = 10                                        # a backward that takes longer does not end
+SECONDS = 10            # of processor time: a backward that takes longer does not end
 HOMES = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.prefix")
 # These compute a slope in the forward; a mutant of theirs counts when it leaves the outputs alone.
 SLOPES_IN_FORWARD = ("_gelu_exact", "_gelu_tanh")
@@ -185,13 +185,13 @@ def time_limit(seconds):
     def stop(*_):
         raise TimeoutError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def judge(mutant, items):

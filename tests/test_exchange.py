@@ -45,6 +45,7 @@ def fill(torch, module, arrays):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("options", [
     {}, {"bias": False, "norm": "pre"}, {"positions": "learned", "tied": True, "norm": "pre"},
+    {"bias": False, "norm_bias": False, "norm": "pre"},
 ])
 def test_a_trained_gpt_comes_in_and_goes_out(torch, dtype, options):
     torch.manual_seed(0)
@@ -129,6 +130,8 @@ def test_multihead_attention_and_lstm(torch, bias):
 @pytest.mark.parametrize("build", [
     lambda rng: LSTMLM(6, 3, 2, 4, rng=rng), lambda rng: LSTMLM(6, 3, 1, bias=False, rng=rng),
     lambda rng: GPT(6, 4, 1, 2, max_len=5, tied=True, positions="learned", rng=rng),
+    lambda rng: GPT(6, 4, 1, 2, max_len=5, norm="pre", bias=False, norm_bias=False,
+                    positions="learned", rng=rng),
 ])
 def test_out_and_in_again_without_torch(style, build):
     model, other = build(0), build(1)

@@ -116,6 +116,53 @@ def test_a_language_model_in_segments():
     assert_close(logits, out.logits)
 
 
+@pytest.mark.parametrize("at", [None, [0, 3]])
+def test_a_language_model_does_not_look_at_padding(at):
+    model = LSTMLM(5, 3, d_hidden=4, dtype="float64")
+    ids, start, dlogits = RNG.integers(0, 5, (5, 4)), state(LSTM, 2, 5, 4), normal(5, 4, 5)
+    places = np.arange(4) if at is None else np.array(at)
+    dlogits = (dlogits * length_mask(LENGTHS, 4)[..., None])[:, places]
+    results = []
+    for padding in (1, 2):
+        padded = np.where(length_mask(LENGTHS, 4), ids, padding)
+        model.zero_grad()
+        out, cache = model.forward(padded, start, None if at is None else places, lengths=LENGTHS)
+        model.backward((dlogits, state_of_ones(2, 5, 4)), cache)
+        results.append((out.state, gradients(model)))
+    for a, b in zip(*(final for final, _ in results), strict=True):
+        assert_close(a, b)
+    for name, gradient in results[0][1].items():
+        assert_close(results[1][1][name], gradient)
+    for b, n in enumerate(LENGTHS):                         # each sequence, cut and alone
+        if n:
+            alone, _ = model.forward(ids[[b], :n], tuple(part[:, [b]] for part in start))
+            for whole, part in zip(out.state, alone.state, strict=True):
+                assert_close(whole[:, [b]], part)
+        else:
+            assert_close(out.state[0][:, b], start[0][:, b])
+
+
+def state_of_ones(*shape):
+    return np.ones(shape), np.ones(shape)
+
+
+def test_a_language_model_in_segments_with_lengths():
+    whole = LSTMLM(5, 3, dtype="float64")
+    cut = whole.astype("float64")
+    ids, dlogits = RNG.integers(0, 5, (5, 4)), normal(5, 4, 5)
+    out, cache = whole.forward(ids, lengths=LENGTHS)
+    whole.backward(dlogits, cache)
+    logits, final, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 4,
+                                      lengths=LENGTHS)
+    assert_close(logits, out.logits)
+    assert_same_gradients(whole, cut)
+    logits, final, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 3,
+                                      lengths=LENGTHS)
+    assert_close(logits, out.logits)
+    for a, b in zip(final, out.state, strict=True):
+        assert_close(a, b)
+
+
 def scores_by_hand(model, score, q, keys):
     if score == "additive":
         attention = model.attention

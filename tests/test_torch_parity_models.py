@@ -36,6 +36,9 @@ GPTS = {
     "pre-norm": {"norm": "pre"},
     "learned positions, tied": {"positions": "learned", "tied": True},
     "pre-norm, learned positions, tied": {"norm": "pre", "positions": "learned", "tied": True},
+    "no bias in maps and norms": {"bias": False, "norm_bias": False},
+    "the text recipe's form": {"norm": "pre", "positions": "learned", "tied": True, "bias": False,
+                               "norm_bias": False},
     "three layers, one head": {"num_layers": 3, "num_heads": 1},
 }
 SIZES = {"d_model": D, "num_heads": 2, "num_layers": 2, "multiplier": 3, "max_len": 6}
@@ -99,3 +102,35 @@ def test_parameters_are_as_many(ours, theirs):
     other = theirs()
     extra = sum(p.numel() for name, p in other.named_parameters() if "bias_hh" in name)
     assert ours().count_params() == sum(p.numel() for p in other.parameters()) - extra
+
+
+@pytest.mark.parametrize("at", [None, [4, 0]])
+@pytest.mark.parametrize("bias", [True, False])
+def test_lstm_lm_with_lengths_is_torchs_packed_sequence(at, bias):
+    model = randomised(LSTMLM(V, D, 2, bias=bias, dtype="float64"))
+    other = reference.LSTMLM(V, D, num_layers=2, bias=bias).double()
+    torch_names.load(other, model.state_dict())
+    rng, lengths = stream(42), np.array([2, 5, 1, 4])
+    ids = rng.integers(0, V, (B, S))
+    start = tuple(rng.standard_normal((2, B, D)) for _ in range(2))
+    places = None if at is None else np.array(at)
+    out, cache = model.forward(ids, start, places, lengths=lengths)
+    dlogits = rng.standard_normal(out.logits.shape)
+    dfinal = tuple(rng.standard_normal((2, B, D)) for _ in range(2))
+    _, dstart = model.backward((dlogits, dfinal), cache)
+
+    t_start = [torch.tensor(part, requires_grad=True) for part in start]
+    packed = torch.nn.utils.rnn.pack_padded_sequence(
+        other.embedding(torch.tensor(ids)), torch.tensor(lengths), batch_first=True,
+        enforce_sorted=False)
+    y, final = other.lstm(packed, tuple(t_start))
+    y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=S)
+    t_logits = other.classifier(y if at is None else y[:, at])
+    torch.autograd.backward((t_logits, *final), [torch.tensor(d) for d in (dlogits, *dfinal)])
+    same(out.logits, t_logits, "logits")
+    for i, part in enumerate("hc"):
+        same(out.state[i], final[i], f"final {part}")
+        same(dstart[i], t_start[i].grad, f"gradient of the initial {part}")
+    wanted = torch_names.gradients(other)
+    for name, param in model.params():
+        same(param.grad, wanted[name], name)

@@ -26,7 +26,10 @@ def _linear(name, linear):
 
 
 def _norm(name, norm):
-    return {f"{name}.gain": [(norm.weight, ALL, False)], f"{name}.bias": [(norm.bias, ALL, False)]}
+    pieces = {f"{name}.gain": [(norm.weight, ALL, False)]}
+    if norm.bias is not None:
+        pieces[f"{name}.bias"] = [(norm.bias, ALL, False)]
+    return pieces
 
 
 def _gpt_pieces(model):

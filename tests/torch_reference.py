@@ -68,13 +68,14 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention and feed-forward, each with a residual and a LayerNorm after or before it."""
 
-    def __init__(self, d_model, num_heads, multiplier=4, bias=True, norm="post", fused=False):
+    def __init__(self, d_model, num_heads, multiplier=4, bias=True, norm="post", fused=False,
+                 norm_bias=True):
         super().__init__()
         self.norm = norm
         self.attention = Attention(d_model, num_heads, bias, fused)
-        self.norm1 = nn.LayerNorm(d_model)
+        self.norm1 = nn.LayerNorm(d_model, bias=norm_bias)
         self.ffn = FeedForward(d_model, multiplier)
-        self.norm2 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model, bias=norm_bias)
 
     def forward(self, x, last=None):
         kept = x if last is None else x[:, x.shape[1] - last:]
@@ -88,12 +89,13 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A causal transformer; the defaults are document 004's (404,516 parameters with V = 36).
 
-    `bias` is about the attention's four maps; the classifier has one unless it is tied.
+    `bias` is about the attention's four maps, `norm_bias` about the LayerNorms; the classifier has
+    one unless it is tied.
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", positions="sinusoidal", tied=False,
-                 fused=False):
+                 fused=False, norm_bias=True):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_model)
         if positions == "learned":
@@ -101,8 +103,10 @@ class GPT(nn.Module):
         else:
             self.register_buffer("positions", sinusoidal_positions(max_len, d_model))
         self.blocks = nn.ModuleList(
-            Block(d_model, num_heads, multiplier, bias, norm, fused) for _ in range(num_layers))
-        self.final_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+            Block(d_model, num_heads, multiplier, bias, norm, fused, norm_bias)
+            for _ in range(num_layers))
+        self.final_norm = (nn.LayerNorm(d_model, bias=norm_bias) if norm == "pre"
+                           else nn.Identity())
         self.classifier = nn.Linear(d_model, vocab_size, bias=not tied)
         if tied:
             self.classifier.weight = self.embedding.weight

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.init import require_positive
+from npdl.init import require_number, require_positive
 
 
 class Scorer:
@@ -56,8 +56,8 @@ class Ranking:
 
     def __init__(self, max_len, length_power=0.0):
         require_positive(max_len=max_len)
-        if not (isinstance(length_power, (int, float)) and abs(length_power) <= 10):
-            raise InputError(f"length_power = {length_power!r}; it must be between -10 and 10")
+        require_number("length_power", length_power, lambda value: abs(value) <= 10,
+                       "between -10 and 10")
         self.max_len = max_len
         self.length_power = length_power
 
@@ -114,7 +114,8 @@ def ends(scorer, state, parents, tokens, length, max_len, eos):
 def check_eos(eos, rows):
     """Raise InputError unless eos is None or a token."""
     V = rows.shape[1]
-    if eos is not None and not (isinstance(eos, (int, np.integer)) and 0 <= eos < V):
+    if eos is not None and (isinstance(eos, bool) or not isinstance(eos, (int, np.integer))
+                            or not 0 <= eos < V):
         raise InputError(f"eos = {eos!r}; it must be a token, 0 to {V - 1}, or None")
 
 

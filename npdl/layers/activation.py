@@ -5,6 +5,8 @@ import math
 
 from npdl.backend import normal_cdf, xp
 from npdl.core import Cache, Layer
+from npdl.errors import InputError
+from npdl.layers.doors import check_floats, check_mask, check_real
 
 
 def sigmoid(x, out=None):
@@ -20,6 +22,7 @@ class Sigmoid(Layer):
     """y = 1 / (1 + exp(-x)), elementwise."""
 
     def forward(self, x):
+        check_floats("Sigmoid", the_input=x)
         y = sigmoid(x)
         return y, Cache(y=y)
 
@@ -33,6 +36,7 @@ class Tanh(Layer):
     """y = tanh(x), elementwise."""
 
     def forward(self, x):
+        check_real("Tanh", the_input=x)
         y = xp.tanh(x)
         return y, Cache(y=y)
 
@@ -46,6 +50,7 @@ class ReLU(Layer):
     """y = max(x, 0), elementwise; the slope at 0 is taken as 0."""
 
     def forward(self, x):
+        check_real("ReLU", the_input=x)
         y = xp.maximum(x, 0)
         return y, Cache(positive=x > 0)
 
@@ -87,9 +92,12 @@ class GELU(Layer):
     """
 
     def __init__(self, form="exact"):
-        self.function = {"exact": _gelu_exact, "tanh": _gelu_tanh}[form]
+        if form not in ("exact", "tanh"):
+            raise InputError(f"form = {form!r}; choose 'exact' or 'tanh'")
+        self.function = _gelu_exact if form == "exact" else _gelu_tanh
 
     def forward(self, x):
+        check_floats("GELU", the_input=x)
         y, slope = self.function(x)
         return y, Cache(slope=slope)
 
@@ -150,6 +158,10 @@ class Softmax(Layer):
     """y = exp(x) / sum exp(x) over the last axis."""
 
     def forward(self, x, visible=None):
+        check_floats("Softmax", the_input=x)
+        if 0 in x.shape[-1:]:
+            raise InputError(f"Softmax: the input has shape {x.shape}; its last axis must not be 0")
+        check_mask("Softmax", visible, x.shape)
         y = softmax(x, visible)
         return y, Cache(y=y)
 

@@ -5,10 +5,12 @@ Question 4. The base map of an adapter is any layer with `sizes`, `dtype`, `weig
 `multiplies(rows)`; QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
 """
 
+import math
+
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
-from npdl.init import generator, require_positive, uniform_fan_in
+from npdl.init import generator, require_number, require_positive, uniform_fan_in
 from npdl.layers.linear import Linear, check_width
 from npdl.quantize import dequantize, pack, quantize, unpack
 
@@ -110,6 +112,9 @@ class LoRALinear(Layer):
         self.base = base
         self.A = Param(uniform_fan_in(generator(rng), d_in, (d_in, rank), base.dtype))
         self.B = Param(xp.zeros((d_out, rank), base.dtype))
+        if alpha is not None:
+            require_number("alpha", alpha, lambda value: 0 < value < math.inf,
+                           "a finite number above 0")
         self.scale = 1.0 if alpha is None else alpha / rank
 
     @property

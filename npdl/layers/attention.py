@@ -7,6 +7,8 @@ from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import InputError
 from npdl.init import generator, require_positive
 from npdl.layers.activation import softmax, softmax_backward
+from npdl.layers.doors import check_floats, check_mask, check_real, described
+from npdl.layers.embedding import checked_at
 from npdl.layers.linear import Linear
 
 
@@ -19,8 +21,13 @@ def causal_mask(length):
 def mask_rows(mask, at):
     """The rows of a mask (S, S) or (B, 1, S, S) that belong to the queries at `at`.
 
-    `at` is (R,) or (B, R); the result is (R, S) or (B, 1, R, S).
+    `at` is (R,) or (B, R); the result is (R, S) or (B, 1, R, S). Raises InputError for others.
     """
+    shape = getattr(mask, "shape", ())
+    if len(shape) not in (2, 4) or (len(shape) == 4 and shape[1] != 1) or mask.dtype.kind != "b":
+        raise InputError(f"attention: the mask is {described(mask)}; it must be bool, (S, S) or "
+                         "(B, 1, S, S)")
+    at = checked_at(at, (shape[0] if len(shape) == 4 else None, shape[-2]))
     if mask.ndim == 2:
         return mask[at] if at.ndim == 1 else mask[at][:, None]
     sequence = xp.arange(mask.shape[0])[:, None]
@@ -37,13 +44,16 @@ def check_attention(shapes, seen, heads, mask):
             or 0 in (*q[:2], seen + k[1])):
         raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
                          "(B, S, D) and (B, S, D), none of them 0")
-    if mask is None:
-        return
-    wanted = (q[0], heads, q[1], seen + k[1])           # (B, H, R, S)
-    lengths = zip(mask.shape[::-1], wanted[::-1], strict=False)
-    if mask.dtype.kind != "b" or mask.ndim > 4 or any(n not in (1, full) for n, full in lengths):
-        raise InputError(f"attention: the mask is {mask.dtype} {mask.shape}; it must be bool and "
-                         f"broadcast to {wanted}, True where a query may look")
+    check_mask("attention", mask, (q[0], heads, q[1], seen + k[1]))         # (B, H, R, S)
+
+
+def check_past(past, wanted):
+    """Raise InputError unless the past's k and v are floats (B, H, P, d) as `wanted`, any P."""
+    for x in past:
+        check_floats("attention", the_past=x)
+        if x.ndim != 4 or (*x.shape[:2], *x.shape[3:]) != wanted or x.shape != past[0].shape:
+            raise InputError(f"attention: the past has {x.shape}; k and v must both be "
+                             f"({wanted[0]}, {wanted[1]}, P, {wanted[2]})")
 
 
 def attend(q, k, v, mask=None, scaled=True):
@@ -93,6 +103,7 @@ class MultiHeadAttention(Layer):
                 "each head takes an equal part of the width"
             )
         rng = generator(rng)
+        self.d_model = d_model
         self.num_heads = num_heads
         self.W_Q = Linear(d_model, d_model, bias, rng, dtype)
         self.W_K = Linear(d_model, d_model, bias, rng, dtype)
@@ -110,9 +121,7 @@ class MultiHeadAttention(Layer):
         return x.swapaxes(1, 2).reshape(B, S, H * d)
 
     def forward(self, Q, K, V, mask=None, tree=None, past=None):
-        if tree is None:
-            seen = 0 if past is None else past[0].shape[2]
-            check_attention((Q.shape, K.shape, V.shape), seen, self.num_heads, mask)
+        self._check(Q, K, V, mask, tree, past)
         q, c_Q = self.W_Q.forward(Q)
         k, c_K = self.W_K.forward(K)
         v, c_V = self.W_V.forward(V)
@@ -129,6 +138,24 @@ class MultiHeadAttention(Layer):
         y, c_O = self.W_O.forward(h)
         return (y, A), Cache(Q=c_Q, K=c_K, V=c_V, attend=c_attend, O=c_O, tree=tree, rows=rows,
                              keys_values=(k, v), past=0 if past is None else past[0].shape[2])
+
+    def _check(self, Q, K, V, mask, tree, past):
+        """Raise InputError for arrays that do not go together."""
+        H, D = self.num_heads, self.d_model
+        check_real("attention", Q=Q, K=K, V=V)
+        if tree is None:
+            if past is not None and Q.ndim > 0:
+                check_past(past, (Q.shape[0], H, D // H))
+            seen = 0 if past is None else past[0].shape[2]
+            check_attention((Q.shape, K.shape, V.shape), seen, H, mask)
+            return
+        B, S = tree.batch_shape
+        nodes = (tree.size, D)
+        if K.shape != nodes or V.shape != nodes or (Q.shape != nodes and (
+                Q.ndim != 3 or Q.shape[0] != B or Q.shape[2] != D)):
+            raise InputError(f"attention: Q {Q.shape}, K {K.shape} and V {V.shape} do not fit; "
+                             f"with this tree they must be {nodes}, or Q ({B}, R, {D})")
+        check_mask("attention", mask, (B, H, S if Q.ndim == 2 else Q.shape[1], S))
 
     def backward(self, dout, cache):
         dy, dA = gradients_of(dout, 2)

@@ -3,6 +3,7 @@
 from npdl.backend import to_device
 from npdl.core import Cache, Layer
 from npdl.init import require_number
+from npdl.layers.doors import check_real
 
 
 class Dropout(Layer):
@@ -17,6 +18,7 @@ class Dropout(Layer):
         self.rate = rate
 
     def forward(self, x, rng=None):
+        check_real("Dropout", the_input=x)
         if rng is None or self.rate == 0:
             return x, Cache(scale=None)
         keep = rng.random(x.shape) >= self.rate

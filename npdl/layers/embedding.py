@@ -5,7 +5,7 @@ import numpy as np
 from npdl.backend import one_hot, to_device, xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
-from npdl.init import generator, require_positive, standard_normal
+from npdl.init import generator, require_dtype, require_positive, standard_normal
 from npdl.layers.linear import check_width
 
 
@@ -30,11 +30,13 @@ def checked_ids(ids, size, what="token ids"):
 
 
 def checked_at(at, batch_shape):
-    """Positions `at` (R,) or (B, R) in sequences (B, S), checked as `checked_ids` does."""
+    """Positions `at` (R,) or (B, R) in sequences (B, S), B or None, checked as `checked_ids` does.
+    """
     B, S = batch_shape
     at = checked_ids(at, S, "positions 'at'")
-    if at.ndim not in (1, 2) or (at.ndim == 2 and len(at) != B):
-        raise InputError(f"positions 'at' have shape {at.shape}; they must be (R,) or ({B}, R)")
+    if at.ndim not in (1, 2) or (at.ndim == 2 and B not in (None, len(at))):
+        raise InputError(f"positions 'at' have shape {at.shape}; they must be (R,) or "
+                         f"({B or 'B'}, R)")
     return at
 
 
@@ -101,6 +103,7 @@ def sinusoidal(length, d_model, exponent="k/d", dtype="float32"):
     whose slowest wave is 10000 times longer than its fastest; with k/d it is 100 times).
     """
     require_positive(length=length, d_model=d_model)
+    require_dtype(dtype)
     if exponent not in ("k/d", "2k/d"):
         raise InputError(f"exponent {exponent!r} is unknown; choose 'k/d' or '2k/d'")
     k = np.arange(d_model) // 2
@@ -153,7 +156,12 @@ class LearnedPositions(Layer):
 def _positions(x, positions, table):
     check_width(x, table.shape[1], "positions")
     if positions is not None:
-        return checked_ids(positions, table.shape[0], "positions")
+        positions, lead = checked_ids(positions, table.shape[0], "positions"), x.shape[:-1]
+        lengths = zip(positions.shape[::-1], lead[::-1], strict=False)
+        if positions.ndim > len(lead) or any(n not in (1, full) for n, full in lengths):
+            raise InputError(f"positions: they have shape {positions.shape}; for an input "
+                             f"{x.shape} they must broadcast to {lead}")
+        return positions
     if x.ndim < 2 or x.shape[-2] > table.shape[0]:
         raise InputError(
             f"positions: the input has shape {x.shape}; at most {table.shape[0]} positions exist"

@@ -10,6 +10,7 @@ from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import InputError
 from npdl.init import generator, require_positive
 from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.doors import described
 from npdl.layers.dropout import Dropout
 from npdl.layers.norm import LayerNorm
 from npdl.layers.transformer import Block, FeedForward
@@ -17,7 +18,13 @@ from npdl.layers.transformer import Block, FeedForward
 
 def padding_mask(key_mask):
     """(B, S), True for real tokens -> (B, 1, 1, S): no query may look at padding."""
-    return None if key_mask is None else xp.asarray(key_mask)[:, None, None, :]
+    if key_mask is None:
+        return None
+    mask = xp.asarray(key_mask)
+    if mask.ndim != 2 or mask.dtype.kind != "b":
+        raise InputError(f"padding: the mask is {described(mask)}; it must be bool (B, S), True "
+                         "for real tokens")
+    return mask[:, None, None, :]
 
 
 class Encoder(Layer):

@@ -10,6 +10,7 @@ from npdl.core import Cache, Layer
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.activation import ReLU, softmax, softmax_backward
+from npdl.layers.doors import check_mask, check_real
 from npdl.layers.linear import Linear, check_width
 
 
@@ -21,6 +22,11 @@ class AddReLU(Layer):
         self.relu = ReLU()
 
     def forward(self, h, m):
+        check_real("AddReLU", h=h, m=m)
+        wanted = (*h.shape[:-1], self.own.W.shape[1])
+        if m.shape != wanted:
+            raise InputError(f"AddReLU: h {h.shape} and m {m.shape} do not fit; with this h, m "
+                             f"must be {wanted}")
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
         y = a + r
@@ -36,6 +42,7 @@ class Replace(Layer):
     """The update q(h, m) = m: a node forgets its state and takes what it was sent."""
 
     def forward(self, h, m):
+        check_real("Replace", h=h, m=m)
         return m, Cache(h=h)
 
     def backward(self, dy, cache):
@@ -57,6 +64,7 @@ class MessagePassing(Layer):
         self.update = update
 
     def forward(self, h, edges):
+        check_real("MessagePassing", h=h, edges=edges)
         N = h.shape[-2] if h.ndim > 1 else 0
         if N == 0 or edges.shape not in ((N, N), (*h.shape[:-2], N, N)):
             raise InputError(f"MessagePassing: states {h.shape} and edges {edges.shape} do not "
@@ -99,6 +107,10 @@ class GraphAttention(Layer):
 
     def forward(self, h, neighbours=None):
         check_width(h, self.W_Q.W.shape[0], "GraphAttention")
+        if h.ndim < 2 or h.shape[-2] == 0:
+            raise InputError(f"GraphAttention: the nodes have shape {h.shape}; they must be "
+                             "(..., N, D), N not 0")
+        check_mask("GraphAttention", neighbours, (*h.shape[:-1], h.shape[-2]))
         q, c_Q = self.W_Q.forward(h)
         k, c_K = self.W_K.forward(h)
         q = xp.multiply(q, self.scale, out=q)

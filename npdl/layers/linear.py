@@ -4,13 +4,12 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
 from npdl.init import generator, require_positive, uniform_fan_in
+from npdl.layers.doors import check_real
 
 
 def check_width(x, width, owner):
     """Raise InputError unless `x` is an array of real numbers whose last axis is `width` long."""
-    if not hasattr(x, "ndim") or getattr(getattr(x, "dtype", None), "kind", "f") not in "fiub":
-        kind = getattr(x, "dtype", type(x).__name__)
-        raise InputError(f"{owner}: the input is {kind}; it must be an array of real numbers")
+    check_real(owner, the_input=x)
     if x.ndim == 0 or x.shape[-1] != width:
         raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must be {width}")
 

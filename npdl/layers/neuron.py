@@ -5,7 +5,7 @@ import numpy as np
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
-from npdl.init import generator, require_positive, uniform_fan_in
+from npdl.init import generator, require_dtype, require_positive, uniform_fan_in
 from npdl.layers.linear import check_width
 
 
@@ -25,6 +25,7 @@ class ThresholdNeuron(Layer):
     @classmethod
     def of(cls, W, b, dtype="float32"):
         """The neurons with these weights: W (D, E) and b (E,), or w (D,) and a number b."""
+        require_dtype(dtype)
         W, b = np.asarray(W, dtype), np.atleast_1d(np.asarray(b, dtype))
         W = W[:, None] if W.ndim == 1 else W
         if W.ndim != 2 or b.shape != W.shape[1:]:

@@ -11,13 +11,13 @@ class LayerNorm(Layer):
     """y = gain * (x - mean) / sqrt(var + eps) + bias over the last axis, var biased (1/D).
 
     (..., D) -> (..., D); gain starts at 1, bias at 0 (Ba et al. 2016, arXiv:1607.06450;
-    document 004, Problem 2.1).
+    document 004, Problem 2.1). With bias=False there is none: y = gain * x_hat.
     """
 
-    def __init__(self, d_model, eps=1e-5, dtype="float32"):
+    def __init__(self, d_model, eps=1e-5, dtype="float32", bias=True):
         require_positive(d_model=d_model)
         self.gain = Param(xp.ones(d_model, dtype))
-        self.bias = Param(xp.zeros(d_model, dtype))
+        self.bias = Param(xp.zeros(d_model, dtype)) if bias else None
         self.eps = eps
 
     def forward(self, x):
@@ -29,7 +29,8 @@ class LayerNorm(Layer):
         rstd = 1 / xp.sqrt(var + self.eps)              # rstd   (..., 1)
         x_hat = xp.multiply(x_hat, rstd, out=x_hat)
         y = x_hat * self.gain.data
-        y = xp.add(y, self.bias.data, out=y)
+        if self.bias is not None:
+            y = xp.add(y, self.bias.data, out=y)
         return y, Cache(x_hat=x_hat, rstd=rstd)
 
     def backward(self, dy, cache):
@@ -37,7 +38,8 @@ class LayerNorm(Layer):
         D = self.gain.shape[0]
         dgain = dy * x_hat                              # dgain  (..., D):  y = gain * x_hat + bias
         self.gain.grad += dgain.reshape(-1, D).sum(0)
-        self.bias.grad += dy.reshape(-1, D).sum(0)
+        if self.bias is not None:
+            self.bias.grad += dy.reshape(-1, D).sum(0)
         dx_hat = xp.multiply(dy, self.gain.data, out=dgain)     # dx_hat (..., D)
         along_one = last_axis_sum(dx_hat) / D           # x_hat = (x - mean) * rstd:
         along_x = last_axis_sum(dx_hat * x_hat) / D     # shift or stretch x, x_hat stays

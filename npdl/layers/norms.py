@@ -5,10 +5,13 @@ and a variance. `statistics` computes them for every kind; the layers here are b
 LayerNorm over the last axis is in npdl.layers.norm.
 """
 
+import math
+
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
-from npdl.init import require_positive
+from npdl.init import require_dtype, require_number, require_positive
+from npdl.layers.doors import check_real
 from npdl.layers.linear import check_width
 
 KINDS = ("batch", "layer", "instance", "group", "rms")
@@ -79,9 +82,9 @@ class BatchNorm(Layer):
     """
 
     def __init__(self, channels, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
-        if not 0 < momentum <= 1:
-            raise InputError(f"momentum = {momentum!r}; it must be above 0 and at most 1")
-        _make_affine(self, channels, affine, dtype)
+        require_number("momentum", momentum, lambda value: 0 < value <= 1,
+                       "above 0 and at most 1")
+        _make_affine(self, channels, affine, dtype, eps)
         self.running_mean = Param(xp.zeros(channels, dtype), decay=False, trainable=False)
         self.running_var = Param(xp.ones(channels, dtype), decay=False, trainable=False)
         self.channels = channels
@@ -129,7 +132,7 @@ class GroupNorm(Layer):
 
     def __init__(self, channels, groups, eps=1e-5, affine=True, dtype="float32"):
         require_positive(groups=groups)
-        _make_affine(self, channels, affine, dtype)
+        _make_affine(self, channels, affine, dtype, eps)
         if channels % groups:
             raise InputError(f"groups = {groups} does not divide the {channels} channels")
         self.channels = channels
@@ -160,7 +163,7 @@ class InstanceNorm(Layer):
     """
 
     def __init__(self, channels, eps=1e-5, affine=True, dtype="float32"):
-        _make_affine(self, channels, affine, dtype)
+        _make_affine(self, channels, affine, dtype, eps)
         self.channels = channels
         self.eps = eps
 
@@ -189,6 +192,8 @@ class RMSNorm(Layer):
 
     def __init__(self, d_model, eps=1e-5, dtype="float32"):
         require_positive(d_model=d_model)
+        require_dtype(dtype)
+        _require_eps(eps)
         self.gain = Param(xp.ones(d_model, dtype))
         self.eps = eps
 
@@ -211,8 +216,14 @@ class RMSNorm(Layer):
         return dx
 
 
-def _make_affine(layer, channels, affine, dtype):
+def _require_eps(eps):
+    require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+
+
+def _make_affine(layer, channels, affine, dtype, eps):
     require_positive(channels=channels)
+    require_dtype(dtype)
+    _require_eps(eps)
     layer.gain = Param(xp.ones(channels, dtype)) if affine else None
     layer.bias = Param(xp.zeros(channels, dtype)) if affine else None
 
@@ -239,6 +250,7 @@ def _affine_backward(layer, dy, x_hat):
 
 
 def _check_dimensions(x, owner, places=False):
+    check_real(owner, the_input=x)
     if x.ndim not in ((3,) if places else (2, 3)) or 0 in x.shape:
         wanted = "(N, C, L)" if places else "(N, C, L) or (N, C)"
         raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, none 0")
@@ -247,4 +259,5 @@ def _check_dimensions(x, owner, places=False):
 def _check_channels(x, channels, owner, places=False):
     _check_dimensions(x, owner, places)
     if x.shape[1] != channels:
-        raise InputError(f"{owner}: the input has {x.shape[1]} channels; it must have {channels}")
+        raise InputError(f"{owner}: the input {x.shape} has {x.shape[1]} channels; it must have "
+                         f"{channels}")

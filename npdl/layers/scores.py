@@ -12,6 +12,7 @@ from npdl.errors import InputError
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.activation import softmax, softmax_backward
 from npdl.layers.attention import attend, attend_backward
+from npdl.layers.doors import check_mask, check_real
 from npdl.layers.linear import Linear
 
 
@@ -19,7 +20,7 @@ class DotAttention(Layer):
     """score(q, k) = q . k; q and k have the same width."""
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v)
+        check_attention(q, k, v, mask)
         return attend(q, k, v, mask, scaled=False)
 
     def backward(self, dout, cache):
@@ -33,7 +34,7 @@ class ScaledDotAttention(Layer):
     """
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v)
+        check_attention(q, k, v, mask)
         return attend(q, k, v, mask)
 
     def backward(self, dout, cache):
@@ -53,7 +54,7 @@ class AdditiveAttention(Layer):
         self.a = Param(uniform_fan_in(rng, d_hidden, (d_hidden,), dtype))
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v, same_width=False)
+        check_attention(q, k, v, mask, same_width=False)
         u, c_q = self.W_q.forward(q)                            # u       (..., R, h)
         w, c_k = self.W_k.forward(k)                            # w       (..., S, h)
         t = xp.tanh(u[..., :, None, :] + w[..., None, :, :])    # t       (..., R, S, h)
@@ -79,15 +80,17 @@ class AdditiveAttention(Layer):
         return dq, dk, dv
 
 
-def check_attention(q, k, v, same_width=True):
-    """Raise InputError unless q (..., R, d), k (..., S, d) and v (..., S, e) fit together."""
+def check_attention(q, k, v, mask=None, same_width=True):
+    """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together."""
+    check_real("attention", q=q, k=k, v=v)
     lead = q.shape[:-2]
-    fits = (q.ndim >= 2 and k.shape[:-2] == lead and v.shape[:-2] == lead
-            and k.shape[-2] == v.shape[-2]) if min(q.ndim, k.ndim, v.ndim) >= 2 else False
+    fits = min(q.ndim, k.ndim, v.ndim) >= 2 and (
+        k.shape[:-2] == v.shape[:-2] == lead and k.shape[-2] == v.shape[-2] > 0)
     if not fits or (same_width and q.shape[-1] != k.shape[-1]):
         widths = "(..., R, d), (..., S, d)" if same_width else "(..., R, d), (..., S, d')"
         raise InputError(f"attention: q {q.shape}, k {k.shape} and v {v.shape} do not fit; they "
-                         f"must be {widths} and (..., S, e)")
+                         f"must be {widths} and (..., S, e), S not 0")
+    check_mask("attention", mask, (*lead, q.shape[-2], k.shape[-2]))
 
 
 def _both(dout, cache):

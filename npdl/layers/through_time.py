@@ -11,6 +11,7 @@ from npdl.backend import one_hot, xp
 from npdl.core import Cache, Layer, Param, gradients_of
 from npdl.errors import InputError
 from npdl.init import generator, require_positive, uniform_fan_in
+from npdl.layers.doors import check_floats
 from npdl.layers.dropout import Dropout
 from npdl.layers.lengths import Lookup, way_through
 from npdl.layers.linear import check_width
@@ -86,6 +87,8 @@ class Cell(Layer):
         if state is None:
             return (xp.zeros(shape, dtype),) * self.num_parts
         parts = state if isinstance(state, (tuple, list)) else (state,)
+        for part in parts:
+            check_floats(type(self).__name__, the_state=part)
         if len(parts) != self.num_parts or any(part.shape != shape for part in parts):
             raise InputError(
                 f"{type(self).__name__}: the state has shapes {[part.shape for part in parts]}; "

@@ -18,7 +18,7 @@ class FeedForward(Layer):
     def __init__(self, d_model, multiplier=4, activation="gelu", bias=False, rng=0,
                  dtype="float32"):
         require_positive(d_model=d_model, multiplier=multiplier)
-        if activation not in ACTIVATIONS:
+        if activation not in tuple(ACTIVATIONS):
             raise InputError(f"activation {activation!r}; choose one of: {', '.join(ACTIVATIONS)}")
         rng = generator(rng)
         self.up = Linear(d_model, multiplier * d_model, bias, rng, dtype)
@@ -48,19 +48,21 @@ class Block(Layer):
     A (B, H, S, S). With `at` (npdl.prefix.Select) only those positions are computed, from keys
     and values of all: y (B, R, D), A (B, H, R, S). With a tree, x is (N, D). `past` holds keys
     and values of earlier positions (MultiHeadAttention). Nothing here is causal but the mask.
-    Dropout acts on both residual branches, when `rng` is given.
+    Dropout acts on both residual branches, when `rng` is given. `bias` is that of the attention's
+    maps, `ffn_bias` of the feed-forward net's, `norm_bias` of the LayerNorms'.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, bias=True, norm="post",
-                 activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32"):
+                 activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32",
+                 norm_bias=True):
         if norm not in ("post", "pre"):
             raise InputError(f"norm = {norm!r}; choose 'post' or 'pre'")
         rng = generator(rng)
         self.pre_norm = norm == "pre"
         self.attention = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm1 = LayerNorm(d_model, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
         self.ffn = FeedForward(d_model, multiplier, activation, ffn_bias, rng, dtype)
-        self.norm2 = LayerNorm(d_model, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
         self.dropout = Dropout(dropout)
         self.select = Select()
 
@@ -137,15 +139,15 @@ class Decoder(Layer):
     """
 
     def __init__(self, num_layers, d_model, num_heads, multiplier=4, bias=True, norm="post",
-                 activation="gelu", dropout=0.0, rng=0, dtype="float32"):
+                 activation="gelu", dropout=0.0, rng=0, dtype="float32", norm_bias=True):
         require_positive(num_layers=num_layers)
         rng = generator(rng)
         self.blocks = [
             Block(d_model, num_heads, multiplier, bias, norm, activation, dropout, rng=rng,
-                  dtype=dtype)
+                  dtype=dtype, norm_bias=norm_bias)
             for _ in range(num_layers)
         ]
-        self.norm = LayerNorm(d_model, dtype=dtype) if norm == "pre" else None
+        self.norm = LayerNorm(d_model, dtype=dtype, bias=norm_bias) if norm == "pre" else None
 
     def forward(self, x, mask=None, at=None, tree=None, rng=None):
         caches, hiddens, weights = [], [], []

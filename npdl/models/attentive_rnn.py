@@ -4,6 +4,7 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import InputError
 from npdl.init import generator
+from npdl.layers.doors import check_floats
 from npdl.layers.lengths import way_through
 from npdl.layers.linear import check_width
 from npdl.layers.rnn import RNNCell
@@ -109,6 +110,7 @@ class AttentiveRNN(Layer):
         if state is None:
             return xp.zeros((B, H), dtype), xp.zeros((B, 0, H), dtype)
         h, past = state
+        check_floats("AttentiveRNN", h=h, past=past)
         if h.shape != (B, H) or past.ndim != 3 or past.shape[::2] != (B, H):
             raise InputError(f"AttentiveRNN: the state has shapes {h.shape} and {past.shape}; they "
                              f"must be ({B}, {H}) and ({B}, P, {H})")

@@ -2,8 +2,10 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
+from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.doors import check_floats
 from npdl.layers.lengths import length_mask
 from npdl.layers.linear import Linear
 from npdl.layers.rnn import RNN
@@ -62,6 +64,10 @@ class BiRNNLoss(Layer):
     def forward(self, x, z, state=None, lengths=None):
         (y, _), c_model = self.model.forward(x, state, lengths)
         counted = None
+        check_floats("BiRNNLoss", z=z)
+        if z.shape != y.shape:
+            raise InputError(f"BiRNNLoss: the targets have shape {z.shape}; they must have the "
+                             f"output's, {y.shape}")
         if lengths is not None:                         # y is zero there, so z is made zero
             counted = length_mask(lengths, x.shape[1])[..., None]
             z = xp.where(counted, z, 0).astype(z.dtype, copy=False)

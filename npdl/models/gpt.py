@@ -46,7 +46,8 @@ class GPT(Layer):
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", activation="gelu", dropout=0.0,
-                 positions="k/d", tied=False, padding_id=None, rng=0, dtype="float32"):
+                 positions="k/d", tied=False, padding_id=None, rng=0, dtype="float32",
+                 norm_bias=True):
         if positions not in POSITIONS:
             raise InputError(f"positions = {positions!r}; choose one of: {', '.join(POSITIONS)}")
         rng = generator(rng)
@@ -56,7 +57,7 @@ class GPT(Layer):
         else:
             self.positions = SinusoidalPositions(max_len, d_model, positions, dtype)
         self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias, norm,
-                               activation, dropout, rng, dtype)
+                               activation, dropout, rng, dtype, norm_bias)
         if tied:
             self.classifier = Unembedding(self.embedding)
         else:

@@ -24,12 +24,15 @@ class LSTMOutput(NamedTuple):
 class LSTMLM(Layer):
     """Document 004's LSTM language model (Problem 1.4).
 
-    forward(ids, state, at, rng) -> LSTMOutput.
-    ids    (B, S) tokens, or the same batch as a PrefixTree (then no state goes in or out)
-    state  (h, c), each (L, B, H); zeros if None
-    at     (R,) or (B, R) positions whose logits are wanted: logits (B, R, V); the first layer's
-           product with W_x is then made once for each token, not at each place where it stands
-    Raises InputError for ids out of range and for states of another shape.
+    forward(ids, state, at, rng, lengths) -> LSTMOutput.
+    ids      (B, S) tokens, or the same batch as a PrefixTree (then no state goes in or out)
+    state    (h, c), each (L, B, H); zeros if None
+    at       (R,) or (B, R) positions whose logits are wanted: logits (B, R, V); the first layer's
+             product with W_x is then made once for each token, not at each place where it stands
+    lengths  (B,) how many of its S tokens each sequence has: the final state is that of its last
+             one, and what stands after it reaches no state and no gradient (the logits there
+             are the classifier's bias); not with a tree
+    Raises InputError for ids out of range, for states of another shape, for lengths above S.
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, d_hidden=None, bias=True,
@@ -41,12 +44,12 @@ class LSTMLM(Layer):
         self.classifier = Linear(d_hidden, vocab_size, bias, rng, dtype)
         self.select = Select()
 
-    def logits(self, ids, at=None, rng=None):
+    def logits(self, ids, at=None, rng=None, lengths=None):
         """forward's logits alone: (logits, cache), as training uses them."""
-        out, cache = self.forward(ids, None, at, rng)
+        out, cache = self.forward(ids, None, at, rng, lengths)
         return out.logits, cache
 
-    def forward(self, ids, state=None, at=None, rng=None):
+    def forward(self, ids, state=None, at=None, rng=None, lengths=None):
         tree = ids if isinstance(ids, PrefixTree) else None
         shape = ids.shape if tree is None else tree.batch_shape
         if len(shape) != 2 or 0 in shape:
@@ -55,7 +58,7 @@ class LSTMLM(Layer):
             at = np.arange(shape[1])
         at = None if at is None else checked_at(at, shape)
         x, c_embedding = self._embed(ids, tree, table=at is not None)
-        (y, final), c_lstm = self.lstm.forward(x, state, rng, tree)
+        (y, final), c_lstm = self.lstm.forward(x, state, rng, tree, lengths)
         y_at, c_at = self.select.forward(y, at, tree)
         logits, c_classifier = self.classifier.forward(y_at)
         cache = Cache(embedding=c_embedding, lstm=c_lstm, at=c_at, classifier=c_classifier,

@@ -65,7 +65,11 @@ class Seq2Seq(Layer):
         x, c_target = self._embed(self.target_embedding, self.target_positions, target, None, rng)
         mask = causal_mask(x.shape[1])
         if target_mask is not None:
-            mask = mask & padding_mask(target_mask)
+            tokens = padding_mask(target_mask)          # tokens (B, 1, 1, T)
+            if tokens.shape[::3] != target.shape:
+                raise InputError(f"Seq2Seq: target_mask has shape {target_mask.shape}; it must "
+                                 f"have the target's, {target.shape}")
+            mask = mask & tokens
         (y, A, A_cross), c_decoder = self.decoder.forward(x, memory, mask,
                                                           padding_mask(source_mask), rng)
         logits, c_classifier = self.classifier.forward(y)

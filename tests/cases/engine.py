@@ -133,6 +133,7 @@ NORM = [
     Case(LayerNorm, "width 1", lambda rng: (LayerNorm(1), (normal(rng, 3, 1),), {})),
     Case(LayerNorm, "far from zero", lambda rng: (LayerNorm(6), (20 + normal(rng, 3, 6),), {})),
     Case(LayerNorm, "a large eps", lambda rng: (LayerNorm(4, eps=0.5), (normal(rng, 3, 4),), {})),
+    Case(LayerNorm, "no bias", lambda rng: (LayerNorm(5, bias=False), (normal(rng, 2, 5),), {})),
     Case(LayerNorm, "strided", lambda rng: (LayerNorm(4), (strided(normal(rng, 2, 3, 4)),), {})),
 ]
 

@@ -93,6 +93,8 @@ OPTIONS = {
     "a tree": {"mask": causal_mask(3), "tree": SHARED},
     "a tree, at (R,)": {"mask": causal_mask(3), "tree": SHARED, "at": [1, 2]},
     "a tree, at (B, R)": {"mask": causal_mask(2), "tree": APART, "at": [[0], [1], [1]]},
+    "no bias in maps and norms": {"bias": False, "norm_bias": False, "mask": causal_mask(3),
+                                  "D": 6},
     "tanh GELU": {"activation": "gelu-tanh", "shape": (1, 2)},
     "sizes of 1": {"num_heads": 1, "multiplier": 1, "shape": (1, 1), "D": 1},
 }
@@ -133,6 +135,8 @@ MODEL = [
     gpt("pre-norm", APART, norm="pre"),
     gpt("positions 2k/d, no bias", APART, positions="2k/d", bias=False),
     gpt("learned positions, tied", APART, positions="learned", tied=True),
+    gpt("pre-norm, learned, tied, no bias in maps and norms", APART, norm="pre", bias=False,
+        positions="learned", tied=True, norm_bias=False),
     gpt("pre-norm, learned, tied, padding token", APART, norm="pre", positions="learned",
         tied=True, padding_id=3),
     gpt("ReLU", SHARED, activation="relu"),

@@ -95,12 +95,14 @@ STACK = [
 ]
 
 
-def model(what, ids, given=False, at=None, tree=False, dropout=0.0, **sizes):
+def model(what, ids, given=False, at=None, tree=False, dropout=0.0, lengths=None, **sizes):
     sizes = {"vocab_size": 4, "d_model": 2, "num_layers": 2, "d_hidden": 3, **sizes}
     ids = np.array(ids)
 
     def build(rng):
         options = {} if at is None else {"at": np.array(at)}
+        if lengths is not None:
+            options["lengths"] = np.array(lengths)
         start = (state(rng, sizes["num_layers"], len(ids), sizes["d_hidden"]),) if given else ()
         built = LSTMLM(**sizes, dropout=dropout, rng=rng)
         return built, (PrefixTree(ids) if tree else ids, *start), options
@@ -108,7 +110,8 @@ def model(what, ids, given=False, at=None, tree=False, dropout=0.0, **sizes):
     return Case(LSTMLM, what, build, same_mask if dropout else None)
 
 
-def with_loss(what, ids, reduction="mean", average="sample", tree=False, at=None, **sizes):
+def with_loss(what, ids, reduction="mean", average="sample", tree=False, at=None, lengths=None,
+              **sizes):
     sizes = {"vocab_size": 4, "d_model": 2, "num_layers": 2, "d_hidden": 3, **sizes}
     ids = np.array(ids)
 
@@ -117,6 +120,9 @@ def with_loss(what, ids, reduction="mean", average="sample", tree=False, at=None
         counted = rng.random(shape) < 0.7
         inputs = (PrefixTree(ids) if tree else ids, rng.integers(0, 4, shape), counted)
         options = {} if at is None else {"at": np.array(at)}
+        if lengths is not None:
+            options["lengths"] = np.array(lengths)
+            inputs = (*inputs[:2], np.arange(ids.shape[1]) < options["lengths"][:, None])
         return WithLoss(LSTMLM(**sizes, rng=rng), reduction, average), inputs, options
 
     return Case(LSTMLM, f"with its loss, {what}", build)
@@ -136,7 +142,13 @@ MODEL = [
     model("a tree", SHARED, tree=True),
     model("a tree, at (R,)", SHARED, tree=True, at=[1, 2]),
     model("a tree, at (B, R)", SHARED, tree=True, at=[[0, 2], [1, 1], [2, 0], [0, 0]]),
+    model("lengths, given state", SHARED, given=True, lengths=[2, 3, 0, 1]),
+    model("lengths below S, zero state, no bias", APART, bias=False, lengths=[1, 1, 0]),
+    model("lengths, dropout", APART, dropout=0.4, lengths=[2, 1, 2]),
+    model("lengths, at (R,)", SHARED, at=[2, 0], given=True, lengths=[3, 1, 2, 0]),
+    model("lengths, at (B, R)", SHARED, at=[[1], [2], [0], [2]], lengths=[2, 3, 1, 1]),
     with_loss("mean", SHARED),
+    with_loss("lengths, mean", SHARED, lengths=[3, 1, 2, 2]),
     with_loss("sum by token", SHARED, "sum", "token"),
     with_loss("none", APART, "none"),
     with_loss("a tree, at (R,)", SHARED, tree=True, at=[1, 2]),
