@@ -1,11 +1,11 @@
 """The commands of npdl: `python -m npdl step LAYER`, and so on; `-h` lists them."""
 
+import difflib
 import importlib
 import os
 import sys
 
-from npdl.errors import NpdlError
-from npdl.script import INTERRUPTED, OneLineParser
+from npdl.script import OneLineParser, begin, guarded
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
 COMMANDS = {
@@ -14,35 +14,56 @@ COMMANDS = {
     "blame": ("find the first wrong line of a backward; exit status 1 if there is one",
               "npdl.study.commands", "add_blame", "run_blame"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
-                 "npdl.study.homework", "add_arguments", "main"),
+                 "npdl.study.homework", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
-             "npdl.study.plots", "add_arguments", "main"),
+             "npdl.study.plots", "add_arguments", "run"),
 }
 
 
 def main(arguments=None):
     """Run one command; returns its exit status (2 for what the user got wrong)."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else list(arguments)
     parser = OneLineParser(prog="python -m npdl", description="Tools to understand with.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    chosen = given[0] if given else None
+    chosen = given[0] if given else ""
     for name, (what, module, add, _) in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=what)
         if name == chosen:                              # import what is asked for, no more
             getattr(importlib.import_module(module), add)(sub)
+    if not chosen.startswith("-") and chosen not in COMMANDS:
+        parser.error(_unknown(chosen))
     options = parser.parse_args(given)
     _, module, _, run = COMMANDS[options.command]
+    options.status = 0
+    return guarded(f"python -m npdl {options.command}",
+                   lambda: _quietly(getattr(importlib.import_module(module), run), options))
+
+
+def _unknown(name):
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    meant = f"; did you mean {near[0]}?" if near else ";"
+    what = f"command {name!r} is unknown" if name else "a command is missing"
+    return f"{what}{meant} give one of: {', '.join(COMMANDS)}"
+
+
+def _quietly(run, options):
+    """Run a command. The reader of its output, say `head`, may stop when it has seen enough.
+
+    `options.status` is then the exit status: what the command knew before it began to print.
+    """
+    if (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8":
+        sys.stdout.reconfigure(errors="replace")        # formulae need more than ASCII
     try:
-        return getattr(importlib.import_module(module), run)(options) or 0
-    except NpdlError as error:
-        print(f"npdl {options.command}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:                             # the reader, say `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        status = run(options)
+        sys.stdout.flush()
+        return status or 0
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return options.status
 
 
 if __name__ == "__main__":
+    begin()
     sys.exit(main())

@@ -1,6 +1,7 @@
 """The share of wrong backwards that `blame` catches, and blames on the right line.
 
-    python -m tests.blame_score [--every N] [--functions softmax] [--show]
+    python -m tests.blame_score [--every N] [--functions softmax] [--module norms] [--show]
+    python -m tests.blame_score --kept rows.jsonl       # in parts: goes on where it stopped
 
 Every function that is part of a backward gets one-token changes (tests.mutants), one at a time.
 A change counts when it alters a gradient, or raises, in some gradient-check case that runs the
@@ -8,18 +9,20 @@ line. The table says how many of those `blame` sees in that case, and on which l
 Exit status 1 below 95 % caught or 90 % blamed.
 """
 
-import argparse
 import collections
 import inspect
+import json
 import sys
-import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
+from npdl.script import OneLineParser
 from npdl.study.check import Check, copied
-from npdl.study.patch import patched
+from npdl.study.nests import kept as kept_arrays
 from npdl.study.nests import leaves
+from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.search import Blame, Search
 from tests.cases import all_cases
@@ -52,9 +55,9 @@ class Prepared:
         check, found = self.check, []
         for dout in check.upstreams:
             check.reset()
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), kept_arrays(check.layer, check.inputs):
                 _, cache = check.forward(check.layer, *check.inputs, **check.options)
-                returned = check.layer.backward(copied(dout), cache)
+                returned = copied(check.layer.backward(copied(dout), cache))
             returned = returned if isinstance(returned, tuple) else (returned,)
             found += [np.array(p.grad) for _, p in check.layer.params()]
             found += [np.array(a) for path, a in leaves(returned)
@@ -116,45 +119,81 @@ def at_mutant(report: Blame, mutant):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = OneLineParser(prog="python -m tests.blame_score",
+                           description="Score blame over one-token changes of every backward.")
     parser.add_argument("--every", type=int, default=1, help="take one mutant in N")
+    parser.add_argument("--first", type=int, default=0, help="which of the N: 0 to N - 1")
     parser.add_argument("--functions", help="only functions whose name contains this")
+    parser.add_argument("--module", help="only functions of modules whose name contains this")
     parser.add_argument("--show", action="store_true", help="print what was missed")
+    parser.add_argument("--kept", metavar="FILE", help="append each function's row to this file, "
+                        "and leave out those that are in it; other parts of the mutants add up")
+    parser.add_argument("--table", metavar="FILE", help="no scoring: the table of a kept file")
     options = parser.parse_args(arguments)
-    start = time.time()
-    rows, missed = score(options.every, options.functions, options.show)
-    total = [sum(column) for column in zip(*rows.values(), strict=True)]
-    print("| backward | mutants | change a result | caught | blamed on their line |")
+    if options.table:
+        return report(kept(options.table)[0])
+    rows, missed = score(options.every, options.functions, module=options.module,
+                         keep=options.kept, first=options.first)
+    status = report(rows)
+    for line in missed if options.show else ():
+        print(line)
+    return status
+
+
+def report(rows):
+    """Print the table of {function: [mutants, changed, caught, blamed]}; the exit status."""
+    layers = collections.OrderedDict()
+    for name, row in rows.items():
+        whole = layers.setdefault(name.split(".")[0], np.zeros(4, int))
+        whole += row
+    total = sum(layers.values(), np.zeros(4, int))
+    print("| layer or function | mutants | change a result | caught | blamed on their line |")
     print("|---|--:|--:|--:|--:|")
-    for name, (made, changed, caught, blamed) in [*rows.items(), ("all", total)]:
+    for name, (made, changed, caught, blamed) in [*layers.items(), ("all", total)]:
         print(f"| {name} | {made} | {changed} | {share(caught, changed)} | "
               f"{share(blamed, caught)} |")
-    print(f"\n{time.time() - start:.0f} s")
-    for line in missed:
-        print(line)
     return int(total[2] < CAUGHT * total[1] or total[3] < BLAMED * total[2])
 
 
-def score(every=1, contains=None, show=False, classes=None):
+def kept(path):
+    """(the rows of a file that --kept wrote, the parts (function, every, first) that are in it)."""
+    lines = Path(path).read_text().splitlines() if path and Path(path).exists() else []
+    rows, parts = {}, set()
+    for name, every, first, row, _ in map(json.loads, lines):
+        rows[name] = [int(n) for n in np.add(rows.get(name, [0, 0, 0, 0]), row)]
+        parts.add((name, every, first))
+    return rows, parts
+
+
+def score(every=1, contains=None, classes=None, module=None, keep=None, first=0):
     """({function: [mutants, changed, caught, blamed]}, what was missed, in words).
 
-    One mutant in `every` of the functions whose name has `contains` in it, judged in the cases of
-    `classes` (of all layers, if None).
+    One mutant in `every` of the functions whose name has `contains` in it, from number `first` on,
+    judged in the cases of `classes` (of all layers, if None).
     """
-    chosen = [f for f in functions() if not contains or contains in f.__qualname__]
+    chosen = [f for f in functions() if (not contains or contains in f.__qualname__)
+              and (not module or module in f.__module__)]
+    (rows, parts), missed = kept(keep), []
     prepared = cases_for(classes)
-    rows, missed = collections.OrderedDict(), []
-    pool = [mutant for f in chosen for mutant in mutants(f)][::every]
-    for mutant in pool:
-        changed, caught, blamed, report, case = judge(mutant, prepared)
-        row = rows.setdefault(mutant.function.__qualname__, [0, 0, 0, 0])
-        for i, yes in enumerate((True, changed, caught, blamed)):
-            row[i] += yes
-        if show and changed and not (caught and blamed):
-            where = f"{report.function}:{report.line} {report.kind}"
-            missed.append(f"{'blamed on ' + where if caught else 'not caught'} | {mutant} | "
-                          f"{case.case}")
-    return rows, missed
+    for function in chosen:
+        name = function.__qualname__
+        if (name, every, first) in parts:
+            continue
+        row, own = [0, 0, 0, 0], []
+        for mutant in mutants(function)[first::every]:
+            changed, caught, blamed, found, case = judge(mutant, prepared)
+            for i, yes in enumerate((True, changed, caught, blamed)):
+                row[i] += yes
+            if changed and not (caught and blamed):
+                where = f"{found.function}:{found.line} {found.kind}"
+                own.append(f"{'blamed on ' + where if caught else 'not caught'} | {mutant} | "
+                           f"{case.case}")
+        rows[name] = [int(n) for n in np.add(rows.get(name, [0, 0, 0, 0]), row)]
+        missed += own
+        if keep:
+            with open(keep, "a") as file:
+                file.write(json.dumps([name, every, first, row, own]) + "\n")
+    return {name: row for name, row in rows.items() if row[0]}, missed
 
 
 def share(part, whole):

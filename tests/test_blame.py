@@ -203,7 +203,7 @@ def test_the_mutation_score_of_a_sample():
     total = np.zeros(4, int)
     missed = []
     for name, classes in QUICK.items():
-        rows, words = score(every=9, contains=name, show=True, classes=classes)
+        rows, words = score(every=9, contains=name, classes=classes)
         total += np.sum(list(rows.values()), axis=0)
         missed += words
     _, changed, caught, blamed = total

@@ -1,6 +1,5 @@
 """The student edition: solved it passes, unsolved each blank says what is missing."""
 
-import argparse
 import ast
 import importlib
 import inspect
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study import homework_grade as grade
-from npdl.study.homework import LAYERS, add_arguments, homework, main, student_module
+from npdl.study.homework import LAYERS, homework, student_module
 from npdl.study.homework_source import loaded
 from npdl.study.samples import layer_classes
 from npdl.study.target import find_class
@@ -156,9 +156,7 @@ def test_names_of_student_modules():
     ["--layers", "Linear", "--level", "lstm"], ["--layers", "x.py:Linear"], ["--seed", "-1"],
 ])
 def test_bad_options_are_one_line(tmp_path, capsys, options):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    status = main(parser.parse_args(["--out", str(tmp_path / "new"), *options]))
+    status = main(["homework", "--out", str(tmp_path / "new"), *options])
     assert status == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "new").exists()
@@ -174,10 +172,8 @@ def test_a_folder_in_use_is_left_alone(tmp_path):
 
 
 def test_the_command_says_what_it_wrote(tmp_path, capsys):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
     out = tmp_path / "work"
-    assert main(parser.parse_args(["--out", str(out), "--layers", "linear", "Linear"])) == 0
+    assert main(["homework", "--out", str(out), "--layers", "linear", "Linear"]) == 0
     assert "Linear.backward" in capsys.readouterr().out
     assert sorted(p.name for p in out.iterdir()) == ["README.md", "linear.py", "test_homework.py"]
     assert "`y = x W + b over the last axis`" in (out / "README.md").read_text()
@@ -192,3 +188,41 @@ def test_the_wrong_line_of_a_student_file_is_named(tmp_path):
         grade.assert_gradients(find_class(f"{path}:LayerNorm"))
     if sys.gettrace() is None:                  # blame can't look while something else traces
         assert "dx = dx + x_hat * along_x" in str(failure.value)
+
+
+@pytest.mark.parametrize(("level", "name", "file", "right", "wrong"), [
+    ("line", "Linear", "linear.py", "dx = dy_rows @", "dx = -dy_rows @"),
+    ("layer", "LayerNorm", "layer_norm.py", "dx = dx - x_hat", "dx = dx + x_hat"),
+    ("lstm", "LSTM", "lstm.py", "df = dc * c_prev", "df = dc * tanh_c"),
+])
+def test_blame_inside_the_folder(tmp_path, level, name, file, right, wrong):
+    """Not written: what is missing; written wrongly: the line; written rightly: status 0."""
+    made = homework(tmp_path / "work", None if level == "lstm" else [name], level)
+
+    def blame():
+        root = str(Path(__file__).parent.parent)
+        done = subprocess.run([sys.executable, "-m", "npdl", "blame", f"{file}:{name}"],
+                              cwd=tmp_path / "work", env={**os.environ, "PYTHONPATH": root,
+                                                          "PYTHONDONTWRITEBYTECODE": "1"},
+                              capture_output=True, text=True, timeout=300)
+        return done.returncode, " ".join(done.stdout.split())
+
+    status, said = blame()
+    assert status == 1 and said.startswith("not written yet: ") and HOLE in said
+    assert any(said.endswith(" ".join(hole.equation.split())) for hole in made.holes)
+    for other, text in made.files.items():
+        (tmp_path / "work" / other).write_text(solved(text))
+    good = (tmp_path / "work" / file).read_text()
+    assert good.count(right) == 1
+    (tmp_path / "work" / file).write_text(good.replace(right, wrong))
+    line = good[: good.index(right)].count("\n") + 1
+    status, said = blame()
+    assert status == 1 and f"{file}:{line} in " in said and wrong in said
+    (tmp_path / "work" / file).write_text(good)
+    status, said = blame()
+    assert status == 0 and said.startswith("right: ")
+
+
+def test_hints_name_what_may_be_called(tmp_path):
+    (text,) = homework(tmp_path, ["LayerNorm"]).files.values()
+    assert "may use    last_axis_sum\n" in text and "xp.multiply(dx" not in text

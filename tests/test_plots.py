@@ -1,17 +1,16 @@
 """Pictures of learning: the numbers that they show, and one PNG for each command."""
 
-import argparse
-
 import numpy as np
 import pytest
 
+from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.layers.gru import GRUCell
 from npdl.layers.recurrent import LSTMCell
 from npdl.layers.rnn import RNNCell
 from npdl.losses import SequenceLoss
 from npdl.study import plots_embeddings, plots_flow, plots_time
-from npdl.study.plots import KINDS, add_arguments, main, plot
+from npdl.study.plots import KINDS, plot
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
 from npdl.training.task import make_model, make_task
@@ -31,9 +30,7 @@ def runs(tmp_path_factory):
 
 
 def command(*words):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return main(parser.parse_args([str(word) for word in words]))
+    return main(["plot", *(str(word) for word in words)])
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from xml.dom import minidom
@@ -10,6 +11,7 @@ from xml.dom import minidom
 import numpy as np
 import pytest
 
+from npdl.__main__ import main
 from npdl.core import Cache, Layer
 from npdl.study import maths
 from npdl.study.plan import plan
@@ -45,6 +47,39 @@ def test_the_page_is_one_small_file_that_asks_for_nothing(name):
     assert {c["phase"] for c in calls} == {"forward", "backward"}
 
 
+DOCUMENT = ROOT / "docs" / "study-tools.md"
+PAGES = dict(re.findall(r"^python -m npdl (step .*) --html (docs/step/\w+\.html)$",
+                        DOCUMENT.read_text(encoding="utf-8"), re.M))
+
+
+def outline(data):
+    """What of a page's data depends on the source alone: no line numbers, no values."""
+    functions = [(f["name"], f["file"], [line[1:] for line in f["lines"]])
+                 for f in data["functions"]]
+    calls = [(c["function"], c["phase"], c["parent"], c["pair"]) for c in data["calls"]]
+    steps = [(s["call"], s["turn"], [(w["name"], w["how"], w["shape"]) for w in s["writes"]])
+             for s in data["steps"]]
+    verdicts = [(f["name"], f["right"]) for f in data["finals"]]
+    return data["title"], functions, calls, steps, verdicts
+
+
+@pytest.mark.parametrize("command", PAGES)
+def test_a_committed_page_is_what_its_command_writes_now(tmp_path, command):
+    """When this fails, run the command that docs/study-tools.md names for the page again."""
+    kept = (ROOT / PAGES[command]).read_text(encoding="utf-8")
+    assert main([*shlex.split(command), "--html", str(tmp_path / "page.html")]) == 0
+    new = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert outline(page_data(kept)) == outline(page_data(new))
+    frame = [re.sub(r'id="data">.*?</script>', "", text, flags=re.S) for text in (kept, new)]
+    assert frame[0] == frame[1]
+    assert len(kept.encode()) < 1_000_000
+
+
+def test_every_committed_page_has_its_command():
+    kept = {f"docs/step/{path.name}" for path in (ROOT / "docs" / "step").iterdir()}
+    assert kept == set(PAGES.values()) and len(kept) == 3
+
+
 class Hostile(Layer):
     """Its source holds what would end a script."""
 
@@ -77,6 +112,11 @@ def test_source_cannot_break_the_page():
     ("y = x ** 2", "y = x²"),
     ("y, cache = self.f.forward(x)", "y = f.forward(x)"),
     ("import os", ""),
+    ("x_hat, rstd = cache.x_hat, cache.rstd", ""),
+    ("y = y.reshape(-1, D)", ""),
+    ("df = dc * c_prev", "df = dc ⊙ c_prev"),
+    ("dz = xp.multiply(dy, cache.slope)", "dz = dy ⊙ slope"),
+    ("dx = self.ffn.backward(dy, cache.ffn)", "dx = ffn.backward(dy)"),
 ])
 def test_lines_as_formulae(code, formula):
     node = ast.parse(code).body[0]

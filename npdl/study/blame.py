@@ -10,8 +10,10 @@ first wrong one to values that are right leaves a few statements (npdl.study.sli
 edits of these are tried (npdl.study.edits): the one that makes the result right is the fault.
 """
 
+from npdl.errors import NpdlError
 from npdl.study.check import Check
-from npdl.study.search import Blame, Search
+from npdl.study.record import record
+from npdl.study.search import Blame, Search, ended
 from npdl.study.trace import refuse_debugger
 
 __all__ = ["Blame", "assert_right", "blame"]
@@ -22,10 +24,19 @@ def blame(layer, *inputs, seed=0, forward=None, prepared=None, **options):
 
     inputs    what forward takes; float arrays are taken in float64, parameters made random
     forward   a function in place of layer.forward, called with the layer first
-    Raises InputError when a debugger or a coverage tool is attached.
+    A forward that raises is blamed too: on the line that did. Raises InputError when a debugger
+    or a coverage tool is attached, and when one of npdl's own layers refuses the inputs.
     """
     refuse_debugger()
-    check = prepared or Check(layer, inputs, options, forward, seed)
+    try:
+        check = prepared or Check(layer, inputs, options, forward, seed)
+    except Exception as error:
+        if isinstance(error, NpdlError) and type(layer).__module__.startswith("npdl."):
+            raise
+        recording = record(layer, inputs, options, backward=False, forward=forward)
+        if recording.error is None:
+            raise
+        return ended(layer, recording)
     return Search(check).run()
 
 

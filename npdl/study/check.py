@@ -5,7 +5,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.finals import finals
-from npdl.study.nests import leaves, only, rebuilt
+from npdl.study.nests import kept, leaves, only, rebuilt
 from npdl.study.nudge import Oracle, upstream
 from npdl.study.target import as_float64
 
@@ -53,7 +53,7 @@ class Check:
             found.append("backward changes the gradient that it is handed, in place: write into "
                          "a copy")
         if self.changed:
-            found.append(f"backward changes input {self.changed[0]}, in place: write into a copy")
+            found.append(f"backward changes {self.changed[0]}, in place: write into a copy")
         return found
 
     def reset(self):
@@ -68,17 +68,14 @@ class Check:
     def finals(self, dout):
         """Every gradient of one backward, judged; raises what the backward raises."""
         self.reset()
-        handed, before = copied(dout), copied(self.inputs)
-        with np.errstate(all="ignore"):
+        handed = copied(dout)
+        with np.errstate(all="ignore"), kept(self.layer, self.inputs) as arrays:
             _, cache = self.forward(self.layer, *self.inputs, **self.options)
             returned = self.layer.backward(handed, cache)
+            returned = copied(returned)                 # it may be an input, or a part of one
+            self.changed = [name for name, (a, b) in arrays.items() if not np.array_equal(a, b)]
         self.spoilt = [path for (path, a), (_, b) in zip(leaves(handed), leaves(dout), strict=True)
                        if not np.array_equal(a, b)]
-        self.changed = [path for (path, a), (_, b) in
-                        zip(leaves(self.inputs), leaves(before), strict=True)
-                        if not np.array_equal(a, b)]
-        for (_, array), (_, own) in zip(leaves(self.inputs), leaves(before), strict=True):
-            array[...] = own
         with np.errstate(all="ignore"):
             return finals(self.oracle, returned, self.before, self.weights(dout))
 

@@ -1,10 +1,12 @@
 """`python -m npdl step` and `python -m npdl blame`."""
 
-import sys
+from pathlib import Path
 
+from npdl.errors import InputError
 from npdl.study.blame import blame
 from npdl.study.step import step
 from npdl.study.target import build
+from npdl.study.trace import refuse_debugger
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT, ...), file.py:Class or module:Class; a "
          "class of your own needs a classmethod sample() that returns (layer, inputs), or --input")
@@ -19,7 +21,25 @@ def _add_target(parser):
     parser.add_argument("--seed", type=int, default=0, help="of the inputs and parameters")
 
 
+def _built(options):
+    """(layer, inputs, keywords) of what the options name."""
+    refuse_debugger()
+    if options.seed < 0:
+        raise InputError(f"--seed {options.seed}: must be 0 or more")
+    return build(options.layer, options.input, options.set, options.seed)
+
+
+def _sized(work):
+    """What `work` returns; too little memory is told in the words of these commands."""
+    try:
+        return work()
+    except MemoryError as error:
+        raise InputError(f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
+                         "give smaller shapes with --input") from error
+
+
 def add_step(parser):
+    """Add the arguments of `step` to an argparse parser."""
     _add_target(parser)
     parser.add_argument("--html", metavar="FILE", help="write a page instead of printing")
     parser.add_argument("--title", help="the page's title; the layer's name if not given")
@@ -30,27 +50,41 @@ def add_step(parser):
 
 
 def run_step(options):
-    layer, inputs, keywords = build(options.layer, options.input, options.set, options.seed)
-    walk = step(layer, *inputs, seed=options.seed, check=not options.no_check,
-                title=options.title, **keywords)
+    """Print or write the walk that the options ask for; 1 when the layer raised."""
+    layer, inputs, keywords = _built(options)
+    walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
+                               title=options.title, **keywords))
     phases = ("forward",) if options.forward else ("backward",) if options.backward else (
         "forward", "backward")
+    error = walk.recording.error
+    options.status = int(error is not None)
     if options.html:
-        path = walk.to_html(options.html, phases)
+        path = _written(walk, options.html, phases)
         print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
-        if walk.recording.error is not None:
-            print(f"ended by {type(walk.recording.error).__name__}: {walk.recording.error}")
+        if error is not None:
+            print(f"ended by {type(error).__name__}: {error}")
     else:
         walk.show(phases)
-    return int(walk.recording.error is not None)
+    return options.status
+
+
+def _written(walk, name, phases):
+    try:
+        return walk.to_html(Path(name), phases)
+    except OSError as error:
+        raise InputError(f"--html {name}: can't be written ({error.strerror}); give a file in a "
+                         "folder that you may write to") from error
 
 
 def add_blame(parser):
+    """Add the arguments of `blame` to an argparse parser."""
     _add_target(parser)
 
 
 def run_blame(options):
-    layer, inputs, keywords = build(options.layer, options.input, options.set, options.seed)
-    report = blame(layer, *inputs, seed=options.seed, **keywords)
-    print(report, file=sys.stdout)
-    return int(not report.right)
+    """Print what `blame` finds; 1 when something is wrong."""
+    layer, inputs, keywords = _built(options)
+    report = _sized(lambda: blame(layer, *inputs, seed=options.seed, **keywords))
+    options.status = int(not report.right)
+    print(report)
+    return options.status

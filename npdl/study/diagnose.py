@@ -1,9 +1,12 @@
 """In what way a value is wrong, in words: sign, factor, transposed, missing sum or term."""
 
 import math
+import os
+import textwrap
 
 import numpy as np
 
+from npdl.core import Cache
 from npdl.study.slices import owner
 
 CLOSE = 1e-5
@@ -25,7 +28,7 @@ class Diagnosis:
         if found is not None:
             self._from_edit(found, computed, wanted)
         elif step.error is not None:
-            self.kind, self.text = "raised", f"raised {_short(step.error)}"
+            self.kind, self.text = "raised", _what_it_read(step, search.recording)
         elif isinstance(computed, np.ndarray) and isinstance(wanted, np.ndarray):
             self._from_values(computed, wanted, search, step)
         if not self.text:
@@ -125,6 +128,20 @@ def factor(computed, wanted):
     return f"{ratio:.4g}"
 
 
+def _what_it_read(step, recording):
+    """The shapes of what a statement read, or the fields of a cache that lacks one."""
+    holds = getattr(step.error, "obj", None)
+    if isinstance(step.error, AttributeError) and isinstance(holds, Cache):
+        return f"the cache has no {step.error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
+    shapes = {n: np.shape(v) for n, v in step.call.arguments.items() if isinstance(v, np.ndarray)}
+    for other in recording.steps[: step.index]:
+        if other.call is step.call:
+            shapes |= {w.name: np.shape(w.value) for w in other.writes
+                       if isinstance(w.value, np.ndarray)}
+    read = [f"{n} {shapes[n]}" for n in sorted(step.statement.reads) if n in shapes]
+    return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
+
+
 def _short(error):
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
@@ -149,9 +166,13 @@ def describe(report):
         worst = max((f.error for f in report.finals if not f.kink), default=0.0)
         return "\n".join([f"right: {len(report.finals)} gradients agree with their numerical "
                           f"values (worst error {worst:.1e})", *notes])
+    if report.kind == "blank":
+        place = f"{_near(report.file)}:{report.line} in {report.function}" if report.line else ""
+        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(["not written yet:", *([f"  {place}", ""] if place else []), said, *notes])
     if not report.line:
         return "\n".join([f"wrong, but {report.diagnosis}", *_wrong(report), *notes])
-    where = f"{report.file}:{report.line} in {report.function}"
+    where = f"{_near(report.file)}:{report.line} in {report.function}"
     if report.iteration:
         turns = ", ".join(f"{n} = {v}" for turn in report.iteration for n, v in turn)
         where += f", first at {turns}"
@@ -168,6 +189,12 @@ def describe(report):
     if others and not report.kind:
         lines.append(f"  or one of the lines that lead to it: {', '.join(others)}")
     return "\n".join([*lines, *_wrong(report), *notes])
+
+
+def _near(file):
+    """A file as it is seen from the folder that one is in."""
+    near = os.path.relpath(file)
+    return file if near.startswith("..") else near
 
 
 def _wrong(report):

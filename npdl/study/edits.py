@@ -78,6 +78,7 @@ def _variants(node, names, fields, whole):
     """(rank, kind, replacement) for one node of a statement."""
     if isinstance(node, ast.BinOp):
         yield from _of_operator(node)
+        yield from _of_terms(node, names)
     elif isinstance(node, ast.AugAssign) and type(node.op) in OPPOSITE:
         yield 0, "sign", ast.AugAssign(node.target, OPPOSITE[type(node.op)](), node.value)
     elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith((".grad", "]")):
@@ -117,6 +118,22 @@ def _of_operator(node):
         yield 1, "transposed", ast.BinOp(node.right, node.op, node.left)
         yield 1, "transposed", ast.BinOp(_transposed(node.left), node.op, node.right)
         yield 1, "transposed", ast.BinOp(node.left, node.op, _transposed(node.right))
+        yield 1, "transposed", ast.BinOp(_transposed(node.right), node.op,
+                                         _transposed(node.left))
+
+
+def _of_terms(node, names):
+    """A term of a sum that lacks a factor: a - b for a - c * b."""
+    if not isinstance(node.op, (ast.Add, ast.Sub)):
+        return
+    for name in (name for name, kind in names.items() if kind == "array"):
+        other = ast.Name(name, ast.Load())
+        for left in (True, False):
+            term = node.left if left else node.right
+            if isinstance(term, ast.Name) and term.id != name:
+                whole = ast.BinOp(other, ast.Mult(), term)
+                sides = (whole, node.right) if left else (node.left, whole)
+                yield 5, "missing factor", ast.BinOp(sides[0], node.op, sides[1])
 
 
 def _transposed(node):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from npdl.backend import stream
 from npdl.errors import CheckpointError, InputError
-from npdl.script import guarded
 from npdl.study import homework_source as source
 from npdl.study.homework_text import readme, test_file
 from npdl.study.target import find_class
@@ -178,17 +177,13 @@ def add_arguments(parser):
                         help="which line, with --level line (default: 0)")
 
 
-def main(options):
-    """Write the folder that the options ask for; return the exit status."""
-    def work():
-        if options.seed < 0:
-            raise InputError(f"--seed {options.seed}: must be 0 or more")
-        made = homework(options.out, options.layers, options.level, options.forward, options.seed)
-        print(f"{len(made.holes)} to write in {options.out}:")
-        for hole in made.holes:
-            line = f", the line of {hole.statement}" if hole.statement else ""
-            print(f"  {hole.file:<24}{hole.qualname}{line}")
-        print(f"read {Path(options.out) / 'README.md'}, then there: python -m pytest -q")
-        return 0
-
-    return guarded("python -m npdl homework", work)
+def run(options):
+    """Write the folder that the options ask for, and say what is in it."""
+    if options.seed < 0:
+        raise InputError(f"--seed {options.seed}: must be 0 or more")
+    made = homework(options.out, options.layers, options.level, options.forward, options.seed)
+    print(f"{len(made.holes)} to write in {options.out}:")
+    for hole in made.holes:
+        line = f", the line of {hole.statement}" if hole.statement else ""
+        print(f"  {hole.file:<24}{hole.qualname}{line}")
+    print(f"read {Path(options.out) / 'README.md'}, then there: python -m pytest -q")

@@ -62,6 +62,9 @@ def hinted(lines, function, body, equation, indent):
              if isinstance(n, ast.AugAssign)]
     if added:
         hints.append(("adds to", ", ".join(dict.fromkeys(added))))
+    called = _called(body)
+    if called:
+        hints.append(("may use", ", ".join(called)))
     hints += _said(lines, function, body)
     returned = [n.value for s in body for n in ast.walk(s)
                 if isinstance(n, ast.Return) and n.value is not None]
@@ -123,6 +126,23 @@ def line_hint(lines, owner, function, statement):
     if own and "=" in own[0]:
         equation = _bare(own[0])
     return target_of(statement), equation
+
+
+PLAIN = ("len", "range", "enumerate", "reversed", "list", "tuple", "zip", "isinstance", "type",
+         "Cache")
+ARRAYS = ("sum", "mean", "reshape", "swapaxes", "copy", "astype", "max", "insert", "append")
+
+
+def _called(body):
+    """The functions and methods of npdl that a body calls: what else could be known of them?"""
+    found = []
+    for node in (n for s in body for n in ast.walk(s) if isinstance(n, ast.Call)):
+        name = ast.unparse(node.func)
+        last = name.rsplit(".", 1)[-1]
+        plain = name in PLAIN or ("." in name and (last in ARRAYS or name.startswith("xp.")))
+        if not plain and re.fullmatch(r"[\w.]+", name):
+            found.append(name)
+    return list(dict.fromkeys(found))
 
 
 def _attributes(body, name):

@@ -203,9 +203,10 @@ def statements(function, forward):
 
 
 # Calls that only arrange arrays.
-ARRANGING = {"reshape", "split_gates", "split_sigmoids", "gradients_of", "split_groups", "swapaxes", "zeros",
-             "zeros_like", "empty", "empty_like", "gradient_parts", "empty_gradients", "Cache",
-             "split_heads", "merge_heads", "copy", "len", "type", "astype"}
+ARRANGING = {"reshape", "split_gates", "split_sigmoids", "gradients_of", "split_groups",
+             "swapaxes", "zeros", "zeros_like", "empty", "empty_like", "gradient_parts",
+             "empty_gradients", "Cache", "split_heads", "merge_heads", "copy", "len", "type",
+             "astype"}
 
 
 def _computes(node, forward):

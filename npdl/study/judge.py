@@ -163,6 +163,10 @@ class Judge:
         value = step.returned
         items = value if isinstance(value, tuple) else (value,)
         for name, item in zip(names, items, strict=False):
+            whole = Binding(forward.number, -1, name, (), (), forward.function.first)
+            if isinstance(item, tuple) and whole in self.oracle.shapes:
+                self.verdicts.all.append(Verdict(
+                    "return", False, float("inf"), step, call, whole, None, step.index))
             for path, leaf in _leaves(floats(item)):
                 binding = Binding(forward.number, -1, name, path, (), forward.function.first)
                 if binding in self.oracle.shapes:

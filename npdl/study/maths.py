@@ -17,6 +17,7 @@ INFIX = {"multiply": ast.Mult, "add": ast.Add, "subtract": ast.Sub, "divide": as
 SILENT = {"reshape", "astype", "copy", "ravel", "asarray", "ascontiguousarray"}
 PRECEDENCE = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2, ast.MatMult: 2, ast.Pow: 4}
 COMPARE = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "≤", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠"}
+CELL_STATES = ("c_prev", "c_new", "c_next", "c_0", "c_t")
 DROPPED = ("self", "cache", "cell", "layer")
 
 
@@ -38,8 +39,11 @@ class _Writer:
     def statement(self, node):
         form = self.form
         if isinstance(node, ast.Assign):
+            if _is_unpacking(node.value):
+                return ""
             left = form.op("=").join(self.expression(t) for t in node.targets)
-            return form.row(left, form.op("="), self.expression(node.value))
+            right = self.expression(node.value)
+            return form.row(left, form.op("="), right) if left != right else ""
         if isinstance(node, ast.AugAssign):
             sign = {ast.Add: "+=", ast.Sub: "−=", ast.Mult: "×=", ast.Div: "/="}
             return form.row(self.expression(node.target), form.op(sign.get(type(node.op), "=")),
@@ -133,7 +137,7 @@ class _Writer:
         return self.bracketed(body) if outer > 1 else body
 
     def _Tuple(self, node, outer):
-        kept = [item for item in node.elts if not _is_cache(item)]
+        kept = [item for item in node.elts if not _is_cache(item, False)]
         if len(kept) == 1 and len(node.elts) > 1:
             return self.expression(kept[0], outer)
         items = [self.expression(item) for item in kept]
@@ -169,7 +173,7 @@ class _Writer:
         name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
         on_module = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) \
             and function.value.id in ("xp", "np", "numpy")
-        arguments = [a for a in node.args if not _is_cache(a)]
+        arguments = [a for a in node.args if not _is_cache(a, name.endswith("backward"))]
         if on_module and name in INFIX and len(arguments) == 2:
             return self.binary(INFIX[name], *arguments, outer)
         if on_module and name == "sqrt":
@@ -199,9 +203,18 @@ class _Writer:
         return None
 
 
-def _is_cache(node):
-    """Whether a node is a cache as a whole: `cache`, `cache.ffn`, `c_ffn`, `Cache(...)`."""
+def _is_cache(node, for_backward):
+    """Whether a node is a cache as a whole: `cache`, `c_ffn`, `Cache(...)`; and `cache.ffn` where
+    it is handed to a backward."""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) == "Cache"
-    return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node).startswith(
-        ("cache", "c_"))
+    if isinstance(node, ast.Name):
+        return node.id == "cache" or (node.id.startswith("c_") and node.id not in CELL_STATES)
+    return for_backward and isinstance(node, ast.Attribute) \
+        and ast.unparse(node).startswith("cache.")
+
+
+def _is_unpacking(value):
+    """Whether a value only takes fields out of the cache: `cache.x_hat, cache.rstd`."""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(isinstance(p, ast.Attribute) and ast.unparse(p).startswith("cache.") for p in parts)

@@ -1,5 +1,7 @@
 """Nests of tuples and lists, as forwards take and return them, and the float arrays in them."""
 
+import contextlib
+
 import numpy as np
 
 
@@ -36,6 +38,25 @@ def only(nest, used, path=""):
     names = getattr(nest, "_fields", range(len(nest)))
     return rebuilt(nest, [only(item, used, f"{path}.{name}" if path else str(name))
                           for name, item in zip(names, nest, strict=True)])
+
+
+@contextlib.contextmanager
+def kept(layer, inputs):
+    """Put parameters and inputs back at the end, whatever wrote into them.
+
+    Gives {name: (array, copy)}.
+    """
+    params = [(f"parameter {name}", param, param.data) for name, param in layer.params()]
+    arrays = {name: data for name, _, data in params}
+    arrays |= {f"input {p}": a for p, a in leaves(inputs) if isinstance(a, np.ndarray)}
+    copies = {name: array.copy() for name, array in arrays.items()}
+    try:
+        yield {name: (array, copies[name]) for name, array in arrays.items()}
+    finally:
+        for name, array in arrays.items():
+            array[...] = copies[name]
+        for _, param, data in params:
+            param.data = data
 
 
 def cast(nest, dtype):

@@ -12,7 +12,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.study import nests
 from npdl.study.nests import leaves
-from npdl.study.record import is_float
+from npdl.study.record import is_float, output_and_cache
 from npdl.study.trace import Listener, Tracer, wanted
 
 STEP = 3e-5
@@ -60,7 +60,8 @@ class Oracle:
         self._slopes = {}
 
     def _outputs(self):
-        outputs, _ = self.run(self.layer, *self.inputs, **self.options)
+        returned = self.run(self.layer, *self.inputs, **self.options)
+        outputs, _ = output_and_cache(self.layer, returned)
         return [np.array(a) for _, a in leaves(outputs)]
 
     def _bindings(self):

@@ -14,7 +14,6 @@ import dataclasses
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.script import guarded
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 NEED_RUN = ("attention", "embeddings", "curves")
@@ -124,12 +123,7 @@ def add_arguments(parser):
     parser.add_argument("--log-steps", action="store_true", help="curves: logarithmic steps")
 
 
-def main(options):
-    """Draw the picture that the options ask for; return the exit status."""
-    def work():
-        path = plot(options.what, options.run, options.out, options.text, options.steps,
-                    options.model, options.depth, options.norm, options.log_steps)
-        print(path)
-        return 0
-
-    return guarded("python -m npdl plot", work)
+def run(options):
+    """Draw the picture that the options ask for, and print its path."""
+    print(plot(options.what, options.run, options.out, options.text, options.steps,
+               options.model, options.depth, options.norm, options.log_steps))

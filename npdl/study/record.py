@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.backend import xp
+from npdl.errors import InputError
+from npdl.study.nests import kept
 from npdl.study.pairs import pairs_of
 from npdl.study.trace import Listener, Tracer, wanted
 
@@ -192,19 +194,31 @@ def look_up(source, names):
     return value
 
 
+def output_and_cache(layer, returned):
+    """What a forward returned; raises InputError unless it is a pair."""
+    if isinstance(returned, tuple) and len(returned) == 2:
+        return returned
+    what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
+        "nothing" if returned is None else f"one {type(returned).__name__}")
+    raise InputError(f"{type(layer).__name__}.forward returned {what}; it must return a pair: its "
+                     "output and a Cache")
+
+
 def record(layer, inputs, options=None, dout=None, digest=None, backward=True, forward=None):
     """Run forward, then backward with the gradients `dout`, and return the Recording.
 
     `dout` may be a function of the outputs. An exception of the layer's ends the recording and is
-    kept in its `error`. Raises InputError when a debugger is attached.
+    kept in its `error`; parameters and inputs are put back. Raises InputError when a debugger is
+    attached.
     """
     recorder = Recorder(digest)
     tracer = Tracer(wanted(layer), recorder)
     recording = recorder.recording
     run = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
-    with np.errstate(all="ignore"), tracer(), unwritten_is_nan():
+    with np.errstate(all="ignore"), kept(layer, inputs), tracer(), unwritten_is_nan():
         try:
-            recording.outputs, recording.cache = run(layer, *inputs, **(options or {}))
+            returned = run(layer, *inputs, **(options or {}))
+            recording.outputs, recording.cache = output_and_cache(layer, returned)
             if backward:
                 upstream = dout(recording.outputs) if callable(dout) else dout
                 tracer.phase = "backward"

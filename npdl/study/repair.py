@@ -1,6 +1,7 @@
 """Which small edit of a few statements makes a wrong backward right."""
 
 import itertools
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,7 @@ class Repair:
         self.check, self.dout = search.check, search.dout
         self.origin, self.verdict = suspicion.origin, suspicion.verdict
         self.param, self.region = suspicion.param, suspicion.region
+        self.missing = missing_name(self.origin.error)
         module = type(self.check.layer).__module__
         self.own_file = None if module.startswith("npdl.") else file_of(module)
 
@@ -77,23 +79,22 @@ class Repair:
                 yield order, edit, step, function
 
     def _unlikely(self, step, edit):
-        """After a NameError: whether this edit does not supply the name.
-
-        A name that is bound nowhere was lost where it should have been bound; one that is bound
-        elsewhere in the function is one too many where it is read.
+        """After a NameError: whether this edit neither reads another name in the place of the one
+        that was missing, nor binds that name where another was bound.
         """
-        if not isinstance(self.origin.error, NameError):
+        name = self.missing
+        if not name:
             return False
-        if isinstance(self.origin.error, UnboundLocalError):
-            return step is not self.origin
-        return edit.now != self.origin.error.name or edit.rank < 6
+        read = step is self.origin and edit.was == name
+        bound = edit.now == name and edit.rank >= 6
+        return not (read or bound)
 
     def _vocabulary(self, call):
         """({local: its kind} of a call, fields of its cache and parameters of its layer)."""
         names = {name: "other" for s in call.function.statements for name in s.binds}
         names |= {name: kind for name, kind in call.kinds.items() if name not in ("self", "cache")}
-        if isinstance(self.origin.error, NameError) and self.origin.error.name:
-            names.setdefault(self.origin.error.name, "other")
+        if self.missing:
+            names.setdefault(self.missing, "other")
         fields = set()
         for value in (*call.arguments.values(), call.owner):
             held = vars(value) if hasattr(value, "__dict__") else {}
@@ -122,6 +123,14 @@ class Repair:
                     with np.errstate(all="ignore"):
                         return check.oracle.error(verdict.local, write.value, weights) < LIMIT
         return False
+
+
+def missing_name(error):
+    """The name that a NameError lacked; an UnboundLocalError has it in its message only."""
+    if not isinstance(error, NameError):
+        return ""
+    quoted = re.search(r"'(\w+)'", str(error))
+    return error.name or (quoted[1] if quoted else "")
 
 
 def first_difference(recordings, statement):

@@ -11,7 +11,7 @@ from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
 from npdl.study.slices import Slicer, owner
-from npdl.study.trace import original_file
+from npdl.study.trace import is_helper, original_file
 
 
 @dataclass
@@ -57,6 +57,32 @@ class Suspicion:
     region: list = field(default_factory=list)
 
 
+def ended(layer, recording, notes=()):
+    """The Blame for a walk that an exception ended: the line that raised it, best in the user's
+    own file. A NotImplementedError is a place that is still to be written (kind "blank").
+    """
+    error = recording.error
+    blank = isinstance(error, NotImplementedError)
+    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
+    raising = [s for s in recording.steps if s.error is not None]
+    if not raising and not blank:
+        raising = recording.steps[-1:]                  # what it returned could not be used
+    for step in sorted(raising, key=_is_npdls)[:1]:
+        found.file = original_file(step.call.code.co_filename)
+        found.line, found.function = step.statement.first, step.call.function.qualname
+        found.source, found.iteration = step.statement.source.strip(), step.iteration
+    found.diagnosis = "the backward can be checked when the forward runs to its end"
+    if blank:
+        name = "backward(self, dout, cache)" if recording.cache is not None else "forward(self, x)"
+        found.diagnosis = " ".join(str(error).split()) or (
+            "this is yours to write" if raising else f"{type(layer).__name__} has no {name} yet")
+    return found
+
+
+def _is_npdls(step):
+    return is_helper(original_file(step.call.code.co_filename))
+
+
 class Search:
     """Runs a Check, and finds the statement at fault when it fails."""
 
@@ -74,6 +100,8 @@ class Search:
             return Blame(True, found, self.notes)
         self.dout, self.found, self.error = dout, found, error
         self.recording = self._record()
+        if isinstance(error, NotImplementedError):
+            return ended(check.layer, self.recording, self.notes)
         with np.errstate(all="ignore"):
             self.verdicts = Judge(check.oracle, self.recording, check.weights(dout)).run()
         suspicion = self._first_suspicion()

@@ -176,4 +176,4 @@ def _number(value):
 
 
 def _short(value):
-    return f"{value:.3g}" if math.isfinite(value) else "NaN" if math.isnan(value) else "inf"
+    return f"{value + 0.0:.3g}" if math.isfinite(value) else "NaN" if math.isnan(value) else "inf"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.study.check import Check
-from npdl.study.finals import finals
-from npdl.study.judge import Judge, Verdicts
+from npdl.study.check import Check, copied
+from npdl.study.judge import Judge, Verdict, Verdicts
 from npdl.study.nudge import upstream
 from npdl.study.pictures import Summary
 from npdl.study.record import is_float, record
+from npdl.study.slices import Slicer
 from npdl.study.trace import refuse_debugger
 
 
@@ -99,13 +99,25 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
         walk = record(layer, inputs, options, upstream, digest)
         return Walk(title, walk, notes=[*prepared.notes, prepared.refusal])
     dout = prepared.upstreams[0]
-    prepared.reset()
-    recording = record(prepared.layer, prepared.inputs, prepared.options, dout, digest)
+    for _, param in prepared.layer.params():
+        param.grad = np.zeros_like(param.data)
+    recording = record(prepared.layer, prepared.inputs, prepared.options, copied(dout), digest)
     walk = Walk(title, recording, notes=prepared.notes)
     if check:
-        weights = prepared.weights(dout)
         with np.errstate(all="ignore"):
-            walk.verdicts = Judge(prepared.oracle, recording, weights).run()
-            if recording.error is None:
-                walk.finals = finals(prepared.oracle, recording.returned, prepared.before, weights)
+            walk.verdicts = Judge(prepared.oracle, recording, prepared.weights(dout)).run()
+        if recording.error is None:
+            walk.finals = prepared.finals(dout)
+            _mark_parameters(walk, prepared.layer)
     return walk
+
+
+def _mark_parameters(walk, layer):
+    """Put the verdict on a parameter's gradient to the statement that wrote it last."""
+    params, slicer = dict(layer.params()), Slicer(walk.recording, walk.verdicts)
+    for final in walk.finals:
+        writers = slicer.writers(params[final.name]) if final.name in params else ()
+        for last in writers[-1:]:
+            name = next(c for c in last.statement.changes if c.endswith(".grad"))
+            walk.verdicts.of[last.index, name] = Verdict(
+                name, final.right, final.error, last, last.call, kink=final.kink)

@@ -1,14 +1,16 @@
 """From what a user types to a layer with inputs: LSTM, package.module:Class, file.py:Class."""
 
+import difflib
 import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from pathlib import Path
 
 from npdl.backend import stream
 from npdl.core import Layer
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
 from npdl.study.gradcheck import randomise
 from npdl.study.nests import cast
 from npdl.study.samples import layer_classes, sample
@@ -19,29 +21,42 @@ def find_class(name):
     if ":" not in name:
         classes = {known.lower(): cls for known, cls in layer_classes().items()}
         if name.lower() not in classes:
-            shown = ", ".join(cls.__name__ for cls in classes.values())
-            raise InputError(f"layer {name!r} is unknown; give file.py:Class, module:Class, or one "
-                             f"of: {shown}")
+            raise InputError(_no_layer(name, classes))
         return classes[name.lower()]
     where, attribute = name.rsplit(":", 1)
     module = _load_file(where) if where.endswith(".py") else _load_module(where)
     cls = getattr(module, attribute, None)
     if not inspect.isclass(cls):
-        own = [n for n, v in vars(module).items() if inspect.isclass(v) and issubclass(v, Layer)
-               and v.__module__ == module.__name__]
-        raise InputError(f"{where} has no class {attribute!r}; it has: {', '.join(own) or 'none'}")
+        raise InputError(f"{where} has no class {attribute!r}; it has: {_layers_in(module)}")
     if not issubclass(cls, Layer):
         raise InputError(f"{attribute} in {where} is not a Layer; write class {attribute}(Layer), "
                          "with Layer from npdl.core")
     return cls
 
 
+def _no_layer(name, classes):
+    if name.endswith(".py"):
+        own = _layers_in(_load_file(name))
+        return f"layer {name!r}: which of its classes? Give {name}:Class; it has: {own}"
+    near = [classes[n].__name__ for n in difflib.get_close_matches(name.lower(), classes, 2)]
+    shown = ", ".join(cls.__name__ for cls in classes.values())
+    meant = f"did you mean {' or '.join(near)}? Give" if near else "give"
+    return f"layer {name!r} is unknown; {meant} file.py:Class, module:Class, or one of: {shown}"
+
+
+def _layers_in(module):
+    """The names of the Layers that a module defines, in one line."""
+    own = [n for n, v in vars(module).items() if inspect.isclass(v) and issubclass(v, Layer)
+           and v.__module__ == module.__name__]
+    return ", ".join(own) or "none, a class such as class Mine(Layer) is needed"
+
+
 def _load_module(name):
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"module {name!r} can't be imported ({error}); for a file give "
+    except (Exception, SystemExit) as error:
+        raise InputError(f"module {name!r} can't be imported ({said(error)}); for a file give "
                          "path/to/file.py:Class") from error
     finally:
         sys.path.remove("")
@@ -60,20 +75,38 @@ def _load_file(where):
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
         return loaded
+    while len(parts) == 1 and name in sys.modules:      # another module has its name
+        name += "_"
     sys.path.insert(0, str(inside))
     try:
         if len(parts) > 1:
             return importlib.import_module(name)
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-        if name not in sys.modules:
-            sys.modules[name] = module
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"{where} can't be imported: {type(error).__name__}: {error}") from error
+        return _executed(name, path)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{where} can't be imported: {said(error, path)}; mend that line "
+                         "first") from error
     finally:
         sys.path.remove(str(inside))
+
+
+def _executed(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
+
+
+def said(error, path=None):
+    """An exception in one line, with the last line of the file `path` that it came through."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+             if path is not None and frame.filename == str(path)]
+    return f"{text} (line {lines[-1]})" if lines and "line" not in text else text
 
 
 def build(name, inputs=(), settings=(), seed=0):
@@ -82,10 +115,16 @@ def build(name, inputs=(), settings=(), seed=0):
     inputs    "x=2,3,4" for each array that forward takes; without them, the class's sample
     settings  "d_model=4" for each argument of the constructor; sizes that are not given are
               the last length of the first input
+    Raises InputError for what can't be read, and for what the class's own code raises.
     """
     cls = find_class(name)
     if not inputs and not settings:
-        return sample(cls, seed)
+        built = _made(cls, lambda: sample(cls, seed), "its sample")
+        borrowed = not hasattr(cls, "sample") and not cls.__module__.startswith("npdl.")
+        if borrowed and type(built[0]) is not cls:
+            raise InputError(f"{cls.__name__} is no layer of its own; give a class of yours that "
+                             "is built on it, or give it a classmethod sample()")
+        return built
     shapes = dict(_pair(text, "--input", _shape) for text in inputs)
     arguments = dict(_pair(text, "--set", _value) for text in settings)
     rng = stream(seed, 11)
@@ -102,7 +141,21 @@ def build(name, inputs=(), settings=(), seed=0):
                          f"{', '.join(list(inspect.signature(cls.forward).parameters)[1:])}")
     arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     ordered = [n for n in inspect.signature(cls.forward).parameters if n in arrays]
-    return cls(**arguments), tuple(arrays[n] for n in ordered), {}
+    given = ", ".join(f"{n}={v!r}" for n, v in arguments.items())
+    layer = _made(cls, lambda: cls(**arguments), f"{cls.__name__}({given})")
+    return layer, tuple(arrays[n] for n in ordered), {}
+
+
+def _made(cls, make, what):
+    """What the class's own code makes; an exception of its is told in one line."""
+    try:
+        return make()
+    except NpdlError:
+        raise
+    except Exception as error:
+        path = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        raise InputError(f"{cls.__name__} can't be made: {what} raised {said(error, path)}; mend "
+                         "it, or give other --input and --set") from error
 
 
 def _pair(text, option, read):
