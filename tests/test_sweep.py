@@ -1,5 +1,6 @@
 """Sweeps: every run once, whoever asks; the same results alone, together, and after kills."""
 
+import errno
 import json
 import os
 import signal
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from npdl.errors import InputError
+from npdl.errors import CheckpointError, InputError
 from npdl.training import checkpoint
+from npdl.training.claim import claim
 from npdl.training.config import Config
+from npdl.training.loop import Trainer
 from npdl.training.sweep import (
-    claim,
     folder_of,
     is_finished,
     load_records,
@@ -93,7 +95,7 @@ def test_the_claim_of_a_dead_launcher_lapses(tmp_path, owner, age, lapsed):
     path.write_text(json.dumps(owner))
     os.utime(path, (time.time() - age,) * 2)
     with claim(tmp_path) as mine:
-        assert mine is lapsed
+        assert (mine is not None) is lapsed
     assert path.exists() is not lapsed
 
 
@@ -140,3 +142,84 @@ def test_a_dask_cluster_gives_the_same_weights(tmp_path):
         work(config, folder_of(tmp_path / "alone", config))
         assert parameters(folder_of(tmp_path / "dask", config)) == \
             parameters(folder_of(tmp_path / "alone", config))
+
+
+def test_a_claim_half_written_lapses_too(tmp_path):
+    path = tmp_path / "claim.json"
+    for text, age, lapsed in (("", 0, False), ('{"host": "a', 30, False),
+                              ('{"host": "a', 90, True), ("[1]", 90, True)):
+        path.write_text(text)
+        os.utime(path, (time.time() - age,) * 2)
+        with claim(tmp_path) as mine:
+            assert (mine is not None) is lapsed
+
+
+def test_a_process_that_is_stopped_keeps_its_claim(tmp_path):
+    """A laptop's sleep, a stopped job: its process lives, so it goes on where it was."""
+    code = ("import sys, time; from npdl.training.claim import claim\n"
+            "with claim(sys.argv[1]) as mine: print(mine is not None, flush=True); time.sleep(60)")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    owner = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment,
+                             text=True, stdout=subprocess.PIPE)
+    try:
+        assert owner.stdout.readline() == "True\n"
+        owner.send_signal(signal.SIGSTOP)
+        os.utime(tmp_path / "claim.json", (time.time() - 600,) * 2)
+        with claim(tmp_path) as mine:
+            assert mine is None
+        owner.kill()
+        owner.wait()
+        with claim(tmp_path) as mine:
+            assert mine is not None
+    finally:
+        owner.kill()
+        owner.communicate()
+
+
+def test_who_lost_the_claim_writes_nothing_more(tmp_path, monkeypatch):
+    """Another machine took a silent run over; when this one wakes up, it leaves."""
+    config, update = CONFIGS[0], Trainer.update
+    folder = folder_of(tmp_path, config)
+
+    def updated(trainer):
+        if trainer.step == 12:
+            (folder / "claim.json").write_text(json.dumps({"host": "elsewhere", "pid": 1}))
+        update(trainer)
+
+    monkeypatch.setattr(Trainer, "update", updated)
+    assert work(config, folder) == "taken"
+    assert checkpoint.load(folder / "checkpoint.npz")[1]["step"] == 10
+    assert not (folder / "summary.json").exists() and steps_done(folder, config) <= 12
+    assert json.loads((folder / "claim.json").read_text())["host"] == "elsewhere"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])        # one job runs in the launcher's main thread
+def test_ctrl_c_ends_the_runs_with_the_launcher(tmp_path, jobs):
+    config = Config(p=7, width=16, heads=2, steps=100_000, save_every=100_000, eval_every=50)
+    code = ("import json, sys; from npdl.training.config import Config; "
+            "from npdl.training.sweep import sweep; "
+            "sweep([Config.from_json(json.loads(sys.argv[1]))], sys.argv[2], int(sys.argv[3]), "
+            "quiet=True)")
+    launcher = subprocess.Popen([sys.executable, "-c", code, json.dumps(config.to_json()),
+                                 str(tmp_path), str(jobs)],
+                                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                                stderr=subprocess.DEVNULL)
+    folder = folder_of(tmp_path, config)
+    while steps_done(folder, config) < 20 and launcher.poll() is None:
+        time.sleep(0.02)
+    launcher.send_signal(signal.SIGINT)
+    launcher.wait()
+    assert not (folder / "claim.json").exists()
+    assert checkpoint.load(folder / "checkpoint.npz")[1]["step"] >= 20       # it was saved
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def refuse(mine):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("npdl.training.claim._make", refuse)
+    with pytest.raises(CheckpointError, match="No space left.*; free space"):
+        work(CONFIGS[0], tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file.*cannot be made"):
+        work(CONFIGS[0], tmp_path / "file" / "run")

@@ -27,8 +27,8 @@ from npdl.training.run import load_run
 # Where a fine-tuning is not told otherwise. Adapters are few numbers: they bear a larger step
 # than the whole model, and the decay that makes them small keeps the result near the base.
 DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "eval_first": 0}
-MODEL = ("model", "orders", "layers", "width", "heads", "multiplier", "bias", "norm", "activation",
-         "positions", "tied", "dropout", "dtype", "characters", "block")
+MODEL = ("model", "orders", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
+         "activation", "positions", "tied", "dropout", "dtype", "characters", "block")
 
 
 def finetune_config(run, adapters, given, folder="the run"):

@@ -7,10 +7,13 @@ curves.png        loss and accuracy over steps
 summary.json      best values, the steps that reached them, wall time
 """
 
+import dataclasses
 import json
+import math
 import os
 import platform
 import sys
+import typing
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +25,13 @@ from npdl.training.config import Config
 from npdl.training.files import clean_stale, reason, write_atomically
 from npdl.training.summary import summarise
 
+LARGEST_CONFIG = 64 << 20       # bytes; a text's characters are its largest part
+
 
 def begin(config, folder):
     """Make the folder of a new run; InputError if it holds one or cannot be made."""
     try:
-        if (folder / "config.json").exists():
+        if (folder / "config.json").exists() and not _is_bare(config, folder):
             raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, or "
                              "choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,6 +41,11 @@ def begin(config, folder):
         raise InputError(f"--out {folder}: cannot be made ({reason(error)}); choose a folder "
                          "that you may write to") from error
     write_config(folder, config)
+
+
+def _is_bare(config, folder):
+    """Whether a fine-tuning was killed before its first checkpoint: it can only begin again."""
+    return config.adapters is not None and not (folder / "checkpoint.npz").exists()
 
 
 def conclude(folder, trainer, records, seconds):
@@ -73,14 +83,45 @@ def read_config(folder):
     """The Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
-        saved = json.loads(path.read_text())
-        return Config.from_json(saved["config"])
+        if path.exists() and not path.is_file():            # a named pipe would be waited for
+            raise ValueError("it is not a file")
+        if path.stat().st_size > LARGEST_CONFIG:
+            raise ValueError(f"it has more than {LARGEST_CONFIG >> 20} MiB")
+        config = Config.from_json(json.loads(path.read_text())["config"])
+        _check_types(config)
+        if config.text is not None and None in (config.sha256, config.characters):
+            raise ValueError("it does not say what its text was")
+        return config
     except FileNotFoundError:
         raise InputError(f"{folder}: holds no run (config.json is missing); start one without "
                          "--resume, or check --out") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+            OverflowError) as error:
         raise InputError(f"{path}: cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error
+
+
+def _check_types(settings):
+    """Raise ValueError unless each setting of a Config, or of its adapters, is of its type."""
+    for name, kind in typing.get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if not _is_of(value, kind):
+            raise ValueError(f"{name} is {str(value)[:40]!r}")
+        if dataclasses.is_dataclass(value):
+            _check_types(value)
+
+
+def _is_of(value, kind):
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, tuple) or (parts[-1] is not ... and len(value) != len(parts)):
+            return False
+        return all(_is_of(item, parts[0]) for item in value)
+    if parts:                               # one of several types
+        return any(_is_of(value, part) for part in parts)
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is kind
 
 
 def write_config(folder, config):

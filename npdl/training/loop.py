@@ -10,6 +10,7 @@ from npdl.schedule import schedule
 from npdl.study.nonfinite import Watch
 from npdl.training.parallel import Workers, unwarned
 from npdl.training.pieces import learn_piece
+from npdl.training.size import check_file, check_memory
 from npdl.training.task import make_model, make_task, settled
 
 
@@ -22,12 +23,16 @@ class Trainer:
 
     Everything random is keyed by (seed, step), so the state of a run is its parameters, the
     optimizer's moments and `step`: nothing else has to be saved. `base` holds parameters to
-    start from (make_model).
+    start from (make_model). `path` is a checkpoint that the state is to be loaded from: nothing
+    is made that it is too small for. Raises InputError where memory cannot suffice.
     """
 
-    def __init__(self, config, base=None):
+    def __init__(self, config, base=None, path=None):
         self.config = config = settled(config)
         self.task = make_task(config)
+        check_memory(config, self.task)
+        if path is not None:
+            check_file(config, self.task, path)
         self.model = make_model(config, self.task, base)
         if config.decay == "matrices":
             optim.matrices_only(self.model)

@@ -119,8 +119,10 @@ def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | No
     decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
     number = 0
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OSError("it is not a file")           # a named pipe would be waited for
         with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(file, 1):     # noqa: B007  (the last lines read it)
                 if not line.endswith(b"\n"):
                     yield line, None
                     return

@@ -24,17 +24,19 @@ MAY_MOVE = ("text",)            # its SHA-256 says whether it is still the same
 
 
 @plain_errors()
-def train(config, folder, resume=False, quiet=False, base=None, check=False):
+def train(config, folder, resume=False, quiet=False, base=None, check=False,
+          may_write=lambda: None):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config   a Config; with `resume`, what `resumed_config` returned
     base     parameters to start from (Trainer); they are then evaluated and saved at step 0
     check    look at every layer's numbers at every step: slower, the same results
+    may_write  called before each write; it raises where the folder is another process's by now
     Raises InputError when the folder cannot take a new run or a text cannot be read,
     CheckpointError when its files cannot be written or read, BackendError when a GPU fails.
     """
     folder = Path(folder)
-    trainer = Trainer(config, base)
+    trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.check = check
     config = trainer.config
     trainer.task.prepare()
@@ -45,12 +47,14 @@ def train(config, folder, resume=False, quiet=False, base=None, check=False):
         progress = Progress(config.steps, trainer.step, quiet)
 
         def on_record(record):
+            may_write()
             metrics.write(record)
             progress.record(record)
 
         def on_save():
             arrays, meta = trainer.state()
             meta["seconds"] = time.monotonic() - started
+            may_write()
             checkpoint.save(folder / "checkpoint.npz", arrays, meta)
 
         with progress:
@@ -64,6 +68,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=False):
               f"go on with: --resume --out {folder}", file=sys.stderr)
     records, _ = read_metrics(folder / "metrics.jsonl")
     if records:
+        may_write()
         summary = conclude(folder, trainer, records, time.monotonic() - started)
         if finished and not quiet:
             print(table(summary))
@@ -111,10 +116,15 @@ class Run:
 
 
 def load_run(folder):
-    """The model and everything around it from a run folder, in one call."""
+    """The model and everything around it from a run folder, in one call.
+
+    The folder may be a stranger's: nothing of it is run, and what it says of its size is not
+    believed. Raises InputError or CheckpointError for one that is not as `train` writes it.
+    """
     config = dataclasses.replace(read_config(folder), backend="numpy", threads=1)
-    trainer = Trainer(config)
-    _load_checkpoint(trainer, Path(folder) / "checkpoint.npz")
+    path = Path(folder) / "checkpoint.npz"
+    trainer = Trainer(config, path=path)
+    _load_checkpoint(trainer, path)
     records, _ = read_metrics(Path(folder) / "metrics.jsonl")
     return Run(config, trainer.model, trainer.task, trainer.step, records)
 
@@ -125,7 +135,10 @@ def _continue(trainer, folder):
     if removed:
         print(f"removed {len(removed)} unfinished file(s) of a killed run", file=sys.stderr)
     seconds, path = 0.0, folder / "checkpoint.npz"
-    if path.exists() or trainer.config.adapters is not None:   # adapters have a base to begin with
+    if trainer.config.adapters is not None and not path.exists():   # they have a base to begin with
+        raise InputError(f"{folder}: was killed before its first checkpoint, and nothing was "
+                         "learned; give the same command again without --resume")
+    if path.exists():
         seconds = _load_checkpoint(trainer, path)["seconds"]
     if (folder / "metrics.jsonl").exists():
         dropped = truncate_after(folder / "metrics.jsonl", trainer.step)

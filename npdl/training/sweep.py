@@ -1,8 +1,8 @@
 """Many runs: each a folder named by its settings, each done once, by as many workers as there are.
 
-A worker claims a folder before it trains there, so that several launchers, on one machine or
-many that share the folder, divide the runs among them. Finished runs are passed over, unfinished
-ones resumed: to run the same command again is the recovery.
+A worker claims a folder (npdl.training.claim) before it trains there, so that several launchers,
+on one machine or many that share the folder, divide the runs among them. Finished runs are passed
+over, unfinished ones resumed: to run the same command again is the recovery.
 """
 
 import argparse
@@ -10,22 +10,22 @@ import contextlib
 import hashlib
 import json
 import os
-import socket
+import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import joblib
 from tqdm import tqdm
 
-from npdl.errors import InputError, NpdlError
+from npdl.errors import InputError
+from npdl.script import guarded
+from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
 from npdl.training.metrics import read_metrics
 from npdl.training.run import read_config, train
 
-HEARTBEAT, EXPIRY = 5.0, 60.0       # seconds between signs of life; without one a claim lapses
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -55,77 +55,73 @@ def is_finished(folder, config):
         return False
 
 
-@contextlib.contextmanager
-def claim(folder):
-    """Yield True if this process may work in `folder`, False if another one does.
-
-    A claim is a file made exclusively, touched every few seconds. It lapses when the process is
-    known to be dead, or has shown no sign of life for a minute.
-    """
-    path = Path(folder) / "claim.json"
-    _remove_if_lapsed(path)
-    try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-    except FileExistsError:
-        yield False
-        return
-    with os.fdopen(handle, "w") as file:
-        json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
-    done = threading.Event()
-
-    def beat():
-        while not done.wait(HEARTBEAT):
-            with contextlib.suppress(OSError):
-                os.utime(path)
-
-    heart = threading.Thread(target=beat, daemon=True)
-    heart.start()
-    try:
-        yield True
-    finally:
-        done.set()
-        heart.join()
-        path.unlink(missing_ok=True)
-
-
-def _remove_if_lapsed(path):
-    try:
-        age = time.time() - path.stat().st_mtime
-        owner = json.loads(path.read_text() or "{}")
-    except (OSError, ValueError):
-        return
-    dead = owner.get("host") == socket.gethostname() and not _is_alive(owner.get("pid", 0))
-    if dead or age > EXPIRY:
-        aside = path.with_name(f"claim.lapsed.{os.getpid()}")
-        with contextlib.suppress(OSError):      # another launcher was quicker
-            os.rename(path, aside)
-            aside.unlink()
-
-
-def _is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
 def work(config, folder):
-    """Train one run in `folder`, from where it stands; return "finished", "taken" or "stopped"."""
+    """Train one run in `folder`, from where it stands; return "finished", "taken" or "stopped".
+
+    "taken" when another process works there, or took over while this one was not heard of.
+    """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error.strerror}); choose a folder that you "
+                         "may write to") from error
     if is_finished(folder, config):
         return "finished"
     with claim(folder) as mine:
-        if not mine:
+        if mine is None:
             return "taken"
+        if is_finished(folder, config):         # while this process was about to claim it
+            return "finished"
         begun = (folder / "config.json").exists()
         if begun and read_config(folder) != config:
             raise InputError(f"{folder}: holds a run with other settings; move it away")
-        status = train(config, folder, resume=begun, quiet=True)
+        try:
+            status = train(config, folder, resume=begun, quiet=True, may_write=mine.check)
+        except TakenOver:
+            return "taken"
     return "finished" if status == 0 else "stopped"
+
+
+class Processes:
+    """The processes that this one has started for runs, so that Ctrl-C can stop them."""
+
+    def __init__(self):
+        self.lock, self.running, self.stopping = threading.Lock(), set(), False
+
+    def run(self, command, environment):
+        """The ended process of a command and what it wrote, (process, output, errors).
+
+        None when the sweep is being stopped. A session of its own keeps a terminal's Ctrl-C from
+        it: `stop` tells it, once.
+        """
+        with self.lock:
+            if self.stopping:
+                return None
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True,
+                                       stderr=subprocess.PIPE, start_new_session=True)
+            self.running.add(process)
+        try:
+            return process, *process.communicate()
+        except KeyboardInterrupt:               # one job at a time runs in the main thread
+            process.terminate()
+            process.communicate()
+            raise
+        finally:
+            with self.lock:
+                self.running.discard(process)
+
+    def stop(self):
+        """Let every process save and end, start no other, and wait for them."""
+        with self.lock:
+            self.stopping, asked = True, list(self.running)
+        for process in asked:
+            process.send_signal(signal.SIGTERM)
+        for process in asked:
+            process.wait()
+
+
+PROCESSES = Processes()
 
 
 def _work_in_a_process(settings, folder):
@@ -135,10 +131,15 @@ def _work_in_a_process(settings, folder):
     """
     environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
     command = [sys.executable, "-m", "npdl.training.sweep", json.dumps(settings), str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    message = lines[-1] if lines else f"exit status {done.returncode}"
-    return (message, "") if done.returncode == 0 else ("failed", message)
+    done = PROCESSES.run(command, environment)
+    if done is None:
+        return "stopped", ""
+    process, output, errors = done
+    if process.returncode == 0:
+        return (output.strip().splitlines() or ["failed"])[-1], ""
+    if process.returncode < 0:
+        return "failed", f"ended by signal {-process.returncode}; run the sweep again to resume it"
+    return "failed", (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
 
 
 def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False):
@@ -147,16 +148,22 @@ def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False)
     jobs     runs at a time, each a process with one BLAS thread
     backend  "threading" on this machine, or "dask" with the scheduler's `address`; the workers
              of a cluster must see `root` under the same path
-    Raises InputError when dask is missing or the number of jobs is not positive.
+    Raises InputError when dask is missing or the number of jobs is not positive. On Ctrl-C the
+    runs on this machine save and end before KeyboardInterrupt goes on.
     """
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: must be 1 or more")
     folders = [folder_of(root, config) for config in configs]
     with _joblib_backend(backend, address, jobs), _progress(configs, folders, quiet):
-        results = joblib.Parallel(batch_size=1)(
-            joblib.delayed(_work_in_a_process)(config.to_json(), str(folder.resolve()))
-            for config, folder in zip(configs, folders, strict=True)
-        )
+        PROCESSES.stopping = False
+        try:
+            results = joblib.Parallel(batch_size=1)(
+                joblib.delayed(_work_in_a_process)(config.to_json(), str(folder.resolve()))
+                for config, folder in zip(configs, folders, strict=True)
+            )
+        except KeyboardInterrupt:
+            PROCESSES.stop()
+            raise
     outcomes = {}
     for folder, (outcome, message) in zip(folders, results, strict=True):
         outcomes.setdefault(outcome, []).append(folder)
@@ -191,8 +198,8 @@ def _progress(configs, folders, quiet):
         return sum(map(steps_done, folders, configs))
 
     def watch():
-        with tqdm(total=total, initial=count(), unit="step", disable=True if quiet else None, smoothing=0.02,
-                  dynamic_ncols=True, mininterval=2) as bar:
+        with tqdm(total=total, initial=count(), unit="step", disable=True if quiet else None,
+                  smoothing=0.02, dynamic_ncols=True, mininterval=2) as bar:
             while not stop.wait(2.0):
                 bar.update(count() - bar.n)
                 finished = sum(map(is_finished, folders, configs))
@@ -219,13 +226,13 @@ def main(arguments=None):
     parser.add_argument("settings")
     parser.add_argument("folder")
     options = parser.parse_args(arguments)
-    try:
-        config = Config.from_json(json.loads(options.settings))
-        print(work(config, options.folder))
-    except NpdlError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+
+    def train_one():
+        print(work(Config.from_json(json.loads(options.settings)), options.folder))
+        return 0
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)      # so that a claim is given back
+    return guarded(parser.prog, train_one)
 
 
 if __name__ == "__main__":

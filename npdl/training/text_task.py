@@ -71,8 +71,12 @@ class TextTask:
 
     def _pieces(self, inputs, targets, count):
         cuts = np.array_split(np.arange(len(inputs)), count)
-        return [make_piece(inputs[cut], targets[cut], np.ones((len(cut), self.max_len), bool),
-                           self.config.compute) for cut in cuts]
+        return [self.piece(inputs[cut], targets[cut]) for cut in cuts]
+
+    def piece(self, inputs, targets):
+        """Some windows as a model reads them."""
+        counted = np.ones(inputs.shape, bool)
+        return make_piece(inputs, targets, counted, self.config.compute)
 
     @cached_property
     def _evaluation(self):

@@ -32,7 +32,7 @@ class Server:
 
     run(script, arguments)                     until it ends
     run(script, arguments, kill_after=0.3)     SIGKILL after so many seconds
-    run(script, arguments, fault={...})        with tests.trust.moments.Faults in the child
+    run(script, arguments, fault={...})        with tests.trust.faults.Faults in the child
     run(script, arguments, curves=True)        draw curves.png, which takes longer than the rest
     """
 
@@ -80,7 +80,7 @@ def serve():
     import npdl.training.cli
     import npdl.training.curves  # noqa: F401  (so that the children have it)
     import npdl.training.run  # noqa: F401
-    import tests.trust.moments  # noqa: F401
+    import tests.trust.faults  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:
@@ -109,7 +109,7 @@ def _work(order):
     import traceback
 
     from npdl.training.cli import main
-    from tests.trust.moments import Faults
+    from tests.trust.faults import Faults
 
     for number, path in ((1, order["output"]), (2, order["errors"])):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -2,6 +2,7 @@
 
 import random
 import signal
+from collections import Counter
 
 from tests.trust import Figure
 from tests.trust.child import Scripts, Server
@@ -15,6 +16,9 @@ from tests.trust.runs import (
 )
 
 STEPS, SAVE_EVERY = 150, 3
+
+
+SCRIPTS = Scripts()
 
 
 class Kind:
@@ -76,12 +80,12 @@ def measure(full, folder, kills=None, seed=0):
     kills = kills or (200 if full else 30)
     rng, done = random.Random(seed), []
     with Server(folder) as server:
-        places = [(kind, runner) for runner in (server, *([Scripts()] if full else []))
-                  for kind in KINDS]
-        for number, (name, runner) in enumerate(places):
-            kind = Kind(name, runner, folder)
-            kind.kill(kills * (number + 1) // len(places) - kills * number // len(places), rng)
-            done.append(kind)
+        places = [(kind, server) for kind in KINDS] * 4     # a script needs seconds to be there
+        places += [(kind, SCRIPTS) for kind in KINDS] if full else []
+        shares = Counter(places[number * len(places) // kills] for number in range(kills))
+        for (name, runner), share in shares.items():
+            done.append(Kind(name, runner, folder))
+            done[-1].kill(share, rng)
     total = sum(kind.kills for kind in done)
     assert total >= kills
     return [Figure(

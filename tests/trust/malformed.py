@@ -15,6 +15,7 @@ from npdl.training.config import Config
 from npdl.training.run import load_run, train
 from tests.trust import Figure
 from tests.trust.forger import KINDS, Forger, Trap
+from tests.trust.strangers import BOMBS, Settings, ask
 
 LIMIT = 64 << 20                                # bytes: what a refusal may take at most
 
@@ -74,6 +75,7 @@ def measure(full, folder, count=None):
     assert not (folder / "trapped").exists(), "a pickle was run"
     lab.path.write_bytes(lab.good)
     assert load_run(folder / "run").step == 3
+    strangers, most = _strangers(lab, 2_000 if full else 200)
     shutil.rmtree(folder / "run")
     return [Figure(
         "A malformed checkpoint is refused in one line; nothing of it is run",
@@ -82,7 +84,28 @@ def measure(full, folder, count=None):
         f"{counts['refused']:,} refused, 0 loaded wrong ({counts['harmless']} with an edit of a "
         f"field that nobody reads loaded unchanged), no code run, memory + {grown:.0f} MiB "
         f"in all, {peak / 2**20:.1f} MiB for a claim of 10 GB",
+    ), Figure(
+        "So is a stranger's run folder whose settings or records were edited",
+        "load_run with settings of other types and sizes, unknown ones, a text to read, damage",
+        f"{strangers['refused']:,} refused in one line, {strangers['harmless']:,} changed nothing "
+        f"of the model; memory + {most:.0f} MiB at most",
     )]
+
+
+def _strangers(lab, count):
+    """({outcome: how many}, MiB by which memory grew)."""
+    settings, found = Settings(lab.folder / "run", random.Random(3)), {"refused": 0, "harmless": 0}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for changes in BOMBS:
+        assert ask(lab, settings, changes) == "refused", changes
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 256, f"{grown:.0f} MiB for settings of models that are not there"
+    for _ in range(count):
+        found[ask(lab, settings)] += 1
+    settings.restore()
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 512, f"memory grew by {grown:.0f} MiB"       # a million equations, for p = 1000
+    return found, grown
 
 
 def _peak(lab):

@@ -5,10 +5,7 @@ another of these calls is where it dies (point by point between write, fsync, re
 synchronising of the folder) or where the system refuses.
 """
 
-import builtins
-import errno
 import json
-import os
 import random
 import shutil
 import signal
@@ -21,121 +18,6 @@ KINDS = ("gpt arithmetic", "lstm text")         # every call of the first one's 
 STEPS = 7                                       # saved at 3, 6 and 7
 REFUSALS = ("ENOSPC", "EIO", "EROFS", "vanish")
 WORDS = {"ENOSPC": "No space left", "EIO": "Input/output error", "EROFS": "Read-only file system"}
-
-
-class Faults:
-    """Counts the calls that change `folder`, and lets something happen at number `at`.
-
-    what   "kill" (SIGKILL), a name of errno (that OSError), "vanish" (the folder is moved away)
-    A write that is hit gets half of its bytes out first.
-    log    a file that gets the names of all calls, if nothing is to happen
-    """
-
-    def __init__(self, folder, at=None, what=None, log=None):
-        self.folder, self.at, self.what, self.log = folder, at, what, log
-        self.calls, self.handles = [], {}
-
-    def install(self):
-        builtins.open = self._opening(builtins.open)
-        for name in ("replace", "mkdir", "unlink"):
-            setattr(os, name, self._calling(name, getattr(os, name)))
-        os.open, os.fsync = self._opening_folder(os.open), self._syncing(os.fsync)
-
-    def event(self, name, half=lambda: None):
-        """Call this before the call `name`; `half` does half of it."""
-        self.calls.append(name)
-        if self.log:
-            with self._plain_open(self.log, "w") as file:
-                json.dump(self.calls, file)
-        if len(self.calls) - 1 != self.at:
-            return
-        if self.what == "vanish":
-            os.rename(self.folder, f"{self.folder}.moved")
-            return
-        half()
-        if self.what == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        number = getattr(errno, self.what)
-        raise OSError(number, os.strerror(number))
-
-    def _is_ours(self, path):
-        return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self.folder)
-
-    def _opening(self, original):
-        self._plain_open = original
-
-        def opened(path, mode="r", *rest, **how):
-            if not self._is_ours(path) or not set(mode) & set("wax+"):
-                return original(path, mode, *rest, **how)
-            self.event(f"open {_name(path)}")
-            file = original(path, mode, *rest, **how)
-            self.handles[file.fileno()] = path
-            return Writing(self, file, _name(path))
-
-        return opened
-
-    def _opening_folder(self, original):
-        def opened(path, *rest, **how):
-            if self._is_ours(path):
-                self.event("open folder")
-            handle = original(path, *rest, **how)
-            self.handles[handle] = path
-            return handle
-
-        return opened
-
-    def _calling(self, name, original):
-        def called(path, *rest, **how):
-            if self._is_ours(path):
-                self.event(f"{name} {_name(path)}")
-            return original(path, *rest, **how)
-
-        return called
-
-    def _syncing(self, original):
-        def synced(handle):
-            if handle in self.handles:
-                self.event(f"fsync {_name(self.handles[handle])}")
-            return original(handle)
-
-        return synced
-
-
-class Writing:
-    """A file whose writes and flushes are events; everything else is the file's own."""
-
-    def __init__(self, faults, file, name):
-        self._faults, self._file, self._name = faults, file, name
-
-    def __getattr__(self, name):
-        return getattr(self._file, name)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._file.__exit__(*error)
-
-    def write(self, data):
-        def half():
-            self._file.write(bytes(data)[: len(data) // 2])
-            self._file.flush()
-
-        self._faults.event(f"write {self._name}", half)
-        return self._file.write(data)
-
-    def writelines(self, lines):
-        self.write(b"".join(lines))
-
-    def flush(self):
-        self._faults.event(f"flush {self._name}")
-        self._file.flush()
-
-
-def _name(path):
-    """The name of a file without what differs from process to process."""
-    name = os.path.basename(os.fspath(path))
-    return name.lstrip(".").rsplit(".", 2)[0] if name.endswith(".tmp") else name
 
 
 class Lab:
@@ -157,6 +39,8 @@ class Lab:
         assert ended.status == 0, ended.errors
         self.calls = json.loads(log.read_text())
         self.wanted = fingerprint(self.run)
+        for name in ("checkpoint.npz", "config.json", "summary.json", "curves.png"):
+            check_order(self.calls, name)
 
     def hit(self, at, what):
         """A run that is hit at call number `at`, and then goes on to the same end."""
@@ -207,6 +91,19 @@ class Lab:
             assert str(self.run) in ended.errors and ";" in ended.errors, where
 
 
+def check_order(calls, name):
+    """Raise unless a file is put in its place only when all of it is on the disk, the folder last.
+
+    A kill leaves what the system has in its memory, so only a lost power would show the others.
+    """
+    places = [i for i, call in enumerate(calls) if call == f"replace {name}"]
+    assert places, f"{name} was never renamed"
+    for place in places:
+        before, after = calls[place - 2:place], calls[place + 1:place + 3]
+        assert before == [f"flush {name}", f"fsync {name}"], f"before the rename: {before}"
+        assert after == ["open folder", "fsync run"], f"after the rename: {after}"
+
+
 def chosen(calls, count, rng):
     """`count` different places among the calls, one of each kind first."""
     kinds = {}
@@ -217,6 +114,19 @@ def chosen(calls, count, rng):
     return (first + rng.sample(rest, len(rest)))[:count]
 
 
+def moments(calls):
+    """The places to be killed at: every call, but of the long rows of writes that fill the second
+    and later checkpoints every tenth only."""
+    found, seen, began, again = [], set(), 0, False
+    for place, call in enumerate(calls):
+        if place == 0 or calls[place - 1] != call:
+            began, again = place, call in seen          # a row of equal calls begins
+            seen.add(call)
+        if not again or (place - began) % 10 == 0:
+            found.append(place)
+    return found
+
+
 def measure(full, folder):
     rng = random.Random(1)
     kills = refusals = torn = stale = harmless = 0
@@ -224,12 +134,12 @@ def measure(full, folder):
         for kind in KINDS if full else KINDS[:1]:
             lab = Lab(folder, kind)
             lab.prepare(server)
-            every = range(len(lab.calls)) if kind == KINDS[0] else chosen(lab.calls, 300, rng)
+            every = moments(lab.calls) if kind == KINDS[0] else chosen(lab.calls, 150, rng)
             for at in every if full else chosen(lab.calls, 25, rng):
                 lab.hit(at, "kill")
                 kills += 1
             for what in REFUSALS:
-                for at in chosen(lab.calls, 60 if full else 5, rng):
+                for at in chosen(lab.calls, 40 if full else 5, rng):
                     lab.hit(at, what)
                     refusals += 1
             torn, stale = torn + lab.torn, stale + lab.stale

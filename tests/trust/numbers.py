@@ -6,12 +6,18 @@ import io
 import numpy as np
 
 from npdl.backend import stream
+from npdl.decoding import filtered
 from npdl.layers.activation import log_softmax, softmax
 from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.graph import GraphAttention
 from npdl.layers.norm import LayerNorm
-from npdl.losses import CrossEntropy, SequenceLoss, answer_mask, exact_match
+from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, RMSNorm
+from npdl.layers.recurrent import LSTM
+from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, answer_mask, exact_match
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.quantize import dequantize, quantize
 from npdl.study.nonfinite import find_nonfinite
 from npdl.training import checkpoint
 from npdl.training.cli import main
@@ -82,7 +88,8 @@ def culprits():
 def extremes():
     """Extreme numbers that have an answer get it; each line is one of them."""
     with unwarned():
-        checks = [*_logits(), *_rows(), *_masked(), *_empty()]
+        checks = [*_logits(), *_rows(), *_norms(), *_masked(), *_other_attentions(),
+                  *_other_losses(), *_empty()]
     for what, holds in checks:
         assert holds, what
     return len(checks)
@@ -108,6 +115,54 @@ def _logits():
     wrong = np.array([[[-1e4, 1e4]]], "float32")
     loss, _ = SequenceLoss().forward(wrong, np.array([[0]]), np.ones((1, 1), bool))
     yield "sure and wrong", loss == 2e4
+
+
+def _norms():
+    """Rows, groups and channels without variance, and of zeros."""
+    kinds = (RMSNorm(6), BatchNorm(6), GroupNorm(6, 3), InstanceNorm(6))
+    for norm in kinds:
+        shape = (4, 6, 5) if isinstance(norm, InstanceNorm) else (4, 6)
+        for value in (0.0, 3.0, -1e4, 1e18):
+            y, cache = norm.forward(np.full(shape, value, "float32"))
+            dy = stream(1).standard_normal(shape).astype("float32")
+            what = f"{type(norm).__name__} of rows of {value}"
+            yield what, np.isfinite(y).all() and np.abs(y).max() < 2
+            yield f"its gradient, {what}", np.isfinite(norm.backward(dy, cache)).all()
+
+
+def _other_attentions():
+    """Queries and nodes that see nothing, by every layer that attends."""
+    x = stream(5).standard_normal((2, 3, 4)).astype("float32")
+    seen = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
+    for layer in (DotAttention(), ScaledDotAttention(), AdditiveAttention(4, 4, 3)):
+        for size in (1, 1e18):
+            (y, A), cache = layer.forward(x * np.float32(size), x, x, seen)
+            what = f"{type(layer).__name__}, queries times {size:g}"
+            yield what, (y[:, 1] == 0).all() and (A[:, 1] == 0).all() and np.isfinite(y).all()
+            gradients = layer.backward((np.ones_like(y), None), cache)
+            yield f"its gradients, {what}", all(np.isfinite(g).all() for g in gradients)
+    y, _ = GraphAttention(4, 3).forward(x, seen)
+    yield "a node without neighbours", (y[:, 1] == 0).all() and np.isfinite(y).all()
+    (y, _), _ = LSTM(4, 3).forward(x * np.float32(1e30), lengths=np.array([0, 3]))
+    yield "an LSTM of inputs of 1e30, and of no steps", np.isfinite(y).all() and (y[0] == 0).all()
+
+
+def _other_losses():
+    p = np.array([[LARGE, -LARGE, 0]], "float32")
+    for q in (p, -p, np.zeros_like(p)):
+        loss, cache = KLDivergence().forward(p, q)
+        yield "KL divergence of sure distributions", loss >= 0 or np.isposinf(loss)
+    loss, cache = CrossEntropy(smoothing=0.1).forward(p / 1e30, np.array([0]))
+    yield "smoothed cross-entropy of sure logits", np.isfinite(loss)
+    yield "its gradient", np.isfinite(CrossEntropy().backward(np.float32(1), cache)).all()
+    flat = np.log(np.full((1, 4), 0.25))
+    for temperature in (1e-300, 1e-8, 1e300):
+        rows = filtered(flat + np.arange(4), temperature)
+        yield f"sampling at temperature {temperature}", np.allclose(rows.sum(), 1)
+    for value in (0.0, LARGE):
+        codes, step = quantize(np.full((2, 3), value, "float32"), 4, "nearest")
+        back = dequantize(codes, step)
+        yield f"quantized matrix of {value}", np.isfinite(back).all()
 
 
 def _rows():

@@ -31,12 +31,19 @@ def options_of(kind, folder, steps):
 
 
 def start(script, *arguments, threads=1, **how):
-    """A script of experiments/ as a process; its output and errors are piped unless `how`."""
+    """A script of experiments/, or a package, as a process; its streams are piped unless `how`."""
+    path = ROOT / "experiments" / f"{script}.py"
+    program = [path] if path.exists() else ["-m", script]
+    return start_python(*program, *arguments, threads=threads, **how)
+
+
+def start_python(*arguments, threads=1, **how):
+    """Python with these arguments as a process; its output and errors are piped unless `how`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": str(threads),
                    "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    command = [sys.executable, str(ROOT / "experiments" / f"{script}.py"), *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, env=environment, text=True, **{**pipes, **how})
+    command = [sys.executable, *map(str, arguments)]
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, "cwd": ROOT}
+    return subprocess.Popen(command, text=True, **{**usual, **how})
 
 
 def finish(process):
