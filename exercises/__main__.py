@@ -1,5 +1,10 @@
 """python -m exercises: run every exercise and print the ledger of claims."""
 
+if __name__ == "__main__":
+    from npdl.script import begin
+
+    begin()  # Ctrl-C is quiet from here on
+
 import json
 import os
 import shutil
@@ -32,7 +37,11 @@ def run(options):
     if options.json and not Path(options.json).absolute().parent.is_dir():
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")
     if options.figures:
-        Path(options.figures).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(options.figures).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--figures {options.figures}: cannot be made ({error.strerror}); "
+                             "choose another folder") from error
     claims, drawn = ledger.gather(ledger.modules(options.only), options.figures, sys.stderr)
     if not claims:
         raise InputError(f"no exercises in {ledger.FOLDER.name}/: there is nothing to run")

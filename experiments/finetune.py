@@ -57,6 +57,8 @@ def parser():
     options.training_options(p, defaults)
     options.record_options(p, defaults, "<run>-lora, <run>-qlora or <run>-merged")
     options.machine_options(p, defaults)
+    p.add_argument("--check", action="store_true", default=False, help="look at every layer's "
+                   "numbers at every step: say where the first NaN or infinity is made (slower)")
     return p
 
 
@@ -64,21 +66,22 @@ def main(arguments=None):
     p = parser()
     given, out, resume, quiet = parsed(p, arguments)
     source, merging = given.pop("run"), given.pop("merge")
+    check = given.pop("check")
     adapters = {name: given.pop(name) for name in ADAPTERS if name in given}
 
     def work():
         if (source is None) != resume:
             raise InputError("give the folder of the run to fine-tune, or --resume and --out")
         if merging:
-            return merged(source, out, {**given, **adapters}, quiet)
+            return merged(source, out, given | adapters | ({"check": True} if check else {}), quiet)
         if resume:
-            return resumed(out, given, adapters, quiet)
-        return fresh(source, out, given, Adapters(**adapters), quiet)
+            return resumed(out, given, adapters, quiet, check)
+        return fresh(source, out, given, Adapters(**adapters), quiet, check)
 
     return guarded(p.prog, work)
 
 
-def fresh(source, out, given, adapters, quiet):
+def fresh(source, out, given, adapters, quiet, check):
     """Fine-tune the run in `source`."""
     base = run.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
@@ -88,10 +91,11 @@ def fresh(source, out, given, adapters, quiet):
     if not quiet:
         print(counts(base.model, Trainer(config, parameters).model))
     suffix = "lora" if adapters.bits is None else "qlora"
-    return run.train(config, out or f"{source.rstrip('/')}-{suffix}", quiet=quiet, base=parameters)
+    out = out or f"{source.rstrip('/')}-{suffix}"
+    return run.train(config, out, quiet=quiet, base=parameters, check=check)
 
 
-def resumed(out, given, adapters, quiet):
+def resumed(out, given, adapters, quiet, check):
     """Go on with a fine-tuning."""
     if out is None:
         raise InputError("--resume: name the fine-tuned run by --out")
@@ -102,7 +106,7 @@ def resumed(out, given, adapters, quiet):
     if config.adapters is None:
         raise InputError(f"--out {out}: was not fine-tuned; resume it with train_{config.model}.py")
     backend.use(config.backend)
-    return run.train(config, out, True, quiet)
+    return run.train(config, out, True, quiet, check=check)
 
 
 def merged(source, out, given, quiet):

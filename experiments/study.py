@@ -2,14 +2,17 @@
 
   python experiments/study.py                 every run; finished ones are passed over
   python experiments/study.py sanity data     the runs of some questions
+  python experiments/study.py --seeds 1 2     the same runs with other seeds
   python experiments/study.py --list          what there is to run, and how much of it is done
+  python experiments/report.py                the report, from what is kept
 
   sanity   question 1     the default recipe
-  data     question 3     r_train 0.1 to 0.9
   mixed    question 4     p = 11, orders 2 and 3, half of each
+  data     question 3     r_train 0.1 to 0.9
   model    question 5     layers 1, 2, 3 x width 64, 128, 256
-  compute  question 6     batch 32 to 512, 20001 steps
   decay    question 7     LSTM, weight decay 1/4 to 1, 40001 steps
+  compute  question 6     batch 32 to 512, 20001 steps
+  puzzle   other readings of the default recipe, for the losses that it reaches
 
 Each run is a folder under --out; what a report needs of it, its evaluation records, is kept in
 experiments/results/study/ as soon as it is finished. To run the same command again is the
@@ -22,24 +25,32 @@ if __name__ == "__main__":
     begin()         # Ctrl-C is quiet from here on
 
 import argparse
+import contextlib
 import dataclasses
 import gzip
 import json
 import sys
+import threading
 from pathlib import Path
 
+from reporting.readings import puzzle_runs
+
+from npdl.errors import NpdlError
+from npdl.training.cli import ARITHMETIC_DEFAULTS as READ
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
+from npdl.training.files import write_atomically
 from npdl.training.sweep import folder_of, is_finished, load_records, steps_done, sweep
 
 RESULTS = Path(__file__).parent / "results" / "study"
 SEEDS = (0, 42)
 BASE = Config(threads=1, save_every=2000)
+LOOK = 5.0          # seconds between two looks for runs that have finished
 
 
 def variants(models=("lstm", "gpt"), **settings):
-    """The base Config with `settings`, for each model, first seeds first."""
-    return [dataclasses.replace(BASE, model=model, seed=seed, **settings)
+    """The base Config with the scripts' defaults and `settings`, for each model, first seeds first."""
+    return [dataclasses.replace(BASE, model=model, seed=seed, **READ[model], **settings)
             for seed in SEEDS for model in models]
 
 
@@ -51,35 +62,77 @@ def grid(**choices):
     return combinations
 
 
+# In the order in which the first seeds are run: what decides most, for its cost, comes first.
 QUESTIONS = {
     "sanity": variants(),
+    "mixed": variants(p=11, orders=(2, 3), stratified=True),
     "data": [c for g in grid(r_train=[round(0.1 * i, 1) for i in range(1, 10)])
              for c in variants(**g)],
-    "mixed": variants(p=11, orders=(2, 3), stratified=True),
     "model": [c for g in grid(layers=[1, 2, 3], width=[64, 128, 256]) for c in variants(**g)],
-    "compute": [c for g in grid(batch=[32, 64, 128, 256, 512])
-                for c in variants(steps=20001, **g)],
     "decay": [c for g in grid(weight_decay=[0.25, 0.5, 0.75, 1.0])
               for c in variants(("lstm",), steps=40001, **g)],
+    "compute": [c for g in grid(batch=[32, 64, 128, 256, 512])
+                for c in variants(steps=20001, **g)],
+    "puzzle": puzzle_runs(),
 }
 
 
-def runs_of(questions):
-    """The runs of some questions, each once, the second seeds last."""
-    configs = list(dict.fromkeys(c for name in questions for c in QUESTIONS[name]))
-    return sorted(configs, key=lambda config: SEEDS.index(config.seed))
+def runs_of(questions, seeds=SEEDS):
+    """The runs of some questions, each once, the most decisive first.
+
+    The sanity check with every seed; the first seed of the other questions, in the order of
+    QUESTIONS; then the other seeds, the longest run last. A seed that is not of SEEDS repeats
+    the runs of the first one.
+    """
+    listed = [c for name in QUESTIONS if name in questions for c in QUESTIONS[name]]
+    configs = [c for c in listed if c.seed in seeds]
+    configs += [dataclasses.replace(c, seed=seed) for seed in seeds if seed not in SEEDS
+                for c in listed if c.seed == SEEDS[0]]
+    checked = {dataclasses.replace(c, seed=0) for c in QUESTIONS["sanity"]}
+
+    def rank(config):
+        if dataclasses.replace(config, seed=0) in checked:
+            return 0, seeds.index(config.seed)
+        return (1, 0) if config.seed == SEEDS[0] else (2, cost(config))
+
+    return sorted(dict.fromkeys(configs), key=rank)
+
+
+def cost(config):
+    """About how long a run takes, in no particular unit."""
+    equations = config.r_train * sum(config.p**order for order in config.orders)
+    return config.steps * min(config.batch, equations) * config.layers * config.width**2
+
+
+def path_of(config):
+    """The file that a run's records are kept in."""
+    return RESULTS / f"{folder_of('', config).name}.json.gz"
 
 
 def keep(root, config):
-    """Store a finished run's records, compactly; the same records give the same bytes."""
-    path = RESULTS / f"{folder_of('', config).name}.json.gz"
+    """Store a finished run's records, compactly; the same run folder gives the same bytes.
+
+    The file is JSON, compressed: `config`, the settings; `made`, steps, seconds and the versions
+    that computed it; `records`, a column for each number of an evaluation, to five digits.
+    """
+    known = kept(config)
+    if known is not None and "made" in known:
+        return
     records = load_records(root, config)
-    if records is None or path.exists():
+    if records is None:
         return
     columns = {key: [_short(record.get(key)) for record in records] for key in records[0]}
-    text = json.dumps({"config": config.to_json(), "records": columns}, separators=(",", ":"))
+    value = {"config": config.to_json(), "made": made(folder_of(root, config)), "records": columns}
+    data = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 9, mtime=0)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    write_atomically(path_of(config), lambda file: file.write(data))
+
+
+def made(folder):
+    """What a finished run took, and what computed it."""
+    summary = json.loads((folder / "summary.json").read_text())
+    versions = json.loads((folder / "config.json").read_text())["versions"]
+    return {"steps": summary["steps"], "seconds": round(summary["seconds"]), **versions}
 
 
 def _short(value):
@@ -87,9 +140,36 @@ def _short(value):
 
 
 def kept(config):
-    """The stored records of a run as {"config": ..., "records": {key: column}}, or None."""
-    path = RESULTS / f"{folder_of('', config).name}.json.gz"
+    """What `keep` stored of a run, or None. The oldest files have no `made`."""
+    path = path_of(config)
     return json.loads(gzip.decompress(path.read_bytes())) if path.exists() else None
+
+
+@contextlib.contextmanager
+def keeping(root, configs):
+    """Meanwhile keep each run within seconds of its end, whichever launcher has made it."""
+    stop, left = threading.Event(), list(configs)
+
+    def keep_finished():
+        for config in list(left):
+            if is_finished(folder_of(root, config), config):
+                keep(root, config)
+                left.remove(config)
+
+    def watch():
+        while not stop.wait(LOOK):
+            with contextlib.suppress(OSError, ValueError, KeyError, NpdlError):
+                keep_finished()             # what is wrong is said by the last call, below
+
+    keep_finished()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+        keep_finished()
 
 
 def show(root):
@@ -100,36 +180,39 @@ def show(root):
         print(f"{name:<8} {have:>3} of {len(configs):>3} runs kept, {left:>9,} steps left")
 
 
+def parser():
+    p = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("questions", nargs="*", metavar="QUESTION",
+                   help=f"of {', '.join(QUESTIONS)} (default: all)")
+    p.add_argument("--seeds", type=int, nargs="+", default=SEEDS, metavar="SEED",
+                   help="seeds of the runs (default: 0 42)")
+    p.add_argument("--out", default="runs/study", help="folder of the runs")
+    p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
+    p.add_argument("--backend", choices=("local", "dask"), default="local")
+    p.add_argument("--address", help="of the dask scheduler, tcp://host:port")
+    p.add_argument("--list", action="store_true", help="show what there is and stop")
+    return p
+
+
 def main(arguments=None):
-    parser = OneLineParser(description=__doc__,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("questions", nargs="*", metavar="QUESTION",
-                        help=f"of {', '.join(QUESTIONS)} (default: all)")
-    parser.add_argument("--out", default="runs/study", help="folder of the runs")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
-    parser.add_argument("--backend", choices=("local", "dask"), default="local")
-    parser.add_argument("--address", help="of the dask scheduler, tcp://host:port")
-    parser.add_argument("--list", action="store_true", help="show what there is and stop")
-    options = parser.parse_args(arguments)
+    p = parser()
+    options = p.parse_args(arguments)
     unknown = [name for name in options.questions if name not in QUESTIONS]
     if unknown:
-        parser.error(f"question {unknown[0]!r} is unknown; choose from {', '.join(QUESTIONS)}")
+        p.error(f"question {unknown[0]!r} is unknown; choose from {', '.join(QUESTIONS)}")
 
     def work():
         if options.list:
             show(options.out)
             return 0
-        configs = [c for c in runs_of(options.questions or QUESTIONS) if kept(c) is None]
-        try:
+        chosen = runs_of(options.questions or QUESTIONS, tuple(options.seeds))
+        with keeping(options.out, dict.fromkeys([*runs_of(QUESTIONS), *chosen])):
+            configs = [c for c in chosen if kept(c) is None]
             outcomes = sweep(configs, options.out, options.jobs, options.backend, options.address)
-        finally:
-            for config in configs:
-                if is_finished(folder_of(options.out, config), config):
-                    keep(options.out, config)
         print(", ".join(f"{len(found)} {what}" for what, found in outcomes.items()) or "all kept")
         return 0 if set(outcomes) <= {"finished", "taken"} else 1
 
-    return guarded(parser.prog, work)
+    return guarded(p.prog, work)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,11 @@
 Each cell is the mean over the seeds ± the population standard deviation, as document 004 has it.
 """
 
+if __name__ == "__main__":
+    from npdl.script import begin
+
+    begin()         # Ctrl-C is quiet from here on
+
 import argparse
 import dataclasses
 import json
@@ -25,8 +30,9 @@ def columns(folders):
         path = Path(folder) / "summary.json"
         try:
             summary = json.loads(path.read_text())
-        except (OSError, ValueError):
-            raise InputError(f"{path}: cannot be read; finish the run by --resume first") from None
+            combine([summary])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{path}: cannot be used; finish the run by --resume first") from None
         alike = dataclasses.replace(config, seed=0)
         groups.setdefault(alike, []).append((config.seed, summary))
     return {heading(config, [seed for seed, _ in members]): combine([s for _, s in members])

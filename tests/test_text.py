@@ -1,7 +1,6 @@
 """Training on text: its characters, its windows, exact resume, the options, generation."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -10,11 +9,9 @@ from npdl import backend
 from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
-from npdl.models.gpt import GPT
 from npdl.training import checkpoint
 from npdl.training.cli import main, new_config
 from npdl.training.config import Config
-from npdl.training.initial import gpt2_init
 from npdl.training.loop import Trainer
 from npdl.training.metrics import read_metrics
 from npdl.training.run import load_run, resumed_config, train
@@ -166,40 +163,20 @@ def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found
     assert load_run(run).step == 6
 
 
-def test_gpt2_values_are_small_and_the_first_loss_is_that_of_guessing():
-    V, L = 50, 3
-    model = GPT(V, 64, L, 4, max_len=16, norm="pre", positions="learned", tied=True,
-                padding_id=7, rng=0)
-    gpt2_init(model, np.random.default_rng(1))
-    residual = 0
-    for name, param in model.params():
-        if name.endswith(("W_O.W", "ffn.down.W")):
-            residual += 1
-            assert param.data.std() == pytest.approx(0.02 / math.sqrt(2 * L), rel=0.05), name
-        elif param.data.ndim == 2:
-            assert param.data.std() == pytest.approx(0.02, rel=0.1), name
-        else:
-            assert (param.data == (1 if name.endswith("gain") else 0)).all(), name
-        assert param.data.dtype == np.float32
-    assert residual == 2 * L and not model.embedding.W.data[7].any()
-    ids = np.random.default_rng(2).integers(0, V, (8, 17))
-    loss, _ = CrossEntropy().forward(model.logits(ids[:, :-1])[0], ids[:, 1:])
-    assert float(loss) == pytest.approx(math.log(V), abs=0.1)
-
-
 def test_a_small_gpt_of_full_options_can_be_asked_for(tmp_path, text):
     """The options of a usual character model: pre-norm, tied, decay of matrices, cosine, clip."""
     options = ["--text", text, "--layers", 4, "--heads", 4, "--width", 16, "--block", 8,
                "--batch", 12, "--steps", 20, "--norm", "pre", "--positions", "learned", "--tied",
-               "--no-bias", "--init", "gpt2", "--lr", "1e-3", "--schedule", "cosine", "--lr-min",
-               "1e-4", "--warmup", 5, "--betas", 0.9, 0.99, "--weight-decay", 0.1, "--decay",
-               "matrices", "--clip", 1.0, "--threads", 1, "--eval-every", 20, "--eval-batches", 2]
+               "--no-bias", "--no-norm-bias", "--init", "gpt2", "--lr", "1e-3", "--schedule",
+               "cosine", "--lr-min", "1e-4", "--warmup", 5, "--betas", 0.9, 0.99, "--weight-decay",
+               0.1, "--decay", "matrices", "--clip", 1.0, "--threads", 1, "--eval-every", 20,
+               "--eval-batches", 2]
     run = tmp_path / "run"
     assert main("gpt", "", [*map(str, options), "--quiet", "--out", str(run)]) == 0
     loaded = load_run(run)
     model = loaded.model
     assert model.classifier.W is model.embedding.W and model.max_len == 8
-    assert not any(name.endswith(".b") for name, _ in model.params())
+    assert not any(name.endswith((".b", ".bias")) for name, _ in model.params())
     trainer = Trainer(loaded.config)
     decayed = {name for name, param in trainer.model.params() if param.decay}
     assert decayed == {name for name, param in model.params() if param.data.ndim == 2}
@@ -220,7 +197,8 @@ def test_the_device_path_gives_the_same_run(tmp_path, text, model):
 
 def test_settings_of_arithmetic_do_not_mention_text():
     saved = Config().to_json()
-    new = {"text", "sha256", "characters", "block", "eval_batches", "numbers", "init", "adapters"}
+    new = {"text", "sha256", "characters", "block", "eval_batches", "numbers", "init", "adapters",
+           "norm_bias"}
     assert not new & saved.keys() and Config.from_json(saved) == Config()
 
 
@@ -255,8 +233,3 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, text, capsys, arguments
     assert status == 2
     assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
     assert not (tmp_path / "run").exists()
-
-
-def test_gpt2_values_are_refused_for_an_lstm():
-    with pytest.raises(InputError, match="only a GPT"):
-        Config(model="lstm", init="gpt2")

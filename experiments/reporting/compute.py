@@ -1,0 +1,113 @@
+"""Question 6 of Problem 4: batch sizes, and fractions of a training."""
+
+from reporting.compute_answers import answers
+from reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, T, captions
+from reporting.draw import draw_panels
+from reporting.parts import Figure, Section, Table
+from reporting.records import METRICS, NAMES, missing_words, parameters
+from reporting.rules import judge
+from reporting.shapes import LABELS, family, figure, plus_minus, scale_of, summary_line, y_of
+
+BATCH_BAR = "batch size B (log2 scale)"
+BOTH = [config for configs in CONFIGS.values() for config in configs.values()]
+# label, metric, t_f; Figures 27 and 32 of the document repeat the captions of 26 and 31.
+FIGURES = (("24", "train_accuracy", True), ("25", "train_loss", True),
+           ("26", "validation_loss", True), ("27", "validation_accuracy", True),
+           ("28", "train_accuracy", False), ("29", "train_loss", False),
+           ("30", "validation_accuracy", False), ("31", "validation_loss", False))
+
+
+def called(config):
+    return f"{NAMES[config.model]} B = {config.batch}"
+
+
+def section(store):
+    """The Section on compute."""
+    made = Section("Scaling compute (question 6)")
+    made.parts.append(
+        f"T = {T}; the values for a fraction α of it are the best of the steps up to α T, from "
+        "the same run. The compute is C = P B α T with P = "
+        + " and ".join(f"{parameters(CONFIGS[m][32]):,} ({NAMES[m]})" for m in NAMES)
+        + ". Only 480 equations are in the training set, so that B = 512 means all of them at "
+        "every step, and C counts it 1.07 times too high.")
+    for label, part in (("22", "train"), ("23", "validation")):
+        made.parts.append(curves_figure(store, label, part))
+    made.parts += [fraction_figure(store, *which) for which in FIGURES]
+    made.parts.append(compute_figure(store))
+    made.parts.append(table(store))
+    made.verdicts = [judge(store, statement) for statement in captions() + answers()]
+    return made
+
+
+def curves_figure(store, label, part):
+    name = {"train": "training", "validation": "validation"}[part]
+    data = family(store, CONFIGS, BATCH_BAR, [f"{part}_loss", f"{part}_accuracy"],
+                  models=list(NAMES))
+    return figure(store, label, f"fig{label}-compute-{part}",
+                  f"{name.capitalize()} loss and accuracy over the training steps for batch sizes "
+                  "from 32 to 512, by colour; left the LSTM, right the GPT.", data, BOTH, called,
+                  (11, 6.2))
+
+
+def fraction_figure(store, label, metric, first):
+    panels = []
+    for model, configs in CONFIGS.items():
+        lines = [{"value": alpha, **summary_line(store, configs, metric, first, alpha * T)}
+                 for alpha in ALPHAS]
+        panels.append({"title": NAMES[model],
+                       "y": f"t_f({LABELS[metric]})" if first else y_of(metric),
+                       "scale": "linear" if first else scale_of(metric), "lines": lines})
+    data = {"shape": [1, 2], "x": {"label": BATCH_BAR, "scale": "log2", "values": list(BATCHES)},
+            "bar": {"label": "fraction α of the steps", "values": list(ALPHAS)}, "panels": panels}
+    what = f"the first step that reaches {LABELS[metric]}" if first else LABELS[metric]
+    note = {"27": " The document's caption repeats that of Figure 26; this is the metric that its "
+                  "captions leave out."}.get(label, "")
+    kind = "tf-" if first else ""
+    return figure(store, label, f"fig{label}-compute-{kind}{metric.replace('_', '-')}",
+                  f"Against the batch size: {what} within the first α T steps, α by colour.{note}",
+                  data, BOTH, called, (10, 4))
+
+
+def compute_figure(store):
+    """L_val and A_val against C = P B alpha T, a line for each batch size."""
+    panels = []
+    for metric in ("validation_loss", "validation_accuracy"):
+        for model, configs in CONFIGS.items():
+            lines = []
+            for B, config in configs.items():
+                line = {"value": B, "x": [], "mean": [], "std": []}
+                for alpha in ALPHAS:
+                    spread = store.spread(config, lambda run, a=alpha, m=metric: run.best(m, a * T))
+                    if spread.values:
+                        line["x"].append(parameters(config) * B * alpha * T)
+                        line["mean"].append(spread.mean)
+                        line["std"].append(spread.std)
+                lines.append(line)
+            panels.append({"title": NAMES[model], "y": y_of(metric), "scale": scale_of(metric),
+                           "lines": lines})
+    ends = [parameters(CONFIGS[m][B]) * B * a * T for m in CONFIGS
+            for B, a in ((BATCHES[0], ALPHAS[0]), (BATCHES[-1], ALPHAS[-1]))]
+    data = {"shape": [2, 2], "x": {"label": "compute C = P B α T (log scale)", "scale": "log",
+                                   "values": [min(ends), max(ends)]},
+            "bar": {"label": BATCH_BAR, "values": list(BATCHES)}, "panels": panels}
+    gone = missing_words(store, BOTH, called)
+    return Figure("fig32-compute-budget", "32",
+                  "L_val and A_val against the compute, one line for each batch size, with the ten "
+                  "fractions α as points: at equal C a smaller batch has made more steps. (The "
+                  "document's caption repeats that of Figure 31; its question asks for no ninth "
+                  f"figure.) {gone}".strip(), data, draw_panels, (11, 6.2))
+
+
+def table(store):
+    shown = (0.1, 0.5, 1.0)
+    rows = []
+    for model, configs in CONFIGS.items():
+        for B, config in configs.items():
+            cells = [NAMES[model], str(B)]
+            for metric in METRICS[1::2]:
+                cells += [plus_minus(metric, store.spread(
+                    config, lambda run, m=metric, a=a: run.best(m, a * T))) for a in shown]
+            rows.append(cells)
+    heading = ["model", "B", *(f"{LABELS[m]}, α = {a:g}" for m in METRICS[1::2] for a in shown)]
+    return Table("Best validation values within the first α T steps: mean ± deviation over the "
+                 "seeds.", heading, rows, left=2)

@@ -1,0 +1,174 @@
+"""What the document says on weight decay (question 7), and the tests of it."""
+
+import math
+
+from reporting.measures import GENERAL, MEMORISED, accuracies, falls, losses, mean, steps
+from reporting.records import GRID, variant
+from reporting.rules import Statement
+
+DECAYS = (0.25, 0.5, 0.75, 1.0)
+T = 40001
+CONFIGS = {decay: variant("lstm", weight_decay=decay, steps=T) for decay in DECAYS}
+L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
+SETTLED = 0.1           # a norm that stays within this share of its mean is stable
+EARLY = 0.1             # quickly: within this share of the steps
+
+
+def statements():
+    def claim(where, words, document, test, contradiction=""):
+        return Statement(where, words, document, CONFIGS, test, contradiction)
+
+    rise_again = "answer 7 (c) has L_val rise again beyond 0.7"
+    read = "(read as 0.75: 0.7 was not run)"
+    return [
+        claim("Figure 33", "decay 0.75 and 1 generalise sooner than 0.25 and 0.5",
+              "converge faster", high_sooner),
+        claim("Figure 33", "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5",
+              "generalise better", high_lower),
+        claim("Figure 33", "decay 0.25 overfits", "overfitting", low_overfits),
+        claim("Figure 33", "decay 0.25 is the least steady", "instability", low_unsteady),
+        claim("Figure 34", "L_val falls with every step of the decay", "loss decreases",
+              always_lower, rise_again),
+        claim("Figure 34", "A_val rises with the decay", "accuracy improves", accuracy_improves),
+        claim("Figure 34", "a moderate decay generalises soonest", "moderate decay speeds up",
+              moderate_soonest, "answer 7 (c) has t_f(A_val) fall up to decay 1"),
+        claim("7 (c)", "L_val falls up to 0.75 and rises slightly beyond",
+              f"up to 0.7, then slightly increases {read}", turns_at_three_quarters,
+              "Figure 34 has the loss decrease with higher decay"),
+        claim("7 (c)", "A_val is near-perfect from 0.5 on, and lower below", "from 0.5 onward",
+              near_perfect),
+        claim("7 (c)", "t_f(L_val) is largest at 0.75", f"peaks at 0.7 {read}", peak),
+        claim("7 (c)", "t_f(A_val) falls with every step of the decay", "decreases steadily",
+              steadily_sooner),
+        claim("7 (d)", "with decay 0.25 the norm stays the highest", "stays high", norm_high),
+        claim("7 (d)", "with decay 0.25 the norm fluctuates most", "fluctuates", norm_fluctuates),
+        claim("7 (d)", "with decay 0.25 generalisation is the slowest, or fails",
+              "slower or fails", low_slowest),
+        claim("7 (d)", "with decay 0.5 to 1 the norm drops quickly and stays",
+              "drops quickly and stabilises", drops_and_settles),
+        claim("7 (d)", "the more decay, the smaller the norm and the sooner the generalisation",
+              "decay shrinks the norm and helps to avoid overfitting", norm_and_general),
+    ]
+
+
+# --- tests ----------------------------------------------------------------------------------------
+def best(runs, metric):
+    return [runs[decay].best(metric) for decay in DECAYS]
+
+
+def general(runs):
+    return [runs[decay].reach(A_VAL, GENERAL) for decay in DECAYS]
+
+
+AT = "for decay 0.25, 0.5, 0.75, 1"
+
+
+def high_sooner(runs):
+    found = general(runs)
+    return max(found[2:]) < min(found[:2]), f"A_val ≥ 0.9 {AT} at {steps(found)}"
+
+
+def high_lower(runs):
+    found = best(runs, L_VAL)
+    return max(found[2:]) < min(found[:2]), f"L_val {AT}: {losses(found)}"
+
+
+def low_overfits(runs):
+    run = runs[0.25]
+    found = run.best(A_TRAIN), run.best(A_VAL)
+    return found[0] >= MEMORISED and found[1] < GENERAL, (
+        f"A_train {found[0]:.3f}, A_val {found[1]:.3f} (overfits: at least {MEMORISED:g}, below "
+        f"{GENERAL:g})")
+
+
+def low_unsteady(runs):
+    lost = [runs[decay].shortfall() for decay in DECAYS]
+    return lost[0] > max(lost[1:]), f"mean shortfall of A_val {AT}: {losses(lost)}"
+
+
+def always_lower(runs):
+    found = best(runs, L_VAL)
+    return falls(found), f"L_val {AT}: {losses(found)}"
+
+
+def accuracy_improves(runs):
+    found = best(runs, A_VAL)
+    return found == sorted(found) and found[-1] > found[0], f"A_val {AT}: {accuracies(found)}"
+
+
+def moderate_soonest(runs):
+    found = general(runs)
+    return min(found[1:3]) < min(found[0], found[3]), f"A_val ≥ 0.9 {AT} at {steps(found)}"
+
+
+def turns_at_three_quarters(runs):
+    found = best(runs, L_VAL)
+    return falls(found[:3]) and found[3] > found[2], f"L_val {AT}: {losses(found)}"
+
+
+def near_perfect(runs):
+    found = best(runs, A_VAL)
+    return min(found[1:]) >= 0.99 and found[0] < min(found[1:]), f"A_val {AT}: {accuracies(found)}"
+
+
+def peak(runs):
+    found = [runs[decay].first(L_VAL) for decay in DECAYS]
+    return found[2] > max(found[0], found[1], found[3]), f"t_f(L_val) {AT}: {steps(found)}"
+
+
+def steadily_sooner(runs):
+    found = [runs[decay].first(A_VAL) for decay in DECAYS]
+    return falls(found), f"t_f(A_val) {AT}: {steps(found)}"
+
+
+def norm_from(run, share):
+    """The norms on the grid of evaluations from a share of the steps on."""
+    return [v for t, v in run.points("l2_norm") if t % GRID == 0 and t >= share * T]
+
+
+def norm_high(runs):
+    found = [mean(norm_from(runs[decay], 0.5)) for decay in DECAYS]
+    return found[0] > max(found[1:]), f"mean norm over the last half {AT}: {losses_of_norm(found)}"
+
+
+def losses_of_norm(values):
+    return ", ".join(f"{value:.1f}" for value in values)
+
+
+def wandering(run):
+    """Mean change of the norm between evaluations over the last half, as a share of it."""
+    norms = norm_from(run, 0.5)
+    return mean(abs(b - a) for a, b in zip(norms, norms[1:], strict=False)) / mean(norms)
+
+
+def norm_fluctuates(runs):
+    found = [wandering(runs[decay]) for decay in DECAYS]
+    return found[0] > max(found[1:]), (
+        f"mean change in 100 steps over the last half {AT}: "
+        + ", ".join(f"{value:.2%}" for value in found))
+
+
+def low_slowest(runs):
+    found = general(runs)
+    return found[0] > max(found[1:]), f"A_val ≥ 0.9 {AT} at {steps(found)}"
+
+
+def drops_and_settles(runs):
+    true, words = True, []
+    for decay in DECAYS[1:]:
+        run = runs[decay]
+        start, early = run.points("l2_norm")[0][1], norm_from(run, EARLY)[0]
+        late = norm_from(run, 0.5)
+        spread = (max(late) - min(late)) / mean(late)
+        true &= early < start and abs(early - mean(late)) <= SETTLED * mean(late)
+        true &= spread <= SETTLED
+        words.append(f"decay {decay:g}: {start:.1f} at step 1, {early:.1f} at {EARLY:g} T, then "
+                     f"{min(late):.1f} to {max(late):.1f}")
+    return true, "; ".join(words) + " in the last half"
+
+
+def norm_and_general(runs):
+    norms = [mean(norm_from(runs[decay], 0.5)) for decay in DECAYS]
+    found = general(runs)
+    return falls(norms) and falls(found) and math.isfinite(found[-1]), (
+        f"norm {losses_of_norm(norms)}, A_val ≥ 0.9 at {steps(found)} {AT}")

@@ -1,0 +1,128 @@
+"""Pictures of the study: panels of curves, coloured by a setting or named in a legend."""
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
+
+from npdl.study import plots_style as style
+
+LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
+MARKERS = ("o", "s", "^", "D")
+NARROW = 3                          # a log scale spans at least such a factor
+MANY = 20                           # points from which a line has no markers, but a band
+
+
+def draw_panels(figure, data):
+    """Fill a Figure with `data`:
+
+    shape    [rows, columns] of the panels
+    x        {label, scale: linear | whole (numbers) | log | log2, values}: all values that the
+             setting takes, run or not
+    bar      {label, values}: lines are coloured by their "value"; or None: by their "label",
+             which a legend names
+    panels   [{title, y, scale: linear | log | accuracy, lines: [{x, mean, std, ...}]}]; the
+             place of one with the scale none stays empty
+    """
+    rows, columns = data["shape"]
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, hspace=0.05, wspace=0.03)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    drawn = [panel["scale"] != "none" for panel in data["panels"]]
+    bar = data["bar"]
+    colours = bar_colours(bar["values"]) if bar else {}
+    for number, (axes, panel) in enumerate(zip(grid.flat, data["panels"], strict=True)):
+        if not drawn[number]:
+            axes.set_axis_off()
+            continue
+        lowest = not any(drawn[number + columns::columns])
+        style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
+        axes.tick_params(labelbottom=lowest)
+        draw_lines(axes, panel["lines"], colours)
+        scale_y(axes, panel["scale"])
+        scale_x(axes, data["x"])
+        if not any(line["x"] for line in panel["lines"]):
+            axes.tick_params(left=False, labelleft=False)
+            axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center",
+                      color=style.SOFT)
+    if bar:
+        colour_bar(figure, grid, bar)
+    else:
+        name_lines(figure, grid)
+
+
+def draw_lines(axes, lines, colours):
+    order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
+    for line in lines:
+        if not line["x"]:
+            continue
+        number = order.get(line.get("label"), 0)
+        colour = colours[line["value"]] if colours else LEGEND[number % len(LEGEND)]
+        x, mean, std = (np.array(line[key], float) for key in ("x", "mean", "std"))
+        if len(x) >= MANY:
+            axes.plot(x, mean, color=colour, linewidth=1.1, label=line.get("label"),
+                      linestyle=line.get("dash", "-"))
+            low = np.maximum(mean - std, mean / 3)      # a log scale has no room for zero
+            axes.fill_between(x, low, mean + std, color=colour, alpha=0.18, linewidth=0)
+        else:
+            axes.errorbar(x, mean, np.minimum(std, mean) if (mean > 0).all() else std,
+                          color=colour, linewidth=1.2, marker=MARKERS[number % len(MARKERS)],
+                          markersize=6 - number, capsize=2, elinewidth=0.8,
+                          ecolor=to_rgba(colour, 0.5), label=line.get("label"))
+
+
+def scale_y(axes, scale):
+    if scale == "log":
+        axes.set_yscale("log", nonpositive="mask")
+        low, high = axes.get_ylim()
+        if high < NARROW * low:                     # a single value, or nearly: room around it
+            axes.set_ylim(low / NARROW, high * NARROW)
+    elif scale == "accuracy":
+        axes.set_ylim(-0.03, 1.04)
+    else:
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, 0), 1.05 * high)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+
+
+def scale_x(axes, x):
+    scale, values = x["scale"], x["values"]
+    low, high = min(values), max(values)
+    if scale in ("linear", "whole"):
+        axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=scale == "whole"))
+        return
+    axes.set_xscale("log", base=2 if scale == "log2" else 10)
+    margin = (high / low) ** 0.05
+    axes.set_xlim(low / margin, high * margin)
+    if scale == "log2":
+        axes.xaxis.set_major_locator(FixedLocator(values))
+        axes.xaxis.set_major_formatter(FixedFormatter([f"{value:g}" for value in values]))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def bar_colours(values):
+    """{value: colour}, evenly spaced in the order of the values."""
+    places = np.linspace(0.0, 0.87, len(values))
+    return {value: colormaps["plasma"](place) for value, place in zip(values, places, strict=True)}
+
+
+def colour_bar(figure, grid, bar):
+    values = bar["values"]
+    edges = np.arange(len(values) + 1) - 0.5
+    mapping = ScalarMappable(BoundaryNorm(edges, len(values)),
+                             ListedColormap(list(bar_colours(values).values())))
+    drawn = figure.colorbar(mapping, ax=grid, ticks=range(len(values)), pad=0.01, aspect=30)
+    drawn.ax.set_yticklabels([f"{value:g}" for value in values])
+    drawn.ax.minorticks_off()
+    drawn.set_label(bar["label"], color=style.INK)
+
+
+def name_lines(figure, grid):
+    """One legend above all panels."""
+    for axes in grid.flat:
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside upper right", ncols=len(handles),
+                          frameon=False, labelcolor=style.INK)
+            return

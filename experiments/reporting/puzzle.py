@@ -1,0 +1,224 @@
+"""The loss puzzle: which reading of the recipe gives document 004's losses, and why.
+
+Built from the kept records of the question "puzzle" (experiments/study.py), and from what
+reporting.mechanism shows.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import study
+
+from npdl.study import plots_style as style
+from npdl.training.summary import summarise
+from reporting import mechanism, readings
+from reporting.parts import FAILS, HOLDS, MISSING, Figure, Section, Table, Verdict
+
+NAMES = {"gpt": "GPT", "lstm": "LSTM"}
+DOCUMENT = {                        # as printed, mean and standard deviation of seeds 0 and 42
+    "lstm": {"train_loss": (0.0001, 0.0), "validation_loss": (0.0008, 0.0004),
+             "t_f_train_accuracy": (300, 0)},
+    "gpt": {"train_loss": (0.0001, 0.0), "validation_loss": (0.0035, 0.0031),
+            "t_f_train_accuracy": (82.5, 5.5)},
+}
+OTHERS = {                          # A_val, t_f(L_val), t_f(A_train), t_f(A_val) of the document
+    "lstm": ("1.0000", "10001", "300", "7850 ± 350"),
+    "gpt": ("0.9979 ± 0.0021", "9100 ± 500", "82.5 ± 5.5", "8400 ± 200"),
+}
+LOSSES = ("train_loss", "validation_loss")
+STATED, CLIPPED = "as stated", "clip at norm 1"
+STARTER = {"lstm": "Glorot's gates, clip at norm 1", "gpt": CLIPPED}    # the course's own code
+NEAR = {"train_loss": 3, "validation_loss": 3, "t_f_train_accuracy": 1.25}     # factors, see fits
+JUMP, BEFORE = 3.0, 10              # a spike: so many times the median of so many evaluations
+VALIDATION = 481                    # equations, of 961
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """One reading for one model: summaries of the runs there are, and their training losses."""
+
+    name: str
+    model: str
+    steps: int
+    runs: list          # of dicts: npdl.training.summary, with seed, spikes, level, norm
+    curves: list        # of (steps, training losses)
+
+    def values(self, key):
+        return [run[key] for run in self.runs]
+
+    def each(self, key, form=""):
+        """The value of every run, as text."""
+        return " / ".join(f"{value:{form}}" for value in self.values(key))
+
+    def mean(self, key):
+        return float(np.mean(self.values(key)))
+
+    def fits(self):
+        """Mean lowest losses and step of memorising, each within a factor NEAR of the range that
+        the document's two seeds span, mean - std to mean + std."""
+        return bool(self.runs) and all(
+            (mean - std) / NEAR[key] <= self.mean(key) <= (mean + std) * NEAR[key]
+            for key, (mean, std) in DOCUMENT[self.model].items())
+
+
+def gathered(name, model):
+    """The Reading of that name."""
+    configs = readings.runs_of(name, model)
+    runs, curves = [], []
+    for config in configs:
+        found = study.kept(config)
+        if found is None:
+            continue
+        columns = found["records"]
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        spikes, level = spikes_of(columns["step"], columns["train_loss"])
+        runs.append({**summarise(rows), "seed": config.seed, "spikes": spikes, "level": level,
+                     "norm": columns["l2_norm"][-1]})
+        curves.append((columns["step"], columns["train_loss"]))
+    return Reading(name, model, configs[0].steps, runs, curves)
+
+
+def spikes_of(steps, losses):
+    """(spikes after memorising, median training loss of the last ten evaluations).
+
+    Memorised is from the first loss below 0.1 on; a spike is a loss above JUMP times the median
+    of the BEFORE evaluations before it, counted once until the loss is back.
+    """
+    start = next((i for i, loss in enumerate(losses) if loss < 0.1), len(losses))
+    count, up = 0, False
+    for i in range(start + BEFORE, len(losses)):
+        above = losses[i] > JUMP * float(np.median(losses[i - BEFORE : i])) and steps[i] > 100
+        count += above and not up
+        up = above
+    return count, float(np.median(losses[-BEFORE:]))
+
+
+# --- the section ----------------------------------------------------------------------------------
+def section():
+    """The Section on the puzzle."""
+    found = {(model, name): gathered(name, model) for model in readings.BOTH
+             for name, (models, _, _) in readings.READINGS.items() if model in models}
+    made = Section("The loss puzzle")
+    made.parts += [arithmetic(), readings_table(found.values()), answer(found),
+                   curves_figure(found.values()),
+                   *mechanism.parts(found["gpt", STATED], found["gpt", CLIPPED])]
+    made.verdicts = [judged(found, model, name) for model in readings.BOTH
+                     for name in (STATED, STARTER[model])]
+    return made
+
+
+def arithmetic():
+    """What needs no run to be ruled out."""
+    wrong = (1 - 0.9979 - 0.0021) * VALIDATION, (1 - 0.9979 + 0.0021) * VALIDATION
+    return (
+        "Document 004's lowest losses, 0.0001 for training and 0.0008 (LSTM) and 0.0035 (GPT) for "
+        "validation, are below those that its recipe gives as its text states it. What arithmetic "
+        "rules out first. *Other tokens in the mean*: with the operands counted, no loss on the "
+        f"validation set could fall below 2 ln 31 / 6 = {2 * math.log(31) / 6:.2f}; without EOS, "
+        "losses would be up to twice as high, not lower. *Batches*: 480 equations are fewer than "
+        "512, so that every batch is the whole training set, and neither its order nor a dropped "
+        "remainder plays a part. *Evaluations*: 82.5 ± 5.5 are the steps 77 and 88, so that each "
+        "of the first 100 steps was evaluated, as here. *Seeds*: two of them with 0.9979 ± 0.0021 "
+        f"of {VALIDATION} equations right have {wrong[0]:.0f} and {wrong[1]:.0f} wrong, and with "
+        "0.0035 ± 0.0031 losses of 0.0004 and 0.0066: one of the document's GPTs generalised "
+        "fully. *A floor from weight decay*: under a gradient of constant sign AdamW's weights go "
+        "to about 1 / decay = 1 each, which leaves logits of tens and losses far below 0.0001. So "
+        "the level of the loss is not set by where the decay lets weights rest, but by how fast "
+        "the update renews what the decay takes."
+    )
+
+
+def readings_table(found):
+    rows = []
+    for reading in found:
+        cut = f" ({reading.steps} steps)" if reading.steps < readings.WHOLE else ""
+        name = reading.name + cut
+        if not reading.runs:
+            rows.append((NAMES[reading.model], name, "not run", *[""] * 8))
+            continue
+        rows.append((
+            NAMES[reading.model], name, reading.each("seed"),
+            *(reading.each(key, ".2g") for key in LOSSES),
+            reading.each("validation_accuracy", ".4f"),
+            *(reading.each(f"t_f_{key}") for key in (
+                "validation_loss", "train_accuracy", "validation_accuracy")),
+            reading.each("spikes"), reading.each("level", ".2g")))
+    for model, values in DOCUMENT.items():
+        rows.append((NAMES[model], "*the document*", "0 / 42", *(
+            plus_minus(values, key) for key in LOSSES), *OTHERS[model], "", ""))
+    return Table(
+        "Readings of the recipe, one value for each seed: lowest losses, best validation accuracy, "
+        "the first steps of the lowest validation loss and of the best accuracies, spikes "
+        f"(evaluations above {JUMP:g} times the median of the {BEFORE} before, once memorised) and "
+        f"the median training loss of the last {BEFORE} evaluations. All of them: "
+        "`python experiments/study.py puzzle`.",
+        ("model", "reading", "seeds", "L_train", "L_val", "A_val", "t_f(L_val)", "t_f(A_train)",
+         "t_f(A_val)", "spikes", "last L_train"), rows, left=3)
+
+
+def plus_minus(values, key):
+    return "{:.4f} ± {:.4f}".format(*values[key])
+
+
+def answer(found):
+    """Which readings fit, said by the rule."""
+    said = []
+    for model in readings.BOTH:
+        whole = [r for (m, _), r in found.items()
+                 if m == model and r.runs and r.steps == readings.WHOLE]
+        fitting = [r.name for r in whole if r.fits()]
+        others = [r.name for r in whole if not r.fits()]
+        said.append(f"For the {NAMES[model]} "
+                    + (f"these fit: {'; '.join(fitting)}" if fitting else "none fits")
+                    + (f". These do not: {'; '.join(others)}." if others else "."))
+    return (
+        "The answer. The document's text does not say that its gradients are clipped, nor how its "
+        "gates start; the starter code of the assignment clips the gradient at global norm 1 "
+        "before every update, and starts the LSTM's gates Xavier-uniform (Glorot & Bengio 2010) "
+        "with biases of 0. A reading fits whose lowest losses are within a factor "
+        f"{NEAR['train_loss']}, and whose first step with all of the training set right is within "
+        f"a factor {NEAR['t_f_train_accuracy']:g}, of what the document's two seeds span. "
+        + " ".join(said)
+    )
+
+
+def curves_figure(found):
+    data = [{"model": NAMES[r.model], "name": r.name, "seed": r.runs[0]["seed"],
+             "steps": list(r.curves[0][0]), "loss": list(r.curves[0][1])}
+            for r in found if r.steps == readings.WHOLE and r.curves]
+    return Figure("puzzle-training-loss", "P1",
+                  "Training loss of the first seed under the readings that were run to the end. "
+                  "Dotted: the lowest loss that the document prints.", data, draw_curves,
+                  size=(11, 4))
+
+
+def draw_curves(figure, data):
+    panels = figure.subplots(1, 2, sharey=True)
+    colours = ("#8a8a8a", style.BLUE, style.ORANGE, style.GREEN)
+    for axes, model in zip(panels, ("LSTM", "GPT"), strict=True):
+        shown = [one for one in data if one["model"] == model]
+        for one, colour in zip(shown, colours, strict=False):
+            steps, loss = (np.array(one[key]) for key in ("steps", "loss"))
+            axes.plot(steps[steps >= 100], loss[steps >= 100], color=colour, linewidth=1.2,
+                      label=f"{one['name']}, seed {one['seed']}")
+        axes.axhline(0.0001, color=style.INK, linestyle=":", linewidth=1)
+        axes.set_yscale("log")
+        axes.set_ylim(5e-5, 60)
+        style.dress(axes, "step", "", model)
+        if shown:
+            axes.legend(frameon=False, fontsize=8.5, loc="upper right")
+    panels[0].set_ylabel("training loss")
+
+
+def judged(found, model, name):
+    """The Verdict on one reading: does it give the document's losses, and its memorising?"""
+    reading, values = found[model, name], DOCUMENT[model]
+    document = (f"L_train {plus_minus(values, 'train_loss')}, L_val "
+                f"{plus_minus(values, 'validation_loss')}, t_f(A_train) {OTHERS[model][2]}")
+    ours = "no run" if not reading.runs else (
+        f"{reading.each('train_loss', '.2g')}; {reading.each('validation_loss', '.2g')}; "
+        f"{reading.each('t_f_train_accuracy')}")
+    verdict = MISSING if not reading.runs else HOLDS if reading.fits() else FAILS
+    return Verdict("table of 2", f"{NAMES[model]}: the recipe, {name}, gives these", document,
+                   ours, verdict)

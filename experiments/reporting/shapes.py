@@ -1,0 +1,147 @@
+"""The data of the report's pictures, and the tables that are alike in several questions."""
+
+from reporting.draw import draw_panels
+from reporting.parts import Figure, Table
+from reporting.records import METRICS, NAMES, missing_words
+
+LABELS = {"train_loss": "L_train", "validation_loss": "L_val",
+          "train_accuracy": "A_train", "validation_accuracy": "A_val", "l2_norm": "‖θ‖₂"}
+TITLES = {"train_loss": "training loss", "validation_loss": "validation loss",
+          "train_accuracy": "training accuracy", "validation_accuracy": "validation accuracy",
+          "l2_norm": "l2 norm of all parameters"}
+STEP = "training step t (log scale)"
+
+
+def steps_axis(last):
+    """The x axis of curves over the steps 1 to `last`."""
+    return {"label": STEP, "scale": "log", "values": [1, last]}
+
+
+def scale_of(metric):
+    if "accuracy" in metric:
+        return "accuracy"
+    return "log" if "loss" in metric else "linear"
+
+
+def title_of(metric):
+    """The title of a panel; of a metric of one order too."""
+    name, _, order = metric.partition("_order")
+    return TITLES[name] + {"": "", "2": ", binary", "3": ", ternary"}[order]
+
+
+def y_of(metric):
+    scale = " (log scale)" if "loss" in metric else ""
+    return LABELS[metric.partition("_order")[0]] + scale
+
+
+def curves(store, configs, metric):
+    """The lines of a panel of curves: mean and deviation over steps, for {value: Config}."""
+    lines = []
+    for value, config in configs.items():
+        curve = store.curve(config, metric)
+        lines.append({"value": value, "x": curve["step"], "mean": curve["mean"],
+                      "std": curve["std"]})
+    return lines
+
+
+def family(store, configs, bar, metrics=METRICS, shape=(2, 2), models=None):
+    """Data of a figure of curves over steps, one colour for each value of a setting.
+
+    configs   {value: Config}, or {model: {value: Config}} with `models`, one column for each
+    """
+    if models is None:
+        panels = [(configs, metric, title_of(metric)) for metric in metrics]
+    else:
+        panels = [(configs[model], metric, f"{NAMES[model]}: {title_of(metric)}")
+                  for metric in metrics for model in models]
+    values = list(configs if models is None else configs[models[0]])
+    last = next(iter((configs if models is None else configs[models[0]]).values())).steps
+    return {"shape": list(shape), "x": steps_axis(last),
+            "bar": {"label": bar, "values": values},
+            "panels": [{"title": title, "y": y_of(metric), "scale": scale_of(metric),
+                        "lines": curves(store, chosen, metric)}
+                       for chosen, metric, title in panels]}
+
+
+def summary_line(store, configs, metric, first, until=None):
+    """{x, mean, std} of the best value, or of the step that first reached it, for {x: Config}."""
+    line = {"x": [], "mean": [], "std": []}
+    for x, config in configs.items():
+        spread = store.spread(config, lambda run: run.first(metric, until) if first
+                              else run.best(metric, until))
+        if spread.values:
+            for key, value in (("x", x), ("mean", spread.mean), ("std", spread.std)):
+                line[key].append(value)
+    return line
+
+
+def eight(store, lines, x, bar=None, shape=(2, 4)):
+    """Data of the eight panels: the four best values and the four steps, against a setting.
+
+    lines   [(label or value, {x: Config})]; x is {label, scale}
+    """
+    x = {**x, "values": sorted({value for _, configs in lines for value in configs})}
+    key = "value" if bar else "label"
+    panels = []
+    for first in (False, True):
+        for metric in METRICS:
+            panels.append({
+                "title": f"t_f({LABELS[metric]})" if first else LABELS[metric],
+                "y": "training step" if first else y_of(metric),
+                "scale": "linear" if first else scale_of(metric),
+                "lines": [{key: name, **summary_line(store, configs, metric, first)}
+                          for name, configs in lines],
+            })
+    bar = {"label": bar, "values": [name for name, _ in lines]} if bar else None
+    return {"shape": list(shape), "x": x, "bar": bar, "panels": panels}
+
+
+def figure(store, label, name, caption, data, configs, called, size):
+    """A Figure whose caption also names the runs that are missing."""
+    gone = missing_words(store, configs, called)
+    seeds = sorted({seed for config in configs for seed in store.runs(config)})
+    return Figure(name, label, " ".join(filter(None, [caption, seeds_words(seeds), gone])), data,
+                  draw_panels, size)
+
+
+def seeds_words(seeds):
+    """What the lines of a figure are made of."""
+    if len(seeds) < 2:
+        return f"Seed {seeds[0]}." if seeds else ""
+    return f"Mean of the seeds {', '.join(map(str, seeds))}, deviation as a band or bar."
+
+
+# --- numbers as text ----------------------------------------------------------------------------
+def number(metric, value):
+    """A loss to two digits, an accuracy to four decimals, a step as it is."""
+    if metric.startswith("t_f"):
+        return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.4f}" if "accuracy" in metric else f"{value:.2g}"
+
+
+def plus_minus(metric, spread):
+    """mean ± deviation, or "not run"; with one run, the value alone."""
+    if not spread.values:
+        return "not run"
+    if len(spread.values) == 1:
+        return f"{number(metric, spread.mean)} (1 run)"
+    return f"{number(metric, spread.mean)} ± {number(metric, spread.std)}"
+
+
+def best_table(store, caption, words, rows, metrics=METRICS):
+    """Rows [(a cell for each of `words`, Config)]: best values and first steps; the best of a
+    column is bold."""
+    columns = [(metric, first) for first in (False, True) for metric in metrics]
+    spreads = [[store.spread(row[-1], lambda run, m=metric, f=first: run.first(m) if f
+                             else run.best(m)) for metric, first in columns] for row in rows]
+    cells = [list(row[:-1]) for row in rows]
+    for i, (metric, first) in enumerate(columns):
+        means = [found[i].mean for found in spreads if found[i].values]
+        better = min if first or "loss" in metric else max
+        best = better(means) if len(set(means)) > 1 else None
+        for row, found in zip(cells, spreads, strict=True):
+            text = plus_minus(f"t_f_{metric}" if first else metric, found[i])
+            row.append(f"**{text}**" if best is not None and found[i].mean == best else text)
+    heading = [*words, *(f"t_f({LABELS[m]})" if first else LABELS[m] for m, first in columns)]
+    return Table(caption, heading, cells, left=len(words))
+

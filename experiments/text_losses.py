@@ -1,0 +1,88 @@
+"""The loss of runs on a text over the whole validation part, beside the one on random windows.
+
+A run records its loss on random windows, always the same ones. Here every window that starts at
+a multiple of half a block counts, so that runs of different seeds are compared on the same text.
+The last column says how far the loss on 240 random windows (20 batches of 12) would scatter.
+
+  python experiments/text_losses.py runs/seed0 runs/seed1
+"""
+
+if __name__ == "__main__":
+    from npdl.script import begin
+
+    begin()         # Ctrl-C is quiet from here on
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+
+from npdl.errors import InputError
+from npdl.script import OneLineParser, guarded
+from npdl.training.run import load_run
+from npdl.training.task import make_task
+from npdl.training.text_task import measure_text
+
+ROWS = 64           # windows evaluated at a time
+DRAWN = 240         # windows of the scatter that is told
+
+
+def whole_windows(ids, block):
+    """(inputs, targets), each (N, block): the windows at every multiple of half a block."""
+    starts = np.arange(0, len(ids) - block, max(1, block // 2))
+    taken = ids[starts[:, None] + np.arange(block + 1)]
+    return taken[:, :-1], taken[:, 1:]
+
+
+def whole_losses(run, text=None):
+    """The loss of each window of the validation part (N,), for a Run of npdl.training.run.
+
+    Raises InputError for a run on something else than a text, and for one without a validation
+    part; `text` says where the run's text is now, if it has moved.
+    """
+    config = run.config
+    if config.text is None:
+        raise InputError("the run was not trained on a text; name one that was")
+    task = make_task(dataclasses.replace(config, text=text or config.text))
+    if "validation" not in task.parts:
+        raise InputError("the run has no validation part (--r-train 1); name one that has")
+    inputs, targets = whole_windows(task.parts["validation"], config.block)
+    losses = []
+    for start in range(0, len(inputs), ROWS):
+        rows = slice(start, start + ROWS)
+        piece = task.piece(inputs[rows], targets[rows])
+        losses.append(measure_text(run.model, piece)[0])
+    return np.concatenate(losses)
+
+
+def arguments(given):
+    p = OneLineParser(description=__doc__.split("\n\n")[0])
+    p.add_argument("runs", nargs="+", metavar="RUN", help="the folder of a run on a text")
+    p.add_argument("--text", metavar="FILE", help="where the runs' text is now, if it has moved")
+    return p, p.parse_args(given)
+
+
+def main(given=None):
+    p, options = arguments(given)
+
+    def work():
+        print("| run | recorded | whole part | scatter of 240 windows |\n|---|---:|---:|---:|")
+        found = []
+        for folder in options.runs:
+            run = load_run(folder)
+            losses = whole_losses(run, options.text)
+            recorded = run.records[-1].get("validation_loss", math.nan)
+            found.append((recorded, losses.mean(dtype=float)))
+            print(f"| {folder} | {recorded:.4f} | {found[-1][1]:.4f} "
+                  f"| {losses.std(dtype=float) / math.sqrt(DRAWN):.4f} |")
+        if len(found) > 1:
+            (a, b), (da, db) = np.mean(found, 0), np.std(found, 0)
+            print(f"| mean ± population deviation | {a:.4f} ± {da:.4f} | {b:.4f} ± {db:.4f} | |")
+        return 0
+
+    return guarded(p.prog, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""experiments/report.py: up to date with the records; whole, empty, and in between."""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "experiments"))
+
+import report  # noqa: E402  (found through the line above)
+import study  # noqa: E402
+from reporting import data_size, decay, front, parts, sanity  # noqa: E402
+from reporting.parts import (  # noqa: E402
+    CONTRADICTED,
+    FAILS,
+    HOLDS,
+    MISSING,
+    NO_CLAIM,
+    TWO_SEEDS,
+)
+from reporting.records import Store  # noqa: E402
+
+from npdl.errors import InputError  # noqa: E402
+from tests import report_fakes  # noqa: E402
+from tests.report_fakes import put_runs  # noqa: E402
+
+REMEDY = "run: python experiments/report.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with made-up runs, all of the study's."""
+    path = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "RESULTS", path)
+        report_fakes.store_all()
+    return path
+
+
+@pytest.fixture
+def whole(folder):
+    """Their Store."""
+    return Store(folder)
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """An empty folder of kept runs."""
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+# --- the committed report -------------------------------------------------------------------------
+def test_the_report_and_its_figures_are_up_to_date():
+    store = Store()
+    assert not report.stale(store, report.sections(store)), REMEDY
+
+
+def test_the_figures_are_small():
+    sizes = {path.name: path.stat().st_size for path in report.FIGURES.glob("*.png")}
+    assert sizes and max(sizes.values()) <= 60_000 and sum(sizes.values()) < 2_500_000
+
+
+def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
+    monkeypatch.setattr(report, "REPORT", tmp_path / "REPORT.md")
+    monkeypatch.setattr(report, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(report, "sections", lambda store: [sanity.section(store)])
+    put_runs(sanity.CONFIGS["lstm"])
+    assert report.main([]) == 0 and report.main(["--check"]) == 0
+    put_runs(sanity.CONFIGS["gpt"])
+    assert report.main(["--check"]) == 1
+    assert report.main(["--text"]) == 0 and report.main(["--check"]) == 1    # figures are old
+    assert report.main([]) == 0 and report.main(["--check"]) == 0
+    (tmp_path / "figures" / "other.png").write_bytes(b"")
+    assert report.main(["--check"]) == 1
+
+
+# --- the whole of it ------------------------------------------------------------------------------
+def test_every_figure_of_the_document_is_drawn_and_judged(whole):
+    found = [module.section(whole) for module in report.FROM_RECORDS]
+    everything = report.sections(Store())
+    labels = {figure.label for figure in report.figures(everything)}
+    assert {str(i) for i in range(1, 35)} <= labels
+    judged = set()
+    for section in found + everything:
+        for verdict in section.verdicts:
+            for numbers in re.findall(r"^Figures? ([\d, ]+)", verdict.where):
+                judged |= set(map(int, numbers.split(",")))
+    assert judged >= set(range(1, 38))
+    names = [figure.name for figure in report.figures(everything)]
+    assert len(names) == len(set(names))
+
+
+def test_with_every_run_everything_is_decided(whole):
+    verdicts = [v for module in report.FROM_RECORDS for v in module.section(whole).verdicts]
+    assert len(verdicts) > 100 and {v.verdict for v in verdicts} == {
+        HOLDS, FAILS, CONTRADICTED, TWO_SEEDS, NO_CLAIM}
+    text = report.markdown(whole, [module.section(whole) for module in report.FROM_RECORDS])
+    assert not re.search(r"\bnan\b|\binf\b|Not run|\| not run|None", text)
+
+
+def test_without_runs_the_report_says_what_is_missing(kept):
+    found = [module.section(Store()) for module in report.FROM_RECORDS]
+    verdicts = [v for section in found for v in section.verdicts]
+    assert {v.verdict for v in verdicts} == {MISSING, CONTRADICTED, NO_CLAIM}
+    assert all("missing" in v.ours for v in verdicts if v.verdict == MISSING)
+    text = report.markdown(Store(), found)
+    assert "No run is kept yet" in text and "missing 2 of 2 runs: LSTM seed 0" in text
+    assert "python experiments/study.py" in text
+
+
+def test_two_builds_are_equal(folder):
+    texts = [report.markdown(store, [module.section(store) for module in report.FROM_RECORDS[:2]])
+             for store in (Store(folder), Store(folder))]
+    assert texts[0] == texts[1]
+
+
+def test_runs_steps_and_seconds_are_counted_once(kept):
+    put_runs(sanity.CONFIGS["lstm"])                        # also of "data" and "model"
+    report_fakes.store_run(sanity.CONFIGS["gpt"], made=False)
+    rows = {row[0]: row[1:] for row in front.run_counts(Store()).rows}
+    assert rows["1, 2: the default recipe"][:3] == ("3", "1", "30,003")
+    assert rows["3: r_train"][:2] == ("3", "33")
+    total = rows["**all, each once**"]
+    assert total[0] == "3" and total[2] == "30,003" and total[4] == "0.3 h (2 of 3 runs)"
+    assert "2 runs on a CPU (x86_64), npdl 0.1.0" in front.machine_words(Store())
+
+
+# --- parts ----------------------------------------------------------------------------------------
+def test_a_picture_carries_the_digest_of_its_data(tmp_path):
+    def draw(figure, data):
+        figure.subplots().plot(data["x"])
+
+    figure = parts.Figure("curve", "A1", "A curve.", {"x": [1, 2.0, 3]}, draw, (2, 2))
+    parts.write_png(figure, tmp_path)
+    assert parts.digest_of(tmp_path / "curve.png") == figure.digest()
+    assert f"data {figure.digest()}" in parts.part_markdown(figure)
+    other = dataclasses.replace(figure, data={"x": [1, 2.0, 4]})
+    assert other.digest() != figure.digest()
+    nearly = dataclasses.replace(figure, data={"x": [1, 2.0000000001, 3]})
+    assert nearly.digest() == figure.digest()
+    assert parts.digest_of(tmp_path / "none.png") is None
+
+
+def test_tables_are_markdown():
+    table = parts.Table("Words.", ("a", "b"), [("x|y", "1")])
+    assert parts.table_markdown(table).splitlines() == [
+        "| a | b |", "| --- | ---: |", "| x\\|y | 1 |"]
+    with pytest.raises(InputError, match="row has 1 cells"):
+        parts.Table("Words.", ("a", "b"), [("x",)])
+    with pytest.raises(InputError, match="choose one of"):
+        parts.Verdict("1", "a", "b", "c", "perhaps")
+
+
+@pytest.mark.parametrize("module, place", [(sanity, 0), (data_size, 2), (decay, 0)])
+def test_pictures_are_drawn_with_and_without_runs(whole, tmp_path, module, place):
+    for store in (whole, Store(tmp_path / "nothing")):
+        figure = module.section(store).figures()[place]
+        parts.write_png(figure, tmp_path)
+        path = tmp_path / f"{figure.name}.png"
+        assert 1_000 < path.stat().st_size <= 60_000
+        assert parts.digest_of(path) == figure.digest()

@@ -1,0 +1,187 @@
+"""The rules of experiments/report.py, on made-up records: numbers, statements, measures."""
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "experiments"))
+
+import study  # noqa: E402  (found through the line above)
+from reporting import data_size, decay, measures, mixed, parts, sanity  # noqa: E402
+from reporting.parts import CONTRADICTED, FAILS, HOLDS, MISSING, TWO_SEEDS  # noqa: E402
+from reporting.records import Run, Store, as_stated, parameters, variant  # noqa: E402
+from reporting.rules import Printed, Statement, compare, judge  # noqa: E402
+
+from npdl.errors import InputError  # noqa: E402
+from npdl.training.task import make_model, make_task  # noqa: E402
+from tests.report_fakes import put_runs  # noqa: E402
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """An empty folder of kept runs."""
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+# --- printed numbers ------------------------------------------------------------------------------
+@pytest.mark.parametrize("printed, ours, verdict", [
+    (Printed(7850, 350, 100), (7500, 7700), HOLDS),             # ranges overlap
+    (Printed(7850, 350, 100), (7200, 7400), HOLDS),             # within the grid of evaluations
+    (Printed(7850, 350, 100), (5000, 5100), FAILS),             # t = 7.7
+    (Printed(7850, 350, 100), (6200, 6700), TWO_SEEDS),         # apart, t = 3.0
+    (Printed(300, 0, 100), (400, 400), HOLDS),
+    (Printed(300, 0, 100), (500, 500), FAILS),                  # no spread at all
+    (Printed(0.0001, 0.0, 0.00005), (0.00014, 0.00015), HOLDS),     # rounds to it, nearly
+    (Printed(0.0001, 0.0, 0.00005), (0.00034, 0.00038), FAILS),
+    (Printed(1.0, 0.0, 0.00005), (1.0, 1.0), HOLDS),
+])
+def test_printed_numbers_are_compared(printed, ours, verdict):
+    assert compare(printed, ours)[0] == verdict
+
+
+def test_more_seeds_decide_more():
+    printed = Printed(7850, 350, 100)
+    assert compare(printed, (6200, 6700))[0] == TWO_SEEDS
+    assert compare(printed, (6200, 6700, 6300, 6500, 6400, 6600))[0] == FAILS
+
+
+def test_a_printed_number_needs_both_seeds(kept):
+    put_runs(sanity.CONFIGS["lstm"], seeds=(0,))
+    found = {v.claim: v for v in sanity.section(Store()).verdicts}
+    assert found["LSTM t_f(A_val)"].verdict == MISSING
+    assert "so far" in found["LSTM t_f(A_val)"].ours and "seed 42" in found["LSTM t_f(A_val)"].ours
+    put_runs(sanity.CONFIGS["lstm"], seeds=(42,))
+    found = {v.claim: v for v in sanity.section(Store()).verdicts}
+    assert found["LSTM t_f(A_val)"].verdict != MISSING
+    assert found["GPT t_f(A_val)"].verdict == MISSING
+
+
+def test_the_reading_and_the_recipe_as_stated_are_kept_apart(kept):
+    put_runs(as_stated("gpt"), generalise=5000)
+    store = Store()
+    assert not store.runs(sanity.CONFIGS["gpt"]) and store.runs(as_stated("gpt"))
+    table = next(p for p in sanity.section(store).parts if isinstance(p, parts.Table))
+    row = dict(zip(table.heading, next(r for r in table.rows if r[0] == "A_train"), strict=True))
+    assert row["GPT, ours"] == "not run" and row["GPT, as stated"].startswith("1.0000")
+
+
+# --- statements -----------------------------------------------------------------------------------
+def always(answers):
+    return lambda runs: (answers[next(iter(runs.values())).config.seed], "because")
+
+
+@pytest.mark.parametrize("answers, verdict", [
+    ({0: True, 42: True}, HOLDS), ({0: False, 42: False}, FAILS), ({0: True, 42: False}, TWO_SEEDS),
+])
+def test_a_statement_is_looked_at_in_each_seed(kept, answers, verdict):
+    config = variant("gpt")
+    put_runs(config)
+    statement = Statement("1 (a)", "words", "theirs", {"gpt": config}, always(answers))
+    found = judge(Store(), statement)
+    assert found.verdict == verdict and "seed 42" in found.ours
+    denied = dataclasses.replace(statement, contradiction="page 2 says the opposite")
+    assert judge(Store(), denied).verdict == CONTRADICTED
+    assert f"by our runs: {verdict}" in judge(Store(), denied).ours
+
+
+def test_a_statement_with_a_run_missing_is_not_decided(kept):
+    config, other = variant("gpt"), variant("gpt", r_train=0.3)
+    put_runs(config)
+    put_runs(other, seeds=(0,))
+    statement = Statement("1 (a)", "words", "theirs", {1: config, 2: other},
+                          always({0: True, 42: True}))
+    found = judge(Store(), statement)
+    assert found.verdict == MISSING
+    assert found.ours == "seed 0: yes, because; missing 1 of 4 runs: GPT r_train 0.3 seed 42"
+
+
+def verdict_of(section, words):
+    return next(v for v in section.verdicts if words in v.claim).verdict
+
+
+def test_thresholds_of_the_training_share(kept):
+    for r, config in data_size.CONFIGS["lstm"].items():
+        put_runs(config, generalise=1e6 if r < 0.3 else 9000 if r < 0.6 else 3000)
+    section = data_size.section(Store())
+    assert verdict_of(section, "only overfits") == HOLDS
+    assert verdict_of(section, "first generalises") == CONTRADICTED
+    assert verdict_of(section, "GPT") == MISSING
+    runs = {r: Store().runs(c)[0] for r, c in data_size.CONFIGS["lstm"].items()}
+    assert data_size.smallest_general(runs) == 0.6 and data_size.largest_overfit(runs) == 0.2
+
+
+def test_orders_are_told_apart(kept):
+    config = mixed.CONFIGS["gpt"]
+    put_runs(config)
+    run = Store().runs(config)[0]
+    assert mixed.sooner(run, "train", 0.99)[0] is False           # the made-up orders are alike
+    late = dict(run.columns)
+    late["train_accuracy_order3"] = [0.5 * value for value in late["train_accuracy_order3"]]
+    slower = Run({"config": run.config.to_json(), "records": late})
+    assert mixed.sooner(slower, "train", 0.99) == (True, "binary 600, ternary never")
+
+
+def test_the_norm_and_the_decay(kept):
+    for weight_decay, config in decay.CONFIGS.items():
+        put_runs(config, generalise=4000 / weight_decay)
+    section = decay.section(Store())
+    assert verdict_of(section, "the norm stays the highest") == HOLDS
+    assert verdict_of(section, "sooner the generalisation") == HOLDS
+    assert verdict_of(section, "decay 0.25 overfits") == FAILS
+
+
+# --- numbers --------------------------------------------------------------------------------------
+def run_with(accuracy, steps=None):
+    steps = steps or [100 * (i + 1) for i in range(len(accuracy))]
+    config = dataclasses.replace(study.BASE, steps=steps[-1])
+    return Run({"config": config.to_json(),
+                "records": {"step": steps, "validation_accuracy": accuracy,
+                            "train_loss": [1 - a / 2 for a in accuracy]}})
+
+
+def test_best_and_first_up_to_a_step():
+    run = run_with([0.1, 0.9, 0.5, 1.0])
+    assert run.best("validation_accuracy") == 1.0 and run.first("validation_accuracy") == 400
+    assert run.best("validation_accuracy", 300) == 0.9
+    assert run.first("validation_accuracy", 300) == 200
+    assert run.reach("validation_accuracy", 0.9) == 200
+    assert math.isinf(run.reach("validation_accuracy", 1.1))
+    assert run.best("train_loss") == 0.5
+
+
+def test_the_shortfall_is_zero_for_a_curve_that_only_rises():
+    assert run_with([0.1, 0.5, 0.5, 1.0]).shortfall() == 0
+    assert run_with([0.1, 0.9, 0.5, 0.9]).shortfall() == pytest.approx(0.1)
+    assert run_with([0.9, 0.1, 0.9], [1, 100, 200]).shortfall() == pytest.approx(0.4)
+    assert run_with([0.0, 1.0]).roughness() == 0
+    assert run_with([1.0, 0.0]).roughness() == pytest.approx(math.log10(2) / 2)
+
+
+def test_rank_correlation():
+    assert measures.ranks([3, 1, 3]) == [2.5, 1, 2.5]
+    assert measures.correlation([1, 2, 3], [2, 4, 9]) == pytest.approx(1)
+    assert measures.correlation([1, 2, 3], [9, 4, 2]) == pytest.approx(-1)
+    assert measures.correlation([1, 2, 3], [5, 5, 5]) == 0
+    assert measures.correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
+    assert measures.slope([0, 1, 2], [1, 3, 5]) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("model", ["lstm", "gpt"])
+def test_parameters_without_embeddings_are_counted(model):
+    config = variant(model, layers=3, width=16)
+    made = make_model(config, make_task(config))
+    counted = sum(p.data.size for name, p in made.params() if "embedding" not in name)
+    assert parameters(config) == counted
+
+
+def test_a_file_that_is_no_run_is_refused_in_one_line(kept):
+    kept.mkdir()
+    (kept / "0.json.gz").write_bytes(b"no")
+    with pytest.raises(InputError, match=r"0\.json\.gz") as error:
+        Store()
+    assert "\n" not in str(error.value)
