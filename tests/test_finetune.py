@@ -10,7 +10,7 @@ import pytest
 
 from npdl import backend
 from npdl.data import ModularArithmetic
-from npdl.errors import CheckpointError, InputError
+from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl.training import checkpoint
 from npdl.training.cli import new_config
@@ -120,7 +120,7 @@ def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, base, kind):
 def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(tmp_path, base):
     tuned(base, tmp_path / "run", Adapters(), operator="-")
     (tmp_path / "run/checkpoint.npz").unlink()
-    with pytest.raises(CheckpointError, match="no such file"):
+    with pytest.raises(InputError, match="before its first checkpoint"):
         train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
 
 
@@ -225,6 +225,7 @@ BAD = [
     (("{base}", "--resume"), "give the folder of the run"),
     (("{base}", "--merge"), "has no adapters to merge"),
     (("{base}", "--merge", "--rank", 2), "--rank: means nothing to --merge"),
+    (("{base}", "--merge", "--check"), "--check: means nothing to --merge"),
     (("--resume",), "holds no run"),
     (("--resume", "--rank", 3), "--rank: the adapters"),
 ]
@@ -251,3 +252,25 @@ def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):
     assert "was not fine-tuned" in capsys.readouterr().err
     assert finetune.main([str(base), "--steps", "1", "--out", str(base)]) == 2
     assert "holds a run already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["lora", "qlora"])
+def test_check_finds_where_a_fine_tuning_goes_wrong(tmp_path, base, capsys, kind):
+    out = str(tmp_path / "run")
+    options = [str(base), "--lr", "1e30", "--steps", "5", "--quiet", "--out", out]
+    bits = ["--bits", "4"] if kind == "qlora" else []
+    assert finetune.main([*options, *bits]) == 2
+    plain = capsys.readouterr().err
+    assert "--resume --check" in plain and len(plain.strip().splitlines()) == 1
+    assert finetune.main(["--resume", "--check", "--quiet", "--out", out]) == 2
+    checked = capsys.readouterr().err
+    assert "--resume --check" not in checked and "step " in checked
+    assert len(checked.strip().splitlines()) == 1
+
+
+def test_check_changes_no_number(tmp_path, base):
+    for name, more in (("plain", []), ("checked", ["--check"])):
+        options = ["--operator", "-", "--steps", "6", "--threads", "1", "--quiet"]
+        assert finetune.main([str(base), *options, *more, "--out", str(tmp_path / name)]) == 0
+    one, other = (arrays_of(tmp_path / name) for name in ("plain", "checked"))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
