@@ -9,15 +9,19 @@ instead, so that both compute the same thing but for rounding. Needs torch.
   python experiments/text_torch.py --text tinyshakespeare.txt --seeds 0 1 2 3
 """
 
-import argparse
 import json
 import math
 import sys
 import time
 from pathlib import Path
 
-import torch
-from torch import nn
+try:
+    import torch
+    from torch import nn
+except ImportError:
+    print("text_torch.py: PyTorch is not installed; install it with 'pip install torch'",
+          file=sys.stderr)
+    sys.exit(2)
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1]),
                 str(Path(__file__).resolve().parents[1] / "tests")]
@@ -28,6 +32,7 @@ from text_losses import whole_windows
 
 from npdl.data.text import Characters, read_text, split_text, windows
 from npdl.schedule import schedule
+from npdl.script import OneLineParser, guarded
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 
@@ -109,7 +114,7 @@ def train(parts, size, text, seed, options):
 
 
 def main(given=None):
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    p = OneLineParser(description=__doc__.split("\n\n")[0])
     p.add_argument("--text", required=True, metavar="FILE")
     p.add_argument("--seeds", type=int, nargs="+", default=[0])
     p.add_argument("--steps", type=int, default=STEPS)
@@ -118,13 +123,18 @@ def main(given=None):
     p.add_argument("--norm-bias", action="store_true", help="LayerNorms with biases")
     p.add_argument("--threads", type=int, default=1)
     options = p.parse_args(given)
-    torch.set_num_threads(options.threads)
-    text, _ = read_text(options.text)
-    characters = Characters.of(text)
-    parts = split_text(characters.encode(text), 0.9, BLOCK)
-    for seed in options.seeds:
-        print(json.dumps(train(parts, characters.size, options.text, seed, options)), flush=True)
-    return 0
+
+    def work():
+        torch.set_num_threads(options.threads)
+        text, _ = read_text(options.text)
+        characters = Characters.of(text)
+        parts = split_text(characters.encode(text), 0.9, BLOCK)
+        for seed in options.seeds:
+            record = train(parts, characters.size, options.text, seed, options)
+            print(json.dumps(record), flush=True)
+        return 0
+
+    return guarded(p.prog, work)
 
 
 if __name__ == "__main__":

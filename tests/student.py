@@ -69,6 +69,10 @@ FAULTS = [
     ("x[:, t].T @ dz", "x[:, t] @ dz.T", None),
     ("along = (dh_hat * h_hat)", "along = (dy * h_hat)", "name"),
     ("self.b.grad += dz.sum(0)", "self.b.grad += dz", None),
+    ("x[:, t].T @ dz", "dz.T @ x[:, t]", "transposed"),
+    ("dh_hat - h_hat * along", "dh_hat - along", "missing factor"),
+    ("x, hs, size, h_hat = cache", "x, hs, size, dy = cache", "name"),
+    ("x, hs, size, h_hat = cache", "x, hs, size, hat = cache", "name"),
 ]
 
 

@@ -11,13 +11,16 @@ from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl.study.blame import assert_right, blame
+from npdl.study.check import Check
 from npdl.study.samples import layer_classes, sample
+from npdl.study.search import Search
 from tests.blame_score import BLAMED, CAUGHT, functions, score
 from tests.mutants import mutants
 from tests.student import FAULTS, STUDENT, student
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
+
 
 def test_the_right_file_is_right(tmp_path):
     cls, _ = student(tmp_path)
@@ -121,6 +124,26 @@ def test_kinks_and_integers_are_said():
     assert report.right and "has a kink at this input" in str(report)
     report = blame(Half(""), np.ones((2, 2)), np.array([1, 2]))
     assert report.right and "input 1 is int64: it has no gradient" in str(report)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_a_backward_overwrites_is_said_and_put_back(ends):
+    class Spoils(Linear):
+        def backward(self, dy, cache):
+            dx = super().backward(dy, cache)
+            cache.rows[...] = 0
+            self.W.data[...] = 0
+            if ends:
+                raise ValueError("ends here")
+            return dx
+
+    check = Check(Spoils(3, 2), (np.ones((4, 3)),))
+    before = [a.copy() for a in (check.inputs[0], check.layer.W.data)]
+    report = Search(check).run()
+    assert report.right or ends
+    assert ends or "backward changes parameter W, in place" in str(report)
+    for array, own in zip((check.inputs[0], check.layer.W.data), before, strict=True):
+        assert np.array_equal(array, own)
 
 
 class Tied(Layer):

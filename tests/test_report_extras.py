@@ -1,7 +1,6 @@
-"""The report's sections beyond the questions: attention maps, Fourier spectrum, the loss puzzle."""
+"""The report's sections beyond the questions: attention maps, Fourier spectrum."""
 
 import dataclasses
-import json
 import math
 import sys
 from pathlib import Path
@@ -12,16 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))
 
-from reporting import (  # noqa: E402
-    attention,
-    balance,
-    extract,
-    fourier,
-    mechanism,
-    puzzle,
-    readings,
-    spikes,
-)
+from reporting import attention, extract, fourier  # noqa: E402
 from reporting.parts import (  # noqa: E402
     FAILS,
     HOLDS,
@@ -33,7 +23,6 @@ from reporting.parts import (  # noqa: E402
 
 from npdl.errors import InputError  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
-from npdl.training.loop import Trainer  # noqa: E402
 from npdl.training.run import load_run, train  # noqa: E402
 
 TINY = Config(p=7, width=8, heads=2, steps=3, threads=1, eval_first=0)
@@ -187,116 +176,3 @@ def test_before_and_after_are_told_by_the_accuracies(monkeypatch, tmp_path):
 def test_random_tables_share_their_power():
     mean, least, largest = fourier.random_top()
     assert 5 / 15 < least < mean < largest < 0.45
-
-
-# --- the puzzle -----------------------------------------------------------------------------------
-def test_a_spike_is_counted_once_and_only_after_memorising():
-    steps = [1, *range(100, 3100, 100)]
-    losses = [3.0, *[0.05] * 30]
-    assert puzzle.spikes_of(steps, losses) == (0, 0.05)
-    losses[20:22] = [2.0, 1.0]
-    losses[28] = 0.2
-    assert puzzle.spikes_of(steps, losses) == (2, 0.05)
-    assert puzzle.spikes_of(steps, [1.0] * 31)[0] == 0
-
-
-def test_a_reading_fits_when_losses_and_memorising_are_near():
-    def reading(train_loss, validation_loss, step):
-        run = {"train_loss": train_loss, "validation_loss": validation_loss,
-               "t_f_train_accuracy": step}
-        return puzzle.Reading("x", "gpt", 10, [run], [])
-
-    fitting = reading(0.0002, 0.004, 80)
-    assert fitting.fits() and reading(0.0001, 0.0002, 100).fits()
-    assert not reading(0.001, 0.004, 80).fits() and not reading(0.0001, 0.05, 80).fits()
-    assert not reading(0.0001, 0.00001, 80).fits() and not reading(0.0001, 0.004, 200).fits()
-    assert not dataclasses.replace(fitting, runs=[]).fits()
-
-
-def test_every_reading_differs_from_the_recipe_and_from_the_others():
-    listed = readings.puzzle_runs()
-    assert len(listed) == len(set(listed)) and {c.seed for c in listed} == {0, 42}
-    for name, (models, seeds, settings) in readings.READINGS.items():
-        for model in models:
-            runs = readings.runs_of(name, model)
-            assert [c.seed for c in runs] == list(seeds)
-            assert all(getattr(runs[0], key) == value for key, value in settings.items())
-    assert readings.runs_of("Glorot's gates", "gpt") == []
-
-
-def test_the_puzzle_section_is_written_without_any_run(monkeypatch):
-    import study
-
-    monkeypatch.setattr(study, "kept", lambda config: None)
-    monkeypatch.setattr(balance, "load", dict)
-    monkeypatch.setattr(spikes, "load", dict)
-    text = section_markdown(puzzle.section())
-    assert "not run" in text and MISSING in text
-
-
-def test_the_two_parts_of_a_step_add_up_to_what_it_did():
-    trainer = Trainer(TINY)
-    with trainer.workers:
-        trainer.update()
-        before = trainer.optimizer.flat.data.astype(np.float64)
-        trainer.update()
-    root, update, _ = balance.lengths(trainer.optimizer)
-    moved = trainer.optimizer.flat.data - before * (1 - 1e-3 * TINY.weight_decay)
-    assert math.isclose(np.linalg.norm(moved) / 1e-3, update, rel_tol=1e-3)
-    assert root > 0
-
-
-def test_the_trace_has_a_row_for_each_interval(tmp_path, monkeypatch, capsys):
-    columns = balance.trace(dataclasses.replace(TINY, steps=6), every=2)
-    assert columns["step"] == [2, 4, 6] and set(columns) == set(balance.KEYS)
-    clipped = balance.trace(dataclasses.replace(TINY, steps=6, clip=0.01), every=2)
-    assert max(clipped["gradient"]) <= 0.0101 < max(columns["gradient"])
-    monkeypatch.setattr(balance, "trace", lambda config: columns)
-    assert balance.main(["--path", str(tmp_path / "balance.json")]) == 0
-    assert set(json.loads((tmp_path / "balance.json").read_text())) == set(balance.VARIANTS)
-
-
-def test_a_run_is_continued_from_its_state_and_left_as_it_is(folders, tmp_path):
-    before = (folders["gpt"] / "checkpoint.npz").read_bytes()
-    step, losses = spikes.continued(folders["gpt"], 10)
-    _, slower = spikes.continued(folders["gpt"], 10, lr=1e-5)
-    longer = dataclasses.replace(TINY, steps=13)
-    train(longer, tmp_path / "longer", quiet=True)
-    records = load_run(tmp_path / "longer").records
-    assert step == 3 and len(losses) == 2 and losses[1] < slower[1]
-    assert math.isclose(losses[-1], records[-1]["train_loss"], rel_tol=5e-3)
-    assert (folders["gpt"] / "checkpoint.npz").read_bytes() == before
-
-
-def test_peaks_are_counted_by_their_rising_sides():
-    assert spikes.peaks([0.001, 0.02, 0.5, 0.001, 0.02]) == 2
-    assert spikes.peaks([0.02, 0.02]) == 1 and spikes.peaks([0.001]) == 0
-
-
-def test_changes_are_told_by_their_counts():
-    tried = {"step": 9, "losses": {"nothing": [0.02, 0.001, 0.02], "lr / 10": [0.001, 0.001],
-                                   "no clipping": [0.02, 0.001, 0.3]}}
-    assert "2 spikes" in mechanism.changes(tried)
-    assert "fewer with lr / 10 (0); not fewer with no clipping (2)" in mechanism.changes(tried)
-    assert [row[2] for row in mechanism.changes_table(tried).rows] == ["2", "0", "2"]
-
-
-# --- starting values ------------------------------------------------------------------------------
-def test_glorots_gates_are_wider_and_without_bias():
-    config = Config(model="lstm", p=7, width=64, threads=1)
-    usual = Trainer(config).model
-    model = Trainer(dataclasses.replace(config, init="xavier")).model
-    bound = math.sqrt(6 / (64 + 2 * 64))
-    for layer in model.lstm.layers:
-        for weight in (layer.cell.W_x.data, layer.cell.W_h.data):
-            assert 0.98 * bound < np.abs(weight).max() <= bound
-            assert math.isclose(weight.std(), bound / math.sqrt(3), rel_tol=0.02)
-        assert not layer.cell.b.data.any()
-    for name in ("embedding.W", "classifier.W", "classifier.b"):
-        ours, theirs = (dict(m.params())[name].data for m in (model, usual))
-        assert (ours == theirs).all()
-
-
-def test_glorots_gates_are_refused_for_a_gpt():
-    with pytest.raises(InputError, match="only an LSTM"):
-        Config(model="gpt", init="xavier")

@@ -123,6 +123,11 @@ def test_orders_are_told_apart(kept):
     late = dict(run.columns)
     late["train_accuracy_order3"] = [0.5 * value for value in late["train_accuracy_order3"]]
     slower = Run({"config": run.config.to_json(), "records": late})
+    nearly = {**run.columns, "train_accuracy_order3": [
+        value if value >= 0.99 else 0.9 * value for value in run.columns["train_accuracy"]]}
+    tied = Run({"config": run.config.to_json(), "records": nearly})
+    true, words = mixed.sooner(tied, "train", 0.99)
+    assert true and words.startswith("binary 600, ternary 600 (")      # the one before decides
     assert mixed.sooner(slower, "train", 0.99) == (True, "binary 600, ternary never")
 
 

@@ -196,8 +196,9 @@ def test_who_lost_the_claim_writes_nothing_more(tmp_path, monkeypatch):
 @pytest.mark.parametrize("jobs", [1, 2])        # one job runs in the launcher's main thread
 def test_ctrl_c_ends_the_runs_with_the_launcher(tmp_path, jobs):
     config = Config(p=7, width=16, heads=2, steps=100_000, save_every=100_000, eval_every=50)
-    code = ("import json, sys; from npdl.training.config import Config; "
+    code = ("import json, signal, sys; from npdl.training.config import Config; "
             "from npdl.training.sweep import sweep; "
+            "signal.signal(signal.SIGINT, signal.default_int_handler); "    # as in a terminal
             "sweep([Config.from_json(json.loads(sys.argv[1]))], sys.argv[2], int(sys.argv[3]), "
             "quiet=True)")
     launcher = subprocess.Popen([sys.executable, "-c", code, json.dumps(config.to_json()),

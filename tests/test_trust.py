@@ -2,9 +2,10 @@
 
 import importlib
 import os
-import resource
 
 import pytest
+
+resource = pytest.importorskip("resource", reason="signals, forks and /proc are POSIX's")
 
 from npdl.errors import InputError, NpdlError
 from npdl.training.config import Config
@@ -12,9 +13,7 @@ from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
 from tests.trust.__main__ import TOPICS
 from tests.trust.commands import main_of
-from tests.trust.runs import finish, fingerprint, start, temporaries
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals, forks and /proc are POSIX's")
+from tests.trust.runs import fingerprint, finish, start, temporaries
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -96,6 +96,7 @@ def draw(figure, data):
             axes.set_yscale("log")
             style.dress(axes, "", "")
         column[0].set_title(one["name"], fontsize=11, loc="left")
+        column[1].set_ylim(7e-4, 60)
         column[1].legend(frameon=False, fontsize=8.5, loc="lower right")
         column[2].set_xlabel("step")
     for axes, label in zip(panels[:, 0], ("training loss", "norm", "update / decay"), strict=True):

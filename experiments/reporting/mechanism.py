@@ -8,6 +8,8 @@ import numpy as np
 from reporting import balance, spikes
 from reporting.parts import Figure, Table
 
+LOST = 100                      # times the last loss of the unchanged run: not recovered
+
 
 def parts(stated, clipped):
     """What a Section says of it, with the GPT's readings (puzzle.Reading) without and with it."""
@@ -62,21 +64,30 @@ def measured(traces):
 
 def changes_table(tried):
     rows = [(name, str(len(losses) * spikes.EVERY), str(spikes.peaks(losses)),
-             f"{max(losses):.2g}", f"{np.median(losses):.2g}", f"{min(losses):.2g}")
+             f"{max(losses):.2g}", f"{np.median(losses):.2g}", f"{losses[-1]:.2g}")
             for name, losses in tried["losses"].items()]
     return Table(
         f"One GPT, clipped at norm 1, trained on from step {tried['step']} with one setting "
         f"changed: spikes (the training loss, looked at every {spikes.EVERY} steps, rises above "
         f"{spikes.HIGH}), and the losses.",
-        ("changed", "steps", "spikes", "largest", "median", "lowest"), rows)
+        ("changed", "steps", "spikes", "largest", "median", "last"), rows)
 
 
 def changes(tried):
-    """Which changes stop the spikes, said by counts."""
+    """Which changes stop the spikes, and what clipping is good for, said by the numbers."""
     counts = {name: spikes.peaks(losses) for name, losses in tried["losses"].items()}
+    last = {name: losses[-1] for name, losses in tried["losses"].items()}
     before = counts.pop("nothing")
     fewer = [f"{name} ({count})" for name, count in counts.items() if count < before]
-    others = [f"{name} ({count})" for name, count in counts.items() if count >= before]
-    return (f"From the same state, {before} spikes follow where nothing is changed; fewer with "
-            f"{', '.join(fewer) or 'none of the changes'}"
-            + (f"; not fewer with {', '.join(others)}" if others else "") + ".")
+    lost = [f"{name} ({last[name]:.2g})" for name in counts if last[name] > LOST * last["nothing"]]
+    often = "once" if before == 1 else f"{before} times"
+    shorter = counts.get("lr / 10", before) < before
+    return (
+        f"From the same state, the loss rises above {spikes.HIGH} {often} where nothing is "
+        f"changed. It does so less often with {', '.join(fewer) or 'none of the changes'}. "
+        + ("What makes a spike is the length of the step, too long for the curvature of the "
+           "memorised state. " if shorter else "")
+        + (f"A spike is not recovered from within these steps with {', '.join(lost)}; where "
+           f"nothing is changed the last loss is {last['nothing']:.2g}." if lost else
+           "From every spike the loss is back within these steps.")
+    )

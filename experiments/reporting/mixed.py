@@ -110,8 +110,15 @@ def statements():
 
 
 def sooner(run, part, limit):
-    two, three = (run.reach(f"{part}_accuracy_order{order}", limit) for order in ORDERS)
-    return two < three, f"binary {steps([two])}, ternary {steps([three])}"
+    """Is the accuracy on binary operations the first to reach a limit? Where both reach it at the
+    same evaluation, the higher accuracy at the one before decides."""
+    metrics = [f"{part}_accuracy_order{order}" for order in ORDERS]
+    two, three = (run.reach(metric, limit) for metric in metrics)
+    words = f"binary {steps([two])}, ternary {steps([three])}"
+    if two != three or math.isinf(two):
+        return two < three, words
+    a, b = ([0.0, *(v for t, v in run.points(metric) if t < two)][-1] for metric in metrics)
+    return a > b, f"{words} ({a:.3f} and {b:.3f} at the evaluation before)"
 
 
 def steadier_on_binary(runs):

@@ -13,7 +13,7 @@ import study
 from npdl.study import plots_style as style
 from npdl.training.summary import summarise
 from reporting import mechanism, readings
-from reporting.parts import FAILS, HOLDS, MISSING, Figure, Section, Table, Verdict
+from reporting.parts import FAILS, HOLDS, MISSING, TWO_SEEDS, Figure, Section, Table, Verdict
 
 NAMES = {"gpt": "GPT", "lstm": "LSTM"}
 DOCUMENT = {                        # as printed, mean and standard deviation of seeds 0 and 42
@@ -27,6 +27,7 @@ OTHERS = {                          # A_val, t_f(L_val), t_f(A_train), t_f(A_val
     "gpt": ("0.9979 ± 0.0021", "9100 ± 500", "82.5 ± 5.5", "8400 ± 200"),
 }
 LOSSES = ("train_loss", "validation_loss")
+SHORT = {"train_loss": "L_train", "validation_loss": "L_val", "t_f_train_accuracy": "t_f(A_train)"}
 STATED, CLIPPED = "as stated", "clip at norm 1"
 STARTER = {"lstm": "Glorot's gates, clip at norm 1", "gpt": CLIPPED}    # the course's own code
 NEAR = {"train_loss": 3, "validation_loss": 3, "t_f_train_accuracy": 1.25}     # factors, see fits
@@ -54,12 +55,21 @@ class Reading:
     def mean(self, key):
         return float(np.mean(self.values(key)))
 
+    def near(self, key, value=None):
+        """True when the mean, or `value`, is within a factor NEAR of the range that the
+        document's two seeds span, mean - std to mean + std."""
+        mean, std = DOCUMENT[self.model][key]
+        value = self.mean(key) if value is None else value
+        return (mean - std) / NEAR[key] <= value <= (mean + std) * NEAR[key]
+
+    def in_reach(self):
+        """True when each of the numbers is near the document's in one run at least."""
+        return all(any(self.near(key, value) for value in self.values(key))
+                   for key in DOCUMENT[self.model])
+
     def fits(self):
-        """Mean lowest losses and step of memorising, each within a factor NEAR of the range that
-        the document's two seeds span, mean - std to mean + std."""
-        return bool(self.runs) and all(
-            (mean - std) / NEAR[key] <= self.mean(key) <= (mean + std) * NEAR[key]
-            for key, (mean, std) in DOCUMENT[self.model].items())
+        """Lowest losses and step of memorising are all near the document's."""
+        return bool(self.runs) and all(map(self.near, DOCUMENT[self.model]))
 
 
 def gathered(name, model):
@@ -162,24 +172,26 @@ def plus_minus(values, key):
 
 
 def answer(found):
-    """Which readings fit, said by the rule."""
+    """Which readings fit, and in what, said by the rule."""
     said = []
     for model in readings.BOTH:
-        whole = [r for (m, _), r in found.items()
-                 if m == model and r.runs and r.steps == readings.WHOLE]
-        fitting = [r.name for r in whole if r.fits()]
-        others = [r.name for r in whole if not r.fits()]
-        said.append(f"For the {NAMES[model]} "
-                    + (f"these fit: {'; '.join(fitting)}" if fitting else "none fits")
-                    + (f". These do not: {'; '.join(others)}." if others else "."))
+        for reading in (r for (m, _), r in found.items() if m == model):
+            if not reading.runs or reading.steps < readings.WHOLE:
+                continue
+            fit = [SHORT[key] for key in DOCUMENT[model] if reading.near(key)]
+            seeds = f", {len(reading.runs)} seed" + "s" * (len(reading.runs) > 1)
+            said.append(f"{NAMES[model]}, {reading.name}{seeds}: "
+                        + ("all three" if reading.fits() else ", ".join(fit) or "none"))
     return (
         "The answer. The document's text does not say that its gradients are clipped, nor how its "
         "gates start; the starter code of the assignment clips the gradient at global norm 1 "
         "before every update, and starts the LSTM's gates Xavier-uniform (Glorot & Bengio 2010) "
-        "with biases of 0. A reading fits whose lowest losses are within a factor "
-        f"{NEAR['train_loss']}, and whose first step with all of the training set right is within "
-        f"a factor {NEAR['t_f_train_accuracy']:g}, of what the document's two seeds span. "
-        + " ".join(said)
+        "with biases of 0. A reading is held against three numbers: the lowest training and "
+        f"validation loss, within a factor {NEAR['train_loss']} of what the document's two seeds "
+        "span, and the first step with all of the training set right, within a factor "
+        f"{NEAR['t_f_train_accuracy']:g}. What fits: {'; '.join(said) or 'nothing was run'}. The "
+        "validation loss of a model that is still generalising at the last step depends on when "
+        "its seed began to, and so differs between seeds far more than the other two."
     )
 
 
@@ -219,6 +231,7 @@ def judged(found, model, name):
     ours = "no run" if not reading.runs else (
         f"{reading.each('train_loss', '.2g')}; {reading.each('validation_loss', '.2g')}; "
         f"{reading.each('t_f_train_accuracy')}")
-    verdict = MISSING if not reading.runs else HOLDS if reading.fits() else FAILS
-    return Verdict("table of 2", f"{NAMES[model]}: the recipe, {name}, gives these", document,
-                   ours, verdict)
+    verdict = MISSING if not reading.runs else HOLDS if reading.fits() else (
+        TWO_SEEDS if reading.in_reach() else FAILS)
+    return Verdict("table of 2", f"{NAMES[model]}: these follow under the reading: {name}",
+                   document, ours, verdict)

@@ -79,15 +79,23 @@ class Repair:
                 yield order, edit, step, function
 
     def _unlikely(self, step, edit):
-        """After a NameError: whether this edit neither reads another name in the place of the one
-        that was missing, nor binds that name where another was bound.
+        """After a NameError: which of the edits that supply the missing name come first.
+
+        A name that is bound nowhere was lost where it should have been bound, and so was one in
+        whose place a name was bound that had a value already; else it was misread.
         """
-        name = self.missing
-        if not name:
-            return False
-        read = step is self.origin and edit.was == name
-        bound = edit.now == name and edit.rank >= 6
-        return not (read or bound)
+        if not self.missing:
+            return 0
+        if edit.now == self.missing and edit.rank >= 6:
+            nowhere = not isinstance(self.origin.error, UnboundLocalError)
+            return 0 if nowhere or self._had_value(edit.was, step) else 2
+        return 1 if step is self.origin and edit.was == self.missing else 3
+
+    def _had_value(self, name, step):
+        """Whether a name was bound in the call before a step, which does not read it."""
+        return name not in step.statement.reads and (name in step.call.function.arguments or any(
+            name in other.statement.binds for other in self.region
+            if other.call is step.call and other.index < step.index))
 
     def _vocabulary(self, call):
         """({local: its kind} of a call, fields of its cache and parameters of its layer)."""

@@ -45,10 +45,11 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if record.get("step") is None:
             raise InputError(f"record {number} has no 'step'; every record needs one")
     summary: dict[str, Any] = {}
+    points = {metric: _points(records, metric) for metric in METRICS}
     for metric in METRICS:
         sign = 1 if metric.endswith("loss") else -1
-        points = [(sign * value, step) for value, step in _points(records, metric)]
-        best, step = min(points, default=(None, None))
+        best, step = min(((sign * value, step) for value, step in points[metric]),
+                         default=(None, None))
         summary[metric] = None if best is None else sign * best
         summary[f"t_f_{metric}"] = step
     for name in ("loss", "accuracy"):
@@ -57,7 +58,7 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         summary[f"delta_t_{name}"] = validation - train if known else None
     for metric in METRICS[2:]:
         for threshold in THRESHOLDS:
-            reached = (step for value, step in _points(records, metric) if value >= threshold)
+            reached = (step for value, step in points[metric] if value >= threshold)
             summary[f"step_{metric}_{threshold}"] = min(reached, default=None)
     last = max(records, key=lambda record: record["step"])
     summary["final"] = {key: last.get(key) for key in ("step", *METRICS)}

@@ -1,7 +1,7 @@
 """What npdl promises about lost power, full disks, strangers' files and wrong options, measured.
 
-    python -m tests.trust            samples: a minute
-    python -m tests.trust --full     the figures that the README states: an hour where fsync is slow
+    python -m tests.trust            samples: a minute or two
+    python -m tests.trust --full     the figures of docs/trust.md
     python -m tests.trust kills      some of the topics (see --help)
 
 Each module has a `measure(full, folder)` that returns Figures, works in `folder`, and raises

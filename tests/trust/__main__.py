@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from npdl.errors import NpdlError
+
 TOPICS = ("kills", "moments", "malformed", "commands", "bits", "numbers", "sweeps",
           "endurance")
 
@@ -35,18 +37,19 @@ def main(arguments=None):
         parser.error(f"topic {unknown.pop()!r} is unknown; choose from {', '.join(TOPICS)}")
     failed, rows = [], []
     for topic in options.topics or TOPICS:
-        began = time.monotonic()
+        began, busy = time.monotonic(), sum(os.times()[:4])
         command = f"`python -m tests.trust {topic}{' --full' if options.full else ''}`"
         try:
             with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
                 found = importlib.import_module(f"tests.trust.{topic}").measure(
                     options.full, Path(folder))
-        except AssertionError as error:
+        except (AssertionError, NpdlError) as error:
             failed.append(topic)
             print(f"{topic}: {error}", file=sys.stderr)
             continue
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024      # MiB, of all so far
-        print(f"{topic}: {time.monotonic() - began:.0f} s, {peak} MiB", file=sys.stderr, flush=True)
+        print(f"{topic}: {time.monotonic() - began:.0f} s, {sum(os.times()[:4]) - busy:.0f} s of a "
+              f"processor, {peak} MiB", file=sys.stderr, flush=True)
         rows += [f"| {f.promise} | {f.test} | {f.figure} | {command} |" for f in found]
     print("\n".join(["| promise | test | figure | command |", "|---|---|---|---|", *rows]))
     return 1 if failed else 0

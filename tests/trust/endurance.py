@@ -34,7 +34,7 @@ def memory(steps, model):
 
 
 def metrics(folder, count):
-    """Seconds to read `count` evaluations, to summarise and to draw them."""
+    """Seconds of a processor to read `count` evaluations, and to summarise and draw them."""
     path = folder / "metrics.jsonl"
     record = {"train_loss": 0.5, "train_accuracy": 0.25, "validation_loss": 0.75,
               "validation_accuracy": 0.125, "l2_norm": 50.0, "lr": 1e-3}
@@ -42,13 +42,13 @@ def metrics(folder, count):
         for step in range(count):
             changing = {"step": step, **record, "train_loss": 1 / (1 + step % 1000)}
             file.write(json.dumps(changing) + "\n")
-    began = time.perf_counter()
+    began = time.process_time()
     records, torn = read_metrics(path)
-    reading = time.perf_counter() - began
+    reading = time.process_time() - began
     assert len(records) == count and not torn
     summarise(records)
     plot_curves(records, folder / "curves.png", "a long run")
-    drawing = time.perf_counter() - began - reading
+    drawing = time.process_time() - began - reading
     path.unlink()
     return reading, drawing
 
@@ -58,11 +58,11 @@ def measure(full, folder):
     grown = {model: memory(steps, model) for model in ("gpt", "lstm")}
     assert max(grown.values()) < 4, f"memory grew by {grown} MiB"
     reading, drawing = metrics(folder, count)
-    assert reading < 30 and drawing < 30, (reading, drawing)
+    assert reading + drawing < 30, (reading, drawing)
     return [
         Figure("Memory stays flat", f"a GPT and an LSTM over {steps:,} steps",
                " and ".join(f"{model.upper()} {max(0, value):.1f} MiB" for model, value
                             in grown.items()) + " more at the end than after a tenth"),
         Figure("Long metrics files stay usable", f"{count:,} evaluations",
-               f"read in {reading:.1f} s, summarised and drawn in {drawing:.1f} s"),
+               f"read in {reading:.1f} s of a processor, summarised and drawn in {drawing:.1f} s"),
     ]

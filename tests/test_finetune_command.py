@@ -1,0 +1,95 @@
+"""The command that fine-tunes: what it refuses, and --check."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npdl.errors import InputError
+from npdl.training import checkpoint
+from npdl.training.config import Adapters, Config
+from npdl.training.finetune import finetune_config
+from npdl.training.run import load_run, train
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
+import finetune  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A folder with a small GPT that was trained for one step."""
+    folder = tmp_path_factory.mktemp("base") / "run"
+    train(Config(p=7, width=16, heads=2, eval_first=0, steps=1, r_train=1.0), folder, quiet=True)
+    return folder
+
+
+BAD = [
+    (("{base}", "--p", 8), "--p 8: the run's vocabulary has the numbers 0 to 6"),
+    (("{base}", "--operator", "^"), "operator"),
+    (("{base}", "--rank", 0), "rank"),
+    (("{base}", "--rank", 100), "rank = 100"),
+    (("{base}", "--alpha", -1), "--alpha -1.0"),
+    (("{base}", "--where", "W_X"), "no linear map fits where = ('W_X',)"),
+    (("{base}", "--bits", 1), "bits = 1"),
+    (("{base}", "--bits", 4, "--block", 0), "block = 0"),
+    (("{base}", "--block", 64), "give --bits too"),
+    (("{base}", "--rounding", "nearest"), "give --bits too"),
+    (("{base}", "--text", "play.txt"), "was trained on modular arithmetic"),
+    (("{base}", "--lr", "nan"), "--lr"),
+    (("{base}/nowhere",), "holds no run"),
+    ((), "give the folder of the run"),
+    (("{base}", "--resume"), "give the folder of the run"),
+    (("{base}", "--merge"), "has no adapters to merge"),
+    (("{base}", "--merge", "--rank", 2), "--rank: means nothing to --merge"),
+    (("{base}", "--merge", "--check"), "--check: means nothing to --merge"),
+    (("--resume",), "holds no run"),
+    (("--resume", "--rank", 3), "--rank: the adapters"),
+]
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD)
+def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments, mentioned):
+    arguments = [str(a).format(base=base) for a in arguments]
+    try:
+        status = finetune.main([*arguments, "--quiet", "--out", str(tmp_path / "run")])
+    except SystemExit as stop:
+        status = stop.code
+    errors = capsys.readouterr().err
+    assert status == 2
+    assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):
+    out = ["--operator", "-", "--steps", "2", "--quiet", "--out", str(tmp_path / "run")]
+    assert finetune.main([str(base), *out]) == 0
+    with pytest.raises(InputError, match="has adapters already"):
+        finetune_config(load_run(tmp_path / "run"), Adapters(), {})
+    assert finetune.main(["--resume", "--out", str(base)]) == 2
+    assert "was not fine-tuned" in capsys.readouterr().err
+    assert finetune.main([str(base), "--steps", "1", "--out", str(base)]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["lora", "qlora"])
+def test_check_finds_where_a_fine_tuning_goes_wrong(tmp_path, base, capsys, kind):
+    out = str(tmp_path / "run")
+    options = [str(base), "--lr", "1e30", "--steps", "5", "--quiet", "--out", out]
+    bits = ["--bits", "4"] if kind == "qlora" else []
+    assert finetune.main([*options, *bits]) == 2
+    plain = capsys.readouterr().err
+    assert "--resume --check" in plain and len(plain.strip().splitlines()) == 1
+    assert finetune.main(["--resume", "--check", "--quiet", "--out", out]) == 2
+    checked = capsys.readouterr().err
+    assert "--resume --check" not in checked and "step " in checked
+    assert len(checked.strip().splitlines()) == 1
+
+
+def test_check_changes_no_number(tmp_path, base):
+    for name, more in (("plain", []), ("checked", ["--check"])):
+        options = ["--operator", "-", "--steps", "6", "--threads", "1", "--quiet"]
+        assert finetune.main([str(base), *options, *more, "--out", str(tmp_path / name)]) == 0
+    one, other = (checkpoint.load(tmp_path / name / "checkpoint.npz")[0]
+                  for name in ("plain", "checked"))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
