@@ -3,7 +3,7 @@
 import math
 import sys
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,7 @@ def probabilities_read(N, T, shared=True):
 def total_probability(N, T):
     """Sum over all N^T sequences of the product of their conditional probabilities."""
     table = random_model(N)
-    return math.fsum(math.exp(sum(table[last, word] for last, word in zip((N, *words), words)))
+    return math.fsum(math.exp(sum(table[last, word] for last, word in pairwise((N, *words))))
                      for words in product(range(N), repeat=T))
 
 

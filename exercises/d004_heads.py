@@ -21,10 +21,10 @@ either a split that can be undone, and is the attention that follows what the fo
 
 # Column of x that y[.., j, .., l] reads, from (m, d, j, l) with m heads of width d.
 INDEXINGS = {
-    "num_heads * j + 1": lambda m, d, j, l: m * j + 1,
-    "num_heads * j + l": lambda m, d, j, l: m * j + l,
-    "head_size * j + l": lambda m, d, j, l: d * j + l,
-    "num_heads * l + j": lambda m, d, j, l: m * l + j,
+    "num_heads * j + 1": lambda m, d, j, i: m * j + 1,
+    "num_heads * j + l": lambda m, d, j, i: m * j + i,
+    "head_size * j + l": lambda m, d, j, i: d * j + i,
+    "num_heads * l + j": lambda m, d, j, i: m * i + j,
 }
 
 claim = partial(Claim, "004")

@@ -61,8 +61,9 @@ def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=Tru
 
     `compute` is the trainer's setting, and the batch is sorted as the trainer sorts it. The pieces,
     with their trees of prefixes, are made in every step; `prepared` makes them once, as the
-    trainer does for a batch that is the whole training set. For comparison: without `trainer`, BLAS has its own threads and there are no
-    others; without `keep` as well, freed memory goes back to the system.
+    trainer does for a batch that is the whole training set. For comparison: without `trainer`,
+    BLAS has its own threads and there are no others; without `keep` as well, freed memory goes
+    back to the system.
     """
     from npdl.optim import clip_by_global_norm
     from npdl.training.memory import keep_freed_memory

@@ -49,7 +49,7 @@ LOOK = 5.0          # seconds between two looks for runs that have finished
 
 
 def variants(models=("lstm", "gpt"), **settings):
-    """The base Config with the scripts' defaults and `settings`, for each model, first seeds first."""
+    """BASE with the scripts' defaults and `settings`, for each model, first seeds first."""
     return [dataclasses.replace(BASE, model=model, seed=seed, **READ[model], **settings)
             for seed in SEEDS for model in models]
 

@@ -10,7 +10,6 @@ from checkpoint_example import META, assert_same, example, refused
 from npdl.errors import CheckpointError, InputError
 from npdl.training import checkpoint
 
-
 # Round trip
 
 @pytest.mark.parametrize("dtype", [

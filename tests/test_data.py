@@ -72,7 +72,7 @@ def test_sizes_of_the_two_reference_settings():
     assert binary.sequence_length == 6 == binary.equations.inputs.shape[1]
     both = ModularArithmetic(11, "+", orders=(2, 3))
     assert len(both.equations) == 1452 and both.sequence_length == 8
-    places = {(o, e) for o, e in zip(both.equations.orders, both.equations.eq_positions)}
+    places = set(zip(both.equations.orders, both.equations.eq_positions, strict=True))
     assert places == {(2, 3), (3, 5)}
     assert (both.equations.orders == 2).sum() == 121
 

@@ -67,10 +67,6 @@ RIGHT = {                                       # what an option may be, by its 
     "rng": lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
     "dtype": one_of("float32", "float64"),
 }
-LEFT = {                                        # checks that are still missing
-    "LayerNorm": ("eps", "dtype"), "BiRNN": ("d_hidden", "d_out"), "LSTMLM": ("d_hidden",),
-    "Autoencoder": ("d_x",),
-}
 NEEDED = {                                      # arguments that have no default
     **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5,
     "linear": Linear(4, 4), "base": Linear(4, 4), "ahead": RNN(4, 4), "back": RNN(4, 4),
@@ -89,7 +85,7 @@ def options():
     found = []
     for cls in npdl_layers():
         for name in inspect.signature(cls.__init__).parameters:
-            if name in RIGHT and name not in LEFT.get(cls.__name__, ()):
+            if name in RIGHT:
                 found.append((cls, name))
     return found
 

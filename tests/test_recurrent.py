@@ -14,7 +14,13 @@ from npdl.layers.truncated import truncated_bptt
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.prefix import PrefixTree
 from tests.recurrent_helpers import (  # noqa: F401
-    assert_close, assert_same_gradients, normal, parts, start_the_numbers_anew, state)
+    assert_close,
+    assert_same_gradients,
+    normal,
+    parts,
+    start_the_numbers_anew,
+    state,
+)
 
 KINDS = [RNN, GRU, LSTM]
 CELLS = [(RNNLayer, RNNCell), (GRULayer, GRUCell), (LSTMLayer, LSTMCell)]

@@ -12,8 +12,15 @@ from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
 from tests.recurrent_helpers import (  # noqa: F401
-    RNG, assert_close, assert_same_gradients, gradients, normal, parts, start_the_numbers_anew,
-    state)
+    RNG,
+    assert_close,
+    assert_same_gradients,
+    gradients,
+    normal,
+    parts,
+    start_the_numbers_anew,
+    state,
+)
 
 KINDS = [RNN, GRU, LSTM]
 LENGTHS = np.array([2, 4, 0, 4, 1])

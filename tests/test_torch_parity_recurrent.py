@@ -9,8 +9,19 @@ from npdl.layers.bidirectional import Bidirectional  # noqa: E402
 from npdl.layers.gru import GRU  # noqa: E402
 from npdl.layers.recurrent import LSTM  # noqa: E402
 from tests.torch_recurrent import (  # noqa: E402
-    KINDS, backward_of, close, close_gradients, load, parts, state_of, tensor, tensors_of, to_torch,
-    torch_parameters, torch_run)
+    KINDS,
+    backward_of,
+    close,
+    close_gradients,
+    load,
+    parts,
+    state_of,
+    tensor,
+    tensors_of,
+    to_torch,
+    torch_parameters,
+    torch_run,
+)
 
 SHAPES = [(2, 3, 4, 5, 1), (3, 5, 2, 3, 2), (1, 1, 1, 1, 1), (4, 1, 3, 2, 3)]   # B S D H L
 

@@ -10,8 +10,17 @@ from npdl.layers.truncated import truncated_bptt  # noqa: E402
 from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN  # noqa: E402
 from npdl.models.birnn import BiRNN, BiRNNLoss  # noqa: E402
 from tests.torch_recurrent import (  # noqa: E402
-    KINDS, backward_of, close, close_gradients, load, parts, tensor, tensors_of, to_torch,
-    torch_parameters)
+    KINDS,
+    backward_of,
+    close,
+    close_gradients,
+    load,
+    parts,
+    tensor,
+    tensors_of,
+    to_torch,
+    torch_parameters,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

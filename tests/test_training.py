@@ -98,7 +98,8 @@ def test_evaluation_agrees_with_the_plain_formulas():
                                                examples.mask)
             assert record[f"{name}_loss"] == pytest.approx(float(loss), rel=1e-5)
             assert record[f"{name}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
-            parts = [record[f"{name}_loss_order{k}"] * (examples.orders == k).mean() for k in (2, 3)]
+            parts = [record[f"{name}_loss_order{k}"] * (examples.orders == k).mean()
+                     for k in (2, 3)]
             assert sum(parts) == pytest.approx(record[f"{name}_loss"], rel=1e-5)
         assert record["l2_norm"] == pytest.approx(
             np.sqrt(sum((p.data.astype("float64") ** 2).sum() for _, p in trainer.model.params())),

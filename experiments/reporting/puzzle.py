@@ -184,12 +184,13 @@ def answer(found):
                         + ("all three" if reading.fits() else ", ".join(fit) or "none"))
     return (
         "The answer. The document's text does not say that its gradients are clipped, nor how its "
-        "gates start; the starter code of the assignment clips the gradient at global norm 1 "
-        "before every update, and starts the LSTM's gates Xavier-uniform (Glorot & Bengio 2010) "
-        "with biases of 0. A reading is held against three numbers: the lowest training and "
+        "gates start. Two common habits supply both: to clip the gradient at global norm 1 before "
+        "every update, and to start an LSTM's gates Xavier-uniform (Glorot & Bengio 2010) with "
+        "biases of 0. A reading is held against three numbers: the lowest training and "
         f"validation loss, within a factor {NEAR['train_loss']} of what the document's two seeds "
         "span, and the first step with all of the training set right, within a factor "
-        f"{NEAR['t_f_train_accuracy']:g}. What fits: {'; '.join(said) or 'nothing was run'}. The "
+        f"{NEAR['t_f_train_accuracy']:g} (these bounds were set when the first runs were seen). "
+        f"What fits: {'; '.join(said) or 'nothing was run'}. The "
         "validation loss of a model that is still generalising at the last step depends on when "
         "its seed began to, and so differs between seeds far more than the other two."
     )

@@ -189,8 +189,8 @@ class ModularArithmetic:
         if sum(cuts) == 0:
             raise InputError(f"r_train = {self.r_train} of {len(self.equations)} equations is an "
                              "empty training set; at least one is needed; raise r_train or p")
-        train = np.concatenate([rows[:cut] for rows, cut in zip(groups, cuts)])
-        rest = np.concatenate([rows[cut:] for rows, cut in zip(groups, cuts)])
+        train = np.concatenate([rows[:cut] for rows, cut in zip(groups, cuts, strict=True)])
+        rest = np.concatenate([rows[cut:] for rows, cut in zip(groups, cuts, strict=True)])
         return train, rest
 
 

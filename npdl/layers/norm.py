@@ -1,8 +1,10 @@
 """Normalisation over the last axis."""
 
+import math
+
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.init import require_positive
+from npdl.init import require_dtype, require_number, require_positive
 from npdl.layers.activation import last_axis_sum
 from npdl.layers.linear import check_width
 
@@ -16,6 +18,8 @@ class LayerNorm(Layer):
 
     def __init__(self, d_model, eps=1e-5, dtype="float32", bias=True):
         require_positive(d_model=d_model)
+        require_dtype(dtype)
+        require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
         self.gain = Param(xp.ones(d_model, dtype))
         self.bias = Param(xp.zeros(d_model, dtype)) if bias else None
         self.eps = eps

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import InputError
-from npdl.init import generator
+from npdl.init import generator, require_positive
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
@@ -29,6 +29,7 @@ class Autoencoder(Layer):
 
     def __init__(self, d_x, d_parent, num_classes, bias=True, rng=0, dtype="float32"):
         rng = generator(rng)
+        require_positive(d_x=d_x)
         self.encoder = Linear(2 * d_x, d_parent, bias, rng, dtype)
         self.activation = ReLU()
         self.decoder = Linear(d_parent, 2 * d_x, bias, rng, dtype)

@@ -24,7 +24,8 @@ class BiRNN(Layer):
 
     def __init__(self, d_in, d_hidden=None, d_out=None, rng=0, dtype="float32"):
         rng = generator(rng)
-        d_hidden, d_out = d_hidden or d_in, d_out or d_in
+        d_hidden = d_in if d_hidden is None else d_hidden
+        d_out = d_in if d_out is None else d_out
         ahead = RNN(d_in, d_hidden, bias=False, rng=rng, dtype=dtype)
         back = RNN(d_in, d_hidden, bias=False, rng=rng, dtype=dtype)
         self.rnn = Bidirectional(ahead, back)

@@ -12,8 +12,8 @@ from npdl.training.config import TEXT_ONLY, Config, usable_cores
 # Where they are not given. Document 004 names neither a clip nor how its LSTM starts: with these
 # its losses and its first steps come out, without them they do not (experiments/REPORT.md).
 ARITHMETIC_DEFAULTS = {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0, "init": "xavier"}}
-TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000, "weight_decay": 0.1,
-                 "eval_first": 0, "eval_every": 250, "compute": "full"}
+TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
+                 "weight_decay": 0.1, "eval_first": 0, "eval_every": 250, "compute": "full"}
 ARITHMETIC_ONLY = ("p", "q", "operator", "orders", "symmetric", "stratified")
 
 
