@@ -178,12 +178,12 @@ def _joblib_backend(backend, address, jobs):
         with joblib.parallel_config(backend="threading", n_jobs=jobs):
             yield
         return
+    if address is None:
+        raise InputError("--backend dask: name the scheduler by --address tcp://host:port")
     try:
         from distributed import Client
     except ImportError as error:
         raise InputError("--backend dask: dask is missing; pip install distributed") from error
-    if address is None:
-        raise InputError("--backend dask: name the scheduler by --address tcp://host:port")
     with Client(address), joblib.parallel_config(backend="dask"):
         yield
 
