@@ -176,6 +176,22 @@ def test_every_layer_is_right(cls):
     assert_right(layer, *inputs, **options)
 
 
+class IntoItself(Linear):
+    """A wrong sign, and a list that holds itself."""
+
+    def backward(self, dy, cache):
+        parts = [dy]
+        parts.insert(0, parts)
+        self.W.grad -= cache.rows.T @ dy
+        self.b.grad += dy.sum(0)
+        return dy @ self.W.data.T
+
+
+def test_a_list_in_itself_does_not_stop_the_search():
+    found = blame(IntoItself(3, 2), np.random.default_rng(0).standard_normal((4, 3)))
+    assert "self.W.grad -= cache.rows.T @ dy" in str(found) and "sign" in str(found)
+
+
 def test_the_layer_and_its_inputs_stay_as_they_are():
     layer, x = Linear(3, 2), np.ones((4, 3), "float32")
     before = layer.state_dict()

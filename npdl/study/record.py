@@ -82,12 +82,15 @@ def kind_of(value):
     return "nest" if isinstance(value, (tuple, list)) else "other"
 
 
-def floats(value):
-    """A copy of a float array, or of a nest of tuples of them; None for anything else."""
+def floats(value, depth=8):
+    """A copy of a float array, or of a nest of tuples of them; None for anything else.
+
+    `depth` ends a list that a mistake has put into itself.
+    """
     if is_float(value):
         return np.array(value) if value.size <= COPIED else None
-    if isinstance(value, (tuple, list)) and value:
-        items = tuple(floats(item) for item in value)
+    if isinstance(value, (tuple, list)) and value and depth:
+        items = tuple(floats(item, depth - 1) for item in value)
         return items if any(item is not None for item in items) else None
     return None
 
