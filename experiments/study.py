@@ -30,7 +30,6 @@ import dataclasses
 import gzip
 import json
 import sys
-import threading
 from pathlib import Path
 
 from reporting.readings import puzzle_runs
@@ -40,6 +39,7 @@ from npdl.training.cli import ARITHMETIC_DEFAULTS as READ
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
 from npdl.training.files import write_atomically
+from npdl.training.meanwhile import meanwhile
 from npdl.training.sweep import folder_of, is_finished, load_records, steps_done, sweep
 
 RESULTS = Path(__file__).parent / "results" / "study"
@@ -148,7 +148,7 @@ def kept(config):
 @contextlib.contextmanager
 def keeping(root, configs):
     """Meanwhile keep each run within seconds of its end, whichever launcher has made it."""
-    stop, left = threading.Event(), list(configs)
+    left = list(configs)
 
     def keep_finished():
         for config in list(left):
@@ -156,19 +156,15 @@ def keeping(root, configs):
                 keep(root, config)
                 left.remove(config)
 
-    def watch():
-        while not stop.wait(LOOK):
-            with contextlib.suppress(OSError, ValueError, KeyError, NpdlError):
-                keep_finished()             # what is wrong is said by the last call, below
+    def look():
+        with contextlib.suppress(OSError, ValueError, KeyError, NpdlError):
+            keep_finished()                 # what is wrong is said by the last call, below
 
     keep_finished()
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
-        yield
+        with meanwhile(look, LOOK):
+            yield
     finally:
-        stop.set()
-        watcher.join()
         keep_finished()
 
 

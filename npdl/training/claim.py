@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import socket
-import threading
 import time
 import uuid
 from pathlib import Path
 
 from npdl.errors import CheckpointError, NpdlError
 from npdl.training.files import reason
+from npdl.training.meanwhile import meanwhile
 
 try:
     import fcntl
@@ -66,21 +66,16 @@ def claim(folder):
     if not _take(mine):
         yield None
         return
-    done = threading.Event()
 
     def beat():
-        while not done.wait(HEARTBEAT):
-            with contextlib.suppress(OSError):
-                if mine.holds():
-                    os.utime(mine.path)
+        with contextlib.suppress(OSError):
+            if mine.holds():
+                os.utime(mine.path)
 
-    heart = threading.Thread(target=beat, daemon=True)
-    heart.start()
     try:
-        yield mine
+        with meanwhile(beat, HEARTBEAT):
+            yield mine
     finally:
-        done.set()
-        heart.join()
         with contextlib.suppress(OSError), _alone(mine.path.parent) as now:
             if now is not None and mine.holds():
                 mine.path.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from npdl.errors import InputError
 from npdl.script import guarded
 from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
+from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_metrics
 from npdl.training.run import read_config, train
 
@@ -191,27 +192,19 @@ def _joblib_backend(backend, address, jobs):
 @contextlib.contextmanager
 def _progress(configs, folders, quiet):
     """A bar over the steps of all runs, with the time left."""
-    total = sum(config.steps for config in configs)
-    stop = threading.Event()
-
     def count():
         return sum(map(steps_done, folders, configs))
 
-    def watch():
-        with tqdm(total=total, initial=count(), unit="step", disable=True if quiet else None,
-                  smoothing=0.02, dynamic_ncols=True, mininterval=2) as bar:
-            while not stop.wait(2.0):
-                bar.update(count() - bar.n)
-                finished = sum(map(is_finished, folders, configs))
-                bar.set_postfix_str(f"{finished}/{len(configs)} runs finished")
+    with tqdm(total=sum(config.steps for config in configs), initial=count(), unit="step",
+              disable=True if quiet else None, smoothing=0.02, dynamic_ncols=True,
+              mininterval=2) as bar:
+        def look():
+            bar.update(count() - bar.n)
+            finished = sum(map(is_finished, folders, configs))
+            bar.set_postfix_str(f"{finished}/{len(configs)} runs finished")
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        watcher.join()
+        with meanwhile(look, 2.0):
+            yield
 
 
 def load_records(root, config):
