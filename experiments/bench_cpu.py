@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -99,10 +100,15 @@ def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=Tru
     return step
 
 
-def npdl_variants(case, threads, ladder=False):
-    """npdl's rows of the tables; as a `ladder`, also the steps before and after them."""
-    def variant(name, work="equal", **options):
-        return Variant(name, "npdl", work, {"shards": threads, **options}, threads)
+def npdl_variants(case, threads, ladder=False, kernels=False):
+    """npdl's rows of the tables; as a `ladder`, also the steps before and after them.
+
+    With `kernels`, and where OpenBLAS has chosen its AVX-512 kernels, also rows with those for
+    AVX2: some processors (Zen 4) are faster with them.
+    """
+    def variant(name, work="equal", environment=None, **options):
+        return Variant(name, "npdl", work, {"shards": threads, **options}, threads,
+                       environment or {})
 
     variants = [variant("npdl")]
     if ladder:
@@ -118,6 +124,10 @@ def npdl_variants(case, threads, ladder=False):
                      variant("npdl, shared prefixes", "less", compute="shared"),
                      variant("npdl, shared prefixes, tree prepared", "less",
                              compute="shared", prepared=True)]
+    if kernels and any(library.get("architecture") == "SkylakeX" for library in threadpool_info()):
+        avx2 = {"OPENBLAS_CORETYPE": "Haswell"}
+        variants += [variant(f"{v.name}, AVX2 kernels", v.work, avx2, **v.options)
+                     for v in variants if not v.options.get("prepared")]
     return variants
 
 

@@ -10,6 +10,7 @@ from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTMCell
 from npdl.layers.rnn import RNNCell
+from npdl.layers.through_time import Cell
 from tests.cases import all_cases
 from tests.mutant_kinds import Replacement, all_mutants
 from tests.mutation import Checked, backward_functions, judge, score
@@ -30,13 +31,14 @@ def changes(function):
 
 
 def test_the_mistakes_that_are_asked_for_are_made():
-    lstm, rnn, linear, norm = map(changes, (LSTMCell.step_backward, RNNCell.step_backward,
-                                            Linear.backward, LayerNorm.backward))
-    assert {("token", "+", "-"), ("token", "@", "*"), ("name", "dz_f", "dz_i"),
+    lstm, rnn, product, linear, norm = map(changes, (
+        LSTMCell.step_backward, RNNCell.step_backward, Cell.recurrence_backward, Linear.backward,
+        LayerNorm.backward))
+    assert {("token", "@", "*"), ("token", ".T", "")} <= product
+    assert {("token", "+", "-"), ("name", "dz_f", "dz_i"),
             ("dropped factor", "dc * g", "dc"),
             ("dropped out", "xp.multiply(di, slope_i, out=dz_i)", "xp.multiply(di, slope_i)"),
-            ("dropped term", "dc + dh * o * (1 - tanh_c * tanh_c)", "dc"),
-            ("token", ".T", "")} <= lstm
+            ("dropped term", "dc + dh * o * (1 - tanh_c * tanh_c)", "dc")} <= lstm
     assert ("bound", "dz[...]", "dz") in rnn
     assert {("token", "+=", "="), ("axis", "0", "-1"), ("dropped sum", "dy_rows.sum(0)", "dy_rows"),
             ("transpose", "dy_rows", "dy_rows.T"), ("condition", "self.b is not None",

@@ -84,8 +84,8 @@ def test_the_grus_gates_have_names_too():
 
 def test_time_steps_are_named():
     class ForgetsTheCarry(RNNCell):
-        def step_backward(self, dstate, cache, dz, du):
-            (dh,) = super().step_backward(dstate, cache, dz, du)
+        def recurrence_backward(self, du, dparts):
+            (dh,) = super().recurrence_backward(du, dparts)
             return (0 * dh,)
 
     layer = RNN(4, 3)

@@ -66,7 +66,8 @@ def run_steps(bench):
     for model in bench.models:
         case = DOCUMENT[model]
         variants = (torch_variants(case, bench.threads, bench.compiled)
-                    + bench.npdl_variants(case, bench.threads) + floor_variants(bench.threads))
+                    + bench.npdl_variants(case, bench.threads, kernels=True)
+                    + floor_variants(bench.threads))
         results = measure_steps(bench.script, case, variants, bench.guard, bench.rounds,
                                 bench.turn)
         shown.append(report.step_table(case, results))

@@ -25,11 +25,10 @@ class GRUCell(Cell):
     gate_names = ("update", "reset", "candidate")
     one_sum = False                                     # r stands between h U and the rest
 
-    def step(self, a, state):
-        """From a = x W_x + b (B, 3H) and (h,) to (h',). The gates take the place of a."""
+    def step(self, a, u, state):
+        """From a = x W_x + b, u = h W_h (B, 3H) and (h,) to (h',). The gates take a's place."""
         (h_prev,) = state
         H = self.d_hidden
-        u = h_prev @ self.W_h.data                      # u (B, G)
         u_z_r, u_h = u[:, : 2 * H], u[:, 2 * H :]
         z_r, h_hat = a[:, : 2 * H], a[:, 2 * H :]
         z_r = xp.add(z_r, u_z_r, out=z_r)
@@ -41,7 +40,7 @@ class GRUCell(Cell):
         return (h,), Cache(z=z, r=r, h_hat=h_hat, u_h=u_h, h_prev=h_prev)
 
     def step_backward(self, dstate, cache, da, du):
-        """From (dh',) to da and du, written into the arrays that are given, and (dh,)."""
+        """From (dh',) to da and du, written into the arrays given, and (dh,) less its part by u."""
         (dh,) = dstate
         H = self.d_hidden
         z, r, h_hat, u_h, h_prev = cache.z, cache.r, cache.h_hat, cache.u_h, cache.h_prev
@@ -54,8 +53,7 @@ class GRUCell(Cell):
         da[:, 2 * H :] = da_h
         du[:, : 2 * H] = da[:, : 2 * H]
         du[:, 2 * H :] = da_h * r
-        dh_prev = du @ self.W_h.data.T                  # u = h W_h
-        dh_prev = dh_prev + dh * (1 - z)
+        dh_prev = dh * (1 - z)
         return (dh_prev,)
 
 

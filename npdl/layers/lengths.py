@@ -50,6 +50,11 @@ class EveryStep:
         self.start_size = self.end_size = B             # rows of the first and the last state
         self.levels = [slice(t * B, (t + 1) * B) for t in range(S)]
 
+    @property
+    def first(self):
+        """How many rows the first step has."""
+        return self.levels[0].stop if self.levels else 0
+
     def rows(self, x):
         """(B, S, D) -> (N, D); no copy when x is already time-major in memory."""
         return x.swapaxes(0, 1).reshape(-1, x.shape[-1])

@@ -22,11 +22,11 @@ class LSTMCell(Cell):
     gate_names = ("input", "forget", "output", "candidate")
     num_parts = 2
 
-    def step(self, z, state):
-        """From z = x W_x + b (B, 4H) and (h, c) to (h', c')."""
-        h_prev, c_prev = state
+    def step(self, z, u, state):
+        """From z = x W_x + b, u = h W_h (B, 4H) and (h, c) to (h', c')."""
+        _, c_prev = state
         H = self.d_hidden
-        z = xp.add(z, h_prev @ self.W_h.data, out=z)    # z (B, 4H)
+        z = xp.add(z, u, out=z)                         # z (B, 4H)
         s = sigmoid(z[:, : 3 * H])                      # s (B, 3H): i, f and o side by side
         i, f, o = split_sigmoids(s)
         g = xp.tanh(z[:, 3 * H :])                      # g (B, H), and so i, f, o
@@ -37,7 +37,7 @@ class LSTMCell(Cell):
         return (h, c), Cache(s=s, i=i, f=f, o=o, g=g, c_prev=c_prev, tanh_c=tanh_c)
 
     def step_backward(self, dstate, cache, dz, du):
-        """From (dh', dc') to dz, written into the array that is given, and (dh, dc)."""
+        """From (dh', dc') to dz, written into the array that is given, and (None, dc)."""
         dh, dc = dstate                                 # dh (B, H)
         i, f, o, g = cache.i, cache.f, cache.o, cache.g
         s, tanh_c, c_prev = cache.s, cache.tanh_c, cache.c_prev
@@ -52,9 +52,8 @@ class LSTMCell(Cell):
         dz_f = xp.multiply(df, slope_f, out=dz_f)
         dz_o = xp.multiply(do, slope_o, out=dz_o)
         dz_g = xp.multiply(dg, 1 - g * g, out=dz_g)     # g = tanh(z)
-        dh_prev = dz @ self.W_h.data.T                  # dh_prev (B, H):  z = x W_x + b + h W_h
         dc_prev = dc * f                                # dc_prev (B, H)
-        return dh_prev, dc_prev
+        return None, dc_prev                            # h is read by u = h W_h alone
 
 
 def split_gates(packed):

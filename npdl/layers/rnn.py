@@ -15,20 +15,18 @@ class RNNCell(Cell):
     W_x (D, H), W_h (H, H) and b (H,) start uniform in +-1/sqrt(D + H).
     """
 
-    def step(self, z, state):
-        """From z = x W_x + b (B, H) and (h,) to (h',)."""
-        (h_prev,) = state
-        z = xp.add(z, h_prev @ self.W_h.data, out=z)
+    def step(self, z, u, state):
+        """From z = x W_x + b and u = h W_h (B, H) to (h',)."""
+        z = xp.add(z, u, out=z)
         h = xp.tanh(z)
         return (h,), Cache(h=h)
 
     def step_backward(self, dstate, cache, dz, du):
-        """From (dh',) to dz, written into the array that is given, and (dh,)."""
+        """From (dh',) to dz, written into the array that is given, and (None,)."""
         (dh,) = dstate
         h = cache.h
         dz[...] = dh * (1 - h * h)                      # h' = tanh(z)
-        dh_prev = dz @ self.W_h.data.T                  # z = x W_x + b + h W_h
-        return (dh_prev,)
+        return (None,)                                  # h is read by u = h W_h alone
 
 
 class RNNLayer(RecurrentLayer):

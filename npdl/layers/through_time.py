@@ -1,8 +1,9 @@
 """What RNN, GRU and LSTM share: a cell, a layer that applies it through time, a stack of layers.
 
-A cell is `step` and `step_backward`; the rest is written once, here. The input's product with
-W_x is one product for all steps before the loop, and the gradients of the weights are one product
-each after it; only what truly depends on the step before stays in the loop.
+A cell is `step` and `step_backward`, gates without products; the rest is written once, here. The
+input's product with W_x is one product for all steps before the loop, and the gradients of the
+weights are one product each after it; only the product with W_h, which truly depends on the step
+before, stays in the loop. Where nothing came before, h = 0 and h W_h = 0: nothing is multiplied.
 
 A state is an array h, or for the LSTM a pair (h, c). Inside, it is always a tuple of its parts.
 """
@@ -18,17 +19,17 @@ from npdl.layers.linear import check_width
 
 
 class Cell(Layer):
-    """The base of the cells: z = x W_x + b, and one step taken alone.
+    """The base of the cells: z = x W_x + b, u = h W_h, and one step taken alone.
 
     forward(x, state): x (B, D); each part of the state (B, H), zeros if None -> the new state.
     W_x (D, G), W_h (H, G) and b (G,), where G = num_gates H, start uniform in +-1/sqrt(D + H).
 
     A cell writes
-        step(z, state) -> new state, cache      z (B, G) may be overwritten
+        step(z, u, state) -> new state, cache   z (B, G) may be overwritten
         step_backward(dstate, cache, dz, du) -> gradient of the state; writes into dz and du
-    where dz is the gradient of x W_x + b, du that of h W_h. When the two are simply added
-    (`one_sum`), du is dz, the same array. Raises InputError for sizes below 1 and inputs or
-    states of another shape.
+    where the gradient of the state lacks what reaches h through u (None where nothing else
+    does). When z and u are simply added (`one_sum`), du is dz, the same array. Raises InputError
+    for sizes below 1 and inputs or states of another shape.
     """
 
     num_gates = 1
@@ -51,13 +52,14 @@ class Cell(Layer):
                              "takes (B, D)")
         z = self.inputs(x)                              # z (B, G)
         parts = self.parts_of(state, (len(x), self.d_hidden), z.dtype)
-        new, step = self.step(z, parts)
+        new, step = self.step(z, self.recurrence(parts), parts)
         return self.state_of(new), Cache(x=x, h=parts[0], step=step)
 
     def backward(self, dout, cache):
         dparts = self.gradient_parts(dout, cache.h)
         dz, du = self.empty_gradients(len(cache.x), cache.h.dtype)
         dparts = self.step_backward(dparts, cache.step, dz, du)
+        dparts = self.recurrence_backward(du, dparts)
         dx = self.inputs_backward(dz, cache.x)
         self.W_h.grad += cache.h.T @ du                 # u = h W_h
         return dx, self.state_of(dparts)
@@ -76,6 +78,16 @@ class Cell(Layer):
             self.b.grad += dz.sum(0)
         dx = dz @ self.W_x.data.T
         return dx
+
+    def recurrence(self, parts):
+        """What the state before adds: u = h W_h."""
+        return parts[0] @ self.W_h.data
+
+    def recurrence_backward(self, du, dparts):
+        """The gradient of the state, complete: step_backward's, and what reaches h through u."""
+        dh = du @ self.W_h.data.T                       # u = h W_h
+        dh = dh if dparts[0] is None else dparts[0] + dh
+        return dh, *dparts[1:]
 
     def empty_gradients(self, rows, dtype):
         """Room for dz and du, (N, G) each; one and the same when z and u are simply added."""
@@ -109,10 +121,10 @@ class Cell(Layer):
 class RecurrentLayer(Layer):
     """A cell at t = 0..S-1: (B, S, D) -> (B, S, H), and the final state, each part (B, H).
 
-    forward(x, state, tree, lengths): `state` is zeros if None. With `lengths` (B,), sequence b
-    ends after lengths[b] steps: from there on its outputs are zero and its state stays, so the
-    final state is that of its last real step. With a tree (npdl.prefix), x is (N, D) and the
-    output (N, H); the start is zeros and there is no final state.
+    forward(x, state, tree, lengths): `state` is zeros if None, and then has no gradient. With
+    `lengths` (B,), sequence b ends after lengths[b] steps: from there on its outputs are zero and
+    its state stays, so the final state is that of its last real step. With a tree (npdl.prefix),
+    x is (N, D) and the output (N, H); the start is zeros and there is no final state.
     x may be a Lookup: then the product with W_x is made for the rows of its table only, and
     backward returns a Lookup with the table's gradient.
     """
@@ -129,21 +141,22 @@ class RecurrentLayer(Layer):
         z = z if index is None else z[index]
         hs, h_prevs = xp.empty((2, len(z), H), z.dtype)
         parts = way.arrange(cell.parts_of(state, (way.start_size, H), z.dtype))
-        steps = []
+        blank, steps = state is None, []
         for t, level in enumerate(way.levels):
             read = way.enter(t, parts)
             h_prevs[level] = read[0]
-            new, step = cell.step(z[level], read)
+            u = xp.zeros_like(z[level]) if blank and t == 0 else cell.recurrence(read)
+            new, step = cell.step(z[level], u, read)
             hs[level] = new[0]
             parts = way.leave(t, new, parts)
             steps.append(step)
         final = None if way.is_tree else cell.state_of(way.restore(parts))
-        cache = Cache(rows=rows, index=index, way=way, h_prevs=h_prevs, steps=steps)
+        cache = Cache(rows=rows, index=index, way=way, h_prevs=h_prevs, steps=steps, blank=blank)
         return (way.batch(hs), final), cache
 
     def backward(self, dout, cache):
         dy, dfinal = gradients_of(dout, 2)
-        cell, way = self.cell, cache.way
+        cell, way, blank = self.cell, cache.way, cache.blank
         end = xp.empty((way.end_size, cell.d_hidden), cache.h_prevs.dtype)
         dparts = way.arrange(cell.gradient_parts(dfinal, end))
         dhs = None if dy is None else way.rows(dy)
@@ -153,9 +166,12 @@ class RecurrentLayer(Layer):
             if dhs is not None:                         # h_t is read above and by step t+1
                 dnew = (dnew[0] + dhs[level], *dnew[1:])
             dread = cell.step_backward(dnew, cache.steps[t], dz[level], du[level])
-            dparts = way.enter_backward(t, dread, dparts)
-        cell.W_h.grad += cache.h_prevs.T @ du           # u = h W_h: one product, all steps
-        dstate = None if way.is_tree else cell.state_of(way.restore(dparts))
+            if t > 0 or not blank:
+                dread = cell.recurrence_backward(du[level], dread)
+                dparts = way.enter_backward(t, dread, dparts)
+        read = slice(way.first if blank else 0, None)   # the rows that read a state
+        cell.W_h.grad += cache.h_prevs[read].T @ du[read]       # u = h W_h: one product, all steps
+        dstate = None if blank else cell.state_of(way.restore(dparts))
         if cache.index is None:
             return way.batch(cell.inputs_backward(dz, cache.rows)), dstate
         readers = one_hot(cache.index, len(cache.rows), dz.dtype)   # z = readers (table W_x + b)
@@ -166,7 +182,7 @@ class Recurrent(Layer):
     """Recurrent layers, each reading the one below; dropout between them, not after.
 
     forward(x, state, rng, tree, lengths): x (B, S, D), each part of the state (L, B, H) or None
-    -> y (B, S, H) and the final state, each part (L, B, H). `tree` and `lengths` as in
+    -> y (B, S, H) and the final state, each part (L, B, H). `state`, `tree` and `lengths` as in
     RecurrentLayer; dropout is active when `rng` is a generator. Raises InputError unless the
     layers have one width H and as many parts in their states.
     """
@@ -189,7 +205,8 @@ class Recurrent(Layer):
                 x, c_drop = self.dropout.forward(x, rng)
             caches.append((c_layer, c_drop))
             finals.append(final)
-        return (x, None if way.is_tree else self._stacked(finals)), Cache(layers=caches, way=way)
+        final = None if way.is_tree else self._stacked(finals)
+        return (x, final), Cache(layers=caches, blank=state is None)
 
     def backward(self, dout, cache):
         dx, dfinal = gradients_of(dout, 2)
@@ -203,7 +220,7 @@ class Recurrent(Layer):
             dfinal = cell.state_of([None if d is None else d[i] for d in dparts])
             dx, dstart = self.layers[i].backward((dx, dfinal), c_layer)
             dstarts.insert(0, dstart)
-        return dx, None if cache.way.is_tree else self._stacked(dstarts)
+        return dx, None if cache.blank else self._stacked(dstarts)
 
     def _unstacked(self, state, B):
         """Parts (L, B, H) -> the state of each layer."""

@@ -64,7 +64,7 @@ class AttentiveRNN(Layer):
         steps = []
         for t, level in enumerate(way.levels):
             h_prevs[level] = h
-            (s,), c_step = cell.step(z[level], (h,))
+            (s,), c_step = cell.step(z[level], cell.recurrence((h,)), (h,))
             q = s if self.query == "preliminary" else h
             h, c_attend = s, None
             if P + t > 0:
@@ -98,7 +98,8 @@ class AttentiveRNN(Layer):
                 dstates[:, : P + t] += dk + dv          # the states are keys and values
             if dq is not None and self.query == "preliminary":
                 ds = ds + dq[:, 0]                      # q = s
-            (dh,) = cell.step_backward((ds,), c_step, dz[level], du[level])
+            dh_by_u = cell.step_backward((ds,), c_step, dz[level], du[level])
+            (dh,) = cell.recurrence_backward(du[level], dh_by_u)
             if dq is not None and self.query == "previous":
                 dh = dh + dq[:, 0]                      # q = h_prev
         dx = cell.inputs_backward(dz, cache.rows)

@@ -66,7 +66,7 @@ class LSTMLM(Layer):
         return LSTMOutput(logits, final), cache
 
     def backward(self, dout, cache):
-        """Returns (None, gradient of the initial state); ids have no gradient."""
+        """Returns (None, gradient of the initial state, if one was given); ids have none."""
         dlogits, dfinal = gradients_of(dout, 2)
         dy = None
         if dlogits is not None:

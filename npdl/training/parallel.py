@@ -55,8 +55,14 @@ class Workers:
         return results
 
     def each(self, function, items):
-        """[function(item)], in the threads; for work that needs no model."""
-        return self.map(lambda model, item: function(item), list(items))
+        """[function(item)], a share of them in each thread; for work that needs no model."""
+        items, count = list(items), len(self.models)
+        results = [None] * len(items)
+        shares = [items[i::count] for i in range(count)]
+        done = self.map(lambda model, share: [function(item) for item in share], shares)
+        for i, share in enumerate(done):
+            results[i::count] = share
+        return results
 
     def zero_grad(self):
         for grad in self.grads:
