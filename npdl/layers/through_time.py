@@ -119,7 +119,10 @@ class Cell(Layer):
 
 
 class RecurrentLayer(Layer):
-    """A cell at t = 0..S-1: (B, S, D) -> (B, S, H), and the final state, each part (B, H).
+    """A cell at t = 0..S-1:  state_t = step(z_t, u_t, state_{t-1}),  z = x W_x + b,
+                              u_t = h_{t-1} W_h
+
+    (B, S, D) -> (B, S, H), all h_t, and the final state, each part (B, H).
 
     forward(x, state, tree, lengths): `state` is zeros if None, and then has no gradient. With
     `lengths` (B,), sequence b ends after lengths[b] steps: from there on its outputs are zero and
@@ -179,7 +182,8 @@ class RecurrentLayer(Layer):
 
 
 class Recurrent(Layer):
-    """Recurrent layers, each reading the one below; dropout between them, not after.
+    """Recurrent layers, each reading the one below:  x_{l+1} = dropout(layer_l(x_l)), the last
+    without dropout.
 
     forward(x, state, rng, tree, lengths): x (B, S, D), each part of the state (L, B, H) or None
     -> y (B, S, H) and the final state, each part (L, B, H). `state`, `tree` and `lengths` as in
