@@ -3,6 +3,7 @@
   python experiments/study.py                 every run; finished ones are passed over
   python experiments/study.py sanity data     the runs of some questions
   python experiments/study.py --seeds 1 2     the same runs with other seeds
+  python experiments/study.py --backend cupy  on this machine's GPU (dask: on a cluster)
   python experiments/study.py --list          what there is to run, and how much of it is done
   python experiments/report.py                the report, from what is kept
 
@@ -34,6 +35,7 @@ from pathlib import Path
 
 from reporting.readings import puzzle_runs
 
+from npdl.backend import using
 from npdl.errors import NpdlError
 from npdl.training.cli import ARITHMETIC_DEFAULTS as READ
 from npdl.training.cli import OneLineParser, guarded
@@ -184,7 +186,8 @@ def parser():
                    help="seeds of the runs (default: 0 42)")
     p.add_argument("--out", default="runs/study", help="folder of the runs")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
-    p.add_argument("--backend", choices=("local", "dask"), default="local")
+    p.add_argument("--backend", choices=("numpy", "cupy", "dask"), default="numpy",
+                   help="this machine's cores (default), its GPU, or a cluster")
     p.add_argument("--address", help="of the dask scheduler, tcp://host:port")
     p.add_argument("--list", action="store_true", help="show what there is and stop")
     return p
@@ -204,7 +207,11 @@ def main(arguments=None):
         chosen = runs_of(options.questions or QUESTIONS, tuple(options.seeds))
         with keeping(options.out, dict.fromkeys([*runs_of(QUESTIONS), *chosen])):
             configs = [c for c in chosen if kept(c) is None]
-            outcomes = sweep(configs, options.out, options.jobs, options.backend, options.address)
+            if options.backend == "cupy":
+                with using("cupy"):             # say in one line, and once, what is missing
+                    configs = [dataclasses.replace(c, backend="cupy") for c in configs]
+            joblib_backend = "dask" if options.backend == "dask" else "threading"
+            outcomes = sweep(configs, options.out, options.jobs, joblib_backend, options.address)
         print(", ".join(f"{len(found)} {what}" for what, found in outcomes.items()) or "all kept")
         return 0 if set(outcomes) <= {"finished", "taken"} else 1
 

@@ -34,7 +34,10 @@ from tests.fakecupy_array import (
 )
 from tests.fakecupy_gpu import make_cuda
 
-__all__ = ["doubles", "install", "installed", "launches", "memory", "ndarray", "used", "waits"]
+__all__ = ["VERSION", "doubles", "install", "installed", "launches", "memory", "ndarray", "used",
+           "waits"]
+
+VERSION = NAMES["version"]
 
 
 class _Module(types.ModuleType):
@@ -60,7 +63,7 @@ def make_module(limit=None):
     """A fresh module object named cupy, with one device; its memory is counted if limited."""
     memory.reset(limit)
     module = _Module("cupy")
-    module.__version__ = NAMES["version"]
+    module.__version__ = VERSION
     module.ndarray = ndarray
 
     def asarray(value, dtype=None):

@@ -2,7 +2,9 @@
 
 import dataclasses
 import gzip
+import importlib.util
 import json
+import os
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ import study  # noqa: E402  (found through the line above)
 
 from npdl.training import sweep as sweeping  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
+from tests import fakecupy  # noqa: E402
 
 SMALL = [Config(model=model, p=5, width=8, heads=2, steps=4, seed=seed, threads=1)
          for seed in (0, 42) for model in ("lstm", "gpt")]
@@ -135,6 +138,27 @@ def test_main_runs_and_keeps_everything(small, capsys):
     assert "4 finished" in capsys.readouterr().out
     assert study.main(["--out", str(small)]) == 0
     assert "all kept" in capsys.readouterr().out
+
+
+def test_runs_on_a_gpu_are_kept_as_such(small, tmp_path, monkeypatch, capsys):
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").write_text(
+        "from tests import fakecupy\nfakecupy.install()\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    finish(SMALL[0], small)
+    with fakecupy.installed():
+        assert study.main(["--out", str(small), "--backend", "cupy", "--seeds", "0"]) == 0
+    assert "1 finished" in capsys.readouterr().out
+    on_cpu, on_gpu = study.kept(SMALL[0]), study.kept(SMALL[1])
+    assert "cupy" not in on_cpu["made"] and on_gpu["made"]["cupy"] == fakecupy.VERSION
+    assert Config.from_json(on_gpu["config"]) == SMALL[1]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_a_missing_gpu_is_one_line_and_status_2(small, capsys):
+    assert study.main(["--out", str(small), "--backend", "cupy"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "backend 'cupy': CuPy is not installed" in line and not small.exists()
 
 
 def test_an_unknown_question_is_one_line_and_status_2(capsys):

@@ -1,5 +1,6 @@
 """Sweeps: every run once, whoever asks; the same results alone, together, and after kills."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -16,6 +17,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl.training import checkpoint
 from npdl.training.claim import claim
 from npdl.training.config import Config
+from npdl.training.folder import begin, read_config
 from npdl.training.loop import Trainer
 from npdl.training.sweep import (
     folder_of,
@@ -25,6 +27,7 @@ from npdl.training.sweep import (
     sweep,
     work,
 )
+from tests import fakecupy
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = [Config(model=model, p=7, width=16, heads=2, steps=30, save_every=10, seed=seed)
@@ -122,6 +125,19 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path, capsys):
     outcomes = sweep(CONFIGS[:2], tmp_path, jobs=2, quiet=True)
     assert outcomes == {"failed": [broken], "finished": [folder_of(tmp_path, CONFIGS[1])]}
     assert "config.json" in capsys.readouterr().err
+
+
+def test_a_run_may_go_on_with_another_backend(tmp_path):
+    config, folder = CONFIGS[0], folder_of(tmp_path, CONFIGS[0])
+    there = dataclasses.replace(config, backend="cupy")
+    assert folder_of(tmp_path, there) == folder
+    folder.mkdir()
+    begin(config, folder)                       # and killed before its first checkpoint
+    with fakecupy.installed():
+        assert work(there, folder) == "finished"
+    assert read_config(folder) == there
+    work(config, tmp_path / "unbroken")
+    assert parameters(folder) == parameters(tmp_path / "unbroken")
 
 
 def test_bad_requests_are_refused(tmp_path):

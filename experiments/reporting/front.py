@@ -143,5 +143,5 @@ def machine_words(store):
         return "No run is kept yet."
     return (f"Computed: {words}. Each run is a process with {' or '.join(map(str, threads))} "
             "thread; two at a time share two cores, so that the times include the waiting for "
-            "each other. The same command on another machine, or on a cluster (`--backend dask`), "
-            "goes on from what is kept.")
+            "each other. The same command on another machine, on a GPU (`--backend cupy`) or on a "
+            "cluster (`--backend dask`) goes on from what is kept.")

@@ -7,6 +7,7 @@ over, unfinished ones resumed: to run the same command again is the recovery.
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,10 +20,12 @@ from pathlib import Path
 import joblib
 from tqdm import tqdm
 
+from npdl.backend import using
 from npdl.errors import InputError
 from npdl.script import guarded
 from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
+from npdl.training.folder import write_config
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_metrics
 from npdl.training.run import read_config, train
@@ -31,7 +34,7 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def folder_of(root, config):
-    """The folder of a run: `root`/<hash of everything that decides its results>."""
+    """The folder of a run: `root`/<hash of everything that says what it computes, not where>."""
     settings = {**config.to_json(), "backend": None}
     text = json.dumps(settings, sort_keys=True)
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -59,7 +62,8 @@ def is_finished(folder, config):
 def work(config, folder):
     """Train one run in `folder`, from where it stands; return "finished", "taken" or "stopped".
 
-    "taken" when another process works there, or took over while this one was not heard of.
+    "taken" when another process works there, or took over while this one was not heard of. A run
+    may go on with another backend than it began with: config.json then names the last one.
     """
     folder = Path(folder)
     try:
@@ -75,13 +79,23 @@ def work(config, folder):
         if is_finished(folder, config):         # while this process was about to claim it
             return "finished"
         begun = (folder / "config.json").exists()
-        if begun and read_config(folder) != config:
-            raise InputError(f"{folder}: holds a run with other settings; move it away")
         try:
-            status = train(config, folder, resume=begun, quiet=True, may_write=mine.check)
+            with using(config.backend):
+                if begun:
+                    _take_up(config, folder)
+                status = train(config, folder, resume=begun, quiet=True, may_write=mine.check)
         except TakenOver:
             return "taken"
     return "finished" if status == 0 else "stopped"
+
+
+def _take_up(config, folder):
+    """Make sure that the run in `folder` is that of `config`, perhaps begun elsewhere."""
+    there = read_config(folder)
+    if dataclasses.replace(there, backend=config.backend) != config:
+        raise InputError(f"{folder}: holds a run with other settings; move it away")
+    if there != config:
+        write_config(folder, config)
 
 
 class Processes:
@@ -146,6 +160,7 @@ def _work_in_a_process(settings, folder):
 def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False):
     """Make every run of `configs`; return {outcome: [folder, ...]}.
 
+    configs  their `backend` says where each is computed: "cupy" for this machine's GPU
     jobs     runs at a time, each a process with one BLAS thread
     backend  "threading" on this machine, or "dask" with the scheduler's `address`; the workers
              of a cluster must see `root` under the same path
