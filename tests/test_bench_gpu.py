@@ -11,6 +11,7 @@ import pytest
 
 from npdl import backend
 from tests import fakecupy
+from tests.refusals import status_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))
@@ -42,10 +43,7 @@ def stand_in(tmp_path, monkeypatch):
 
 def refused(capsys, *arguments):
     """The one line with which the script refuses, after a check of its exit status."""
-    try:
-        status = bench_gpu.main(list(arguments))
-    except SystemExit as stop:
-        status = stop.code
+    status = status_of(bench_gpu.main, list(arguments))
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert status == 2
     return line

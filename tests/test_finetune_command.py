@@ -11,6 +11,7 @@ from npdl.training import checkpoint
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config
 from npdl.training.run import load_run, train
+from tests.refusals import check_refused
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
 import finetune  # noqa: E402
@@ -51,14 +52,9 @@ BAD = [
 @pytest.mark.parametrize("arguments, mentioned", BAD)
 def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments, mentioned):
     arguments = [str(a).format(base=base) for a in arguments]
-    try:
-        status = finetune.main([*arguments, "--quiet", "--out", str(tmp_path / "run")])
-    except SystemExit as stop:
-        status = stop.code
-    errors = capsys.readouterr().err
-    assert status == 2
-    assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
-    assert not (tmp_path / "run").exists()
+    folder = tmp_path / "run"
+    check_refused(finetune.main, [*arguments, "--quiet", "--out", str(folder)], mentioned, folder,
+                  capsys)
 
 
 def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):

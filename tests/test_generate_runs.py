@@ -8,6 +8,7 @@ import pytest
 from npdl.training.cli import new_config
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
+from tests.refusals import status_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
 import ask  # noqa: E402
@@ -116,10 +117,7 @@ def one_run(tmp_path_factory):
 
 @pytest.mark.parametrize("arguments, mentioned", BAD_GENERATION)
 def test_bad_generation_is_one_line_and_status_2(one_run, capsys, arguments, mentioned):
-    try:
-        status = generate.main([str(one_run), *map(str, arguments)])
-    except SystemExit as stop:
-        status = stop.code
+    status = status_of(generate.main, [str(one_run), *map(str, arguments)])
     shown = capsys.readouterr()
     assert status == 2 and not shown.out
     assert len(shown.err.strip().splitlines()) == 1 and mentioned in shown.err

@@ -1,5 +1,6 @@
 """Training on text: its characters, its windows, exact resume, the options, generation."""
 
+import functools
 import json
 
 import numpy as np
@@ -16,6 +17,7 @@ from npdl.training.loop import Trainer
 from npdl.training.metrics import read_metrics
 from npdl.training.run import load_run, resumed_config, train
 from tests import fakecupy
+from tests.refusals import check_refused
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
          "eval_every": 4, "save_every": 3, "threads": 1}
@@ -224,12 +226,7 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, text, capsys, arguments
     (tmp_path / "empty").write_text("")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     places = {"text": text, "empty": tmp_path / "empty", "bytes": tmp_path / "bytes"}
-    try:
-        status = main("gpt", "", [*(str(a).format(**places) for a in arguments),
-                                  "--out", str(tmp_path / "run")])
-    except SystemExit as stop:
-        status = stop.code
-    errors = capsys.readouterr().err
-    assert status == 2
-    assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
-    assert not (tmp_path / "run").exists()
+    folder = tmp_path / "run"
+    check_refused(functools.partial(main, "gpt", ""),
+                  [*(str(a).format(**places) for a in arguments), "--out", str(folder)],
+                  mentioned, folder, capsys)

@@ -1,5 +1,6 @@
 """Training: exact resume, stopping, shards, evaluation, the files of a run."""
 
+import functools
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from npdl.training.loop import Diverged, Trainer
 from npdl.training.metrics import read_metrics
 from npdl.training.run import load_run, resumed_config, train
 from npdl.training.task import counted_positions
+from tests.refusals import check_refused
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 3, "eval_every": 5, "save_every": 4}
@@ -240,14 +242,9 @@ BAD = [
 def test_bad_options_are_one_line_and_status_2(tmp_path, capsys, arguments, mentioned):
     from npdl.training.cli import main
 
-    try:
-        status = main("gpt", "", [*map(str, arguments), "--out", str(tmp_path / "run")])
-    except SystemExit as stop:
-        status = stop.code
-    errors = capsys.readouterr().err
-    assert status == 2
-    assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
-    assert not (tmp_path / "run").exists()
+    folder = tmp_path / "run"
+    check_refused(functools.partial(main, "gpt", ""),
+                  [*map(str, arguments), "--out", str(folder)], mentioned, folder, capsys)
 
 
 def test_cupy_that_is_missing_is_one_line_and_status_2(tmp_path):

@@ -27,9 +27,10 @@ class Cell(Layer):
     A cell writes
         step(z, u, state) -> new state, cache   z (B, G) may be overwritten
         step_backward(dstate, cache, dz, du) -> gradient of the state; writes into dz and du
-    where the gradient of the state lacks what reaches h through u (None where nothing else
-    does). When z and u are simply added (`one_sum`), du is dz, the same array. Raises InputError
-    for sizes below 1 and inputs or states of another shape.
+    where dz and du are the gradients of x W_x + b and of h W_h, and that of the state lacks what
+    reaches h through u (None where nothing else does). When z and u are simply added (`one_sum`),
+    du is dz, the same array. Raises InputError for sizes below 1 and inputs or states of another
+    shape.
     """
 
     num_gates = 1
@@ -172,8 +173,8 @@ class RecurrentLayer(Layer):
             if t > 0 or not blank:
                 dread = cell.recurrence_backward(du[level], dread)
                 dparts = way.enter_backward(t, dread, dparts)
-        read = slice(way.first if blank else 0, None)   # the rows that read a state
-        cell.W_h.grad += cache.h_prevs[read].T @ du[read]       # u = h W_h: one product, all steps
+        fed = slice(way.first if blank else 0, None)    # the rows that read a state
+        cell.W_h.grad += cache.h_prevs[fed].T @ du[fed]     # u = h W_h: one product, all steps
         dstate = None if blank else cell.state_of(way.restore(dparts))
         if cache.index is None:
             return way.batch(cell.inputs_backward(dz, cache.rows)), dstate
@@ -210,7 +211,7 @@ class Recurrent(Layer):
             caches.append((c_layer, c_drop))
             finals.append(final)
         final = None if way.is_tree else self._stacked(finals)
-        return (x, final), Cache(layers=caches, blank=state is None)
+        return (x, final), Cache(layers=caches)
 
     def backward(self, dout, cache):
         dx, dfinal = gradients_of(dout, 2)
@@ -224,7 +225,7 @@ class Recurrent(Layer):
             dfinal = cell.state_of([None if d is None else d[i] for d in dparts])
             dx, dstart = self.layers[i].backward((dx, dfinal), c_layer)
             dstarts.insert(0, dstart)
-        return dx, None if cache.blank else self._stacked(dstarts)
+        return dx, None if dstarts[0] is None else self._stacked(dstarts)
 
     def _unstacked(self, state, B):
         """Parts (L, B, H) -> the state of each layer."""

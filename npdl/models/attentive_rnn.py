@@ -98,8 +98,8 @@ class AttentiveRNN(Layer):
                 dstates[:, : P + t] += dk + dv          # the states are keys and values
             if dq is not None and self.query == "preliminary":
                 ds = ds + dq[:, 0]                      # q = s
-            dh_by_u = cell.step_backward((ds,), c_step, dz[level], du[level])
-            (dh,) = cell.recurrence_backward(du[level], dh_by_u)
+            dparts = cell.step_backward((ds,), c_step, dz[level], du[level])
+            (dh,) = cell.recurrence_backward(du[level], dparts)
             if dq is not None and self.query == "previous":
                 dh = dh + dq[:, 0]                      # q = h_prev
         dx = cell.inputs_backward(dz, cache.rows)
