@@ -39,23 +39,6 @@ def erf():
     return plain, lambda: normal_cdf(x)
 
 
-def blocked():
-    """A chain of elementwise steps on pieces that stay in cache, instead of on whole arrays."""
-    x, rows = normal(ROWS, FFN), 64
-
-    def chain(x):
-        u = x * x
-        return 0.5 * x * (1 + np.tanh(x * (0.79788 + u * (0.03634 + u * (-3.3e-5)))))
-
-    def pieces():
-        y = np.empty_like(x)
-        for start in range(0, ROWS, rows):
-            y[start:start + rows] = chain(x[start:start + rows])
-        return y
-
-    return lambda: chain(x), pieces
-
-
 def row_sums():
     """Sums over the width as a product with a vector of ones, instead of sum(axis=-1)."""
     x, ones = normal(ROWS, D), np.ones(D, np.float32)
@@ -164,7 +147,7 @@ def flat_adamw():
 
 
 # (trick, how many such calls in one step of the document's GPT, of its LSTM)
-TRICKS = ((cube, 0, 0), (erf, 16, 0), (blocked, 4, 0), (row_sums, 16, 0),
+TRICKS = ((cube, 0, 0), (erf, 16, 0), (row_sums, 16, 0),
           (embedding_gradient, 1, 1), (gates_in_one, 0, 12), (inputs_hoisted, 0, 2),
           (weight_gradients_hoisted, 0, 4), (sigmoid_by_tanh, 0, 12),
           (attention_products, 12, 0), (flat_adamw, 1, 1))

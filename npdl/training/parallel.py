@@ -6,6 +6,7 @@ shared out as well, and nothing waits in the middle of a layer.
 """
 
 import contextlib
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,12 +14,17 @@ from threadpoolctl import threadpool_limits
 
 from npdl.training.memory import keep_freed_memory
 
+# Seconds after which a thread that waits for the interpreter's lock insists on having it. A step's
+# calls are far shorter than Python's own 5 ms: the holder has taken it again before the other woke.
+HAND_OVER = 1e-4
+
 
 class Workers:
     """The model and `count - 1` shadows of it, each with a thread and a gradient of its own.
 
-    Use as a context manager: inside, BLAS is limited to one thread for each call; on the way
-    out the limit is lifted and the threads end. `flat` is the optimizer's flat memory.
+    Use as a context manager: inside, BLAS is limited to one thread for each call, and threads
+    hand the interpreter's lock over sooner; on the way out both are as before and the threads
+    end. `flat` is the optimizer's flat memory.
     """
 
     def __init__(self, model, flat, count):
@@ -32,6 +38,8 @@ class Workers:
         keep_freed_memory()
         self._cleanup.enter_context(threadpool_limits(limits=1, user_api="blas"))
         if len(self.models) > 1:
+            self._cleanup.callback(sys.setswitchinterval, sys.getswitchinterval())
+            sys.setswitchinterval(HAND_OVER)
             self._pool = self._cleanup.enter_context(ThreadPoolExecutor(len(self.models) - 1))
         return self
 
