@@ -12,7 +12,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.study import nests
 from npdl.study.nests import leaves
-from npdl.study.record import is_float, output_and_cache
+from npdl.study.record import is_float_array, output_and_cache
 from npdl.study.trace import Listener, Tracer, wanted
 
 STEP = 3e-5
@@ -164,7 +164,7 @@ class _Finder(Listener):
 
 def _paths(value, path=()):
     """(path, array) of every float array in a nest of tuples."""
-    if is_float(value):
+    if is_float_array(value):
         yield path, value
     elif isinstance(value, tuple):
         for i, item in enumerate(value):

@@ -69,13 +69,13 @@ class Recording:
         return [step for step in self.steps if step.call.phase == name]
 
 
-def is_float(value):
+def is_float_array(value):
     return isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f"
 
 
 def kind_of(value):
     """What sort of value a name holds: those of one sort can be confused."""
-    if is_float(value):
+    if is_float_array(value):
         return "array"
     if isinstance(value, (int, np.integer, slice)):
         return "index"
@@ -87,7 +87,7 @@ def floats(value, depth=8):
 
     `depth` ends a list that a mistake has put into itself.
     """
-    if is_float(value):
+    if is_float_array(value):
         return np.array(value) if value.size <= COPIED else None
     if isinstance(value, (tuple, list)) and value and depth:
         items = tuple(floats(item, depth - 1) for item in value)
@@ -164,7 +164,8 @@ class Recorder(Listener):
         """{name: mask} of the arrays whose entries differ from what they were."""
         known, found = self.known[call.number], {}
         for name, value in list(names.items()):
-            if not is_float(value) or not isinstance(value, np.ndarray) or value.size > COMPARED:
+            if (not is_float_array(value) or not isinstance(value, np.ndarray)
+                    or value.size > COMPARED):
                 known.pop(name, None)
                 continue
             old = known.get(name)

@@ -16,7 +16,7 @@ from npdl.study.check import Check, copied
 from npdl.study.judge import Judge, Verdict, Verdicts
 from npdl.study.nudge import upstream
 from npdl.study.pictures import Summary
-from npdl.study.record import is_float, record
+from npdl.study.record import is_float_array, record
 from npdl.study.slices import Slicer
 from npdl.study.trace import refuse_debugger
 
@@ -72,7 +72,7 @@ def digest(value):
     found = []
 
     def visit(item, path):
-        if is_float(item):
+        if is_float_array(item):
             found.append((path, Summary.of(item)))
         elif isinstance(item, (tuple, list)):
             for i, inner in enumerate(item):
