@@ -135,10 +135,8 @@ def _place(filename):
 def _coloured(source, first, last):
     """{line: (HTML of the code, its comment)} of a function, without its indentation."""
     spans = {n: [] for n in range(first, last + 1)}
-    for token in tokenize.generate_tokens(io.StringIO("".join(source)).readline):
-        (row, start), (end_row, end) = token.start, token.end
-        kind = _kind(token)
-        if kind and row == end_row and row in spans:
+    for kind, (row, start), (end_row, end) in _colours("".join(source)):
+        if row == end_row and row in spans:
             spans[row].append((start, end, kind))
     indent = len(source[first - 1]) - len(source[first - 1].lstrip())
     found = {}
@@ -149,6 +147,22 @@ def _coloured(source, first, last):
             line, comment = line[:start].rstrip(), line[start:].lstrip("# ")
         found[n] = _marked(line, marks, indent), comment
     return found
+
+
+def _colours(source):
+    """Yield (kind, start, end) of what has a colour. An f-string is one string: from Python 3.12
+    on it comes as several tokens, with those of the names and numbers in it between them."""
+    opened = []                                         # starts of the f-strings we are in
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        name = tokenize.tok_name[token.type]
+        if name.endswith("STRING_START"):
+            opened.append(token.start)
+        elif name.endswith("STRING_END"):
+            start = opened.pop()
+            if not opened:
+                yield "s", start, token.end
+        elif not opened and (kind := _kind(token)):
+            yield kind, token.start, token.end
 
 
 def _kind(token):
