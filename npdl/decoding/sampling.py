@@ -51,7 +51,8 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     if top_p is not None:
         require_number("top_p", top_p, lambda value: 0 < value <= 1, "above 0 and at most 1")
     scaled = log_probs - log_probs.max(1, keepdims=True)    # so that none overflows
-    p = np.exp(scaled / temperature)
+    with np.errstate(over="ignore"):                        # -inf is right: probability 0
+        p = np.exp(scaled / temperature)
     if top_k is None and top_p is None:
         return p / p.sum(1, keepdims=True)
     order = np.argsort(-scaled, axis=1, kind="stable")
