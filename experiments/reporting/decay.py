@@ -2,6 +2,7 @@
 
 import math
 
+from reporting import collapses
 from reporting.decay_claims import CONFIGS, T, statements
 from reporting.measures import GENERAL, MEMORISED
 from reporting.parts import Section, Table
@@ -37,6 +38,8 @@ def section(store):
         "deviation over the seeds; the best of a column is bold.", (BAR,),
         [(f"{decay:g}", config) for decay, config in CONFIGS.items()]))
     made.parts.append(norm_table(store))
+    made.parts += collapses.parts([(f"{decay:g}", seed, run) for decay, config in CONFIGS.items()
+                                   for seed, run in store.runs(config).items()])
     made.verdicts = [judge(store, statement) for statement in statements()]
     return made
 

@@ -1,0 +1,57 @@
+"""Where a run that had memorised its training set lost it again, and float32's share in that."""
+
+import dataclasses
+
+from reporting.measures import MEMORISED
+from reporting.parts import Table
+
+JUMP = 100                  # a training loss that rises by this factor between two evaluations
+UNIT = 2.0**-23             # float32's spacing just above 1
+ROUNDED = 4 * UNIT          # a loss that is mostly rounding
+
+
+@dataclasses.dataclass(frozen=True)
+class Collapse:
+    """Columns of a run at the evaluation before a jump of the training loss, and at the next."""
+
+    before: dict
+    after: dict
+
+
+def collapses(run):
+    """The Collapses of a Run after it has memorised its training set, in their order."""
+    names = ("step", "train_loss", "validation_accuracy", "l2_norm")
+    rows = [dict(zip(names, values, strict=True))
+            for values in zip(*(run.columns[name] for name in names), strict=True)]
+    memorised = run.reach("train_accuracy", MEMORISED)
+    return [Collapse(before, after) for before, after in zip(rows, rows[1:], strict=False)
+            if before["step"] >= memorised and after["train_loss"] > JUMP * before["train_loss"]]
+
+
+def parts(runs):
+    """The table and what follows from it, for [(name, seed, Run)]; nothing without a jump."""
+    found = [(name, seed, c) for name, seed, run in runs for c in collapses(run)]
+    if not found:
+        return []
+    rows = [[name, str(seed), f"{c.before['step']} to {c.after['step']}",
+             arrow(c, "train_loss", ".2g"), arrow(c, "validation_accuracy", ".3f"),
+             arrow(c, "l2_norm", ".1f")] for name, seed, c in found]
+    table = Table(
+        f"Jumps: the training loss of a memorised set rises more than {JUMP}-fold between two "
+        "evaluations.", ("weight decay", "seed", "steps", "L_train", "A_val", "norm"), rows, left=3)
+    low = sum(c.before["train_loss"] < ROUNDED for *_, c in found)
+    stay = [f"{name} with seed {seed}" for name, seed, run in runs
+            if run.best("train_loss") < ROUNDED
+            and not any(c.before["train_loss"] < ROUNDED for c in collapses(run))]
+    return [table, (
+        "How low a training loss can be. The runs compute in float32. Close to p = 1 its -log p "
+        f"is 0 or a multiple of 2^-23 = {UNIT:.1e}, and p - 1, the gradient at the right token, "
+        f"comes in the same steps: a loss of about that size is mostly rounding. {low} of the "
+        f"{len(found)} jumps begin below four such steps, {ROUNDED:.1e}. "
+        + (f"As low, without a jump from there: weight decay {', '.join(stay)}." if stay else
+           "Every run that came so low jumped.")
+    )]
+
+
+def arrow(collapse, name, form):
+    return f"{collapse.before[name]:{form}} → {collapse.after[name]:{form}}"
