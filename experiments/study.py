@@ -13,6 +13,7 @@
   model    question 5     layers 1, 2, 3 x width 64, 128, 256
   decay    question 7     LSTM, weight decay 1/4 to 1, 40001 steps
   compute  question 6     batch 32 to 512, 20001 steps
+  float64  beyond the document: decay 1/4 in float64, to see what rounding does to it
   puzzle   other readings of the default recipe, for the losses that it reaches
 
 Each run is a folder under --out; what a report needs of it, its evaluation records, is kept in
@@ -75,6 +76,7 @@ QUESTIONS = {
               for c in variants(("lstm",), steps=40001, **g)],
     "compute": [c for g in grid(batch=[32, 64, 128, 256, 512])
                 for c in variants(steps=20001, **g)],
+    "float64": variants(("lstm",), weight_decay=0.25, dtype="float64", steps=24001),
     "puzzle": puzzle_runs(),
 }
 

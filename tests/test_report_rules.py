@@ -168,6 +168,20 @@ def test_a_low_loss_without_a_collapse_is_named():
     assert collapses.parts([("1", 42, low)]) == []
 
 
+@pytest.mark.parametrize("wide, words", [
+    ([1.0, 1e-3, 1e-5, 1e-8, 1e-9], "in float64 none comes"),
+    ([1.0, 1e-3, 1e-5, 1e-8, 1e-2], "in float64 they come as well"),
+])
+def test_float64_decides_whether_rounding_makes_the_jumps(wide, words):
+    narrow = {seed: jumping([1.0, 1e-3, 1e-7, 1.0, 1e-2], seed) for seed in (0, 42)}
+    wide = {seed: jumping(wide, seed) for seed in (0, 42)}
+    table, said = collapses.precisions(narrow, wide, 500)
+    assert words in said and len(table.rows) == 4
+    assert table.rows[0] == ["0", "float32", "1e-07", "0.500", "400"]
+    assert "do not decide" in collapses.precisions(narrow, wide, 300)[1]    # before any jump
+    assert collapses.precisions(narrow, {}, 500) == []
+
+
 # --- numbers --------------------------------------------------------------------------------------
 def run_with(accuracy, steps=None):
     steps = steps or [100 * (i + 1) for i in range(len(accuracy))]

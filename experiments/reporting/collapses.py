@@ -53,5 +53,29 @@ def parts(runs):
     )]
 
 
+def precisions(runs, exact, until):
+    """The same runs in float32, {seed: Run}, and in float64: a table and what follows from it."""
+    rows, jumped = [], {"float32": [], "float64": []}
+    for seed in sorted(exact.keys() & runs.keys()):
+        for dtype, run in (("float32", runs[seed]), ("float64", exact[seed])):
+            steps = [c.after["step"] for c in collapses(run) if c.after["step"] <= until]
+            jumped[dtype].append(bool(steps))
+            rows.append([str(seed), dtype, f"{run.best('train_loss', until):.2g}",
+                         f"{run.best('validation_accuracy', until):.3f}",
+                         ", ".join(map(str, steps)) or "none"])
+    if not rows:
+        return []
+    if all(jumped["float32"]) and not any(jumped["float64"]):
+        words = "What is rounded in float32 makes the jumps: in float64 none comes."
+    elif all(jumped["float64"]):
+        words = "Rounding does not make the jumps: in float64 they come as well."
+    else:
+        words = "These seeds do not decide whether rounding makes the jumps."
+    return [Table(
+        f"Weight decay 1/4 in both precisions, up to step {until}: the lowest training loss, the "
+        "best validation accuracy, and the steps of the jumps.",
+        ("seed", "dtype", "L_train", "A_val", "jumps"), rows, left=2), words]
+
+
 def arrow(collapse, name, form):
     return f"{collapse.before[name]:{form}} → {collapse.after[name]:{form}}"

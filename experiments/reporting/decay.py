@@ -2,6 +2,8 @@
 
 import math
 
+import study
+
 from reporting import collapses
 from reporting.decay_claims import CONFIGS, T, statements
 from reporting.measures import GENERAL, MEMORISED
@@ -11,6 +13,7 @@ from reporting.rules import judge
 from reporting.shapes import best_table, eight, family, figure, plus_minus
 
 BAR = "weight decay"
+FLOAT64 = study.QUESTIONS["float64"][0]
 
 
 def called(config):
@@ -40,6 +43,8 @@ def section(store):
     made.parts.append(norm_table(store))
     made.parts += collapses.parts([(f"{decay:g}", seed, run) for decay, config in CONFIGS.items()
                                    for seed, run in store.runs(config).items()])
+    made.parts += collapses.precisions(store.runs(CONFIGS[0.25]), store.runs(FLOAT64),
+                                       FLOAT64.steps)
     made.verdicts = [judge(store, statement) for statement in statements()]
     return made
 

@@ -7,7 +7,8 @@ from reporting.records import NAMES, setting
 
 QUESTIONS = {"sanity": "1, 2: the default recipe", "data": "3: r_train",
              "mixed": "4: mixed orders", "model": "5: layers, width", "compute": "6: batch size",
-             "decay": "7: weight decay", "puzzle": "readings of the recipe"}
+             "decay": "7: weight decay", "float64": "decay 1/4 in float64",
+             "puzzle": "readings of the recipe"}
 
 RULES = """\
 ## How a verdict is reached
