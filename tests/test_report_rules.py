@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))
 
 import study  # noqa: E402  (found through the line above)
-from reporting import collapses, data_size, decay, measures, mixed, parts, sanity  # noqa: E402
+from reporting import data_size, decay, jumps, measures, mixed, parts, sanity  # noqa: E402
 from reporting.parts import CONTRADICTED, FAILS, HOLDS, MISSING, TWO_SEEDS  # noqa: E402
 from reporting.records import Run, Store, as_stated, parameters, variant  # noqa: E402
 from reporting.rules import Printed, Statement, compare, judge  # noqa: E402
@@ -150,22 +150,22 @@ def jumping(losses, seed=0):
         "l2_norm": [40.0 + i for i in range(n)]}})
 
 
-def test_a_collapse_is_a_jump_of_a_memorised_loss():
+def test_only_a_memorised_loss_jumps():
     run = jumping([1e-4, 1.0, 1e-3, 2e-7, 0.5, 5e-3, 6e-3])
-    (found,) = collapses.collapses(run)                 # 1e-4 to 1.0 comes before memorising
+    (found,) = jumps.jumps(run)                 # 1e-4 to 1.0 comes before memorising
     assert (found.before["step"], found.after["step"]) == (400, 500)
     assert (found.before["train_loss"], found.after["l2_norm"]) == (2e-7, 44.0)
-    table, words = collapses.parts([("1", 0, run)])
+    table, words = jumps.parts([("1", 0, run)])
     assert table.rows == [["1", "0", "400 to 500", "2e-07 → 0.5", "0.500 → 0.500", "43.0 → 44.0"]]
     assert "1 of the 1 jumps begin below" in words and words.endswith("so low jumped.")
 
 
-def test_a_low_loss_without_a_collapse_is_named():
+def test_a_low_loss_without_a_jump_is_named():
     high, low = jumping([1.0, 1e-3, 0.5]), jumping([1.0, 1e-3, 1e-4, 1e-5, 2e-6, 1e-7], seed=42)
-    _, words = collapses.parts([("1", 0, high), ("1", 42, low)])
+    _, words = jumps.parts([("1", 0, high), ("1", 42, low)])
     assert "0 of the 1 jumps begin below" in words
     assert words.endswith("without a jump from there: weight decay 1 with seed 42.")
-    assert collapses.parts([("1", 42, low)]) == []
+    assert jumps.parts([("1", 42, low)]) == []
 
 
 @pytest.mark.parametrize("wide, words", [
@@ -175,11 +175,11 @@ def test_a_low_loss_without_a_collapse_is_named():
 def test_float64_decides_whether_rounding_makes_the_jumps(wide, words):
     narrow = {seed: jumping([1.0, 1e-3, 1e-7, 1.0, 1e-2], seed) for seed in (0, 42)}
     wide = {seed: jumping(wide, seed) for seed in (0, 42)}
-    table, said = collapses.precisions(narrow, wide, 500)
+    table, said = jumps.precisions(narrow, wide, 500)
     assert words in said and len(table.rows) == 4
     assert table.rows[0] == ["0", "float32", "1e-07", "0.500", "400"]
-    assert "do not decide" in collapses.precisions(narrow, wide, 300)[1]    # before any jump
-    assert collapses.precisions(narrow, {}, 500) == []
+    assert "do not decide" in jumps.precisions(narrow, wide, 300)[1]    # before any jump
+    assert jumps.precisions(narrow, {}, 500) == []
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -23,8 +23,6 @@ from tests import fakecupy  # noqa: E402
 
 SMALL = [Config(model=model, p=5, width=8, heads=2, steps=4, seed=seed, threads=1)
          for seed in (0, 42) for model in ("lstm", "gpt")]
-
-
 BEYOND = ("float64", "puzzle")      # questions that the document does not ask
 
 

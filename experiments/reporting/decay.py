@@ -4,7 +4,7 @@ import math
 
 import study
 
-from reporting import collapses
+from reporting import jumps
 from reporting.decay_claims import CONFIGS, T, statements
 from reporting.measures import GENERAL, MEMORISED
 from reporting.parts import Section, Table
@@ -41,10 +41,10 @@ def section(store):
         "deviation over the seeds; the best of a column is bold.", (BAR,),
         [(f"{decay:g}", config) for decay, config in CONFIGS.items()]))
     made.parts.append(norm_table(store))
-    made.parts += collapses.parts([(f"{decay:g}", seed, run) for decay, config in CONFIGS.items()
-                                   for seed, run in store.runs(config).items()])
-    made.parts += collapses.precisions(store.runs(CONFIGS[0.25]), store.runs(FLOAT64),
-                                       FLOAT64.steps)
+    made.parts += jumps.parts([(f"{decay:g}", seed, run) for decay, config in CONFIGS.items()
+                               for seed, run in store.runs(config).items()])
+    made.parts += jumps.precisions(store.runs(CONFIGS[0.25]), store.runs(FLOAT64),
+                                   FLOAT64.steps)
     made.verdicts = [judge(store, statement) for statement in statements()]
     return made
 
