@@ -166,6 +166,7 @@ def test_a_low_loss_without_a_jump_is_named():
     assert "0 of the 1 jumps begin below" in words
     assert words.endswith("without a jump from there: weight decay 1 with seed 42.")
     assert jumps.parts([("1", 42, low)]) == []
+    assert jumps.parts([("1", 0, high)])[1].endswith("e-07.")           # no run came so low
 
 
 @pytest.mark.parametrize("wide, words", [

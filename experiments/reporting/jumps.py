@@ -43,13 +43,15 @@ def parts(runs):
     stay = [f"{name} with seed {seed}" for name, seed, run in runs
             if run.best("train_loss") < ROUNDED
             and not any(c.before["train_loss"] < ROUNDED for c in jumps(run))]
+    if stay:
+        others = f" As low, without a jump from there: weight decay {', '.join(stay)}."
+    else:
+        others = " Every run that came so low jumped." if low else ""
     return [table, (
         "How low a training loss can be. The runs compute in float32. Close to p = 1 its -log p "
         f"is 0 or a multiple of 2^-23 = {UNIT:.1e}, and p - 1, the gradient at the right token, "
         f"comes in the same steps: a loss of about that size is mostly rounding. {low} of the "
-        f"{len(found)} jumps begin below four such steps, {ROUNDED:.1e}. "
-        + (f"As low, without a jump from there: weight decay {', '.join(stay)}." if stay else
-           "Every run that came so low jumped.")
+        f"{len(found)} jumps begin below four such steps, {ROUNDED:.1e}.{others}"
     )]
 
 
