@@ -54,6 +54,8 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
     assert not dataclasses.replace(fitting, runs=[]).fits()
     apart = dataclasses.replace(fitting, runs=fitting.runs + reading(0.0002, 0.9, 80).runs)
     assert not apart.fits() and apart.in_reach()
+    many = dataclasses.replace(apart, runs=fitting.runs + 4 * reading(0.0002, 0.9, 80).runs)
+    assert not many.in_reach()                              # one run of five is too few
     assert puzzle.judged({("gpt", "x"): fitting}, "gpt", "x").verdict == HOLDS
     assert puzzle.judged({("gpt", "x"): apart}, "gpt", "x").verdict == TWO_SEEDS
     slow = reading(0.0002, 0.004, 200)
@@ -62,7 +64,7 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
 
 def test_every_reading_differs_from_the_recipe_and_from_the_others():
     listed = readings.puzzle_runs()
-    assert len(listed) == len(set(listed)) and {c.seed for c in listed} == {0, 42}
+    assert len(listed) == len(set(listed)) and {c.seed for c in listed} == {0, 1, 2, 3, 42}
     for name, (models, seeds, settings) in readings.READINGS.items():
         for model in models:
             runs = readings.runs_of(name, model)

@@ -14,7 +14,7 @@ import study  # noqa: E402  (found through the line above)
 from reporting import data_size, decay, jumps, measures, mixed, parts, sanity  # noqa: E402
 from reporting.parts import CONTRADICTED, FAILS, HOLDS, MISSING, TWO_SEEDS  # noqa: E402
 from reporting.records import Run, Store, as_stated, parameters, variant  # noqa: E402
-from reporting.rules import Printed, Statement, compare, judge  # noqa: E402
+from reporting.rules import Printed, Statement, compare, judge, judge_number  # noqa: E402
 
 from npdl.errors import InputError  # noqa: E402
 from npdl.training.task import make_model, make_task  # noqa: E402
@@ -48,6 +48,25 @@ def test_more_seeds_decide_more():
     printed = Printed(7850, 350, 100)
     assert compare(printed, (6200, 6700))[0] == TWO_SEEDS
     assert compare(printed, (6200, 6700, 6300, 6500, 6400, 6600))[0] == FAILS
+
+
+def test_further_seeds_decide_a_number_that_two_leave_open(kept):
+    def t_f(run):
+        return {0: 6200, 42: 6700, 7: 6400}.get(run.config.seed, 7000)
+
+    def judged(mean):
+        return judge_number(Store(), "2", "t_f", Printed(mean, 350, 100), config, t_f, str)
+
+    config = sanity.CONFIGS["lstm"]
+    put_runs(config)
+    assert judged(7850).verdict == TWO_SEEDS and "seeds" not in judged(7850).ours
+    put_runs(config, seeds=(7,))
+    found = judged(7850)
+    assert found.verdict == FAILS and found.ours.startswith("6450.0 ± 250.0; t = ")
+    assert "; all 3 seeds: 6433.3" in found.ours
+    put_runs(config, seeds=(8, 9))
+    assert judged(7850).ours.endswith("; all 5 seeds: 6660.0 ± 320.0; t = 3.3, limit 2.6")
+    assert "seeds" not in judged(6450).ours                 # two have decided
 
 
 def test_a_printed_number_needs_both_seeds(kept):
@@ -87,6 +106,33 @@ def test_a_statement_is_looked_at_in_each_seed(kept, answers, verdict):
     denied = dataclasses.replace(statement, contradiction="page 2 says the opposite")
     assert judge(Store(), denied).verdict == CONTRADICTED
     assert f"by our runs: {verdict}" in judge(Store(), denied).ours
+
+
+@pytest.mark.parametrize("further, verdict", [
+    ({}, TWO_SEEDS), ({1: True}, TWO_SEEDS), ({1: True, 2: True}, TWO_SEEDS),
+    ({1: True, 2: True, 3: True}, HOLDS), ({1: False, 2: False, 3: False}, FAILS),
+    ({1: False, 2: False, 3: True}, TWO_SEEDS),
+])
+def test_four_seeds_of_five_decide_what_two_leave_open(kept, further, verdict):
+    config = variant("gpt")
+    put_runs(config, seeds=(0, 42, *further))
+    open_with_two = always({0: True, 42: False, **further})
+    found = judge(Store(), Statement("1", "words", "theirs", {1: config}, open_with_two))
+    assert found.verdict == verdict
+    assert found.ours.count("seed ") == 2 + len(further) and found.ours.startswith("seed 0: yes")
+    closed = always({0: True, 42: True} | dict.fromkeys(further, False))
+    found = judge(Store(), Statement("1", "words", "theirs", {1: config}, closed))
+    assert found.verdict == HOLDS and found.ours.count("seed ") == 2
+
+
+def test_further_seeds_leave_figures_and_tables_as_they_are(kept):
+    config = variant("gpt")
+    put_runs(config)
+    before = Store().spread(config, lambda run: run.config.seed)
+    put_runs(config, seeds=(7,))
+    store = Store()
+    assert store.spread(config, lambda run: run.config.seed) == before
+    assert list(store.all_runs(config)) == [0, 42, 7] and list(store.runs(config)) == [0, 42]
 
 
 def test_a_statement_with_a_run_missing_is_not_decided(kept):

@@ -63,8 +63,8 @@ class Reading:
         return (mean - std) / NEAR[key] <= value <= (mean + std) * NEAR[key]
 
     def in_reach(self):
-        """True when each of the numbers is near the document's in one run at least."""
-        return all(any(self.near(key, value) for value in self.values(key))
+        """True when each of the numbers is near the document's in more than one run of five."""
+        return all(5 * sum(self.near(key, value) for value in self.values(key)) > len(self.runs)
                    for key in DOCUMENT[self.model])
 
     def fits(self):

@@ -4,7 +4,8 @@ import dataclasses
 
 from npdl.training.config import Config
 
-SEEDS = (0, 42)
+SEEDS = (0, 42)                     # the document's
+FURTHER = (1, 2, 3)                 # for what those two leave open
 WHOLE, SHORT = 10001, 3000          # steps of a run, and of one for the level of its losses
 BOTH, LSTM, GPT = ("lstm", "gpt"), ("lstm",), ("gpt",)
 STATED = Config(threads=1, save_every=2000, clip=None, init="torch", steps=WHOLE)
@@ -14,7 +15,7 @@ READINGS = {
     "as stated": (BOTH, SEEDS, {}),
     "clip at norm 1": (BOTH, SEEDS, {"clip": 1.0}),
     "Glorot's gates": (LSTM, SEEDS[:1], {"init": "xavier"}),
-    "Glorot's gates, clip at norm 1": (LSTM, SEEDS, {"init": "xavier", "clip": 1.0}),
+    "Glorot's gates, clip at norm 1": (LSTM, (*SEEDS, *FURTHER), {"init": "xavier", "clip": 1.0}),
     "beta2 0.98": (GPT, SEEDS[:1], {"betas": (0.9, 0.98), "steps": SHORT}),
     "eps 1e-6": (GPT, SEEDS[:1], {"eps": 1e-6, "steps": SHORT}),
     "decay of matrices only": (GPT, SEEDS[:1], {"decay": "matrices", "steps": SHORT}),

@@ -116,9 +116,14 @@ class Store:
             self.settings.setdefault(setting(run.config), {})[run.config.seed] = run
 
     def runs(self, config):
-        """{seed: Run} of a setting, the study's seeds first."""
+        """{seed: Run} of a setting, with the document's seeds: figures and tables are of these."""
         found = self.settings.get(setting(config), {})
-        return {seed: found[seed] for seed in sorted(found)}
+        return {seed: found[seed] for seed in study.SEEDS if seed in found}
+
+    def all_runs(self, config):
+        """The same with every seed that is kept, the document's first."""
+        found = self.settings.get(setting(config), {})
+        return self.runs(config) | {seed: found[seed] for seed in sorted(found)}
 
     def missing(self, config):
         """The study's seeds that a setting has no run of."""

@@ -6,8 +6,12 @@ widened by what rounding or the grid of evaluations hides. Where they do not, it
 Student's test for two samples of equal variance tells them apart at 5 %, and is otherwise not
 decidable with two seeds.
 
-A statement is looked at in each seed by itself: it holds where it is true with every seed, fails
-where it is false with every one, and is not decidable with two seeds where they disagree.
+A statement is looked at in each seed by itself: it holds where it is true with both, fails where
+it is false with both, and is not decidable with two seeds where they disagree.
+
+What two seeds do not decide, further ones may, where they are kept: a number is compared again,
+with all of them; a statement holds where it is true with four of five, or more, and fails where
+it is false with as many.
 
 Either is not decided where one of the study's runs that it needs is missing.
 """
@@ -68,7 +72,13 @@ def judge_number(store, where, name, printed, config, of, show):
         return Verdict(where, name, document, so_far + named_missing({name: config}, store),
                        MISSING)
     verdict, why = compare(printed, ours.values)
-    return Verdict(where, name, document, f"{show(ours.mean)} ± {show(ours.std)}; {why}", verdict)
+    words = f"{show(ours.mean)} ± {show(ours.std)}; {why}"
+    every = store.all_runs(config)
+    if verdict == TWO_SEEDS and len(every) > len(ours.values):
+        ours = Spread.of(map(of, every.values()))
+        verdict, why = compare(printed, ours.values)
+        words += f"; all {len(every)} seeds: {show(ours.mean)} ± {show(ours.std)}; {why}"
+    return Verdict(where, name, document, words, verdict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,27 +101,33 @@ class Statement:
 
 def judge(store, statement):
     """The Verdict of a Statement."""
-    answers = seed_answers(store, statement)
     gone = named_missing(statement.needs, store)
+    answers = seed_answers(statement, store.runs)
+    if not gone and agreed(answers) == TWO_SEEDS:
+        answers = seed_answers(statement, store.all_runs)
     words = [f"seed {seed}: {'yes' if true else 'no'}, {why}"
              for seed, (true, why) in answers.items()]
-    found = {true for true, _ in answers.values()}
+    verdict = MISSING if gone else agreed(answers)
     if gone:
-        verdict = MISSING
         words.append(gone)
-    elif len(found) > 1:
-        verdict = TWO_SEEDS
-    else:
-        verdict = HOLDS if found == {True} else FAILS
     if statement.contradiction:
         words.insert(0, f"{statement.contradiction}; by our runs: {verdict}")
         verdict = CONTRADICTED
     return Verdict(statement.where, statement.claim, statement.document, "; ".join(words), verdict)
 
 
-def seed_answers(store, statement):
-    """{seed: (true, why)} for the seeds with which every setting of a statement has been run."""
-    runs = {key: store.runs(config) for key, config in statement.needs.items()}
+def agreed(answers):
+    """What {seed: (true, why)} come to: four of five decide, which of two are both."""
+    true = sum(true for true, _ in answers.values())
+    if 5 * true >= 4 * len(answers):
+        return HOLDS
+    return FAILS if 5 * true <= len(answers) else TWO_SEEDS
+
+
+def seed_answers(statement, runs_of):
+    """{seed: (true, why)} for the seeds with which every setting of a statement has been run;
+    runs_of(config) is {seed: Run}."""
+    runs = {key: runs_of(config) for key, config in statement.needs.items()}
     if not runs:
         raise InputError(f"statement {statement.claim[:40]!r} needs no run; give it some settings")
     seeds = [seed for seed in next(iter(runs.values()))
