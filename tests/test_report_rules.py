@@ -186,9 +186,9 @@ def test_the_norm_and_the_decay(kept):
     assert verdict_of(section, "decay 0.25 overfits") == FAILS
 
 
-def jumping(losses, seed=0):
+def jumping(losses, seed=0, **settings):
     """A Run of the LSTM with these training losses, memorised at its second evaluation."""
-    config = dataclasses.replace(decay.CONFIGS[1.0], seed=seed)
+    config = dataclasses.replace(decay.CONFIGS[1.0], seed=seed, **settings)
     n = len(losses)
     return Run({"config": config.to_json(), "records": {
         "step": [100 * (i + 1) for i in range(n)], "train_loss": losses,
@@ -215,18 +215,29 @@ def test_a_low_loss_without_a_jump_is_named():
     assert jumps.parts([("1", 0, high)])[1].endswith("e-07.")           # no run came so low
 
 
-@pytest.mark.parametrize("wide, words", [
-    ([1.0, 1e-3, 1e-5, 1e-8, 1e-9], "in float64 none comes"),
-    ([1.0, 1e-3, 1e-5, 1e-8, 1e-2], "in float64 they come as well"),
+LOW, JUMPED = [1.0, 1e-3, 1e-5, 1e-8, 1e-9], [1.0, 1e-3, 1e-5, 1e-8, 1e-2]
+
+
+@pytest.mark.parametrize("wide, small, words", [
+    (LOW, None, "from float32's rounding, for in float64 none comes"),
+    (JUMPED, None, "not from float32's rounding, for in float64 they come as well."),
+    (JUMPED, LOW, "from AdamW's eps, for with 1e-12 in its place none comes"),
+    (JUMPED, JUMPED, "not from AdamW's eps, for with 1e-12 in its place they come as well."),
+    (LOW, LOW, "whether from AdamW's eps, these seeds do not decide."),
 ])
-def test_float64_decides_whether_rounding_makes_the_jumps(wide, words):
-    narrow = {seed: jumping([1.0, 1e-3, 1e-7, 1.0, 1e-2], seed) for seed in (0, 42)}
-    wide = {seed: jumping(wide, seed) for seed in (0, 42)}
-    table, said = jumps.precisions(narrow, wide, 500)
-    assert words in said and len(table.rows) == 4
-    assert table.rows[0] == ["0", "float32", "1e-07", "0.500", "400"]
-    assert "do not decide" in jumps.precisions(narrow, wide, 300)[1]    # before any jump
-    assert jumps.precisions(narrow, {}, 500) == []
+def test_one_change_at_a_time_tells_where_the_jumps_come_from(wide, small, words):
+    def runs(losses, **settings):
+        return {seed: jumping(losses, seed, **settings) for seed in (0, 42) if losses}
+
+    plain, wide = runs([1.0, 1e-3, 1e-7, 1.0, 1e-2]), runs(wide, dtype="float64")
+    small = runs(small, dtype="float64", eps=1e-12)
+    table, said = jumps.suspects(plain, wide, small, 500)
+    assert words in said and len(table.rows) == (6 if small else 4)
+    assert table.rows[0] == ["0", "float32", "1e-08", "1e-07", "300", "0.500",
+                             "300 to 400: 1e-07 → 1"]
+    early = jumps.suspects(plain, wide, small, 300)[1]                  # before any jump
+    assert "whether from float32's rounding, these seeds do not decide" in early
+    assert jumps.suspects(plain, {}, small, 500) == jumps.suspects({}, wide, small, 500) == []
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from reporting.rules import judge
 from reporting.shapes import best_table, eight, family, figure, plus_minus
 
 BAR = "weight decay"
-FLOAT64 = study.QUESTIONS["float64"][0]
+WIDE, SMALL = study.QUESTIONS["jumps"][0], study.QUESTIONS["jumps"][-1]
 
 
 def called(config):
@@ -43,8 +43,8 @@ def section(store):
     made.parts.append(norm_table(store))
     made.parts += jumps.parts([(f"{decay:g}", seed, run) for decay, config in CONFIGS.items()
                                for seed, run in store.runs(config).items()])
-    made.parts += jumps.precisions(store.runs(CONFIGS[0.25]), store.runs(FLOAT64),
-                                   FLOAT64.steps)
+    made.parts += jumps.suspects(store.runs(CONFIGS[0.25]), store.runs(WIDE), store.runs(SMALL),
+                                 WIDE.steps)
     made.verdicts = [judge(store, statement) for statement in statements()]
     return made
 

@@ -7,8 +7,8 @@ from reporting.records import NAMES, setting
 
 QUESTIONS = {"sanity": "1, 2: the default recipe", "data": "3: r_train",
              "mixed": "4: mixed orders", "model": "5: layers, width", "compute": "6: batch size",
-             "decay": "7: weight decay", "further": "more seeds of two settings",
-             "float64": "decay 1/4 in float64",
+             "decay": "7: weight decay", "further": "more seeds of one setting",
+             "jumps": "decay 1/4, jumps of the loss",
              "puzzle": "readings of the recipe"}
 
 RULES = """\
@@ -22,11 +22,10 @@ decidable with two seeds*.
 * **A statement** is turned into a test of numbers, which stands in the tables, and looked at \
 within each seed: it *holds* if it is true with both, *fails* if it is false with both, and is \
 *not decidable with two seeds* if they disagree.
-* What two seeds do not decide, more may. Of two settings there are three more, 1, 2 and 3: of the \
-LSTM's default recipe and of its weight decay 1/4, which are cheap and decide a claim by \
-themselves. A number is then compared again, with all five; a statement holds if it is true with \
-four of them or five, and fails if it is false with as many. Figures and tables stay those of the \
-seeds 0 and 42.
+* What two seeds do not decide, more may. Of the LSTM's default recipe there are three more, 1, 2 \
+and 3; `python experiments/study.py --seeds 1 2 3` makes those of every setting. A number is then \
+compared again, with all five; a statement holds if it is true with four of them or five, and \
+fails if it is false with as many. Figures and tables stay those of the seeds 0 and 42.
 * What another place of the document denies is *contradicted by the document itself*, whatever \
 our runs say; what they say stands beside it.
 * Where a run is missing, nothing is decided; what the runs so far say stands beside it.

@@ -33,7 +33,7 @@ def parts(runs):
     found = [(name, seed, c) for name, seed, run in runs for c in jumps(run)]
     if not found:
         return []
-    rows = [[name, str(seed), f"{c.before['step']} to {c.after['step']}",
+    rows = [[name, str(seed), when(c),
              arrow(c, "train_loss", ".2g"), arrow(c, "validation_accuracy", ".3f"),
              arrow(c, "l2_norm", ".1f")] for name, seed, c in found]
     table = Table(
@@ -55,28 +55,49 @@ def parts(runs):
     )]
 
 
-def precisions(runs, exact, until):
-    """The same runs in float32, {seed: Run}, and in float64: a table and what follows from it."""
-    rows, jumped = [], {"float32": [], "float64": []}
-    for seed in sorted(exact.keys() & runs.keys()):
-        for dtype, run in (("float32", runs[seed]), ("float64", exact[seed])):
-            steps = [c.after["step"] for c in jumps(run) if c.after["step"] <= until]
-            jumped[dtype].append(bool(steps))
-            rows.append([str(seed), dtype, f"{run.best('train_loss', until):.2g}",
-                         f"{run.best('validation_accuracy', until):.3f}",
-                         ", ".join(map(str, steps)) or "none"])
-    if not rows:
+def suspects(plain, wide, small, until):
+    """What may make the jumps, changed one at a time: a table and what follows from it.
+
+    Each is {seed: Run}: as the study has them; in float64, without float32's rounding; in
+    float64 with a smaller eps, too. Looked at up to a step.
+    """
+    tried = [runs for runs in (plain, wide, small) if runs]
+    seeds = sorted(set.intersection(*(set(runs) for runs in tried))) if wide and plain else []
+    if not seeds:
         return []
-    if all(jumped["float32"]) and not any(jumped["float64"]):
-        words = "What is rounded in float32 makes these jumps: in float64 none comes up to there."
-    elif all(jumped["float64"]):
-        words = "Rounding does not make the jumps: in float64 they come as well."
-    else:
-        words = "These seeds do not decide whether rounding makes the jumps."
+    rows, jumped = [], [[] for _ in tried]
+    for seed in seeds:
+        for runs, those in zip(tried, jumped, strict=True):
+            run = runs[seed]
+            found = [c for c in jumps(run) if c.after["step"] <= until]
+            those.append(bool(found))
+            rows.append([
+                str(seed), run.config.dtype, f"{run.config.eps:g}",
+                f"{run.best('train_loss', until):.2g}", str(run.first("train_loss", until)),
+                f"{run.best('validation_accuracy', until):.3f}",
+                "; ".join(f"{when(c)}: {arrow(c, 'train_loss', '.2g')}" for c in found) or "none"])
+    words = [blamed("float32's rounding", "in float64", *jumped[:2])]
+    if small:
+        eps = small[seeds[0]].config.eps
+        words.append(blamed("AdamW's eps", f"with {eps:g} in its place", *jumped[1:]))
     return [Table(
-        f"Weight decay 1/4 in both precisions, up to step {until}: the lowest training loss, the "
-        "best validation accuracy, and the steps of the jumps.",
-        ("seed", "dtype", "L_train", "A_val", "jumps"), rows, left=2), words]
+        f"Weight decay 1/4 with what may make the jumps changed, up to step {until}: the lowest "
+        "training loss and its step, the best validation accuracy, and the jumps.",
+        ("seed", "dtype", "eps", "L_train", "t_f(L_train)", "A_val", "jumps"), rows, left=3),
+        "Where the jumps come from: " + "; ".join(words) + "."]
+
+
+def blamed(suspect, changed, before, after):
+    """What follows for a suspect from which seeds jumped before and after it was changed."""
+    if all(before) and not any(after):
+        return f"from {suspect}, for {changed} none comes up to there"
+    if all(after):
+        return f"not from {suspect}, for {changed} they come as well"
+    return f"whether from {suspect}, these seeds do not decide"
+
+
+def when(jump):
+    return f"{jump.before['step']} to {jump.after['step']}"
 
 
 def arrow(jump, name, form):
