@@ -233,8 +233,8 @@ def test_one_change_at_a_time_tells_where_the_jumps_come_from(wide, small, words
     small = runs(small, dtype="float64", eps=1e-12)
     table, said = jumps.suspects(plain, wide, small, 500)
     assert words in said and len(table.rows) == (6 if small else 4)
-    assert table.rows[0] == ["0", "float32", "1e-08", "1e-07", "300", "0.500",
-                             "300 to 400: 1e-07 → 1"]
+    assert table.rows[0] == ["0", "float32", "1e-08", "1e-07", "300", "12", "0.500",
+                             "300 to 400: 1e-07 → 1"]           # 200 steps for 16.1 = ln 1e7
     early = jumps.suspects(plain, wide, small, 300)[1]                  # before any jump
     assert "whether from float32's rounding, these seeds do not decide" in early
     assert jumps.suspects(plain, {}, small, 500) == jumps.suspects({}, wide, small, 500) == []

@@ -1,6 +1,7 @@
 """Where the loss of a memorised training set jumped up again, and float32's share in that."""
 
 import dataclasses
+import math
 
 from reporting.measures import MEMORISED
 from reporting.parts import Table
@@ -8,6 +9,13 @@ from reporting.parts import Table
 FACTOR = 100                # a training loss that rises by this factor between two evaluations
 UNIT = 2.0**-23             # float32's spacing just above 1
 ROUNDED = 4 * UNIT          # a loss that is mostly rounding
+LAST = 4000                 # steps before the lowest loss in which its fall is measured
+FALL = (
+    " Of a memorised set the gradient has only to make good what the decay takes, m / (sqrt(v) + "
+    "eps) = decay times weight. So m stays far below sqrt(v), which does nothing but forget: by a "
+    "factor e in 2 / (1 - beta2) = 2000 steps, and gradient and loss follow it down. Below eps, "
+    "sqrt(v) no longer counts: the same gradient is needed at every step, and the fall slows. What "
+    "then sets off a jump, the records do not tell.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +58,9 @@ def parts(runs):
     return [table, (
         "How low a training loss can be. The runs compute in float32. Close to p = 1 its -log p "
         f"is 0 or a multiple of 2^-23 = {UNIT:.1e}, and p - 1, the gradient at the right token, "
-        f"comes in the same steps: a loss of about that size is mostly rounding. {low} of the "
-        f"{len(found)} jumps begin below four such steps, {ROUNDED:.1e}.{others}"
+        f"comes in the same steps: at a loss of about that size each token's part is mostly "
+        f"rounding. {low} of the {len(found)} jumps begin below four such steps, "
+        f"{ROUNDED:.1e}.{others}"
     )]
 
 
@@ -74,6 +83,7 @@ def suspects(plain, wide, small, until):
             rows.append([
                 str(seed), run.config.dtype, f"{run.config.eps:g}",
                 f"{run.best('train_loss', until):.2g}", str(run.first("train_loss", until)),
+                f"{folding(run, until):.0f}",
                 f"{run.best('validation_accuracy', until):.3f}",
                 "; ".join(f"{when(c)}: {arrow(c, 'train_loss', '.2g')}" for c in found) or "none"])
     words = [blamed("float32's rounding", "in float64", *jumped[:2])]
@@ -82,9 +92,17 @@ def suspects(plain, wide, small, until):
         words.append(blamed("AdamW's eps", f"with {eps:g} in its place", *jumped[1:]))
     return [Table(
         f"Weight decay 1/4 with what may make the jumps changed, up to step {until}: the lowest "
-        "training loss and its step, the best validation accuracy, and the jumps.",
-        ("seed", "dtype", "eps", "L_train", "t_f(L_train)", "A_val", "jumps"), rows, left=3),
-        "Where the jumps come from: " + "; ".join(words) + "."]
+        "training loss and its step, the steps in which it fell by a factor e, in the "
+        f"{LAST} before that, the best validation accuracy, and the jumps.",
+        ("seed", "dtype", "eps", "L_train", "t_f(L_train)", "factor e", "A_val", "jumps"), rows,
+        left=3), f"Where the jumps come from: {'; '.join(words)}.{FALL if small else ''}"]
+
+
+def folding(run, until):
+    """In how many steps the training loss fell by a factor e, over LAST steps to its lowest."""
+    lowest, last = run.best("train_loss", until), run.first("train_loss", until)
+    step, loss = next((t, v) for t, v in run.points("train_loss") if t >= last - LAST)
+    return (last - step) / math.log(loss / lowest) if loss > lowest else math.inf
 
 
 def blamed(suspect, changed, before, after):
