@@ -54,6 +54,15 @@ def kept(tmp_path, monkeypatch):
 
 
 # --- the committed report -------------------------------------------------------------------------
+def test_the_readme_counts_the_verdicts():
+    found = [v.verdict for section in report.sections(Store()) for v in section.verdicts]
+    holds, fails, denied, two, none = map(found.count, (HOLDS, FAILS, CONTRADICTED, TWO_SEEDS,
+                                                        NO_CLAIM))
+    assert (f"of {len(found)} claims {holds} hold, {fails} fail, {denied} are contradicted by the "
+            f"document itself, {two} cannot be decided with two seeds, and {none} have nothing to "
+            "test.") in " ".join((ROOT / "README.md").read_text().split())
+
+
 def test_the_report_and_its_figures_are_up_to_date():
     store = Store()
     assert not report.stale(store, report.sections(store)), REMEDY
