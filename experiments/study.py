@@ -190,7 +190,7 @@ def parser():
     p.add_argument("questions", nargs="*", metavar="QUESTION",
                    help=f"of {', '.join(QUESTIONS)} (default: all)")
     p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
-                   help="seeds of the runs (default: 0 42, of `further` 1 2 3)")
+                   help="seeds of the runs (default: 0 42, in further and puzzle 1 2 3)")
     p.add_argument("--out", default="runs/study", help="folder of the runs")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--backend", choices=("numpy", "cupy", "dask"), default="numpy",

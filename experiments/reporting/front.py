@@ -25,7 +25,8 @@ within each seed: it *holds* if it is true with both, *fails* if it is false wit
 * What two seeds do not decide, more may. Of the LSTM's default recipe there are three more, 1, 2 \
 and 3; `python experiments/study.py --seeds 1 2 3` makes those of every setting. A number is then \
 compared again, with all five; a statement holds if it is true with four of them or five, and \
-fails if it is false with as many. Figures and tables stay those of the seeds 0 and 42.
+fails if it is false with as many. What they leave open, too, keeps the name of that verdict. \
+Figures and tables stay those of the seeds 0 and 42.
 * What another place of the document denies is *contradicted by the document itself*, whatever \
 our runs say; what they say stands beside it.
 * Where a run is missing, nothing is decided; what the runs so far say stands beside it.

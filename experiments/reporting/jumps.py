@@ -1,4 +1,4 @@
-"""Where the loss of a memorised training set jumped up again, and float32's share in that."""
+"""Where the loss of a memorised training set jumped up again, and what that comes from."""
 
 import dataclasses
 import math
@@ -8,12 +8,12 @@ from reporting.parts import Table
 
 FACTOR = 100                # a training loss that rises by this factor between two evaluations
 UNIT = 2.0**-23             # float32's spacing just above 1
-ROUNDED = 4 * UNIT          # a loss that is mostly rounding
+ROUNDED = 4 * UNIT          # a loss of which each token's part is mostly rounding
 LAST = 4000                 # steps before the lowest loss in which its fall is measured
 FALL = (
     " Of a memorised set the gradient has only to make good what the decay takes, m / (sqrt(v) + "
     "eps) = decay times weight. So m stays far below sqrt(v), which does nothing but forget: by a "
-    "factor e in 2 / (1 - beta2) = 2000 steps, and gradient and loss follow it down. Below eps, "
+    "factor e in 2 / (1 - beta2) = {:.0f} steps, and gradient and loss follow it down. Below eps, "
     "sqrt(v) no longer counts: the same gradient is needed at every step, and the fall slows. What "
     "then sets off a jump, the records do not tell.")
 
@@ -58,7 +58,7 @@ def parts(runs):
     return [table, (
         "How low a training loss can be. The runs compute in float32. Close to p = 1 its -log p "
         f"is 0 or a multiple of 2^-23 = {UNIT:.1e}, and p - 1, the gradient at the right token, "
-        f"comes in the same steps: at a loss of about that size each token's part is mostly "
+        "comes in the same steps: at a loss of about that size each token's part is mostly "
         f"rounding. {low} of the {len(found)} jumps begin below four such steps, "
         f"{ROUNDED:.1e}.{others}"
     )]
@@ -86,16 +86,17 @@ def suspects(plain, wide, small, until):
                 f"{folding(run, until):.0f}",
                 f"{run.best('validation_accuracy', until):.3f}",
                 "; ".join(f"{when(c)}: {arrow(c, 'train_loss', '.2g')}" for c in found) or "none"])
-    words = [blamed("float32's rounding", "in float64", *jumped[:2])]
+    words, fall = [blamed("float32's rounding", "in float64", *jumped[:2])], ""
     if small:
-        eps = small[seeds[0]].config.eps
-        words.append(blamed("AdamW's eps", f"with {eps:g} in its place", *jumped[1:]))
+        config = small[seeds[0]].config
+        words.append(blamed("AdamW's eps", f"with {config.eps:g} in its place", *jumped[1:]))
+        fall = FALL.format(2 / (1 - config.betas[1]))
     return [Table(
         f"Weight decay 1/4 with what may make the jumps changed, up to step {until}: the lowest "
         "training loss and its step, the steps in which it fell by a factor e, in the "
         f"{LAST} before that, the best validation accuracy, and the jumps.",
         ("seed", "dtype", "eps", "L_train", "t_f(L_train)", "factor e", "A_val", "jumps"), rows,
-        left=3), f"Where the jumps come from: {'; '.join(words)}.{FALL if small else ''}"]
+        left=3), f"Where the jumps come from: {'; '.join(words)}.{fall}"]
 
 
 def folding(run, until):

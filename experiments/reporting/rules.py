@@ -117,7 +117,7 @@ def judge(store, statement):
 
 
 def agreed(answers):
-    """What {seed: (true, why)} come to: four of five decide, which of two are both."""
+    """What {seed: (true, why)} come to: four seeds of five decide; of two, both must agree."""
     true = sum(true for true, _ in answers.values())
     if 5 * true >= 4 * len(answers):
         return HOLDS
