@@ -8,7 +8,6 @@ whichever module ``use`` has chosen. Both backends can take turns in one process
 """
 
 import contextlib
-import math
 
 import numpy as np
 
@@ -170,44 +169,3 @@ def one_hot(index, size, dtype):
     atomic add on a GPU is not.
     """
     return (index[..., None] == xp.arange(size)).astype(dtype)
-
-
-# P of erf(x / sqrt 2) = tanh(x P(x^2)), fitted for the least largest error of x * erf on
-# |x| <= 5.6, beyond which tanh has reached 1 in float32 (error of the fit: 7e-8).
-_ERF_FIT = (
-    0.7978844926585411,
-    0.03633391090124542,
-    -3.2954334102578336e-05,
-    -5.527808150353319e-05,
-    3.973133185020861e-06,
-    -1.3364813233193647e-07,
-    1.8093919984459128e-09,
-)
-_ERF_FIT_END = 5.6**2
-
-
-def normal_cdf(x):
-    """Phi(x), the distribution function of the standard normal, elementwise.
-
-    float32 uses a fit whose error is below float32's own rounding; float64 is exact to its last
-    digits, by the standard library's erf (CuPy's own on a GPU), and slower.
-    """
-    if x.dtype == np.float32:
-        u = xp.minimum(x * x, _ERF_FIT_END)
-        p = u * _ERF_FIT[-1]
-        for coefficient in _ERF_FIT[-2:0:-1]:
-            p = xp.add(p, coefficient, out=p)
-            p = xp.multiply(p, u, out=p)
-        p = xp.add(p, _ERF_FIT[0], out=p)
-        p = xp.multiply(p, x, out=p)
-        p = xp.tanh(p, out=p)
-    elif is_host():
-        p = np.array([math.erf(value * math.sqrt(0.5)) for value in x.ravel()], x.dtype)
-        p = p.reshape(x.shape)
-    else:
-        from cupyx.scipy.special import erf
-
-        p = erf(x * math.sqrt(0.5))
-    p = xp.add(p, 1.0, out=p)
-    p = xp.multiply(p, 0.5, out=p)
-    return p

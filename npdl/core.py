@@ -13,7 +13,7 @@ import copy
 import sys
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError
+from npdl.errors import InputError, check_gradient
 
 
 class _Discard:
@@ -62,6 +62,20 @@ class Param:
 
     def __repr__(self):
         return f"Param(shape={self.data.shape}, dtype={self.data.dtype})"
+
+
+class Absent:
+    """A bias that a layer was made without: its data is 0, and gradients added to it are dropped.
+
+    So a page writes `x W + b` once, and a layer without b computes the same equation. It is no
+    Param: nothing lists, saves or updates it.
+    """
+
+    data = 0.0
+    shape = ()
+
+    def __init__(self):
+        self.grad = _Discard()
 
 
 class Cache:
@@ -227,8 +241,22 @@ def walk(layer):
         yield from walk(child)
 
 
-def gradients_of(dout, count):
-    """Spread what backward was given over `count` outputs: a bare array is the first output's."""
-    if isinstance(dout, tuple):
+def gradients_of(dout, outputs, owner):
+    """What backward was given, in the shape of forward's `outputs`: an array, or a tuple of such.
+
+    None, the gradient of an output that no one used, becomes zeros; a bare array where there are
+    several outputs is the gradient of the first. Raises InputError for any other shape.
+    """
+    if isinstance(outputs, tuple):
+        if not isinstance(dout, (tuple, list)):
+            dout = (dout,) + (None,) * (len(outputs) - 1)
+        if len(dout) != len(outputs):
+            raise InputError(f"{owner}: backward was given {len(dout)} gradients; forward has "
+                             f"{len(outputs)} outputs")
+        return tuple(gradients_of(d, y, owner) for d, y in zip(dout, outputs, strict=True))
+    if dout is None:
+        return xp.zeros_like(outputs)
+    if outputs.shape == ():                                 # a loss: its gradient is a number
         return dout
-    return (dout,) + (None,) * (count - 1)
+    check_gradient(dout, outputs.shape, owner)
+    return dout

@@ -1,4 +1,15 @@
-"""What npdl raises. Every message is one line: what was given, what is allowed, what to do."""
+"""What npdl raises, and the doors that raise it.
+
+Every message is one line: what was given, what is allowed, what to do. A door is called where a
+constructor, a model, a loss or data meets its user, and in a layer where NumPy would answer
+wrongly without a word: broadcasting and integer arithmetic raise nothing.
+"""
+
+import numbers
+
+import numpy as np
+
+FLOATS = ("float16", "float32", "float64", "float", "longdouble")
 
 
 class NpdlError(Exception):
@@ -15,3 +26,207 @@ class CheckpointError(NpdlError, RuntimeError):
 
 class BackendError(NpdlError, RuntimeError):
     """An array backend that is not installed or cannot run on this machine."""
+
+
+def require_positive(**sizes):
+    """Raise InputError unless every named size is a positive integer."""
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise InputError(f"{name} = {value!r}; it must be a positive integer")
+
+
+def require_dtype(dtype):
+    """Raise InputError unless `dtype` is one of floats."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
+        dtype, "__name__", "")
+    if name not in FLOATS:
+        raise InputError(f"dtype = {dtype!r}; it must be one of floats: 'float32' or 'float64'")
+
+
+def require_number(name, value, allowed, wanted):
+    """Raise InputError unless `value` is a real number, no bool, for which `allowed` holds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not allowed(value):
+        raise InputError(f"{name} = {value!r}; it must be {wanted}")
+
+
+def require_choice(name, value, choices):
+    """Raise InputError unless `value` is one of `choices`."""
+    if not any(value is choice or (isinstance(value, str) and value == choice)
+               for choice in choices):
+        raise InputError(f"{name} = {value!r}; choose one of: {', '.join(map(str, choices))}")
+
+
+def check_real(owner, **arrays):
+    """Raise InputError unless each is an array of real numbers."""
+    for name, x in arrays.items():
+        if not hasattr(x, "ndim") or getattr(getattr(x, "dtype", None), "kind", "f") not in "fiub":
+            raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
+                             "array of real numbers")
+
+
+def check_floats(owner, **arrays):
+    """Raise InputError unless each is an array of floats with one axis or more."""
+    for name, x in arrays.items():
+        if not hasattr(x, "ndim") or x.dtype.kind != "f" or x.ndim == 0:
+            raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
+                             "array of floats with an axis or more")
+
+
+def check_width(x, width, owner):
+    """Raise InputError unless `x` is an array of real numbers whose last axis is `width` long."""
+    check_real(owner, the_input=x)
+    if x.ndim == 0 or x.shape[-1] != width:
+        raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must be {width}")
+
+
+def check_gradient(dy, shape, owner):
+    """Raise InputError unless the upstream gradient `dy` is an array of the output's shape."""
+    if not hasattr(dy, "ndim") or dy.shape != tuple(shape):
+        raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
+                         f"shape {tuple(shape)}")
+
+
+def check_mask(owner, mask, shape):
+    """Raise InputError unless `mask` is None, or bools that broadcast to `shape`."""
+    if mask is None:
+        return
+    lengths = zip(mask.shape[::-1], shape[::-1], strict=False) if hasattr(mask, "ndim") else ()
+    if (not hasattr(mask, "ndim") or mask.dtype.kind != "b" or mask.ndim > len(shape)
+            or any(n not in (1, full) for n, full in lengths)):
+        raise InputError(f"{owner}: the mask is {described(mask)}; it must be bool and broadcast "
+                         f"to {tuple(shape)}, True where something may be seen")
+
+
+def checked_ids(ids, size, what="token ids"):
+    """`ids` as an array of integers, after a check on the host that 0 <= id < size.
+
+    A device array is taken as checked: a look at its values would wait for the device, and
+    CuPy wraps an index that is out of range without a word.
+    """
+    if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
+        return ids
+    try:
+        ids = np.asarray(ids)
+    except ValueError:
+        raise InputError(f"{what} are rows of different lengths; fill them up") from None
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise InputError(f"{what} have dtype {ids.dtype}; they must be integers")
+    if ids.size and (ids.min() < 0 or ids.max() >= size):
+        bad = ids.min() if ids.min() < 0 else ids.max()
+        raise InputError(f"{what} contain {bad}; allowed are 0 to {size - 1}")
+    return ids
+
+
+def checked_tokens(ids, owner, max_len=None):
+    """`ids` as an array, after a check that they are (B, S) integers, S at most max_len."""
+    ids = checked_ids(ids, np.iinfo(np.int64).max)
+    if ids.ndim != 2 or 0 in ids.shape:
+        raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), neither of "
+                         "them 0")
+    if max_len is not None and ids.shape[1] > max_len:
+        raise InputError(f"{owner}: sequences of {ids.shape[1]} tokens are longer than max_len = "
+                         f"{max_len}")
+    return ids
+
+
+def check_key_mask(key_mask, shape, owner):
+    """`key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
+    mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
+    if not hasattr(mask, "dtype") or mask.shape != tuple(shape) or mask.dtype.kind != "b":
+        raise InputError(f"{owner}: key_mask is {described(mask)}; it must be bool "
+                         f"{tuple(shape)}, like the ids, True for real tokens")
+    return mask
+
+
+def check_sequence(x, width, owner):
+    """Raise InputError unless `x` is (B, S, D) of real numbers, none of them 0, D = width."""
+    check_real(owner, the_input=x)
+    if x.ndim != 3 or 0 in x.shape[:2] or x.shape[2] != width:
+        raise InputError(f"{owner}: the input is {described(x)}; it must be (B, S, {width}), none "
+                         "of them 0")
+
+
+def checked_positions(x, positions, table):
+    """`positions` as integers after a check that they are rows of the table and fit x (..., D)."""
+    check_width(x, table.shape[1], "positions")
+    if positions is None:
+        if x.ndim < 2 or x.shape[-2] > table.shape[0]:
+            raise InputError(f"positions: the input has shape {x.shape}; at most "
+                             f"{table.shape[0]} positions exist")
+        return np.arange(x.shape[-2])
+    positions, lead = checked_ids(positions, table.shape[0], "positions"), x.shape[:-1]
+    lengths = zip(positions.shape[::-1], lead[::-1], strict=False)
+    if positions.ndim > len(lead) or any(n not in (1, full) for n, full in lengths):
+        raise InputError(f"positions: they have shape {positions.shape}; for an input {x.shape} "
+                         f"they must broadcast to {lead}")
+    return positions
+
+
+def checked_lengths(lengths, B, S, owner):
+    """`lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
+    lengths = np.asarray(lengths.get() if hasattr(lengths, "get") else lengths)
+    if lengths.shape != (B,) or not np.issubdtype(lengths.dtype, np.integer):
+        raise InputError(f"{owner}: lengths are {lengths.dtype} {lengths.shape}; they must be "
+                         f"integers of shape ({B},), one for each sequence")
+    if B and (lengths.min() < 0 or lengths.max() > S):
+        bad = lengths.min() if lengths.min() < 0 else lengths.max()
+        raise InputError(f"{owner}: lengths contain {bad}; allowed are 0 to {S}, the steps given")
+    return lengths.astype(np.int64)
+
+
+def checked_state(state, parts, shape, owner):
+    """A state as h or (h, c), after a check that it has `parts` arrays of `shape`, floats."""
+    given = state if isinstance(state, (tuple, list)) else (state,)
+    check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
+    if [part.shape for part in given] != [shape] * parts:
+        raise InputError(f"{owner}: the state has shapes {[part.shape for part in given]}; it must "
+                         f"have {parts} of shape {shape}")
+    return given[0] if parts == 1 else tuple(given)
+
+
+def check_attention(q, k, v, mask=None, same_width=True):
+    """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together."""
+    check_real("attention", q=q, k=k, v=v)
+    lead = q.shape[:-2]
+    fits = min(q.ndim, k.ndim, v.ndim) >= 2 and 0 not in (k.shape[-2], q.shape[-1]) and (
+        k.shape[:-2] == v.shape[:-2] == lead and k.shape[-2] == v.shape[-2])
+    if not fits or (same_width and q.shape[-1] != k.shape[-1]):
+        widths = "(..., R, d), (..., S, d)" if same_width else "(..., R, d), (..., S, d')"
+        raise InputError(f"attention: q {q.shape}, k {k.shape} and v {v.shape} do not fit; they "
+                         f"must be {widths} and (..., S, e), S and d not 0")
+    check_mask("attention", mask, (*lead, q.shape[-2], k.shape[-2]))
+
+
+def check_heads(Q, K, V, mask, heads):
+    """Raise InputError unless Q (B, R, D), K (B, S, D), V (B, S, D) and the mask fit together."""
+    check_real("attention", Q=Q, K=K, V=V)
+    q, k, v = Q.shape, K.shape, V.shape
+    if not len(q) == len(k) == len(v) == 3 or not q[0] == k[0] == v[0] or k[1] != v[1] or 0 in (
+            *q[:2], k[1]):
+        raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
+                         "(B, S, D) and (B, S, D), none of them 0")
+    check_mask("attention", mask, (q[0], heads, q[1], k[1]))            # (B, H, R, S)
+
+
+def check_kinds(owner, **arrays):
+    """Raise InputError unless each array, given as (array, kinds), has one of NumPy's kinds."""
+    words = {"f": "floats", "iu": "integers", "b": "bools"}
+    for name, (array, kinds) in arrays.items():
+        if getattr(getattr(array, "dtype", None), "kind", "?") not in kinds:
+            raise InputError(f"{owner}: {name} is {described(array)}; it must hold {words[kinds]}")
+
+
+def check_loss_shapes(logits, targets, counted):
+    """Raise InputError unless logits (B, S, V) go with targets (B, S) and counted (B, S)."""
+    check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"), counted=(counted, "b"))
+    if logits.ndim != 3 or targets.shape != logits.shape[:2] or counted.shape != targets.shape:
+        raise InputError(
+            f"loss: logits {logits.shape}, targets {targets.shape} and counted {counted.shape} "
+            "do not fit; they must be (B, S, V), (B, S) and (B, S)"
+        )
+
+
+def described(x):
+    """Dtype and shape of an array; of anything else, its type."""
+    return f"{x.dtype} {x.shape}" if hasattr(x, "dtype") and hasattr(x, "shape") else type(
+        x).__name__

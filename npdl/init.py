@@ -4,14 +4,11 @@ A model's float32 and float64 versions therefore start from the same numbers.
 """
 
 import math
-import numbers
 
 import numpy as np
 
 from npdl.backend import stream, to_device
-from npdl.errors import InputError
-
-FLOATS = ("float16", "float32", "float64", "float", "longdouble")
+from npdl.errors import InputError, require_dtype
 
 
 def generator(rng):
@@ -34,24 +31,3 @@ def standard_normal(rng, shape, dtype):
     """N(0, 1): how an embedding table starts."""
     require_dtype(dtype)
     return to_device(rng.standard_normal(shape).astype(dtype))
-
-
-def require_positive(**sizes):
-    """Raise InputError unless every named size is a positive integer."""
-    for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise InputError(f"{name} = {value!r}; it must be a positive integer")
-
-
-def require_dtype(dtype):
-    """Raise InputError unless `dtype` is one of floats."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
-        dtype, "__name__", "")
-    if name not in FLOATS:
-        raise InputError(f"dtype = {dtype!r}; it must be one of floats: 'float32' or 'float64'")
-
-
-def require_number(name, value, allowed, wanted):
-    """Raise InputError unless `value` is a real number, no bool, for which `allowed` holds."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not allowed(value):
-        raise InputError(f"{name} = {value!r}; it must be {wanted}")

@@ -4,10 +4,15 @@ import math
 
 from npdl.backend import is_host, one_hot, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError
-from npdl.init import require_number
-from npdl.layers.activation import log_softmax
-from npdl.layers.embedding import checked_ids
+from npdl.errors import (
+    InputError,
+    check_kinds,
+    check_loss_shapes,
+    checked_ids,
+    require_choice,
+    require_number,
+)
+from npdl.functions import log_softmax
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -25,52 +30,52 @@ class SequenceLoss(Layer):
     3; with everything but padding counted it is next-token training.
     average    "sample" as above, or "token": over all counted tokens of the batch at once
     reduction  "mean"; "sum" over the samples; "none" for one number per sample, (B,)
-    A sample in which nothing counts has loss 0. Raises InputError for shapes that do not agree and
-    for counted targets that are not integers in [0, V).
+    A sample in which nothing counts has loss 0, and what does not count may hold anything, NaN
+    included. Raises InputError for shapes that do not agree and for counted targets that are not
+    integers in [0, V).
     """
 
     def __init__(self, reduction="mean", average="sample"):
-        if reduction not in REDUCTIONS:
-            raise InputError(f"reduction = {reduction!r}; choose one of: {', '.join(REDUCTIONS)}")
-        if average not in ("sample", "token"):
-            raise InputError(f"average = {average!r}; choose 'sample' or 'token'")
+        require_choice("reduction", reduction, REDUCTIONS)
+        require_choice("average", average, ("sample", "token"))
         self.reduction = reduction
         self.average = average
 
     def forward(self, logits, targets, counted):
         check_loss_shapes(logits, targets, counted)
-        if is_host():                           # a device would have to be waited for
-            checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets")
-        log_p = log_softmax(logits)
-        chosen = one_hot(targets, logits.shape[-1], logits.dtype)
-        nll = -(log_p * chosen).sum(-1)                             # nll (B, S)
-        weight = counted.astype(logits.dtype)
-        if self.average == "sample":
-            weight = weight / xp.maximum(weight.sum(1, keepdims=True), 1)
-        else:
-            weight = weight * (len(weight) / xp.maximum(weight.sum(), 1))
-        loss = (nll * weight).sum(1)                                # loss (B,)
+        targets = xp.where(counted, targets, 0)
+        if is_host():                                       # a device would have to be waited for
+            checked_ids(targets, logits.shape[-1], "targets")
+        log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (B, S, V)
+        nll = -xp.take_along_axis(log_p, targets[..., None], -1)[..., 0]    # nll (B, S)
+        weight = self.weights(counted.astype(logits.dtype))     # weight (B, S)
+        loss = (nll * weight).sum(1)                            # loss (B,)
         if self.reduction != "none":
-            loss = loss.mean() if self.reduction == "mean" else loss.sum()
-        return loss, Cache(log_p=log_p, chosen=chosen, weight=weight)
+            loss = loss.sum()
+        return loss, Cache(log_p=log_p, targets=targets, weight=weight)
 
     def backward(self, dloss, cache):
-        if self.reduction == "mean":
-            dloss = dloss / len(cache.weight)
-        if self.reduction == "none":
-            dloss = dloss[:, None]
-        dnll = cache.weight * dloss
-        dlogits = xp.exp(cache.log_p)                               # nll = -log_p[target]
-        dlogits = xp.subtract(dlogits, cache.chosen, out=dlogits)
-        dlogits = xp.multiply(dlogits, dnll[..., None], out=dlogits)
+        log_p, V = cache.log_p, cache.log_p.shape[-1]
+        dloss = dloss[:, None] if self.reduction == "none" else dloss
+        dnll = cache.weight * dloss                             # loss = sum nll * weight
+        q = one_hot(cache.targets, V, log_p.dtype)
+        dlogits = (xp.exp(log_p) - q) * dnll[..., None]         # nll = -log_p[target]
         return dlogits
+
+    def weights(self, counted):
+        """How much each token weighs in the loss, from `counted` (B, S), 1 for those that do."""
+        if self.average == "sample":
+            weight = counted / xp.maximum(counted.sum(1, keepdims=True), 1)
+        else:
+            weight = counted * (len(counted) / xp.maximum(counted.sum(), 1))
+        return weight / len(counted) if self.reduction == "mean" else weight
 
 
 def exact_match(logits, targets, counted, reduction="mean"):
     """Share of samples whose every counted token is the most probable one: (B,) or a scalar."""
+    require_choice("reduction", reduction, REDUCTIONS)
     right = (logits.argmax(-1) == targets) | ~counted
-    right = right.all(1).astype(logits.dtype)
-    return {"none": lambda: right, "mean": right.mean, "sum": right.sum}[reduction]()
+    return reduced(right.all(1).astype(logits.dtype), reduction)
 
 
 def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
@@ -80,55 +85,37 @@ def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
     return loss, exact_match(logits, targets, counted, reduction)
 
 
-def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless logits (B, S, V) go with targets (B, S) and counted (B, S)."""
-    if logits.ndim != 3 or targets.shape != logits.shape[:2] or counted.shape != targets.shape:
-        raise InputError(
-            f"loss: logits {logits.shape}, targets {targets.shape} and counted {counted.shape} "
-            "do not fit; they must be (B, S, V), (B, S) and (B, S)"
-        )
-    check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"), counted=(counted, "b"))
-
-
-def check_kinds(owner, **arrays):
-    """Raise InputError unless each array, given as (array, kinds), has one of NumPy's kinds."""
-    words = {"f": "floats", "iu": "integers", "b": "bools"}
-    for name, (array, kinds) in arrays.items():
-        if array.dtype.kind not in kinds:
-            raise InputError(f"{owner}: {name} is {array.dtype} {array.shape}; it must hold "
-                             f"{words[kinds]}")
-
-
 class CrossEntropy(Layer):
-    """-sum_v q_v log softmax(logits)_v, where q is the target, perhaps smoothed.
+    """-sum_v q_v log softmax(logits)_v, with q the target: all weight on one class, or smoothed.
 
     forward(logits, targets): logits (..., V), targets (...) integers.
-    ignored    targets of this value do not count (padding, say)
-    smoothing  s: the target is (1 - s) one-hot + s / V (Szegedy et al. 2016, arXiv:1512.00567)
+    ignored    a target that does not count, such as a padding id (it may lie outside [0, V))
+    smoothing  q = (1 - smoothing) one-hot + smoothing / V
     reduction  "mean" over the counted targets, "sum", or "none": one number each, (...)
     Where nothing counts the loss is 0. Raises InputError for shapes that do not agree and for
     targets out of range.
     """
 
     def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
-        check_reduction(reduction)
+        require_choice("reduction", reduction, REDUCTIONS)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
         self.ignored = ignored
         self.smoothing = smoothing
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        V = logits.shape[-1] if logits.ndim else 0
         targets = xp.asarray(targets)
         check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"))
+        V = logits.shape[-1] if logits.ndim else 0
         if targets.shape != logits.shape[:-1] or V == 0:
             raise InputError(f"loss: logits {logits.shape} and targets {targets.shape} do not fit; "
                              "they must be (..., V) and (...)")
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         targets = checked_ids(xp.where(counted, targets, 0), V, "targets")
-        log_p = log_softmax(logits)                                 # log_p (..., V)
-        q = one_hot(targets, V, logits.dtype) * (1 - self.smoothing) + self.smoothing / V
-        nll = -(log_p * q).sum(-1)                                  # nll (...)
+        log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
+        q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
+        terms = q * xp.where(q > 0, log_p, 0)                       # 0 log 0 = 0
+        nll = -terms.sum(-1)                                        # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
             weight = weight / xp.maximum(weight.sum(), 1)
@@ -139,8 +126,8 @@ class CrossEntropy(Layer):
 
     def backward(self, dloss, cache):
         dnll = cache.weight * dloss                                 # loss = sum nll * weight
-        dlogits = xp.exp(cache.log_p) - cache.q                     # nll = -sum q log_p
-        dlogits = xp.multiply(dlogits, dnll[..., None], out=dlogits)
+        p = xp.exp(cache.log_p)
+        dlogits = (p - cache.q) * dnll[..., None]                   # nll = -sum q log_p
         return dlogits
 
 
@@ -153,22 +140,24 @@ class SquaredError(Layer):
     """
 
     def __init__(self, factor=1.0, reduction="mean"):
-        check_reduction(reduction)
+        require_choice("reduction", reduction, REDUCTIONS)
         self.factor = factor
         self.reduction = reduction
 
     def forward(self, y, z):
-        if y.shape != z.shape or y.ndim == 0:
-            raise InputError(f"squared error: {y.shape} and {z.shape} must be the same (..., D)")
         check_kinds("squared error", y=(y, "f"), z=(z, "f"))
+        if y.shape != z.shape or 0 in y.shape[-1:] or y.ndim == 0:
+            raise InputError(f"squared error: {y.shape} and {z.shape} must be the same (..., D)")
         e = y - z                                                   # e (..., D)
         loss = self.factor * (e * e).sum(-1)
         return reduced(loss, self.reduction), Cache(e=e)
 
     def backward(self, dloss, cache):
-        dsquare = spread(dloss, self.reduction, cache.e[..., 0])
-        dy = (2 * self.factor) * cache.e * dsquare[..., None]       # loss = factor sum e^2
-        dz = -dy                                                    # e = y - z
+        e = cache.e
+        dsquare = spread(dloss, self.reduction, e[..., 0])
+        de = 2 * self.factor * e * dsquare[..., None]               # loss = factor sum e^2
+        dy = de                                                     # e = y - z
+        dz = -de
         return dy, dz
 
 
@@ -179,26 +168,25 @@ class KLDivergence(Layer):
     """
 
     def __init__(self, reduction="mean"):
-        check_reduction(reduction)
+        require_choice("reduction", reduction, REDUCTIONS)
         self.reduction = reduction
 
     def forward(self, p_logits, q_logits):
-        if p_logits.shape != q_logits.shape or p_logits.ndim == 0:
+        check_kinds("KL divergence", p_logits=(p_logits, "f"), q_logits=(q_logits, "f"))
+        if p_logits.shape != q_logits.shape or 0 in p_logits.shape[-1:] or p_logits.ndim == 0:
             raise InputError(f"KL divergence: logits {p_logits.shape} and {q_logits.shape} "
                              "must have the same shape (..., V)")
-        check_kinds("KL divergence", p_logits=(p_logits, "f"), q_logits=(q_logits, "f"))
         log_p, log_q = log_softmax(p_logits), log_softmax(q_logits)
-        p = xp.exp(log_p)
+        p, q = xp.exp(log_p), xp.exp(log_q)
         log_ratio = log_p - log_q                                   # log_ratio (..., V)
-        divergence = (p * log_ratio).sum(-1, keepdims=True)         # divergence (..., 1)
-        cache = Cache(p=p, log_q=log_q, log_ratio=log_ratio, divergence=divergence)
-        return reduced(divergence[..., 0], self.reduction), cache
+        D = (p * log_ratio).sum(-1, keepdims=True)                  # D (..., 1)
+        return reduced(D[..., 0], self.reduction), Cache(p=p, q=q, log_ratio=log_ratio, D=D)
 
     def backward(self, dloss, cache):
-        p, divergence = cache.p, cache.divergence
-        ddivergence = spread(dloss, self.reduction, p[..., 0])[..., None]
-        dp_logits = ddivergence * p * (cache.log_ratio - divergence)
-        dq_logits = ddivergence * (xp.exp(cache.log_q) - p)         # D = ... - sum p log_q
+        p, q, log_ratio, D = cache.p, cache.q, cache.log_ratio, cache.D
+        dD = spread(dloss, self.reduction, D[..., 0])[..., None]
+        dp_logits = dD * p * (log_ratio - D)                        # D = sum p (log_p - log_q)
+        dq_logits = dD * (q - p)
         return dp_logits, dq_logits
 
 
@@ -213,15 +201,11 @@ def kl_divergence(p, q):
     return xp.where((possible & (q <= 0)).any(-1), math.inf, terms.sum(-1))
 
 
-def check_reduction(reduction):
-    """Raise InputError for a reduction that does not exist."""
-    if reduction not in REDUCTIONS:
-        raise InputError(f"reduction = {reduction!r}; choose one of: {', '.join(REDUCTIONS)}")
-
-
 def reduced(loss, reduction):
-    """`loss` (...) itself, its mean or its sum."""
-    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+    """`loss` (...) itself, its sum, or its mean, which is 0 where there is nothing."""
+    if reduction == "none":
+        return loss
+    return loss.sum() if reduction == "sum" else loss.sum() / max(1, loss.size)
 
 
 def spread(dloss, reduction, entries):

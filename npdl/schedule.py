@@ -2,8 +2,7 @@
 
 import math
 
-from npdl.errors import InputError
-from npdl.init import require_number, require_positive
+from npdl.errors import InputError, require_number, require_positive
 
 SCHEDULES = ("constant", "linear", "cosine")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, start_one
-from npdl.init import require_positive
+from npdl.errors import require_positive
 
 
 @dataclass(frozen=True, eq=False)

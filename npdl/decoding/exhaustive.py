@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, check_eos, checked, ends, start_one
-from npdl.init import require_positive
+from npdl.errors import require_positive
 
 
 @dataclass(frozen=True)

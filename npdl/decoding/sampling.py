@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, check_eos, checked, ends
-from npdl.init import generator, require_number, require_positive
+from npdl.errors import require_number, require_positive
+from npdl.init import generator
 
 
 def greedy(scorer, max_len, eos=None):

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.errors import InputError
-from npdl.init import require_number, require_positive
+from npdl.errors import InputError, require_number, require_positive
 
 
 class Scorer:

@@ -8,16 +8,22 @@ Question 4. The base map of an adapter is any layer with `sizes`, `dtype`, `weig
 import math
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, Param
-from npdl.errors import InputError
-from npdl.init import generator, require_number, require_positive, uniform_fan_in
-from npdl.layers.linear import Linear, check_width
+from npdl.core import Absent, Cache, Layer, Param
+from npdl.errors import (
+    InputError,
+    check_gradient,
+    check_width,
+    require_number,
+    require_positive,
+)
+from npdl.init import generator, uniform_fan_in
+from npdl.layers.linear import Linear
 from npdl.quantize import dequantize, pack, quantize, unpack
 
 
 def _fixed(param):
     """The same numbers, shared, as a Param that never learns."""
-    return None if param is None else Param(param.data, trainable=False)
+    return param if isinstance(param, Absent) else Param(param.data, trainable=False)
 
 
 class FrozenLinear(Layer):
@@ -47,15 +53,15 @@ class FrozenLinear(Layer):
         return rows * d_in * d_out
 
     def forward(self, x):
-        d_in, d_out = self.sizes
-        check_width(x, d_in, type(self).__name__)
-        y = x.reshape(-1, d_in) @ self.weight()
-        if self.b is not None:
-            y = xp.add(y, self.b.data, out=y)
-        return y.reshape(*x.shape[:-1], d_out), Cache(shape=x.shape)
+        D, E = self.sizes
+        check_width(x, D, type(self).__name__)
+        y = x.reshape(-1, D) @ self.weight() + self.b.data      # y  (N, E)
+        return y.reshape(*x.shape[:-1], E), Cache(shape=x.shape)
 
     def backward(self, dy, cache):
-        dx = dy.reshape(-1, self.sizes[1]) @ self.weight().T    # y = x W + b
+        E = self.sizes[1]
+        check_gradient(dy, (*cache.shape[:-1], E), type(self).__name__)
+        dx = dy.reshape(-1, E) @ self.weight().T                # y = x W + b, W and b fixed
         return dx.reshape(cache.shape)
 
 
@@ -129,24 +135,21 @@ class LoRALinear(Layer):
         return self.base.multiplies(rows) + rows * rank * (d_in + d_out) + scaling
 
     def forward(self, x):
-        y, c_base = self.base.forward(x)
-        rows = x.reshape(-1, self.sizes[0])
-        u = rows @ self.A.data                              # u (N, r)
-        if self.scale != 1:
-            u = xp.multiply(u, self.scale, out=u)
-        low = u @ self.B.data.T                             # low (N, E)
-        y = xp.add(y, low.reshape(y.shape), out=y)
+        y_base, c_base = self.base.forward(x)                   # y_base (..., E)
+        rows = x.reshape(-1, self.sizes[0])                     # rows   (N, D)
+        u = self.scale * (rows @ self.A.data)                   # u      (N, r)
+        low = u @ self.B.data.T                                 # low    (N, E)
+        y = y_base + low.reshape(y_base.shape)
         return y, Cache(base=c_base, rows=rows, u=u)
 
     def backward(self, dy, cache):
-        dlow = dy.reshape(-1, self.sizes[1])                # y = base(x) + low
-        self.B.grad += dlow.T @ cache.u                     # low = u B^T
+        dx_base = self.base.backward(dy, cache.base)            # y = base(x) + low
+        dlow = dy.reshape(-1, self.sizes[1])
+        self.B.grad += dlow.T @ cache.u                         # low = u B^T
         du = dlow @ self.B.data
-        if self.scale != 1:
-            du = xp.multiply(du, self.scale, out=du)
-        self.A.grad += cache.rows.T @ du                    # u = (alpha / r) x A
-        dx = self.base.backward(dy, cache.base)
-        dx = dx + (du @ self.A.data.T).reshape(dx.shape)
+        self.A.grad += self.scale * (cache.rows.T @ du)         # u = scale x A
+        dx_low = self.scale * (du @ self.A.data.T)
+        dx = dx_base + dx_low.reshape(dx_base.shape)
         return dx
 
     def merged(self):
@@ -155,9 +158,9 @@ class LoRALinear(Layer):
         Nothing of this adapter changes or is shared.
         """
         d_in, d_out = self.sizes
-        linear = Linear(d_in, d_out, self.base.b is not None, dtype=self.base.dtype)
+        linear = Linear(d_in, d_out, isinstance(self.base.b, Param), dtype=self.base.dtype)
         linear.W.data[...] = self.base.weight() + self.scale * (self.A.data @ self.B.data.T)
-        if linear.b is not None:
+        if isinstance(linear.b, Param):
             linear.b.data[...] = self.base.b.data
         linear.set_trainable(False)
         return linear

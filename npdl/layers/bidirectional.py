@@ -1,25 +1,25 @@
-"""Two recurrent networks over one sequence, one from each end (Schuster & Paliwal 1997)."""
+"""Two recurrent networks over one sequence, one from each end (Schuster & Paliwal 1997).
+
+Document 000, Question 3.
+"""
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import InputError
-from npdl.layers.lengths import reverse
-from npdl.layers.linear import check_width
+from npdl.functions import reverse
 
 
 class Bidirectional(Layer):
-    """y_t = [ahead at t, back at t]: (B, S, D) -> (B, S, H_a + H_b).
+    """y_t = [ahead at t, back at t]: `ahead` reads 0 .. S-1, `back` reads S-1 .. 0.
 
     `ahead` and `back` are two RNNs, GRUs or LSTMs of one input width, each with its own
-    parameters (start them from different seeds); `ahead` reads 0..S-1, `back` reads S-1..0.
+    parameters (start them from different seeds).
 
         Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1))
 
     forward(x, state, rng, lengths): `state` is (that of ahead, that of back), either may be None
-    -> y and both final states; that of `back` is its state after it has read step 0. With
-    `lengths` (B,), `back` starts at each sequence's own last step and outputs are zero after the
-    end. A deep bidirectional network, in which each level reads both directions of the one below,
-    is a chain of these. Raises InputError when the input widths differ.
+    -> y (B, S, H_a + H_b) and both last states. With `lengths` (B,), `back` starts at each
+    sequence's own end. Raises InputError when the input widths differ.
     """
 
     def __init__(self, ahead, back):
@@ -32,23 +32,18 @@ class Bidirectional(Layer):
         self.d_ahead = ahead.layers[0].cell.d_hidden
 
     def forward(self, x, state=None, rng=None, lengths=None):
-        check_width(x, self.ahead.layers[0].cell.W_x.shape[0], "Bidirectional")
-        start_a, start_b = state or (None, None)
-        (y_a, final_a), c_a = self.ahead.forward(x, start_a, rng, lengths=lengths)
-        x_b = reverse(x, lengths)
-        (y_b, final_b), c_b = self.back.forward(x_b, start_b, rng, lengths=lengths)
-        y_b = reverse(y_b, lengths)
-        y = xp.concatenate([y_a, y_b], -1)
-        return (y, (final_a, final_b)), Cache(ahead=c_a, back=c_b, lengths=lengths)
+        start_a, start_b = (None, None) if state is None else state
+        (y_a, last_a), c_a = self.ahead.forward(x, start_a, rng, lengths)
+        (y_b, last_b), c_b = self.back.forward(reverse(x, lengths), start_b, rng, lengths)
+        y = xp.concatenate([y_a, reverse(y_b, lengths)], -1)
+        out = (y, (last_a, last_b))
+        return out, Cache(ahead=c_a, back=c_b, lengths=lengths, out=out)
 
     def backward(self, dout, cache):
-        dy, dfinal = gradients_of(dout, 2)
-        dfinal_a, dfinal_b = gradients_of(dfinal, 2)
-        dy_a = dy_b = None
-        if dy is not None:
-            dy_a = dy[..., : self.d_ahead]              # y = [y_a, y_b]
-            dy_b = reverse(dy[..., self.d_ahead :], cache.lengths)
-        dx_a, dstart_a = self.ahead.backward((dy_a, dfinal_a), cache.ahead)
-        dx_b, dstart_b = self.back.backward((dy_b, dfinal_b), cache.back)
-        dx = dx_a + reverse(dx_b, cache.lengths)        # both read x
+        dy, (dlast_a, dlast_b) = gradients_of(dout, cache.out, "Bidirectional")
+        dy_a, dy_b = xp.split(dy, [self.d_ahead], -1)       # y = [y_a, reverse(y_b)]
+        dx_a, dstart_a = self.ahead.backward((dy_a, dlast_a), cache.ahead)
+        dy_b = reverse(dy_b, cache.lengths)
+        dx_b, dstart_b = self.back.backward((dy_b, dlast_b), cache.back)
+        dx = dx_a + reverse(dx_b, cache.lengths)            # both read x
         return dx, (dstart_a, dstart_b)

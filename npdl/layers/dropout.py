@@ -1,15 +1,14 @@
-"""Dropout: active exactly when it is handed a generator."""
+"""Dropout: active exactly when it is handed a generator (Srivastava et al. 2014)."""
 
-from npdl.backend import to_device
+from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.init import require_number
-from npdl.layers.doors import check_real
+from npdl.errors import check_real, require_number
 
 
 class Dropout(Layer):
-    """y = x * mask / (1 - rate), each entry of mask 0 with probability `rate`, else 1.
+    """y = x * scale, each entry of scale 0 with probability `rate`, else 1 / (1 - rate).
 
-    forward(x, rng): the mask is drawn on the host from `rng`; without one, y is x itself.
+    forward(x, rng): the entries are drawn on the host from `rng`; without one, y is x itself.
     Raises InputError unless 0 <= rate < 1.
     """
 
@@ -21,8 +20,8 @@ class Dropout(Layer):
         check_real("Dropout", the_input=x)
         if rng is None or self.rate == 0:
             return x, Cache(scale=None)
-        keep = rng.random(x.shape) >= self.rate
-        scale = to_device(keep).astype(x.dtype) * (1 / (1 - self.rate))
+        keep = to_device(rng.random(x.shape) >= self.rate)
+        scale = xp.where(keep, 1 / (1 - self.rate), 0.0).astype(x.dtype)
         y = x * scale
         return y, Cache(scale=scale)
 

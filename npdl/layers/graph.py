@@ -7,11 +7,11 @@ edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degr
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError
+from npdl.errors import InputError, check_gradient, check_mask, check_real, check_width
+from npdl.functions import softmax, softmax_backward
 from npdl.init import generator
-from npdl.layers.activation import ReLU, softmax, softmax_backward
-from npdl.layers.doors import check_mask, check_real
-from npdl.layers.linear import Linear, check_width
+from npdl.layers.activation import ReLU
+from npdl.layers.linear import Linear
 
 
 class AddReLU(Layer):
@@ -23,7 +23,7 @@ class AddReLU(Layer):
 
     def forward(self, h, m):
         check_real("AddReLU", h=h, m=m)
-        wanted = (*h.shape[:-1], self.own.W.shape[1])
+        wanted = (*h.shape[:-1], self.own.sizes[1])
         if m.shape != wanted:
             raise InputError(f"AddReLU: h {h.shape} and m {m.shape} do not fit; with this h, m "
                              f"must be {wanted}")
@@ -74,10 +74,12 @@ class MessagePassing(Layer):
         e = edges if is_float else edges.astype(f.dtype)
         m = e @ f                                           # m (..., N, E)
         y, c_update = self.update.forward(h, m)
-        return y, Cache(message=c_message, update=c_update, e=e, f=f, is_float=is_float)
+        return y, Cache(message=c_message, update=c_update, e=e, f=f, is_float=is_float,
+                        shape=y.shape)
 
     def backward(self, dy, cache):
         e, f = cache.e, cache.f
+        check_gradient(dy, cache.shape, "MessagePassing")
         dh, dm = self.update.backward(dy, cache.update)
         df = e.swapaxes(-1, -2) @ dm                        # m = e f
         dh = dh + self.message.backward(df, cache.message)
@@ -106,24 +108,23 @@ class GraphAttention(Layer):
         self.scale = scale
 
     def forward(self, h, neighbours=None):
-        check_width(h, self.W_Q.W.shape[0], "GraphAttention")
+        check_width(h, self.W_Q.sizes[0], "GraphAttention")
         if h.ndim < 2 or h.shape[-2] == 0:
             raise InputError(f"GraphAttention: the nodes have shape {h.shape}; they must be "
                              "(..., N, D), N not 0")
         check_mask("GraphAttention", neighbours, (*h.shape[:-1], h.shape[-2]))
         q, c_Q = self.W_Q.forward(h)
         k, c_K = self.W_K.forward(h)
-        q = xp.multiply(q, self.scale, out=q)
-        e = softmax(q @ k.swapaxes(-1, -2), neighbours)     # e (..., N, N)
+        scores = self.scale * (q @ k.swapaxes(-1, -2))      # scores (..., N, N)
+        e = softmax(scores, neighbours)                     # e      (..., N, N)
         y, c_passing = self.passing.forward(h, e)
         return y, Cache(Q=c_Q, K=c_K, passing=c_passing, q=q, k=k, e=e)
 
     def backward(self, dy, cache):
         dh, de = self.passing.backward(dy, cache.passing)
         dscores = softmax_backward(de, cache.e)             # e = softmax(scores)
-        dq = dscores @ cache.k                              # scores = q k^T
-        dk = dscores.swapaxes(-1, -2) @ cache.q
-        dq = xp.multiply(dq, self.scale, out=dq)
-        dh = dh + self.W_Q.backward(dq, cache.Q)
+        dq = self.scale * (dscores @ cache.k)               # scores = scale q k^T
+        dk = self.scale * (dscores.swapaxes(-1, -2) @ cache.q)
+        dh = dh + self.W_Q.backward(dq, cache.Q)            # q = h W_Q, k = h W_K
         dh = dh + self.W_K.backward(dk, cache.K)
         return dh

@@ -4,9 +4,8 @@ import numpy as np
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import InputError
-from npdl.init import generator, require_dtype, require_positive, uniform_fan_in
-from npdl.layers.linear import check_width
+from npdl.errors import InputError, check_width, require_dtype, require_positive
+from npdl.init import generator, uniform_fan_in
 
 
 class ThresholdNeuron(Layer):

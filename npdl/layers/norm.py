@@ -1,19 +1,24 @@
-"""Normalisation over the last axis."""
+"""Normalisation over the last axis: LayerNorm (Ba et al. 2016, arXiv:1607.06450) and RMSNorm."""
 
 import math
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, Param
-from npdl.init import require_dtype, require_number, require_positive
-from npdl.layers.activation import last_axis_sum
-from npdl.layers.linear import check_width
+from npdl.core import Absent, Cache, Layer, Param
+from npdl.errors import (
+    check_gradient,
+    check_width,
+    require_dtype,
+    require_number,
+    require_positive,
+)
+from npdl.functions import sum_rows
 
 
 class LayerNorm(Layer):
-    """y = gain * (x - mean) / sqrt(var + eps) + bias over the last axis, var biased (1/D).
+    """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   over the last axis.
 
-    (..., D) -> (..., D); gain starts at 1, bias at 0 (Ba et al. 2016, arXiv:1607.06450;
-    document 004, Problem 2.1). With bias=False there is none: y = gain * x_hat.
+    (..., D) -> (..., D); var is divided by D; gain starts at 1, bias at 0. Document 004,
+    Problem 2.1. Made with bias=False it has none. Raises InputError for another width.
     """
 
     def __init__(self, d_model, eps=1e-5, dtype="float32", bias=True):
@@ -21,33 +26,57 @@ class LayerNorm(Layer):
         require_dtype(dtype)
         require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
         self.gain = Param(xp.ones(d_model, dtype))
-        self.bias = Param(xp.zeros(d_model, dtype)) if bias else None
+        self.bias = Param(xp.zeros(d_model, dtype)) if bias else Absent()
         self.eps = eps
 
     def forward(self, x):
-        D = self.gain.shape[0]
-        check_width(x, D, "LayerNorm")
-        mean = last_axis_sum(x) / D                     # mean   (..., 1)
-        x_hat = x - mean                                # x_hat  (..., D)
-        var = last_axis_sum(x_hat * x_hat) / D          # var    (..., 1)
-        rstd = 1 / xp.sqrt(var + self.eps)              # rstd   (..., 1)
-        x_hat = xp.multiply(x_hat, rstd, out=x_hat)
-        y = x_hat * self.gain.data
-        if self.bias is not None:
-            y = xp.add(y, self.bias.data, out=y)
-        return y, Cache(x_hat=x_hat, rstd=rstd)
+        check_width(x, self.gain.shape[0], "LayerNorm")
+        centred = x - x.mean(-1, keepdims=True, dtype=self.gain.data.dtype)
+        centred = centred - centred.mean(-1, keepdims=True)     # what rounding left of the mean
+        var = (centred**2).mean(-1, keepdims=True)          # var   (..., 1)
+        std = xp.sqrt(var + self.eps)                       # std   (..., 1)
+        x_hat = centred / std                               # x_hat (..., D)
+        y = self.gain.data * x_hat + self.bias.data         # y     (..., D)
+        return y, Cache(x_hat=x_hat, std=std)
 
     def backward(self, dy, cache):
-        x_hat, rstd = cache.x_hat, cache.rstd
-        D = self.gain.shape[0]
-        dgain = dy * x_hat                              # dgain  (..., D):  y = gain * x_hat + bias
-        self.gain.grad += dgain.reshape(-1, D).sum(0)
-        if self.bias is not None:
-            self.bias.grad += dy.reshape(-1, D).sum(0)
-        dx_hat = xp.multiply(dy, self.gain.data, out=dgain)     # dx_hat (..., D)
-        along_one = last_axis_sum(dx_hat) / D           # x_hat = (x - mean) * rstd:
-        along_x = last_axis_sum(dx_hat * x_hat) / D     # shift or stretch x, x_hat stays
-        dx = xp.subtract(dx_hat, along_one, out=dx_hat)
-        dx = dx - x_hat * along_x                       # dx     (..., D)
-        dx = xp.multiply(dx, rstd, out=dx)
+        x_hat, std = cache.x_hat, cache.std
+        check_gradient(dy, x_hat.shape, "LayerNorm")
+        self.gain.grad += sum_rows(dy * x_hat)              # y = gain * x_hat + bias
+        self.bias.grad += sum_rows(dy)
+        dx_hat = dy * self.gain.data
+        shift = dx_hat.mean(-1, keepdims=True)              # x + a   has the same x_hat as x ...
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # ... and (nearly) so has a * x:
+        dx = (dx_hat - shift - stretch * x_hat) / std       # along these two, dx is nothing
+        return dx
+
+
+class RMSNorm(Layer):
+    """x_hat = x / sqrt(mean(x^2) + eps),   y = gain * x_hat,   over the last axis: (..., D).
+
+    LayerNorm without the mean and the bias. Zhang & Sennrich 2019, arXiv:1910.07467.
+    """
+
+    def __init__(self, d_model, eps=1e-5, dtype="float32"):
+        require_positive(d_model=d_model)
+        require_dtype(dtype)
+        require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+        self.gain = Param(xp.ones(d_model, dtype))
+        self.eps = eps
+
+    def forward(self, x):
+        check_width(x, self.gain.shape[0], "RMSNorm")
+        x = x.astype(xp.promote_types(x.dtype, self.gain.data.dtype))   # x * x of bytes wraps
+        rms = xp.sqrt((x * x).mean(-1, keepdims=True) + self.eps)   # rms   (..., 1)
+        x_hat = x / rms                                             # x_hat (..., D)
+        y = self.gain.data * x_hat
+        return y, Cache(x_hat=x_hat, rms=rms)
+
+    def backward(self, dy, cache):
+        x_hat, rms = cache.x_hat, cache.rms
+        check_gradient(dy, x_hat.shape, "RMSNorm")
+        self.gain.grad += sum_rows(dy * x_hat)                      # y = gain * x_hat
+        dx_hat = dy * self.gain.data
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)          # x_hat = x / rms:
+        dx = (dx_hat - stretch * x_hat) / rms                       # a * x has (nearly) the same
         return dx

@@ -1,18 +1,22 @@
-"""Normalisation over other sets of axes than the last: batch, instance, group, and RMS.
+"""Normalisation over other sets of axes than the last: batch, instance and group.
 
 With x (N, C, L) - samples, channels, places - the kinds differ only in which entries share a mean
 and a variance. `statistics` computes them for every kind; the layers here are built on it.
-LayerNorm over the last axis is in npdl.layers.norm.
+LayerNorm and RMSNorm, over the last axis, are in npdl.layers.norm.
 """
 
 import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import InputError
-from npdl.init import require_dtype, require_number, require_positive
-from npdl.layers.doors import check_real
-from npdl.layers.linear import check_width
+from npdl.errors import (
+    InputError,
+    check_gradient,
+    check_real,
+    require_dtype,
+    require_number,
+    require_positive,
+)
 
 KINDS = ("batch", "layer", "instance", "group", "rms")
 
@@ -60,13 +64,11 @@ def split_groups(x, groups):
     return x.reshape(N, groups, x.size // (N * groups))
 
 
-def normalise_backward(dx_hat, x_hat, rstd, axes):
-    """The gradient of x from that of x_hat = (x - mean) * rstd, mean and rstd taken from x."""
-    along_one = dx_hat.mean(axes, keepdims=True)        # shift or stretch x: x_hat stays
-    along_x = (dx_hat * x_hat).mean(axes, keepdims=True)
-    dx = dx_hat - along_one
-    dx = dx - x_hat * along_x
-    dx = dx * rstd
+def normalise_backward(dx_hat, x_hat, std, axes):
+    """The gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
+    shift = dx_hat.mean(axes, keepdims=True)            # x + a has the same x_hat as x ...
+    stretch = (dx_hat * x_hat).mean(axes, keepdims=True)    # ... and (nearly) so has a * x
+    dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 
 
@@ -99,18 +101,18 @@ class BatchNorm(Layer):
         else:
             mean = _per_channel(self.running_mean.data, x)
             var = _per_channel(self.running_var.data, x)
-        rstd = 1 / xp.sqrt(var + self.eps)              # rstd   (1, C, 1) or (1, C)
-        x_hat = (x - mean) * rstd                       # x_hat  (N, C, L) or (N, C)
+        std = xp.sqrt(var + self.eps)                   # std    (1, C, 1) or (1, C)
+        x_hat = (x - mean) / std                        # x_hat  (N, C, L) or (N, C)
         y = _affine(self, x_hat)
-        return y, Cache(x_hat=x_hat, rstd=rstd, training=training)
+        return y, Cache(x_hat=x_hat, std=std, training=training)
 
     def backward(self, dy, cache):
         dx_hat = _affine_backward(self, dy, cache.x_hat)
         if not cache.training:
-            dx = dx_hat * cache.rstd                    # x_hat = (x - mean) * rstd, both fixed
+            dx = dx_hat / cache.std                     # x_hat = (x - mean) / std, both fixed
             return dx
         axes = (0, *range(2, dy.ndim))
-        dx = normalise_backward(dx_hat, cache.x_hat, cache.rstd, axes)
+        dx = normalise_backward(dx_hat, cache.x_hat, cache.std, axes)
         return dx
 
     def _update(self, mean, var, count):
@@ -142,16 +144,15 @@ class GroupNorm(Layer):
     def forward(self, x):
         _check_channels(x, self.channels, "GroupNorm")
         mean, var = statistics(x, "group", self.groups)     # mean   (N, G, 1)
-        rstd = 1 / xp.sqrt(var + self.eps)
-        x_hat = (split_groups(x, self.groups) - mean) * rstd
-        x_hat = x_hat.reshape(x.shape)                      # x_hat  (N, C, L) or (N, C)
-        y = _affine(self, x_hat)
-        return y, Cache(x_hat=x_hat, rstd=rstd)
+        std = xp.sqrt(var + self.eps)                       # std    (N, G, 1)
+        x_hat = ((split_groups(x, self.groups) - mean) / std).reshape(x.shape)
+        y = _affine(self, x_hat)                            # y      (N, C, L) or (N, C)
+        return y, Cache(x_hat=x_hat, std=std)
 
     def backward(self, dy, cache):
         dx_hat = _affine_backward(self, dy, cache.x_hat)
         x_hat = split_groups(cache.x_hat, self.groups)
-        dx = normalise_backward(split_groups(dx_hat, self.groups), x_hat, cache.rstd, (2,))
+        dx = normalise_backward(split_groups(dx_hat, self.groups), x_hat, cache.std, (2,))
         return dx.reshape(dy.shape)
 
 
@@ -173,46 +174,14 @@ class InstanceNorm(Layer):
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
                              "be at least 2, or every value would become 0")
         mean, var = statistics(x, "instance")           # mean   (N, C, 1)
-        rstd = 1 / xp.sqrt(var + self.eps)              # rstd   (N, C, 1)
-        x_hat = (x - mean) * rstd                       # x_hat  (N, C, L)
+        std = xp.sqrt(var + self.eps)                   # std    (N, C, 1)
+        x_hat = (x - mean) / std                        # x_hat  (N, C, L)
         y = _affine(self, x_hat)
-        return y, Cache(x_hat=x_hat, rstd=rstd)
+        return y, Cache(x_hat=x_hat, std=std)
 
     def backward(self, dy, cache):
         dx_hat = _affine_backward(self, dy, cache.x_hat)
-        dx = normalise_backward(dx_hat, cache.x_hat, cache.rstd, (2,))
-        return dx
-
-
-class RMSNorm(Layer):
-    """y = gain * x / sqrt(mean(x^2) + eps) over the last axis: (..., D) -> (..., D), gain (D,).
-
-    LayerNorm without the mean and the bias. Zhang & Sennrich 2019, arXiv:1910.07467.
-    """
-
-    def __init__(self, d_model, eps=1e-5, dtype="float32"):
-        require_positive(d_model=d_model)
-        require_dtype(dtype)
-        _require_eps(eps)
-        self.gain = Param(xp.ones(d_model, dtype))
-        self.eps = eps
-
-    def forward(self, x):
-        check_width(x, self.gain.shape[0], "RMSNorm")
-        mean_square = (x * x).mean(-1, keepdims=True)
-        rrms = 1 / xp.sqrt(mean_square + self.eps)      # rrms   (..., 1)
-        x_hat = x * rrms                                # x_hat  (..., D)
-        y = x_hat * self.gain.data
-        return y, Cache(x_hat=x_hat, rrms=rrms)
-
-    def backward(self, dy, cache):
-        x_hat = cache.x_hat
-        dgain = dy * x_hat                              # y = gain * x_hat
-        self.gain.grad += dgain.reshape(-1, self.gain.shape[0]).sum(0)
-        dx_hat = dy * self.gain.data
-        along_x = (dx_hat * x_hat).mean(-1, keepdims=True)
-        dx = dx_hat - x_hat * along_x                   # x_hat = x * rrms: stretch x, it stays
-        dx = dx * cache.rrms
+        dx = normalise_backward(dx_hat, cache.x_hat, cache.std, (2,))
         return dx
 
 
@@ -240,6 +209,7 @@ def _affine(layer, x_hat):
 
 
 def _affine_backward(layer, dy, x_hat):
+    check_gradient(dy, x_hat.shape, type(layer).__name__)
     if layer.gain is None:
         return dy
     others = (0, *range(2, dy.ndim))

@@ -1,90 +1,268 @@
-"""The LSTM: one step, one layer through time, several layers (Hochreiter & Schmidhuber 1997).
+"""Recurrent networks: one step (RNN, GRU, LSTM), all steps, several layers.
 
-Gates are packed i, f, o, g along the last axis (input, forget, output, candidate), with one bias
-for each gate. Document 004, Problem 1. The loop over time is in npdl.layers.through_time.
+A state is h (B, H), and for the LSTM the pair (h, c); `each` goes through its parts. A cell's
+W_x, W_h and b hold one block for each gate, side by side. Document 004, Problem 1; for the GRU
+document 002, Problem 2. Both directions are in npdl.layers.bidirectional.
 """
 
 from npdl.backend import xp
-from npdl.core import Cache
-from npdl.layers.activation import sigmoid
-from npdl.layers.through_time import Cell, Recurrent, RecurrentLayer, stack
+from npdl.core import Absent, Cache, Layer, Param, gradients_of
+from npdl.errors import InputError, check_sequence, check_width, checked_state, require_positive
+from npdl.functions import each, h_of, held, plus_dh, real_steps, sigmoid, sum_rows
+from npdl.init import generator, uniform_fan_in
+from npdl.layers.dropout import Dropout
+
+
+class Cell(Layer):
+    """W_x (D, G), W_h (H, G) and b (G,), G = gates * H; all start uniform in +-1/sqrt(D + H).
+
+    forward(x, state): x (B, D), the state's parts (B, H), zeros if None -> the new state.
+    Raises InputError for sizes below 1 and for inputs or states of another shape.
+    """
+
+    gates, parts = 1, 1                                     # blocks in G, arrays in the state
+
+    def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
+        require_positive(d_in=d_in, d_hidden=d_hidden)
+        rng, fan_in, G = generator(rng), d_in + d_hidden, self.gates * d_hidden
+        self.W_x = Param(uniform_fan_in(rng, fan_in, (d_in, G), dtype))
+        self.W_h = Param(uniform_fan_in(rng, fan_in, (d_hidden, G), dtype))
+        self.b = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else Absent()
+        self.d_hidden = d_hidden
+
+    def start(self, x, state=None):
+        """The state before the first step: `state` once it is checked, or zeros."""
+        check_width(x, self.W_x.shape[0], type(self).__name__)
+        shape = (len(x), self.d_hidden)
+        if state is not None:
+            return checked_state(state, self.parts, shape, type(self).__name__)
+        h = xp.zeros(shape, self.W_h.data.dtype)
+        return h if self.parts == 1 else (h,) * self.parts
+
+
+class RNNCell(Cell):
+    """h = tanh(x W_x + h_prev W_h + b)   (Elman 1990)."""
+
+    def forward(self, x, state=None):
+        h_prev = self.start(x, state)
+        h = xp.tanh(x @ self.W_x.data + h_prev @ self.W_h.data + self.b.data)
+        return h, Cache(x=x, h_prev=h_prev, h=h)
+
+    def backward(self, dh, cache):
+        dh = gradients_of(dh, cache.h, "RNNCell")
+        dz = dh * (1 - cache.h**2)                          # h = tanh(z)
+        self.W_x.grad += cache.x.T @ dz                     # z = x W_x + h_prev W_h + b
+        self.W_h.grad += cache.h_prev.T @ dz
+        self.b.grad += sum_rows(dz)
+        dx = dz @ self.W_x.data.T
+        dh_prev = dz @ self.W_h.data.T
+        return dx, dh_prev
+
+
+class GRUCell(Cell):
+    """a = x W_x + b and u = h_prev W_h, each in three blocks:   (Cho et al. 2014, arXiv:1406.1078)
+    z = sigmoid(a_z + u_z),   r = sigmoid(a_r + u_r),   h_hat = tanh(a_h + r * u_h),
+    h = (1 - z) * h_prev + z * h_hat.
+
+    z near 1 takes the new candidate (elsewhere it is often the other way round), and r scales
+    U h, after the product (in Cho et al. it scales h before it). The document has no biases.
+    """
+
+    gates = 3
+    gate_names = ("update", "reset", "candidate")
+
+    def forward(self, x, state=None):
+        h_prev = self.start(x, state)
+        a = x @ self.W_x.data + self.b.data                 # a (B, 3H)
+        u = h_prev @ self.W_h.data                          # u (B, 3H)
+        a_z, a_r, a_h = xp.split(a, 3, -1)                  # a_z (B, H)
+        u_z, u_r, u_h = xp.split(u, 3, -1)
+        z = sigmoid(a_z + u_z)
+        r = sigmoid(a_r + u_r)
+        h_hat = xp.tanh(a_h + r * u_h)
+        h = (1 - z) * h_prev + z * h_hat
+        return h, Cache(x=x, h_prev=h_prev, z=z, r=r, h_hat=h_hat, u_h=u_h)
+
+    def backward(self, dh, cache):
+        h_prev, z, r, h_hat, u_h = cache.h_prev, cache.z, cache.r, cache.h_hat, cache.u_h
+        dh = gradients_of(dh, z, "GRUCell")
+        dz = dh * (h_hat - h_prev)                          # h = (1 - z) * h_prev + z * h_hat
+        dh_hat = dh * z
+        da_h = dh_hat * (1 - h_hat**2)                      # h_hat = tanh(a_h + r * u_h)
+        dr = da_h * u_h
+        du_h = da_h * r
+        da_z = dz * z * (1 - z)                             # z = sigmoid(a_z + u_z)
+        da_r = dr * r * (1 - r)                             # r = sigmoid(a_r + u_r)
+        da = xp.concatenate([da_z, da_r, da_h], -1)         # da (B, 3H)
+        du = xp.concatenate([da_z, da_r, du_h], -1)
+        self.W_x.grad += cache.x.T @ da                     # a = x W_x + b
+        self.b.grad += sum_rows(da)
+        self.W_h.grad += h_prev.T @ du                      # u = h_prev W_h
+        dx = da @ self.W_x.data.T
+        dh_prev = dh * (1 - z) + du @ self.W_h.data.T
+        return dx, dh_prev
 
 
 class LSTMCell(Cell):
-    """One step:  i, f, o = sigmoid(z), g = tanh(z),  z = x W_x + h W_h + b
-                  c' = f * c + i * g,   h' = o * tanh(c')
-
-    forward(x, (h, c)): x (B, D), h and c (B, H), zeros if None -> (h', c').
-    W_x (D, 4H), W_h (H, 4H) and b (4H,) start uniform in +-1/sqrt(D + H).
+    """z = x W_x + h_prev W_h + b in four blocks:   (Hochreiter & Schmidhuber 1997)
+    i, f, o = sigmoid(z_i), sigmoid(z_f), sigmoid(z_o),   g = tanh(z_g),
+    c = f * c_prev + i * g,   h = o * tanh(c).
     """
 
-    num_gates = 4
+    gates, parts = 4, 2
     gate_names = ("input", "forget", "output", "candidate")
-    num_parts = 2
 
-    def step(self, z, u, state):
-        """From z = x W_x + b, u = h W_h (B, 4H) and (h, c) to (h', c')."""
-        _, c_prev = state
-        H = self.d_hidden
-        z = xp.add(z, u, out=z)                         # z (B, 4H)
-        s = sigmoid(z[:, : 3 * H])                      # s (B, 3H): i, f and o side by side
-        i, f, o = split_sigmoids(s)
-        g = xp.tanh(z[:, 3 * H :])                      # g (B, H), and so i, f, o
-        c = f * c_prev                                  # c (B, H)
-        c = xp.add(c, i * g, out=c)
+    def forward(self, x, state=None):
+        h_prev, c_prev = self.start(x, state)
+        z = x @ self.W_x.data + h_prev @ self.W_h.data + self.b.data        # z   (B, 4H)
+        z_i, z_f, z_o, z_g = xp.split(z, 4, -1)                             # z_i (B, H)
+        i = sigmoid(z_i)
+        f = sigmoid(z_f)
+        o = sigmoid(z_o)
+        g = xp.tanh(z_g)
+        c = f * c_prev + i * g                                              # c   (B, H)
         tanh_c = xp.tanh(c)
-        h = o * tanh_c                                  # h (B, H)
-        return (h, c), Cache(s=s, i=i, f=f, o=o, g=g, c_prev=c_prev, tanh_c=tanh_c)
+        h = o * tanh_c                                                      # h   (B, H)
+        return (h, c), Cache(x=x, h_prev=h_prev, c_prev=c_prev, i=i, f=f, o=o, g=g, tanh_c=tanh_c)
 
-    def step_backward(self, dstate, cache, dz, du):
-        """From (dh', dc') to dz, written into the array that is given, and (None, dc)."""
-        dh, dc = dstate                                 # dh (B, H)
+    def backward(self, dstate, cache):
+        x, h_prev, c_prev, tanh_c = cache.x, cache.h_prev, cache.c_prev, cache.tanh_c
         i, f, o, g = cache.i, cache.f, cache.o, cache.g
-        s, tanh_c, c_prev = cache.s, cache.tanh_c, cache.c_prev
-        dz_i, dz_f, dz_o, dz_g = split_gates(dz)        # dz_i (B, H), a view: to write it fills dz
-        do = dh * tanh_c                                # h' = o * tanh(c')
-        dc = dc + dh * o * (1 - tanh_c * tanh_c)
-        di = dc * g                                     # c' = f * c + i * g
-        df = dc * c_prev
+        dh, dc = gradients_of(dstate, (o, tanh_c), "LSTMCell")
+        do = dh * tanh_c                                    # h = o * tanh(c)
+        dc = dc + dh * o * (1 - tanh_c**2)
+        df = dc * c_prev                                    # c = f * c_prev + i * g
+        di = dc * g
         dg = dc * i
-        slope_i, slope_f, slope_o = split_sigmoids(s * (1 - s))     # i, f, o = sigmoid(z)
-        dz_i = xp.multiply(di, slope_i, out=dz_i)
-        dz_f = xp.multiply(df, slope_f, out=dz_f)
-        dz_o = xp.multiply(do, slope_o, out=dz_o)
-        dz_g = xp.multiply(dg, 1 - g * g, out=dz_g)     # g = tanh(z)
-        dc_prev = dc * f                                # dc_prev (B, H)
-        return None, dc_prev                            # h is read by u = h W_h alone
+        dc_prev = dc * f
+        dz_i = di * i * (1 - i)                             # i = sigmoid(z_i)
+        dz_f = df * f * (1 - f)                             # f = sigmoid(z_f)
+        dz_o = do * o * (1 - o)                             # o = sigmoid(z_o)
+        dz_g = dg * (1 - g**2)                              # g = tanh(z_g)
+        dz = xp.concatenate([dz_i, dz_f, dz_o, dz_g], -1)   # dz (B, 4H)
+        self.W_x.grad += x.T @ dz                           # z = x W_x + h_prev W_h + b
+        self.W_h.grad += h_prev.T @ dz
+        self.b.grad += sum_rows(dz)
+        dx = dz @ self.W_x.data.T
+        dh_prev = dz @ self.W_h.data.T
+        return dx, (dh_prev, dc_prev)
 
 
-def split_gates(packed):
-    """(B, 4H) -> four views (B, H): i, f, o, g."""
-    H = packed.shape[-1] // 4
-    return *split_sigmoids(packed[:, : 3 * H]), packed[:, 3 * H :]
+class RecurrentLayer(Layer):
+    """A cell at t = 0, 1, .. S-1; each step reads the state that the one before it left.
+
+    forward(x, state, lengths): x (B, S, D), the state's parts (B, H), zeros if None
+    -> y (B, S, H), every h_t, and the last state. With `lengths` (B,), sequence b ends after
+    lengths[b] steps: from there on its outputs are zero, its state stays, and what stands in x,
+    NaN included, reaches no output and no gradient.
+    """
+
+    cell = None                                             # the class of the cell
+
+    def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
+        self.cell = self.cell(d_in, d_hidden, bias, rng, dtype)
+
+    def forward(self, x, state=None, lengths=None):
+        check_sequence(x, self.cell.W_x.shape[0], type(self).__name__)
+        real, x = real_steps(x, lengths, type(self).__name__)
+        state = self.cell.start(x[:, 0], state)
+        ys, steps = [], []
+        for t in range(x.shape[1]):
+            new, step = self.cell.forward(x[:, t], state)
+            state = new if real is None else each(held(real[:, t]), new, state)
+            ys.append(h_of(state))
+            steps.append(step)
+        y = xp.stack(ys, 1)                                 # y (B, S, H)
+        y = y if real is None else xp.where(real, y, 0)
+        return (y, state), Cache(steps=steps, real=real, out=(y, state))
+
+    def backward(self, dout, cache):
+        steps, real, dxs = cache.steps, cache.real, []
+        dy, dstate = gradients_of(dout, cache.out, type(self).__name__)
+        for t in reversed(range(len(steps))):
+            dh = dy[:, t]                                   # y_t = h_t, which step t + 1 reads too
+            if real is None:
+                dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])
+            else:                                           # past its end, a state is passed on
+                dnew = each(held(real[:, t]), plus_dh(dstate, dh))
+                dx, dread = self.cell.backward(dnew, steps[t])
+                dstate = each(xp.add, dread, each(held(~real[:, t]), dstate))
+            dxs.append(dx)
+        dx = xp.stack(dxs[::-1], 1)                         # dx (B, S, D)
+        return dx, dstate
 
 
-def split_sigmoids(packed):
-    """(B, 3H) -> three views (B, H): i, f, o."""
-    H = packed.shape[-1] // 3
-    return packed[:, :H], packed[:, H : 2 * H], packed[:, 2 * H :]
+class RNNLayer(RecurrentLayer):
+    cell = RNNCell
+
+
+class GRULayer(RecurrentLayer):
+    cell = GRUCell
 
 
 class LSTMLayer(RecurrentLayer):
-    """An LSTMCell applied at t = 0..S-1: (B, S, D) -> (B, S, H) and the final (h, c), each (B, H).
+    cell = LSTMCell
 
-    forward(x, state, tree, lengths): see RecurrentLayer.
+
+class Recurrent(Layer):
+    """`num_layers` recurrent layers, each reading the outputs of the one below, dropout between.
+
+    forward(x, state, rng, lengths): x (B, S, D), the state's parts (L, B, H), zeros if None
+    -> y (B, S, H), the outputs of the top layer, and the last state, its parts (L, B, H).
+    Dropout is active when `rng` is a generator; `lengths` as in RecurrentLayer.
     """
 
-    def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
-        super().__init__(LSTMCell(d_in, d_hidden, bias, rng, dtype))
-
-
-class LSTM(Recurrent):
-    """`num_layers` LSTMLayers, each reading the one below; dropout between them, not after.
-
-    forward(x, state, rng, tree, lengths): x (B, S, D), state (h, c) each (L, B, H) or None
-    -> y (B, S, H) and the final state (h, c), each (L, B, H). See Recurrent.
-    """
+    layer = None                                            # the class of the layers
 
     def __init__(self, d_in, d_hidden, num_layers=1, bias=True, dropout=0.0, rng=0,
                  dtype="float32"):
-        super().__init__(stack(LSTMLayer, d_in, d_hidden, num_layers, bias, rng, dtype), dropout)
+        require_positive(num_layers=num_layers)
+        rng = generator(rng)
+        widths = [d_in] + [d_hidden] * (num_layers - 1)
+        self.layers = [self.layer(width, d_hidden, bias, rng, dtype) for width in widths]
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x, state=None, rng=None, lengths=None):
+        starts = self.by_layer(state)
+        lasts, caches = [], []
+        for layer, start in zip(self.layers, starts, strict=True):
+            if caches:                                      # between two layers
+                x, caches[-1].drop = self.dropout.forward(x, rng)
+            (x, last), c_layer = layer.forward(x, start, lengths)
+            lasts.append(last)
+            caches.append(Cache(layer=c_layer, drop=None))
+        state = each(lambda *parts: xp.stack(parts), *lasts)
+        return (x, state), Cache(layers=caches, out=(x, state))
+
+    def backward(self, dout, cache):
+        dx, dstate = gradients_of(dout, cache.out, type(self).__name__)
+        dlasts, dstarts = self.by_layer(dstate), []
+        for layer, dlast, c in reversed(list(zip(self.layers, dlasts, cache.layers, strict=True))):
+            if c.drop is not None:
+                dx = self.dropout.backward(dx, c.drop)
+            dx, dstart = layer.backward((dx, dlast), c.layer)
+            dstarts.append(dstart)
+        dstate = each(lambda *parts: xp.stack(parts), *dstarts[::-1])
+        return dx, dstate
+
+    def by_layer(self, state):
+        """The state's parts (L, B, H) -> for each layer its state, or None."""
+        L = len(self.layers)
+        if state is None:
+            return [None] * L
+        parts = state if isinstance(state, (tuple, list)) else (state,)
+        if any(getattr(part, "ndim", 0) != 3 or len(part) != L for part in parts):
+            raise InputError(f"{type(self).__name__}: the state's parts must be ({L}, B, H)")
+        return [each(lambda part, i=i: part[i], state) for i in range(L)]
+
+
+class RNN(Recurrent):
+    layer = RNNLayer
+
+
+class GRU(Recurrent):
+    layer = GRULayer
+
+
+class LSTM(Recurrent):
+    layer = LSTMLayer

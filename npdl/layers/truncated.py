@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from npdl.backend import to_host, xp
-from npdl.errors import InputError
-from npdl.init import require_positive
+from npdl.backend import xp
+from npdl.core import walk
+from npdl.errors import InputError, require_positive
+from npdl.functions import checked_lengths
 from npdl.layers.bidirectional import Bidirectional
 
 
@@ -24,15 +25,19 @@ def truncated_bptt(layer, x, dloss, segment, state=None, lengths=None, **options
     bidirectional layer, which needs the end before the beginning.
     """
     require_positive(segment=segment)
-    if isinstance(layer, Bidirectional):
+    if any(isinstance(part, Bidirectional) for part in walk(layer)):
         raise InputError("truncated_bptt: a bidirectional layer can't be cut into segments; "
                          "give it whole sequences")
+    if getattr(x, "ndim", 0) < 2 or 0 in x.shape:
+        raise InputError(f"truncated_bptt: the input has shape {np.shape(x)}; it must be "
+                         "(B, S, ...), none of them 0")
     S, ys, dxs = x.shape[1], [], []
+    if lengths is not None:
+        lengths = checked_lengths(lengths, len(x), S, "truncated_bptt")
     for start in range(0, S, segment):
         span = slice(start, min(start + segment, S))
         if lengths is not None:
-            left = np.asarray(to_host(lengths)) - start
-            options["lengths"] = np.clip(left, 0, span.stop - span.start)
+            options["lengths"] = np.clip(lengths - start, 0, span.stop - span.start)
         outputs, cache = layer.forward(x[:, span], state, **options)
         y, state = outputs[:2]
         dx, _ = layer.backward(dloss(y, span), cache)   # no gradient for the state: cut here

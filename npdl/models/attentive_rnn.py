@@ -2,13 +2,10 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError
+from npdl.errors import InputError, check_floats, check_sequence, require_choice
 from npdl.init import generator
-from npdl.layers.doors import check_floats
-from npdl.layers.lengths import way_through
-from npdl.layers.linear import check_width
-from npdl.layers.rnn import RNNCell
-from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.layers.recurrent import RNNCell
 
 SCORES = ("dot", "scaled-dot", "additive")
 QUERIES = ("preliminary", "previous")
@@ -26,20 +23,17 @@ class AttentiveRNN(Layer):
     score "dot", "scaled-dot" or "additive", as the document lists them. With nothing in the past
     a_t is zero. A state is no longer bounded by 1: h_t adds a mean of past states to s_t.
 
-    forward(x, state): x (B, S, D); `state` is (h (B, H), past (B, P, H)), the last state and
-    the states that may be attended to; zeros and none if None
-    -> y (B, S, H), the final state (h, past (B, P + S, H)), and the weights A (B, S, P + S), whose
-    row t is zero from column P + t on. Steps never look ahead, so padding at the end of a
-    sequence changes nothing before it.
-    Raises InputError for another score or query and for shapes that do not fit.
+    forward(x, state): x (B, S, D); `state` is (h (B, H), past (B, P, H)), the last state and the
+    states that may be attended to; zeros and none if None
+    -> y (B, S, H) and the final state (h, past (B, P + S, H)). The weights alpha_t are in the
+    cache: attentions(cache). Steps never look ahead, so padding at the end of a sequence changes
+    nothing before it. Raises InputError for another score or query and for shapes that do not fit.
     """
 
     def __init__(self, d_in, d_hidden, score="scaled-dot", query="preliminary", bias=True, rng=0,
                  dtype="float32"):
-        if score not in SCORES:
-            raise InputError(f"score = {score!r}; choose one of: {', '.join(SCORES)}")
-        if query not in QUERIES:
-            raise InputError(f"query = {query!r}; choose one of: {', '.join(QUERIES)}")
+        require_choice("score", score, SCORES)
+        require_choice("query", query, QUERIES)
         rng = generator(rng)
         self.cell = RNNCell(d_in, d_hidden, bias, rng, dtype)
         self.query = query
@@ -49,65 +43,50 @@ class AttentiveRNN(Layer):
             self.attention = DotAttention() if score == "dot" else ScaledDotAttention()
 
     def forward(self, x, state=None):
-        cell = self.cell
-        check_width(x, cell.W_x.shape[0], "AttentiveRNN")
-        way = way_through(x, owner="AttentiveRNN")
-        rows = way.rows(x)                              # rows (N, D)
-        z = cell.inputs(rows)                           # z    (N, H), all steps at once
-        h, past = self._start(state, x.shape[0], z.dtype)
-        B, P, H = past.shape
-        S = len(way.levels)
-        states = xp.empty((B, P + S, H), z.dtype)
-        states[:, :P] = past
-        A = xp.zeros((B, S, P + S), z.dtype)
-        h_prevs = xp.empty_like(z)
-        steps = []
-        for t, level in enumerate(way.levels):
-            h_prevs[level] = h
-            (s,), c_step = cell.step(z[level], cell.recurrence((h,)), (h,))
-            q = s if self.query == "preliminary" else h
-            h, c_attend = s, None
-            if P + t > 0:
-                seen = states[:, : P + t]
-                (a, alpha), c_attend = self.attention.forward(q[:, None], seen, seen)
+        check_sequence(x, self.cell.W_x.shape[0], "AttentiveRNN")
+        h, past = self.start(x, state)
+        P, states, steps = past.shape[1], [past[:, j] for j in range(past.shape[1])], []
+        for t in range(x.shape[1]):
+            h_prev, c_attend = h, None
+            s, c_cell = self.cell.forward(x[:, t], h_prev)
+            h = s
+            if states:
+                q = s if self.query == "preliminary" else h_prev
+                seen = xp.stack(states, 1)                  # seen (B, P + t, H)
+                a, c_attend = self.attention.forward(q[:, None], seen, seen)
                 h = s + a[:, 0]
-                A[:, t, : P + t] = alpha[:, 0]
-            states[:, P + t] = h
-            steps.append((c_step, c_attend))
-        cache = Cache(rows=rows, way=way, h_prevs=h_prevs, steps=steps, P=P)
-        return (states[:, P:], (h, states), A), cache
+            states.append(h)
+            steps.append(Cache(cell=c_cell, attend=c_attend))
+        past = xp.stack(states, 1)                          # past (B, P + S, H)
+        y = past[:, P:]
+        out = (y, (h, past))
+        return out, Cache(steps=steps, P=P, out=out)
 
     def backward(self, dout, cache):
-        dy, dfinal, dA = gradients_of(dout, 3)
-        dh, dpast = gradients_of(dfinal, 2)
-        cell, way, P = self.cell, cache.way, cache.P
-        (N, H), (B, S) = cache.h_prevs.shape, way.shape
-        dtype = cache.h_prevs.dtype
-        dstates = xp.zeros((B, P + S, H), dtype) if dpast is None else dpast.copy()
-        if dy is not None:
-            dstates[:, P:] += dy                        # y = states from P on
-        dh = xp.zeros((B, H), dtype) if dh is None else dh
-        dz, du = cell.empty_gradients(N, dtype)
-        for t, level in reversed(list(enumerate(way.levels))):
-            c_step, c_attend = cache.steps[t]
-            dh = dh + dstates[:, P + t]                 # h_t is read by step t+1 and by attention
-            ds, dq = dh, None                           # h = s + a
-            if c_attend is not None:
-                dalpha = None if dA is None else dA[:, t : t + 1, : P + t]
-                dq, dk, dv = self.attention.backward((dh[:, None], dalpha), c_attend)
-                dstates[:, : P + t] += dk + dv          # the states are keys and values
-            if dq is not None and self.query == "preliminary":
-                ds = ds + dq[:, 0]                      # q = s
-            dparts = cell.step_backward((ds,), c_step, dz[level], du[level])
-            (dh,) = cell.recurrence_backward(du[level], dparts)
-            if dq is not None and self.query == "previous":
-                dh = dh + dq[:, 0]                      # q = h_prev
-        dx = cell.inputs_backward(dz, cache.rows)
-        cell.W_h.grad += cache.h_prevs.T @ du           # u = h W_h
-        return way.batch(dx), (dh, dstates[:, :P])
+        dy, (dh, dpast) = gradients_of(dout, cache.out, "AttentiveRNN")
+        P, steps, dxs = cache.P, cache.steps, []
+        dstates = [dpast[:, j] for j in range(dpast.shape[1])]
+        for t in reversed(range(len(steps))):
+            dh = dh + dy[:, t] + dstates[P + t]             # h_t: read by t + 1, y, attention
+            ds, dh_prev = dh, 0                             # h = s + a
+            if steps[t].attend is not None:
+                dq, dk, dv = self.attention.backward(dh[:, None], steps[t].attend)
+                for j in range(P + t):                      # the states are keys and values
+                    dstates[j] = dstates[j] + dk[:, j] + dv[:, j]
+                if self.query == "preliminary":
+                    ds = ds + dq[:, 0]                      # q = s
+                else:
+                    dh_prev = dq[:, 0]                      # q = h_prev
+            dx, dh = self.cell.backward(ds, steps[t].cell)
+            dh = dh + dh_prev
+            dxs.append(dx)
+        dx = xp.stack(dxs[::-1], 1)                         # dx (B, S, D)
+        dpast = xp.stack(dstates[:P], 1) if P else dpast[:, :0]
+        return dx, (dh, dpast)
 
-    def _start(self, state, B, dtype):
-        H = self.cell.d_hidden
+    def start(self, x, state):
+        """The last state (B, H) and the past (B, P, H): zeros and none, if `state` is None."""
+        B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:
             return xp.zeros((B, H), dtype), xp.zeros((B, 0, H), dtype)
         h, past = state
@@ -116,3 +95,15 @@ class AttentiveRNN(Layer):
             raise InputError(f"AttentiveRNN: the state has shapes {h.shape} and {past.shape}; they "
                              f"must be ({B}, {H}) and ({B}, P, {H})")
         return h, past
+
+
+def attentions(cache):
+    """The weights alpha (B, S, P + S), from the cache of AttentiveRNN.forward; row t is zero from
+    column P + t on."""
+    y, (_, past) = cache.out
+    B, K = past.shape[:2]
+    rows = []
+    for step in cache.steps:
+        seen = xp.zeros((B, 0), y.dtype) if step.attend is None else step.attend.A[:, 0]
+        rows.append(xp.concatenate([seen, xp.zeros((B, K - seen.shape[1]), y.dtype)], -1))
+    return xp.stack(rows, 1)

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError
-from npdl.init import generator, require_positive
+from npdl.errors import InputError, check_real, require_positive
+from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
@@ -36,6 +36,7 @@ class Autoencoder(Layer):
         self.classifier = Linear(d_parent, num_classes, bias, rng, dtype)
 
     def forward(self, x1, x2):
+        check_real("Autoencoder", x1=x1, x2=x2)
         if x1.shape != x2.shape:
             raise InputError(f"Autoencoder: inputs have shapes {x1.shape} and {x2.shape}; "
                              "they must be the same (..., D_x)")
@@ -44,21 +45,18 @@ class Autoencoder(Layer):
         p, c_activation = self.activation.forward(h)
         x_new, c_decoder = self.decoder.forward(p)
         logits, c_classifier = self.classifier.forward(p)
-        cache = Cache(encoder=c_encoder, activation=c_activation, decoder=c_decoder,
-                      classifier=c_classifier, p=p)
-        return AutoencoderOutput(p, x_new, logits), cache
+        out = AutoencoderOutput(p, x_new, logits)
+        return out, Cache(encoder=c_encoder, activation=c_activation, decoder=c_decoder,
+                          classifier=c_classifier, out=out)
 
     def backward(self, dout, cache):
-        dp_read, dx_new, dlogits = gradients_of(dout, 3)
-        dp = xp.zeros_like(cache.p) if dp_read is None else dp_read
-        if dlogits is not None:
-            dp = dp + self.classifier.backward(dlogits, cache.classifier)
-        if dx_new is not None:
-            dp = dp + self.decoder.backward(dx_new, cache.decoder)  # delta_1 of the document
+        dp, dx_new, dlogits = gradients_of(dout, cache.out, "Autoencoder")
+        dp = dp + self.classifier.backward(dlogits, cache.classifier)
+        dp = dp + self.decoder.backward(dx_new, cache.decoder)      # delta_1 of the document
         dh = self.activation.backward(dp, cache.activation)         # delta_2
         dx = self.encoder.backward(dh, cache.encoder)
-        D = dx.shape[-1] // 2
-        return dx[..., :D], dx[..., D:]
+        dx1, dx2 = xp.split(dx, 2, -1)                              # x = [x1, x2]
+        return dx1, dx2
 
 
 class AutoencoderLoss(Layer):
@@ -79,18 +77,15 @@ class AutoencoderLoss(Layer):
         x = xp.concatenate([x1, x2], axis=-1)
         J1, c_J1 = self.squared_error.forward(out.reconstruction, x)
         J2, c_J2 = self.cross_entropy.forward(out.logits, labels)
-        return (J1, J2), Cache(model=c_model, J1=c_J1, J2=c_J2)
+        out = (J1, J2)
+        return out, Cache(model=c_model, J1=c_J1, J2=c_J2, out=out)
 
     def backward(self, dout, cache):
-        dJ1, dJ2 = gradients_of(dout, 2)
-        dx_new = dx = dlogits = None
-        if dJ1 is not None:
-            dx_new, dx = self.squared_error.backward(dJ1, cache.J1)
-        if dJ2 is not None:
-            dlogits = self.cross_entropy.backward(dJ2, cache.J2)
-        dx1, dx2 = self.model.backward((None, dx_new, dlogits), cache.model)
-        if dx is not None:
-            D = dx1.shape[-1]
-            dx1 = dx1 + dx[..., :D]
-            dx2 = dx2 + dx[..., D:]
-        return dx1, dx2, None                                       # labels have no gradient
+        dJ1, dJ2 = gradients_of(dout, cache.out, "AutoencoderLoss")
+        dx_new, dx = self.squared_error.backward(dJ1, cache.J1)
+        dlogits = self.cross_entropy.backward(dJ2, cache.J2)
+        dx1_in, dx2_in = self.model.backward((None, dx_new, dlogits), cache.model)
+        dx1_out, dx2_out = xp.split(dx, 2, -1)              # what is read, and what is rebuilt
+        dx1 = dx1_in + dx1_out
+        dx2 = dx2_in + dx2_out
+        return dx1, dx2, None                               # labels have no gradient

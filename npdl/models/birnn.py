@@ -2,13 +2,12 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError
+from npdl.errors import InputError, check_floats
+from npdl.functions import length_mask
 from npdl.init import generator
 from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.doors import check_floats
-from npdl.layers.lengths import length_mask
 from npdl.layers.linear import Linear
-from npdl.layers.rnn import RNN
+from npdl.layers.recurrent import RNN
 from npdl.losses import SquaredError
 
 
@@ -33,20 +32,19 @@ class BiRNN(Layer):
         self.V_b = Linear(d_hidden, d_out, False, rng, dtype)
 
     def forward(self, x, state=None, lengths=None):
-        H = self.rnn.d_ahead
         (h, final), c_rnn = self.rnn.forward(x, state, lengths=lengths)
-        y_f, c_f = self.V_f.forward(h[..., :H])
-        y_b, c_b = self.V_b.forward(h[..., H:])
-        y = y_f + y_b
-        return (y, final), Cache(rnn=c_rnn, V_f=c_f, V_b=c_b)
+        h_f, h_b = xp.split(h, 2, -1)                       # h_f (B, S, H)
+        y_f, c_f = self.V_f.forward(h_f)
+        y_b, c_b = self.V_b.forward(h_b)
+        y = y_f + y_b                                       # y   (B, S, E)
+        out = (y, final)
+        return out, Cache(rnn=c_rnn, V_f=c_f, V_b=c_b, out=out)
 
     def backward(self, dout, cache):
-        dy, dfinal = gradients_of(dout, 2)
-        dh = None
-        if dy is not None:
-            dh_f = self.V_f.backward(dy, cache.V_f)     # y = V_f h_f + V_b h_b
-            dh_b = self.V_b.backward(dy, cache.V_b)
-            dh = xp.concatenate([dh_f, dh_b], -1)
+        dy, dfinal = gradients_of(dout, cache.out, "BiRNN")
+        dh_f = self.V_f.backward(dy, cache.V_f)             # y = V_f h_f + V_b h_b
+        dh_b = self.V_b.backward(dy, cache.V_b)
+        dh = xp.concatenate([dh_f, dh_b], -1)
         dx, dstate = self.rnn.backward((dh, dfinal), cache.rnn)
         return dx, dstate
 
@@ -64,20 +62,19 @@ class BiRNNLoss(Layer):
 
     def forward(self, x, z, state=None, lengths=None):
         (y, _), c_model = self.model.forward(x, state, lengths)
-        counted = None
         check_floats("BiRNNLoss", z=z)
         if z.shape != y.shape:
             raise InputError(f"BiRNNLoss: the targets have shape {z.shape}; they must have the "
                              f"output's, {y.shape}")
-        if lengths is not None:                         # y is zero there, so z is made zero
-            counted = length_mask(lengths, x.shape[1])[..., None]
-            z = xp.where(counted, z, 0).astype(z.dtype, copy=False)
+        counted = True
+        if lengths is not None:
+            counted = length_mask(lengths, x.shape[1])[..., None]   # counted (B, S, 1)
+        z = xp.where(counted, z, 0)                         # as y is, where nothing counts
         L, c_loss = self.squared_error.forward(y, z)
         return L, Cache(model=c_model, loss=c_loss, counted=counted)
 
     def backward(self, dL, cache):
         dy, dz = self.squared_error.backward(dL, cache.loss)
-        if cache.counted is not None:
-            dz = dz * cache.counted                     # z = where(counted, z, 0)
+        dz = dz * cache.counted                             # z = where(counted, z, 0)
         dx, dstate = self.model.backward(dy, cache.model)
         return dx, dz, dstate
