@@ -7,39 +7,68 @@ shared out as well, and nothing waits in the middle of a layer.
 
 import contextlib
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from npdl.training.memory import keep_freed_memory
+from npdl.fast.memory import keep_freed_memory
 
 # Seconds after which a thread that waits for the interpreter's lock insists on having it. A step's
 # calls are far shorter than Python's own 5 ms: the holder has taken it again before the other woke.
 HAND_OVER = 1e-4
 
 
+class ProcessSettings:
+    """BLAS on one thread for each call, and the lock handed over sooner, while anyone asks for it.
+
+    Both belong to the process: the first to enter changes them, the last to leave, in whichever
+    thread, puts them back.
+    """
+
+    def __init__(self):
+        self._lock, self._users, self._undo = threading.Lock(), 0, None
+
+    def __enter__(self):
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._undo = contextlib.ExitStack()
+                self._undo.enter_context(threadpool_limits(limits=1, user_api="blas"))
+                self._undo.callback(sys.setswitchinterval, sys.getswitchinterval())
+                sys.setswitchinterval(HAND_OVER)
+
+    def __exit__(self, *error):
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._undo.close()
+
+
+SETTINGS = ProcessSettings()
+
+
 class Workers:
     """The model and `count - 1` shadows of it, each with a thread and a gradient of its own.
 
-    Use as a context manager: inside, BLAS is limited to one thread for each call, and threads
-    hand the interpreter's lock over sooner; on the way out both are as before and the threads
-    end. `flat` is the optimizer's flat memory.
+    `make` gives what a worker computes with, out of a model. Use as a context manager: the
+    threads live, and the process's settings are changed, inside. `flat` is the optimizer's memory.
     """
 
-    def __init__(self, model, flat, count):
+    def __init__(self, model, flat, count, make):
+        shadows = [model.shadow() for _ in range(count - 1)]
         self.flat = flat
-        self.models = [model] + [model.shadow() for _ in range(count - 1)]
-        self.grads = [flat.grad] + [flat.gradients_of(shadow) for shadow in self.models[1:]]
-        self._cleanup = contextlib.ExitStack()
+        self.models = [make(each) for each in (model, *shadows)]
+        self.grads = [flat.grad] + [flat.gradients_of(shadow) for shadow in shadows]
+        self._cleanup = None
         self._pool = None
 
     def __enter__(self):
         keep_freed_memory()
-        self._cleanup.enter_context(threadpool_limits(limits=1, user_api="blas"))
+        self._cleanup = contextlib.ExitStack()
+        self._cleanup.enter_context(SETTINGS)
         if len(self.models) > 1:
-            self._cleanup.callback(sys.setswitchinterval, sys.getswitchinterval())
-            sys.setswitchinterval(HAND_OVER)
             self._pool = self._cleanup.enter_context(ThreadPoolExecutor(len(self.models) - 1))
         return self
 
@@ -82,12 +111,7 @@ class Workers:
             self.flat.grad += grad
 
 
-def unwarned():
-    """A context without NumPy's warnings of overflow: the training loop looks for numbers that
-    are not finite itself, and says where they are."""
-    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
-
-
 def _unwarned_call(function, model, piece):
-    with unwarned():            # every thread has settings of its own
+    """Without NumPy's warnings, as in the training loop: every thread has settings of its own."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return function(model, piece)

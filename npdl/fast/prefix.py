@@ -1,24 +1,21 @@
-"""A batch as a tree of prefixes: what equal beginnings have in common is computed once.
+"""The rows of a batch: each distinct prefix of its sequences once, or every entry by itself.
 
 In a causal model the activations at position t depend on the tokens 0..t only, so sequences
 that begin alike share them. A `PrefixTree` lists every distinct prefix of a batch once, as a
-*node*; the layers that work position by position run on the nodes' rows (N, D) instead of the
-batch's (B, S, D). Going forward, a node's row is gathered wherever it is read; going back, the
-gradients of all its readers are summed. This is exact, not an approximation.
+*node*; what works position by position runs on the nodes' rows (N, D) instead of the batch's
+(B, S, D). Going forward, a node's row is gathered wherever it is read; going back, the gradients
+of all its readers are summed. This is exact, not an approximation.
 
     BOS -- 1 -- + -- 2 -- = -- 3        6 + 3 = 9 nodes stand for
                   \\- 4 -- = -- 5        2 x 6 = 12 rows
 
-Without a tree (``tree=None``) every row of the batch is its own node.
+`Unshared` has the same methods, each entry of the batch being its own node.
 """
 
 import numpy as np
 
 from npdl.backend import one_hot, to_device, xp
-from npdl.core import Cache, Layer
 from npdl.errors import InputError
-from npdl.layers.doors import check_real
-from npdl.layers.embedding import checked_at
 
 
 class PrefixTree:
@@ -28,13 +25,11 @@ class PrefixTree:
     positions (N,)    its position, 0..S-1
     node      (B, S)  the node that stands for each entry of the batch
     levels            S slices: the nodes at each position
+    Raises InputError unless ids are integers (B, S).
     """
 
     def __init__(self, ids):
-        ids = np.asarray(ids)
-        if ids.ndim != 2 or 0 in ids.shape or ids.dtype.kind not in "iu":
-            raise InputError(f"PrefixTree: ids are {ids.dtype} {ids.shape}; they must be integers "
-                             "(B, S), neither of them 0")
+        ids = checked_batch(ids)
         B, S = ids.shape
         order = np.lexsort(ids.T[::-1])
         ordered = ids[order]
@@ -49,7 +44,7 @@ class PrefixTree:
         self.batch_shape = (B, S)
         self.size = int(ends[-1])
         self.levels = [slice(int(e - n), int(e)) for e, n in zip(ends, sizes, strict=True)]
-        self.tokens = ids[np.concatenate(first), np.repeat(np.arange(S), sizes)]
+        self.tokens = to_device(ids[np.concatenate(first), np.repeat(np.arange(S), sizes)])
         self.positions = to_device(np.repeat(np.arange(S), sizes))
         self.node = to_device(node)
         self._first = to_device(np.concatenate(first))
@@ -98,33 +93,64 @@ class PrefixTree:
         return children.T @ d
 
 
-class Select(Layer):
-    """y = x at chosen positions: (B, S, D) -> (B, R, D); without `at`, y is x itself.
+class Unshared:
+    """Every entry of `ids` (B, S) as a node of its own, in the batch's order.
 
-    forward(x, at, tree): `at` holds positions, (R,) for the whole batch or (B, R). With a tree,
-    x is (N, D) and the chosen entries of the batch are gathered from its nodes.
-    What a loss does not look at needs no logits, and the last block no queries there.
+    `by_time`: step after step instead, as a recurrent model reads them, with `levels`.
     """
 
-    def forward(self, x, at=None, tree=None):
-        check_real("Select", the_input=x)
-        if at is None:
-            return x, Cache(at=None)
-        wanted = x.shape[:2] if tree is None else tree.batch_shape
-        if x.ndim != (3 if tree is None else 2) or (tree is not None and len(x) != tree.size):
-            raise InputError(f"Select: the input has shape {x.shape}; it must be "
-                             + ("(B, S, D)" if tree is None else f"({tree.size}, D), a row a node"))
-        at = checked_at(at, wanted)
-        sequence = None if at.ndim == 1 else xp.arange(at.shape[0])[:, None]
-        entry = (slice(None), at) if at.ndim == 1 else (sequence, at)
-        y = x[entry] if tree is None else x[tree.node[entry]]
-        return y, Cache(at=at, tree=tree, length=x.shape[-2] if tree is None else None)
+    def __init__(self, ids, by_time=False):
+        ids = checked_batch(ids)
+        self.batch_shape = B, S = ids.shape
+        self.size = B * S
+        self.by_time = by_time
+        node = np.arange(B * S).reshape((S, B) if by_time else (B, S))
+        positions = np.repeat(np.arange(S), B) if by_time else np.tile(np.arange(S), B)
+        self.node = to_device(node.T if by_time else node)
+        self.tokens = to_device((ids.T if by_time else ids).reshape(-1))
+        self.positions = to_device(positions)
+        self.levels = [slice(t * B, (t + 1) * B) for t in range(S)] if by_time else None
 
-    def backward(self, dy, cache):
-        if cache.at is None:
-            return dy
-        tree = cache.tree
-        length = cache.length if tree is None else tree.batch_shape[1]
-        chosen = one_hot(cache.at, length, dy.dtype)            # y = chosen x
-        dx = chosen.swapaxes(-1, -2) @ dy
-        return dx if tree is None else tree.spread_backward(dx)
+    def spread(self, rows):
+        B, S = self.batch_shape
+        if self.by_time:
+            return rows.reshape(S, B, -1).swapaxes(0, 1)
+        return rows.reshape(B, S, -1)
+
+    def spread_backward(self, d):
+        return (d.swapaxes(0, 1) if self.by_time else d).reshape(self.size, -1)
+
+    pick, pick_backward = spread_backward, spread           # one reader each: both ways alike
+
+    def from_parent(self, t, rows):
+        return rows
+
+    to_parent = from_parent
+
+
+def checked_batch(ids):
+    """`ids` as an array, after a check that they are integers (B, S)."""
+    ids = np.asarray(ids)
+    if ids.ndim != 2 or 0 in ids.shape or ids.dtype.kind not in "iu":
+        raise InputError(f"a batch's ids are {ids.dtype} {ids.shape}; they must be integers "
+                         "(B, S), neither of them 0")
+    return ids
+
+
+def select(x, rows, at):
+    """Rows (N, D) -> the batch's entries at positions `at` (R,) or (B, R): (B, R, D).
+
+    All rows as they are if `at` is None.
+    """
+    if at is None:
+        return x
+    sequence = xp.arange(rows.batch_shape[0])[:, None]
+    return x[rows.node[:, at] if at.ndim == 1 else rows.node[sequence, at]]
+
+
+def select_backward(dy, rows, at):
+    """(B, R, D) -> (N, D): the sum over all readers of each row."""
+    if at is None:
+        return dy
+    chosen = one_hot(at, rows.batch_shape[1], dy.dtype)         # y = chosen x
+    return rows.spread_backward(chosen.swapaxes(-1, -2) @ dy)

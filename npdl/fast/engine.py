@@ -1,0 +1,165 @@
+"""The door between the wing and the training loop: step(batch) -> loss."""
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npdl.backend import is_host, to_device, to_host, xp
+from npdl.fast.flat import UPDATES, Flat, one_dtype
+from npdl.fast.gpt import FastGPT
+from npdl.fast.lstm import FastLSTM
+from npdl.fast.prefix import PrefixTree, Unshared
+from npdl.fast.threads import Workers
+from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.recurrent import LSTMLayer
+from npdl.layers.transformer import Block, PreNormBlock
+from npdl.losses import SequenceLoss
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+
+MODELS = {GPT: FastGPT, LSTMLM: FastLSTM}
+
+
+def unsupported(model, optimizer):
+    """Why the wing cannot train this model with this optimizer, in a few words; None if it can."""
+    if type(model) not in MODELS:
+        return f"{type(model).__name__} is not among its models"
+    if type(optimizer) not in UPDATES:
+        return f"{type(optimizer).__name__} is not among its optimizers"
+    if not one_dtype(optimizer):
+        return "the parameters have several dtypes"
+    if isinstance(model, GPT):
+        known = all(type(block) in (Block, PreNormBlock)
+                    and type(block.attention) is MultiHeadAttention
+                    for block in model.decoder.blocks)
+    else:
+        known = all(type(layer) is LSTMLayer for layer in model.lstm.layers)
+    return None if known else "it has layers of another kind"
+
+
+@dataclass
+class Piece:
+    """A part of a batch: its rows, and what the loss looks at."""
+
+    rows: Any               # PrefixTree or Unshared, of B sequences
+    at: Any                 # positions (R,) or (B, R) that count, or None for all
+    targets: Any            # (B, R)
+    counted: Any            # (B, R) True where a target counts
+    sequences: slice        # which of the whole batch's sequences these are
+    batch: int              # how many sequences the whole batch has
+
+
+class Masks:
+    """Dropout's numbers as the textbook draws them for the whole batch, for a piece's rows."""
+
+    def __init__(self, rng, piece):
+        self.rng, self.piece = rng, piece
+
+    def scale(self, dropout, rows, width, dtype):
+        """Dropout.forward's `scale`, (N, width) in the order of the rows."""
+        drawn = self.rng.random((self.piece.batch, rows.batch_shape[1], width))
+        keep = to_device(drawn[self.piece.sequences] >= dropout.rate)
+        return xp.where(rows.pick(keep), 1 / (1 - dropout.rate), 0.0).astype(dtype)
+
+
+class FastEngine:
+    """Computes what PlainEngine does (npdl.training.engine), in less time.
+
+    A batch is cut into `threads` parts. Where only some positions count, no more than they need
+    is computed, and equal beginnings of sequences once; with dropout, which makes them differ,
+    each for itself. What is made out of a batch is kept as long as the batch is.
+    """
+
+    name = "fast"
+
+    def __init__(self, model, optimizer, threads=1):
+        self.model = model
+        self.flat = Flat(optimizer)
+        self.workers = Workers(model, self.flat, threads if is_host() else 1, MODELS[type(model)])
+        self.pieces_of = weakref.WeakKeyDictionary()
+
+    def __enter__(self):
+        self.workers.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.workers.__exit__(*error)
+
+    def step(self, batch, rng=None):
+        """The gradients of the mean loss over `batch` in the model's Params; returns the loss.
+
+        `rng` is a function that makes the generator of dropout's masks, or None for no dropout.
+        """
+        loss_layer = SequenceLoss("sum")
+
+        def learn(model, piece):
+            masks = None if rng is None else Masks(rng(), piece)
+            logits, cache = forward(model, piece, masks)
+            loss, c_loss = loss_layer.forward(logits, piece.targets, piece.counted)
+            dlogits = loss_layer.backward(1 / piece.batch, c_loss)
+            model.backward(dlogits if piece.at is not None else piece.rows.pick(dlogits), cache)
+            return loss
+
+        self.workers.zero_grad()
+        losses = self.workers.map(learn, self.pieces(batch, shared=rng is None))
+        self.workers.sum_grads()
+        return sum(losses) / len(batch)
+
+    def clip(self, max_norm):
+        """Clip the gradients' common norm; returns it as it was."""
+        return self.flat.clip(max_norm)
+
+    def update(self, lr=None):
+        """One step of the optimizer."""
+        self.flat.step(lr, self.workers.each)
+
+    def measure(self, batch):
+        """Each sequence's loss and how many of its counted tokens come out right: two (B,)."""
+        def look(model, piece):
+            logits, _ = forward(model, piece, None)
+            loss, _ = SequenceLoss("none").forward(logits, piece.targets, piece.counted)
+            right = (logits.argmax(-1) == piece.targets) & piece.counted
+            return to_host(loss), to_host(right.sum(1))
+
+        results = self.workers.map(look, self.pieces(batch))
+        loss, right = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        return loss, right
+
+    def pieces(self, batch, shared=True):
+        """The batch in as many pieces as there are workers, or more where it is large."""
+        known = self.pieces_of.setdefault(batch, {})
+        if shared not in known:
+            parts = max(len(self.workers.models), -(-len(batch) // batch.chunk))
+            cuts = np.array_split(np.arange(len(batch)), min(parts, len(batch)))
+            known[shared] = [self.piece(batch, slice(cut[0], cut[-1] + 1), shared) for cut in cuts]
+        return known[shared]
+
+    def piece(self, batch, part, shared):
+        ids, targets, counted = batch.inputs[part], batch.targets[part], batch.counted[part]
+        by_time = self.workers.models[0].by_time
+        at = None
+        if not counted.all():       # of a text everything counts, and little is equal
+            at, chosen = counted_positions(counted)
+            targets, counted = np.take_along_axis(targets, at, 1), chosen
+            at = to_device(at[0] if (at == at[0]).all() else at)
+        share = shared and at is not None
+        rows = PrefixTree(ids) if share else Unshared(ids, by_time)
+        return Piece(rows, at, to_device(targets), to_device(counted), part, len(batch))
+
+
+def forward(model, piece, masks):
+    """The logits (B, R, V) where the loss looks, and the cache."""
+    logits, cache = model.forward(piece.rows, piece.at, masks)
+    return logits if piece.at is not None else piece.rows.spread(logits), cache
+
+
+def counted_positions(counted):
+    """Where each row of `counted` (B, S) is True: positions (B, R), and which of them count (B, R).
+
+    R is the largest count; a shorter row is filled up with positions that do not count.
+    """
+    most = max(1, int(counted.sum(1).max(initial=0)))
+    at = np.argsort(~counted, axis=1, kind="stable")[:, :most]
+    return at, np.take_along_axis(counted, at, 1)

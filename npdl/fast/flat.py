@@ -1,0 +1,125 @@
+"""All parameters of a model in one array, all gradients in another, the moments likewise.
+
+Every Param, and every moment of the optimizer, keeps its own shape as a view, so that the
+textbook's optimizer and this one work on the same numbers. Clipping and summing are then one
+operation, and an update goes through blocks that stay in the processor's cache.
+"""
+
+import math
+
+import numpy as np
+
+from npdl.backend import is_host, xp
+from npdl.optim import SGD, Adam, AdamW
+
+BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
+
+
+class Flat:
+    """The memory of an optimizer's parameters. Make it before any shadow of the model.
+
+    Parameters with `decay` come first, so that an update treats at most two stretches.
+    """
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.names = sorted(optimizer.params, key=lambda name: not optimizer.params[name].decay)
+        params = [optimizer.params[name] for name in self.names]
+        self.shapes = [param.data.shape for param in params]
+        self.data = xp.concatenate([param.data.ravel() for param in params])
+        self.grad = xp.zeros_like(self.data)
+        self.decayed = sum(param.data.size for param in params if param.decay)
+        views = zip(self.views(self.data), self.views(self.grad), strict=True)
+        for param, (data, grad) in zip(params, views, strict=True):
+            param.data, param.grad = data, grad
+        self.moments = {}
+        for moment in optimizer.moments:
+            arrays = getattr(optimizer, moment)
+            flat = xp.concatenate([arrays[name].ravel() for name in self.names])
+            arrays.update(zip(self.names, self.views(flat), strict=True))
+            self.moments[moment] = flat
+
+    def views(self, flat):
+        """Cut a flat array into one view for each parameter, in the parameters' order."""
+        start = 0
+        for shape in self.shapes:
+            size = math.prod(shape)
+            yield flat[start : start + size].reshape(shape)
+            start += size
+
+    def gradients_of(self, shadow):
+        """Give a shadow of the model one flat gradient, and return it."""
+        grad = xp.zeros_like(self.data)
+        by_name = dict(shadow.params())
+        for name, view in zip(self.names, self.views(grad), strict=True):
+            by_name[name].grad = view
+        return grad
+
+    def clip(self, max_norm):
+        """npdl.optim.clip_by_global_norm. A BLAS norm would change its bits with its threads."""
+        norm = xp.sqrt((self.grad * self.grad).sum())
+        self.grad *= xp.minimum(max_norm / (norm + 1e-6), 1.0).astype(self.grad.dtype)
+        return norm
+
+    def step(self, lr=None, each=map):
+        """The optimizer's step, block by block; `each`, which stands for `map`, may use threads."""
+        optimizer = self.optimizer
+        optimizer.steps += 1
+        lr = float(optimizer.lr if lr is None else lr)
+        size, decayed = self.data.size, self.decayed
+        block = BLOCK if is_host() else max(size, 1)
+        parts = [
+            (slice(start, min(start + block, end)), decay)
+            for begin, end, decay in ((0, decayed, optimizer.weight_decay), (decayed, size, 0.0))
+            for start in range(begin, end, block)
+        ]
+        update = UPDATES[type(optimizer)]
+        list(each(lambda part: update(self, part[0], lr, part[1]), parts))
+
+
+def sgd(flat, part, lr, decay):
+    """SGD.update of one stretch."""
+    theta, v = flat.data[part], flat.moments["velocity"][part]
+    v *= flat.optimizer.momentum
+    v += flat.grad[part]
+    if decay:
+        v += decay * theta
+    theta -= lr * v
+
+
+def adam(flat, part, lr, decay):
+    """Adam.update of one stretch."""
+    g = flat.grad[part]
+    move(flat, part, g + decay * flat.data[part] if decay else g, lr)
+
+
+def adamw(flat, part, lr, decay):
+    """AdamW.update of one stretch."""
+    if decay:
+        flat.data[part] *= 1 - lr * decay
+    move(flat, part, flat.grad[part], lr)
+
+
+def move(flat, part, g, lr):
+    """Adam.move of one stretch."""
+    optimizer = flat.optimizer
+    (b1, b2), t = optimizer.betas, optimizer.steps
+    theta, m, v = flat.data[part], flat.moments["m"][part], flat.moments["v"][part]
+    m *= b1
+    m += (1 - b1) * g
+    v *= b2
+    v += (1 - b2) * (g * g)
+    root = xp.sqrt(v)                               # theta -= lr m_hat / (sqrt(v_hat) + eps)
+    root *= 1 / math.sqrt(1 - b2**t)
+    root += optimizer.eps
+    step = xp.divide(m, root, out=root)
+    step *= lr / (1 - b1**t)
+    theta -= step
+
+
+UPDATES = {SGD: sgd, Adam: adam, AdamW: adamw}
+
+
+def one_dtype(optimizer):
+    """Whether all parameters have one dtype, as one array of them needs."""
+    return len({np.dtype(param.data.dtype) for param in optimizer.params.values()}) == 1

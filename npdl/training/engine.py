@@ -1,0 +1,105 @@
+"""What computes a step of training: the textbook as it stands, or the fast wing.
+
+An engine adds the gradients of a batch's mean loss into the model's Params and updates them:
+
+    with engine:
+        loss = engine.step(batch)
+        engine.clip(1.0)
+        engine.update(lr)
+"""
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl import optim
+from npdl.backend import to_device, to_host
+from npdl.losses import SequenceLoss
+
+ENGINES = ("fast", "plain")
+
+
+@dataclass(eq=False)
+class Batch:
+    """Sequences on the host: inputs and targets (B, S) integers, counted (B, S) True where a
+    target counts. At most `chunk` sequences are measured at a time."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    counted: np.ndarray
+    chunk: int = 2048
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def part(self, start, stop):
+        """The sequences from start on, below stop."""
+        return Batch(*(a[start:stop] for a in (self.inputs, self.targets, self.counted)))
+
+
+class PlainEngine:
+    """The textbook: one thread, nothing shared, nothing skipped."""
+
+    name = "plain"
+
+    def __init__(self, model, optimizer):
+        self.model = model
+        self.optimizer = optimizer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def step(self, batch, rng=None):
+        """The gradients of the mean loss over `batch` in the model's Params; returns the loss.
+
+        `rng` is a function that makes the generator of dropout's masks, or None for no dropout.
+        """
+        loss_layer = SequenceLoss()
+        self.model.zero_grad()
+        logits, cache, targets, counted = self.look(batch, None if rng is None else rng())
+        loss, c_loss = loss_layer.forward(logits, targets, counted)
+        dlogits = loss_layer.backward(1.0, c_loss)
+        self.model.backward(dlogits, cache)
+        return loss
+
+    def clip(self, max_norm):
+        """Clip the gradients' common norm; returns it as it was."""
+        return optim.clip_by_global_norm(self.optimizer.params.values(), max_norm)
+
+    def update(self, lr=None):
+        """One step of the optimizer."""
+        self.optimizer.step(lr)
+
+    def measure(self, batch):
+        """Each sequence's loss and how many of its counted tokens come out right: two (B,)."""
+        losses, rights = [], []
+        for start in range(0, len(batch), batch.chunk):
+            part = batch.part(start, start + batch.chunk)
+            logits, _, targets, counted = self.look(part, None)
+            loss, _ = SequenceLoss("none").forward(logits, targets, counted)
+            losses.append(to_host(loss))
+            rights.append(to_host(((logits.argmax(-1) == targets) & counted).sum(1)))
+        return np.concatenate(losses), np.concatenate(rights)
+
+    def look(self, batch, rng):
+        """The model's logits (B, S, V) and cache, the targets and what counts."""
+        ids, targets, counted = (to_device(a) for a in (batch.inputs, batch.targets, batch.counted))
+        out, cache = self.model.forward(ids, rng=rng)
+        logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them
+        return logits, cache, targets, counted
+
+
+def make_engine(name, model, optimizer, threads=1):
+    """The engine called `name`; the plain one, saying so, where the fast one does not know how."""
+    if name == "fast":
+        from npdl.fast.engine import FastEngine, unsupported
+
+        why = unsupported(model, optimizer)
+        if why is None:
+            return FastEngine(model, optimizer, threads)
+        print(f"--engine fast: {why}; going on with --engine plain", file=sys.stderr)
+    return PlainEngine(model, optimizer)
