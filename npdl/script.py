@@ -32,6 +32,12 @@ def begin():
     signal.signal(signal.SIGINT, _leave)
 
 
+def note(line):
+    """Say something on standard error; that nobody reads it any more ends no work."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 

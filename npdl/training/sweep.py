@@ -25,10 +25,11 @@ from npdl.errors import InputError
 from npdl.script import guarded
 from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
-from npdl.training.folder import write_config
+from npdl.training.files import is_file, parse_json
 from npdl.training.meanwhile import meanwhile
-from npdl.training.metrics import read_metrics
+from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train
+from npdl.training.summary import read_summary
 
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -42,20 +43,23 @@ def folder_of(root, config):
 
 def steps_done(folder, config):
     """How many steps a run has recorded; config.steps once it is finished."""
+    path, most = Path(folder) / "metrics.jsonl", config.steps - (not is_finished(folder, config))
     try:
-        with open(Path(folder) / "metrics.jsonl", "rb") as file:
+        if not is_file(path):
+            return 0
+        with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             lines = file.read().split(b"\n")[:-1]
-        return min(json.loads(lines[-1])["step"], config.steps - (not is_finished(folder, config)))
-    except (OSError, ValueError, IndexError, KeyError):
+        return min(int(parse_json(lines[-1])["step"]), most)
+    except (OSError, ValueError, LookupError, TypeError):
         return 0
 
 
 def is_finished(folder, config):
     """True when the run has made all its steps and written its summary."""
     try:
-        return json.loads((Path(folder) / "summary.json").read_text())["steps"] >= config.steps
-    except (OSError, ValueError, KeyError):
+        return read_summary(Path(folder) / "summary.json")["steps"] >= config.steps
+    except (InputError, TypeError):
         return False
 
 
@@ -82,20 +86,17 @@ def work(config, folder):
         try:
             with using(config.backend):
                 if begun:
-                    _take_up(config, folder)
-                status = train(config, folder, resume=begun, quiet=True, may_write=mine.check)
+                    _check_alike(config, folder)
+                status = train(config, folder, resume=begun, quiet=True, mine=mine)
         except TakenOver:
             return "taken"
     return "finished" if status == 0 else "stopped"
 
 
-def _take_up(config, folder):
+def _check_alike(config, folder):
     """Make sure that the run in `folder` is that of `config`, perhaps begun elsewhere."""
-    there = read_config(folder)
-    if dataclasses.replace(there, backend=config.backend) != config:
+    if dataclasses.replace(read_config(folder), backend=config.backend) != config:
         raise InputError(f"{folder}: holds a run with other settings; move it away")
-    if there != config:
-        write_config(folder, config)
 
 
 class Processes:
@@ -225,7 +226,7 @@ def _progress(configs, folders, quiet):
 def load_records(root, config):
     """The records of a finished run, or None while it is not."""
     folder = folder_of(root, config)
-    return read_metrics(folder / "metrics.jsonl")[0] if is_finished(folder, config) else None
+    return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None
 
 
 def main(arguments=None):
