@@ -105,8 +105,7 @@ def read_config(folder):
     """The Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
-        config = Config.from_json(read_json(path)["config"])
-        _check_types(config)
+        config = checked_config(read_json(path)["config"])
         if config.text is not None and None in (config.sha256, config.characters):
             raise ValueError("it does not say what its text was")
         return config
@@ -117,6 +116,16 @@ def read_config(folder):
             OverflowError) as error:
         raise InputError(f"{path}: cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error
+
+
+def checked_config(values):
+    """Config.from_json for values that anybody may have written, each of its type.
+
+    Raises what Python does for wrong types: ValueError, TypeError, AttributeError, OverflowError.
+    """
+    config = Config.from_json(values)
+    _check_types(config)
+    return config
 
 
 def _check_types(settings):
