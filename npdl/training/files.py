@@ -127,6 +127,8 @@ def new_folder(path: str | os.PathLike) -> Iterator[Path]:
         if os.path.lexists(path) and (not path.is_dir() or os.listdir(path)):
             raise InputError(f"--out {path}: is not an empty folder; choose one that is, or a new "
                              "name")
+        if path == Path.cwd():                          # it would be gone for the shell
+            raise InputError(f"--out {path}: is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(path.parent):
             match = TEMPORARY.fullmatch(name)

@@ -22,10 +22,10 @@ from tqdm import tqdm
 
 from npdl.backend import using
 from npdl.errors import InputError
-from npdl.script import guarded
+from npdl.script import guarded, note
 from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
-from npdl.training.files import is_file, parse_json
+from npdl.training.files import is_file, parse_json, reason
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train
@@ -114,8 +114,9 @@ class Processes:
         with self.lock:
             if self.stopping:
                 return None
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True,
-                                       stderr=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, start_new_session=True,
+                                       encoding="utf-8", errors="replace")
             self.running.add(process)
         try:
             return process, *process.communicate()
@@ -165,13 +166,14 @@ def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False)
     jobs     runs at a time, each a process with one BLAS thread
     backend  "threading" on this machine, or "dask" with the scheduler's `address`; the workers
              of a cluster must see `root` under the same path
-    Raises InputError when dask is missing or the number of jobs is not positive. On Ctrl-C the
-    runs on this machine save and end before KeyboardInterrupt goes on.
+    Raises InputError when dask is missing or the number of jobs is not positive. On Ctrl-C,
+    SIGTERM or SIGHUP the runs on this machine save and end, then KeyboardInterrupt goes on.
     """
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: must be 1 or more")
     folders = [folder_of(root, config) for config in configs]
-    with _joblib_backend(backend, address, jobs), _progress(configs, folders, quiet):
+    with (_joblib_backend(backend, address, jobs), _progress(configs, folders, quiet),
+          _interrupted_by_all()):
         PROCESSES.stopping = False
         try:
             results = joblib.Parallel(batch_size=1)(
@@ -185,8 +187,23 @@ def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False)
     for folder, (outcome, message) in zip(folders, results, strict=True):
         outcomes.setdefault(outcome, []).append(folder)
         if message:
-            print(f"{folder}: {message}", file=sys.stderr)
+            note(f"{folder}: {message}")
     return outcomes
+
+
+@contextlib.contextmanager
+def _interrupted_by_all():
+    """SIGTERM, and SIGHUP unless it is ignored, are as Ctrl-C: KeyboardInterrupt."""
+    before = {}
+    with contextlib.suppress(ValueError):       # not the main thread: another one handles signals
+        for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -201,7 +218,12 @@ def _joblib_backend(backend, address, jobs):
         from distributed import Client
     except ImportError as error:
         raise InputError("--backend dask: dask is missing; pip install distributed") from error
-    with Client(address), joblib.parallel_config(backend="dask"):
+    try:
+        client = Client(address)
+    except (ValueError, TypeError, OSError) as error:       # OSError: nobody answers in time
+        raise InputError(f"--address {address}: cannot be reached ({reason(error)}); give a "
+                         "scheduler's, such as tcp://host:8786") from error
+    with client, joblib.parallel_config(backend="dask"):
         yield
 
 
