@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 from exercises import ledger
-from npdl.errors import InputError
-from npdl.script import INTERRUPTED, OneLineParser
+from npdl.errors import InputError, NpdlError
+from npdl.script import INTERRUPTED, OneLineParser, open_streams
+from npdl.training.files import is_file
 
 
 def parse(argv):
@@ -36,6 +37,8 @@ def parse(argv):
 def run(options):
     if options.json and not Path(options.json).absolute().parent.is_dir():
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")
+    if options.json not in (None, "-") and not is_file(options.json, or_nothing=True):
+        raise InputError(f"--json {options.json}: is there and is not a file; give a file's path")
     if options.figures:
         try:
             Path(options.figures).mkdir(parents=True, exist_ok=True)
@@ -59,8 +62,7 @@ def run(options):
 
 
 def main(argv=None):
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without these letters
+    open_streams()
     try:
         run(parse(argv))
         sys.stdout.flush()
@@ -68,7 +70,7 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (InputError, OSError) as error:
+    except (NpdlError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0

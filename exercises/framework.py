@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.script import INTERRUPTED, OneLineParser
+from npdl.script import INTERRUPTED, OneLineParser, open_streams
 
 VERDICTS = ("confirmed", "wrong", "under-specified", "convention", "no answer given", "essay")
 
@@ -88,6 +88,7 @@ def run_script(module: dict, figures: Callable | None = None, argv=None) -> int:
 
     `module` may also be the function claims itself, with `figures` beside it.
     """
+    open_streams()
     if callable(module):
         module = {"claims": module, "figures": figures, "__doc__": module.__doc__}
     parser = OneLineParser(description=(module.get("__doc__") or "").split("\n")[0])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from exercises.framework import VERDICTS, Claim, draw, paragraph
 from npdl.errors import InputError
+from npdl.training.files import write_atomically
 
 FOLDER = Path(__file__).parent
 LEDGER = FOLDER / "LEDGER.md"
@@ -172,4 +173,4 @@ def write(path, text) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
     else:
-        Path(path).write_text(text, encoding="utf-8")
+        write_atomically(path, lambda file: file.write(text.encode()))

@@ -60,7 +60,7 @@ def figures(found):
 def stale(store, found):
     """What is out of date: the names of files, none if all is well."""
     names = []
-    if not REPORT.exists() or REPORT.read_text() != markdown(store, found):
+    if not REPORT.exists() or REPORT.read_text(encoding="utf-8") != markdown(store, found):
         names.append(REPORT.name)
     known = {f"{figure.name}.png": figure for figure in figures(found)}
     names += [name for name, figure in known.items()

@@ -33,18 +33,30 @@ import contextlib
 import dataclasses
 import gzip
 import json
+import os
 import sys
+import zlib
 from pathlib import Path
 
 from reporting.readings import FURTHER, SEEDS, puzzle_runs
 
 from npdl.backend import using
-from npdl.errors import NpdlError
+from npdl.errors import InputError, NpdlError
 from npdl.training.cli import ARITHMETIC_DEFAULTS as READ
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
-from npdl.training.files import write_atomically
+from npdl.training.files import (
+    LARGEST_JSON,
+    is_file,
+    parse_json,
+    read_json,
+    reason,
+    write_atomically,
+)
+from npdl.training.folder import checked_config
 from npdl.training.meanwhile import meanwhile
+from npdl.training.metrics import METRICS
+from npdl.training.summary import read_summary
 from npdl.training.sweep import folder_of, is_finished, load_records, steps_done, sweep
 
 RESULTS = Path(__file__).parent / "results" / "study"
@@ -139,8 +151,12 @@ def keep(root, config):
 
 def made(folder):
     """What a finished run took, and what computed it."""
-    summary = json.loads((folder / "summary.json").read_text())
-    versions = json.loads((folder / "config.json").read_text())["versions"]
+    summary = read_summary(folder / "summary.json")
+    try:
+        versions = dict(read_json(folder / "config.json")["versions"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{folder / 'config.json'}: does not say what computed the run "
+                         f"({reason(error)}); restore it from a copy") from error
     return {"steps": summary["steps"], "seconds": round(summary["seconds"]), **versions}
 
 
@@ -151,7 +167,30 @@ def _short(value):
 def kept(config):
     """What `keep` stored of a run, or None. The oldest files have no `made`."""
     path = path_of(config)
-    return json.loads(gzip.decompress(path.read_bytes())) if path.exists() else None
+    return read_kept(path) if os.path.lexists(path) else None
+
+
+def read_kept(path):
+    """What `keep` wrote into a file; InputError for anything else."""
+    try:
+        if not is_file(path):
+            raise ValueError("it is not a file")
+        with gzip.open(path) as file:
+            stored = parse_json(file.read(LARGEST_JSON))
+        checked_config(stored["config"])
+        columns = stored["records"]
+        steps = columns["step"]
+        for name in (*METRICS, *columns):
+            kinds = {int} if name == "step" else {int, float, type(None)}
+            if len(columns[name]) != len(steps) or not set(map(type, columns[name])) <= kinds:
+                raise ValueError(f"its {name} is not a number for each step")
+        if type(stored.get("made", {}).get("seconds", 0)) is not int:
+            raise ValueError("its seconds are not a number")
+        return stored
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError,
+            AttributeError) as error:
+        raise InputError(f"{path.name}: is not a kept run ({reason(error)}); remove it and run "
+                         "experiments/study.py") from error
 
 
 @contextlib.contextmanager

@@ -12,27 +12,21 @@ if __name__ == "__main__":
 
 import argparse
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
-from npdl.errors import InputError
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import read_config
-from npdl.training.summary import combine, combined_markdown
+from npdl.training.summary import combine, combined_markdown, read_summary
 
 
 def columns(folders):
-    """{heading: combined summary}, one for each setting apart from the seed."""
+    """{heading: combined summary}, one for each setting apart from the seed; a folder that is
+    named twice counts once."""
     groups = {}
-    for folder in folders:
+    for folder in {Path(folder).resolve(): folder for folder in folders}.values():
         config = read_config(folder)
-        path = Path(folder) / "summary.json"
-        try:
-            summary = json.loads(path.read_text())
-            combine([summary])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{path}: cannot be used; finish the run by --resume first") from None
+        summary = read_summary(Path(folder) / "summary.json")
         alike = dataclasses.replace(config, seed=0)
         groups.setdefault(alike, []).append((config.seed, summary))
     return {heading(config, [seed for seed, _ in members]): combine([s for _, s in members])

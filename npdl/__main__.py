@@ -51,8 +51,6 @@ def _quietly(run, options):
 
     `options.status` is then the exit status: what the command knew before it began to print.
     """
-    if (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8":
-        sys.stdout.reconfigure(errors="replace")        # formulae need more than ASCII
     try:
         status = run(options)
         sys.stdout.flush()

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
 
 from npdl.errors import NpdlError
 
@@ -28,16 +29,30 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def begin():
-    """Make Ctrl-C quiet while a script imports the rest of npdl: its first call."""
+    """Make Ctrl-C quiet while a script imports the rest of npdl: its first call.
+
+    Standard streams that were closed lead nowhere from here on (else the next file that is opened
+    would get their number, and what a library writes there). NumPy's warnings are for those who
+    can change the code.
+    """
     signal.signal(signal.SIGINT, _leave)
+    open_streams()
+    warnings.simplefilter("ignore", RuntimeWarning)
+
+
+def note(line):
+    """Say something on standard error; that nobody reads it any more ends no work."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 
     npdl's own errors, refusals of the system and of memory, and an output that was closed become
-    one line on standard error.
+    one line on standard error. A character that the output's encoding lacks is shown as "?".
     """
+    open_streams()
     try:
         with _interrupts():
             status = work()
@@ -56,10 +71,29 @@ def guarded(prog, work):
         what = error.strerror or " ".join(str(error).split())
         name = f"{error.filename}: " if error.filename else ""
         line = f"{name}the system refused ({what}); free space, or choose another place"
+    finally:
+        _drop_unwritten(sys.stderr)
     _drop_unwritten(sys.stdout)
-    with contextlib.suppress(OSError):
-        print(f"{prog}: {line}", file=sys.stderr, flush=True)
+    note(f"{prog}: {_one_line(line)}")
+    _drop_unwritten(sys.stderr)
     return BAD
+
+
+def _one_line(text):
+    """Text with what would end a line, or change the terminal, escaped as in Python."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def open_streams():
+    """Standard output and error as every script needs them: there, and able to show any text."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)         # takes the lowest number that is free
+            setattr(sys, name, open(handle, "r" if name == "stdin" else "w"))
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", "replace") not in ("replace", "backslashreplace"):
+            with contextlib.suppress(AttributeError):       # not a file of Python's own
+                stream.reconfigure(errors="replace")
 
 
 def _leave(number, frame):
@@ -76,7 +110,7 @@ def _interrupts():
     try:
         yield
     finally:
-        begin()
+        signal.signal(signal.SIGINT, _leave)
 
 
 def _drop_unwritten(stream):

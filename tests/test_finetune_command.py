@@ -1,13 +1,16 @@
 """The command that fine-tunes: what it refuses, and --check."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from npdl.errors import InputError
+from npdl.errors import CheckpointError, InputError
 from npdl.training import checkpoint
+from npdl.training.cli import main as train_gpt
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config
 from npdl.training.run import load_run, train
@@ -89,3 +92,58 @@ def test_check_changes_no_number(tmp_path, base):
     one, other = (checkpoint.load(tmp_path / name / "checkpoint.npz")[0]
                   for name in ("plain", "checked"))
     assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory, base):
+    """A folder with a fine-tuning of `base`, and the arguments that merge it."""
+    folder = tmp_path_factory.mktemp("tuned") / "run"
+    assert finetune.main([str(base), "--operator", "-", "--steps", "2", "--threads", "1",
+                          "--quiet", "--out", str(folder)]) == 0
+    return folder, [str(folder), "--merge", "--quiet", "--out"]
+
+
+@pytest.mark.parametrize("call, times", [("npdl.training.checkpoint.save", 1), ("os.fsync", 1),
+                                         ("os.fsync", 8), ("os.rename", 1)])
+def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monkeypatch, call,
+                                                           times):
+    folder, merge = tuned
+    out, left = tmp_path / "merged", iter(range(times, 0, -1))
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(call, lambda *_: next(left) == 1 and os.kill(os.getpid(), 9))
+        try:
+            finetune.main([*merge, str(out)])
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert not out.exists()
+    assert finetune.main([*merge, str(out)]) == 0
+    assert os.listdir(tmp_path) == ["merged"]                   # what was begun is gone
+    assert sorted(os.listdir(out)) == ["checkpoint.npz", "config.json", "curves.png",
+                                       "metrics.jsonl", "summary.json"]
+    assert (out / "metrics.jsonl").read_bytes() == (folder / "metrics.jsonl").read_bytes()
+    assert finetune.main([*merge, str(out)]) == 2               # it is there now
+
+
+def test_a_merged_run_without_its_checkpoint_is_not_resumed(tmp_path, tuned, capsys):
+    """It would begin with random values."""
+    out = tmp_path / "merged"
+    assert finetune.main([*tuned[1], str(out)]) == 0
+    (out / "checkpoint.npz").unlink()
+    check_refused(lambda arguments: train_gpt("gpt", "", arguments),
+                  ["--resume", "--quiet", "--out", str(out)], "checkpoint.npz: is missing",
+                  tmp_path / "nothing", capsys)
+
+
+def test_a_full_disk_leaves_nothing_of_a_merge(tmp_path, tuned, monkeypatch, capsys):
+    def refuse(path, arrays, meta):
+        raise CheckpointError(f"{path}: cannot be written (No space left on device); free space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("npdl.training.checkpoint.save", refuse)
+        check_refused(finetune.main, [*tuned[1], str(tmp_path / "merged")], "No space left",
+                      tmp_path / "merged", capsys)
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "merged").mkdir()                               # an empty folder will do
+    assert finetune.main([*tuned[1], str(tmp_path / "merged")]) == 0

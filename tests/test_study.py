@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))
 
-import study  # noqa: E402  (found through the line above)
+import report  # noqa: E402  (found through the line above)
+import study  # noqa: E402
 
 from npdl.training import sweep as sweeping  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
@@ -197,3 +198,38 @@ def test_every_kept_file_belongs_to_a_readable_run():
         assert study.path_of(config) == path
         assert stored["records"]["step"][-1] == config.steps
         assert len({len(column) for column in stored["records"].values()}) == 1
+
+
+def spoilt(name, good):
+    """A damaged file of kept records."""
+    columns = json.loads(gzip.decompress(good))
+    if name == "column":
+        columns["records"]["train_loss"].pop()
+    if name == "text":
+        columns["records"]["train_loss"][0] = "x"
+    if name == "config":
+        columns["config"]["p"] = "x"
+    flipped = bytearray(good)
+    flipped[30] ^= 1
+    texts = {"deep": "[" * 100_000, "large": "1" * 400, "list": "[]"}
+    return {"empty": b"", "cut": good[:-20], "flipped": bytes(flipped), "tail": good + b"x"}.get(
+        name, gzip.compress(texts.get(name, json.dumps(columns)).encode()))
+
+
+@pytest.mark.parametrize("name", ["empty", "cut", "flipped", "tail", "deep", "large", "list",
+                                  "column", "text", "config", "pipe"])
+def test_damaged_records_are_one_line(small, capsys, monkeypatch, name):
+    finish(SMALL[0], small)
+    study.keep(small, SMALL[0])
+    path = study.path_of(SMALL[0])
+    if name == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    else:
+        path.write_bytes(spoilt(name, path.read_bytes()))
+    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[:1]})
+    for command, arguments in ((study.main, ["--list", "--out", str(small)]),
+                               (report.main, ["--check"])):
+        assert command(arguments) == 2
+        errors = capsys.readouterr().err
+        assert f"{path.name}: is not a kept run" in errors and errors.count("\n") == 1

@@ -209,8 +209,9 @@ def test_who_lost_the_claim_writes_nothing_more(tmp_path, monkeypatch):
     assert json.loads((folder / "claim.json").read_text())["host"] == "elsewhere"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])        # one job runs in the launcher's main thread
-def test_ctrl_c_ends_the_runs_with_the_launcher(tmp_path, jobs):
+@pytest.mark.parametrize("jobs, number", [      # one job runs in the launcher's main thread
+    (1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGHUP), (2, signal.SIGTERM)])
+def test_a_signal_ends_the_runs_with_the_launcher(tmp_path, jobs, number):
     config = Config(p=7, width=16, heads=2, steps=100_000, save_every=100_000, eval_every=50)
     code = ("import json, signal, sys; from npdl.training.config import Config; "
             "from npdl.training.sweep import sweep; "
@@ -224,7 +225,7 @@ def test_ctrl_c_ends_the_runs_with_the_launcher(tmp_path, jobs):
     folder = folder_of(tmp_path, config)
     while steps_done(folder, config) < 20 and launcher.poll() is None:
         time.sleep(0.02)
-    launcher.send_signal(signal.SIGINT)
+    launcher.send_signal(number)
     launcher.wait()
     assert not (folder / "claim.json").exists()
     assert checkpoint.load(folder / "checkpoint.npz")[1]["step"] >= 20       # it was saved

@@ -6,6 +6,8 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from npdl.training.files import write_atomically
+
 from .cases import flops
 from .harness import paired_ratio
 
@@ -144,8 +146,9 @@ def _growth_lines(panel, points, field):
 def write(folder, name, markdown, record):
     """NAME.md and NAME.json in `folder`."""
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, name + ".md"), "w") as file:
-        file.write(markdown + "\n")
-    with open(os.path.join(folder, name + ".json"), "w") as file:
-        json.dump({"machine": machine(), **record}, file, indent=1)
+    texts = {"md": markdown, "json": json.dumps({"machine": machine(), **record}, indent=1)}
+    for kind, text in texts.items():
+        content = text + "\n"
+        write_atomically(os.path.join(folder, f"{name}.{kind}"),
+                         lambda file, content=content: file.write(content.encode()))
     print(f"written: {os.path.join(folder, name)}.md, .json", file=sys.stderr)

@@ -71,7 +71,7 @@ def short(value):
 
 def load():
     """{variant: columns}, or nothing where no trace is there."""
-    return json.loads(PATH.read_text()) if PATH.exists() else {}
+    return json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
 
 
 def figure_data(traces):

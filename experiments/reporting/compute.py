@@ -1,10 +1,11 @@
 """Question 6 of Problem 4: batch sizes, and fractions of a training."""
 
+from npdl.training.metrics import METRICS
 from reporting.compute_answers import answers
 from reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, T, captions
 from reporting.draw import draw_panels
 from reporting.parts import Figure, Section, Table
-from reporting.records import METRICS, NAMES, missing_words, parameters
+from reporting.records import NAMES, missing_words, parameters
 from reporting.rules import judge
 from reporting.shapes import LABELS, family, figure, plus_minus, scale_of, summary_line, y_of
 

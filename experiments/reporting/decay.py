@@ -4,11 +4,12 @@ import math
 
 import study
 
+from npdl.training.metrics import METRICS
 from reporting import jumps
 from reporting.decay_claims import CONFIGS, T, statements
 from reporting.measures import GENERAL, MEMORISED
 from reporting.parts import Section, Table
-from reporting.records import METRICS, Spread
+from reporting.records import Spread
 from reporting.rules import judge
 from reporting.shapes import best_table, eight, family, figure, plus_minus
 

@@ -141,7 +141,7 @@ def merged(old, new):
 def load(what, folder=RESULTS):
     """The entries of results/<what>.json; none where there is no such file."""
     path = Path(folder) / f"{what}.json"
-    return json.loads(path.read_text()) if path.exists() else []
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
 def main(arguments=None):

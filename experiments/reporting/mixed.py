@@ -2,9 +2,10 @@
 
 import math
 
+from npdl.training.metrics import METRICS
 from reporting.measures import GENERAL, MEMORISED, steps
 from reporting.parts import Section, Table
-from reporting.records import METRICS, NAMES, Spread, variant
+from reporting.records import NAMES, Spread, variant
 from reporting.rules import Statement, judge, silent
 from reporting.shapes import (
     curves,

@@ -2,17 +2,13 @@
 
 import dataclasses
 import functools
-import gzip
-import json
 import math
 from pathlib import Path
 
 import study
 
-from npdl.errors import InputError
 from npdl.training.config import Config
 
-METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 NAMES = {"lstm": "LSTM", "gpt": "GPT"}
 GRID = 100                  # evaluations after step 100 are so many steps apart
 
@@ -108,11 +104,7 @@ class Store:
     def __init__(self, folder=None):
         self.settings = {}
         for path in sorted(Path(folder or study.RESULTS).glob("*.json.gz")):
-            try:
-                run = Run(json.loads(gzip.decompress(path.read_bytes())))
-            except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{path.name}: is not a kept run ({' '.join(str(error).split())})"
-                                 "; remove it and run experiments/study.py") from error
+            run = Run(study.read_kept(path))
             self.settings.setdefault(setting(run.config), {})[run.config.seed] = run
 
     def runs(self, config):

@@ -57,7 +57,7 @@ def peaks(losses, high=HIGH):
 
 def load():
     """{"step": where it began, "losses": {variant: losses}}, or nothing."""
-    return json.loads(PATH.read_text()) if PATH.exists() else {}
+    return json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
 
 
 def main(arguments=None):

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
 from npdl.study.blame import blame
 from npdl.study.step import step
 from npdl.study.target import build
 from npdl.study.trace import refuse_debugger
+from npdl.training.files import reason
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT, ...), file.py:Class or module:Class; a "
          "class of your own needs a classmethod sample() that returns (layer, inputs), or --input")
@@ -71,8 +72,8 @@ def run_step(options):
 def _written(walk, name, phases):
     try:
         return walk.to_html(Path(name), phases)
-    except OSError as error:
-        raise InputError(f"--html {name}: can't be written ({error.strerror}); give a file in a "
+    except (OSError, NpdlError) as error:
+        raise InputError(f"--html {name}: can't be written ({reason(error)}); give a file in a "
                          "folder that you may write to") from error
 
 

@@ -98,10 +98,10 @@ def _embeddings(folder):
 def _curves(folder, path, log_steps):
     from npdl.training.curves import plot_curves
     from npdl.training.folder import describe, read_config
-    from npdl.training.metrics import read_metrics
+    from npdl.training.metrics import read_records
 
     config = read_config(folder)
-    records, _ = read_metrics(Path(folder) / "metrics.jsonl")
+    records = read_records(Path(folder) / "metrics.jsonl")
     plot_curves(records, path, describe(config), log_steps)
     return path
 

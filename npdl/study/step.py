@@ -19,6 +19,7 @@ from npdl.study.pictures import Summary
 from npdl.study.record import is_float_array, record
 from npdl.study.slices import Slicer
 from npdl.study.trace import refuse_debugger
+from npdl.training.files import write_atomically
 
 
 @dataclass(repr=False)
@@ -47,7 +48,8 @@ class Walk:
 
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(self, phases), encoding="utf-8")
+        text = page(self, phases)
+        write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
         return path
 
     def steps(self, phases=("forward", "backward")):

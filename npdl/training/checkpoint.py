@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.training.files import clean_stale, reason, write_atomically
+from npdl.training.files import clean_stale, parse_json, reason, write_atomically
 
 __all__ = ["save", "load", "check_matches", "clean_stale"]
 
@@ -110,7 +110,9 @@ def _encode_meta(meta: Mapping[str, Any]) -> bytes:
     if not isinstance(meta, Mapping):
         raise InputError(f"meta is a {type(meta).__name__}; it must be a dict; wrap it in one")
     try:
-        return json.dumps(dict(meta), sort_keys=True, allow_nan=False).encode()
+        text = json.dumps(dict(meta), sort_keys=True, allow_nan=False)
+        parse_json(text)                        # what cannot be loaded is not saved
+        return text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"meta cannot be written as JSON ({reason(error)}); "
@@ -205,10 +207,7 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _decode_meta(text: bytes) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{META} holds {constant}")
-
-    meta = json.loads(text.decode(), parse_constant=refuse)
+    meta = parse_json(text)
     if not isinstance(meta, dict):
         raise ValueError(f"{META} is not a JSON object")
     return meta

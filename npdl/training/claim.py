@@ -3,7 +3,8 @@
 A claim is the file claim.json, made exclusively and touched every few seconds. On the machine of
 its process it ends with the process, however long that may be stopped or busy; seen from another
 machine, it ends after a minute without a sign of life. A process that comes back after its claim
-went to another one finds that out before it writes.
+went to another one finds that out before it writes. Every training holds one, a script's as a
+sweep's; both files are gone when it ends.
 """
 
 import contextlib
@@ -14,9 +15,10 @@ import time
 import uuid
 from pathlib import Path
 
-from npdl.errors import CheckpointError, NpdlError
-from npdl.training.files import reason
+from npdl.errors import CheckpointError, InputError, NpdlError
+from npdl.training.files import is_file, parse_json, reason
 from npdl.training.meanwhile import meanwhile
+from npdl.training.process import born, place
 
 try:
     import fcntl
@@ -24,7 +26,9 @@ except ImportError:                     # Windows: there O_EXCL alone decides
     fcntl = None
 
 HEARTBEAT, EXPIRY = 5.0, 60.0           # seconds between signs of life; without one a claim lapses
-PATIENCE = 10.0                         # seconds to wait for another launcher's look at a claim
+PATIENCE = 10.0                         # seconds to wait for another process's look at a claim
+CLAIM, LOCK = "claim.json", "claim.lock"
+LARGEST = 1 << 16                       # bytes of a claim that are read
 
 
 class TakenOver(NpdlError):
@@ -35,15 +39,15 @@ class Claim:
     """This process's claim on a folder."""
 
     def __init__(self, folder):
-        self.path = Path(folder) / "claim.json"
-        self.text = json.dumps({"host": socket.gethostname(), "place": _place(),
-                                "pid": os.getpid(), "born": _born(os.getpid()),
+        self.path = Path(folder) / CLAIM
+        self.text = json.dumps({"host": socket.gethostname(), "place": place(),
+                                "pid": os.getpid(), "born": born(os.getpid()),
                                 "token": uuid.uuid4().hex})
 
     def holds(self):
         """Whether the claim in the folder is this one."""
         try:
-            return self.path.read_text() == self.text
+            return _content(self.path) == self.text.encode()
         except FileNotFoundError:
             return not self.path.parent.exists()        # then the next write says so
         except OSError:
@@ -52,7 +56,7 @@ class Claim:
     def check(self):
         """Raise TakenOver unless the claim in the folder is this one."""
         if not self.holds():
-            raise TakenOver(f"{self.path.parent}: another launcher took this run over while this "
+            raise TakenOver(f"{self.path.parent}: another process took this run over while this "
                             "one was silent; nothing more is written here, it goes on there")
 
 
@@ -79,6 +83,34 @@ def claim(folder):
         with contextlib.suppress(OSError), _alone(mine.path.parent) as now:
             if now is not None and mine.holds():
                 mine.path.unlink(missing_ok=True)
+                (mine.path.parent / LOCK).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def claimed(folder):
+    """As `claim`, where another process's is an InputError."""
+    with claim(folder) as mine:
+        if mine is None:
+            raise InputError(f"{folder}: {_owner(folder)} works here; wait for its end (if it is "
+                             f"dead, for {EXPIRY:.0f} s at most), or choose another folder")
+        yield mine
+
+
+def _owner(folder):
+    """The process that holds a folder's claim, in words."""
+    try:
+        owner = parse_json(_content(Path(folder) / CLAIM))
+        return f"process {int(owner['pid'])} on {str(owner['host'])[:40]!r}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"
+
+
+def _content(path):
+    """The bytes of a claim's file; OSError for something else, such as a pipe to wait for."""
+    if not is_file(path, or_nothing=True):
+        raise OSError(f"{path.name} is not a file")
+    with open(path, "rb") as file:
+        return file.read(LARGEST)
 
 
 def _take(mine):
@@ -111,19 +143,33 @@ def _make(mine):
 
 @contextlib.contextmanager
 def _alone(folder):
-    """While no other launcher is in this block for `folder`, yield the time by the folder's clock.
+    """While no other process is in this block for `folder`, yield the time by the folder's clock.
 
-    None if another one does not leave it. Two launchers that both find a dead one's claim would
+    None if another one does not leave it. Two processes that both find a dead one's claim would
     otherwise each remove what the other has just put there. (And another machine's clock may be
     wrong: only times of one file system are compared.)
     """
-    path = Path(folder) / "claim.lock"
-    with open(path, "ab") as file:
-        if not _locked(file):
-            yield None
+    path = Path(folder) / LOCK
+    while True:
+        if not is_file(path, or_nothing=True):
+            raise OSError(f"{LOCK} is not a file")
+        with open(path, "ab") as file:
+            if not _locked(file):
+                yield None
+                return
+            if not _is_named(file, path):       # who held it has removed it
+                continue
+            os.utime(file.fileno() if os.utime in os.supports_fd else path)
+            yield os.fstat(file.fileno()).st_mtime
             return
-        os.utime(path)
-        yield path.stat().st_mtime
+
+
+def _is_named(file, path):
+    """Whether an open file is still the one that `path` names."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _locked(file):
@@ -146,7 +192,7 @@ def _has_lapsed(path, now):
     """Whether the claim in a file is nobody's any more."""
     try:
         age = now - path.stat().st_mtime
-        alive = _is_alive(json.loads(path.read_text()))
+        alive = _is_alive(parse_json(_content(path)))
     except FileNotFoundError:
         return False
     except (OSError, ValueError, AttributeError):       # half of a claim, or none
@@ -157,43 +203,10 @@ def _has_lapsed(path, now):
 def _is_alive(owner):
     """Whether a claim's process lives; None where that cannot be known."""
     pid = owner.get("pid")
-    here = owner.get("host") == socket.gethostname() and owner.get("place", _place()) == _place()
+    here = owner.get("host") == socket.gethostname() and owner.get("place", place()) == place()
     if not here or type(pid) is not int or pid < 1:
         return None
-    born = _born(pid)
-    if born == 0 or born is None or owner.get("born") is None:
-        return False if born == 0 else None
-    return born == owner["born"]                        # else its number is another process's now
-
-
-def _born(pid):
-    """When a process began, in the kernel's ticks; 0 if it has ended; None if nothing tells."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] in "ZX" else int(fields[19])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0 if os.path.exists("/proc/self/stat") else _asked(pid)
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _asked(pid):
-    """0 when a process has ended, else None, where there is no /proc to look into."""
-    if os.name != "posix":              # there, "signal 0" would end the process
-        return None
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return 0
-    except OSError:
-        pass
-    return None
-
-
-def _place():
-    """Where process numbers mean the same: this boot of this machine, this container."""
-    found = []
-    with contextlib.suppress(OSError):
-        found.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        found.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(found)
+    began = born(pid)
+    if began == 0 or began is None or owner.get("born") is None:
+        return False if began == 0 else None
+    return began == owner["born"]                        # else its number is another process's now

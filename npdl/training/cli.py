@@ -47,6 +47,9 @@ def main(model, description, arguments=None):
         if resume:
             folder = folder or run.default_folder(new_config(model, given))
             config = run.resumed_config(folder, given)
+            if config.model != model:
+                raise InputError(f"--out {folder}: holds the run of another model; resume it with "
+                                 f"train_{config.model}.py")
         else:
             config = new_config(model, given)
             folder = folder or run.default_folder(config)

@@ -18,7 +18,7 @@ DTYPES = ("float32", "float64")
 COMPUTE = ("shared", "needed", "full")
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
 ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
-         "norm_bias": True}
+         "norm_bias": True, "merged": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Config:
     text     a file to train on instead, character by character (npdl.training.text_task), with
              windows of `block` characters; sha256 and characters are read from it
     adapters the low-rank maps that alone are trained (npdl.training.finetune), or None
+    merged   whether the run began as a fine-tuned one with its adapters merged: with parameters
+             that its checkpoint alone holds
     """
 
     model: str = "gpt"
@@ -87,6 +89,7 @@ class Config:
     dropout: float = 0.0
     init: str = "torch"
     adapters: Adapters | None = None
+    merged: bool = False
     # training
     steps: int = 10001
     batch: int = 512

@@ -10,9 +10,7 @@ and generates without the folder it came from.
 """
 
 import dataclasses
-import shutil
 import time
-from pathlib import Path
 
 from npdl.adapt import merge_lora, named_layers
 from npdl.backend import to_host
@@ -20,8 +18,10 @@ from npdl.errors import InputError
 from npdl.layers.adapters import QuantLinear
 from npdl.training import checkpoint
 from npdl.training.config import Config
-from npdl.training.folder import begin, conclude
+from npdl.training.files import new_folder
+from npdl.training.folder import conclude, write_config
 from npdl.training.loop import Trainer
+from npdl.training.metrics import MetricsWriter
 from npdl.training.run import load_run
 
 # Where a fine-tuning is not told otherwise. Adapters are few numbers: they bear a larger step
@@ -89,21 +89,25 @@ def plain_parameters(model):
 def merge(folder, out):
     """Make in `out` the run folder of the fine-tuned run in `folder` with its adapters merged.
 
-    It has the same step and the same records, and fresh moments of the optimizer. Returns the
-    merged model. Raises InputError when the run has no adapters or `out` holds a run.
+    It has the same step and the same records, and fresh moments of the optimizer. The folder
+    appears when all of it is on the disk, or not at all. Returns the merged model. Raises
+    InputError when the run has no adapters or something is in `out`.
     """
     started = time.monotonic()
     run = load_run(folder)
     if run.config.adapters is None:
         raise InputError(f"{folder}: has no adapters to merge; name a run that was fine-tuned")
-    config = dataclasses.replace(run.config, adapters=None)
+    config = dataclasses.replace(run.config, adapters=None, merged=True)
     trainer = Trainer(config, plain_parameters(run.model))
     trainer.step = run.step
-    out = Path(out)
-    begin(config, out)
-    arrays, meta = trainer.state()
-    checkpoint.save(out / "checkpoint.npz", arrays, {**meta, "seconds": 0.0})
-    shutil.copyfile(Path(folder) / "metrics.jsonl", out / "metrics.jsonl")
-    if run.records:
-        conclude(out, trainer, run.records, time.monotonic() - started)
+    records = [record for record in run.records if record["step"] <= run.step]
+    with new_folder(out) as made:
+        write_config(made, config)
+        with MetricsWriter(made / "metrics.jsonl") as metrics:
+            for record in records:
+                metrics.write(record)
+        arrays, meta = trainer.state()
+        checkpoint.save(made / "checkpoint.npz", arrays, {**meta, "seconds": 0.0})
+        if records:
+            conclude(made, trainer, records, time.monotonic() - started)
     return trainer.model

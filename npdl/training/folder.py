@@ -8,7 +8,6 @@ summary.json      best values, the steps that reached them, wall time
 """
 
 import dataclasses
-import json
 import math
 import os
 import platform
@@ -20,43 +19,66 @@ import numpy as np
 
 import npdl
 from npdl import adapt
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
+from npdl.script import note
 from npdl.training.config import Config
-from npdl.training.files import clean_stale, reason, write_atomically
+from npdl.training.files import clean_stale, read_json, reason, write_json
 from npdl.training.summary import summarise
 
-LARGEST_CONFIG = 64 << 20       # bytes; a text's characters are its largest part
+MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, beside config.json
+
+
+def make_folder(config, folder):
+    """Make the folder of a new run; InputError if it holds one or cannot be made."""
+    try:
+        if (folder / "config.json").exists():
+            if not _is_bare(config, folder):
+                raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, "
+                                 "or choose another folder")
+        elif left := [name for name in MADE if os.path.lexists(folder / name)]:
+            raise InputError(f"--out {folder}: holds the {left[0]} of a run, but its config.json "
+                             "is missing; put that back and --resume, or choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {folder}: cannot be made ({reason(error)}); choose a folder "
+                         "that you may write to") from error
 
 
 def begin(config, folder):
-    """Make the folder of a new run; InputError if it holds one or cannot be made."""
+    """Write the settings of a new run into its folder, which this process has claimed."""
+    make_folder(config, folder)                 # another process may have been quicker
+    clean_stale(folder)                         # of a run that was killed while it began
     try:
-        if (folder / "config.json").exists() and not _is_bare(config, folder):
-            raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, or "
-                             "choose another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        clean_stale(folder)                     # of a run that was killed while it began
         (folder / "metrics.jsonl").unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"--out {folder}: cannot be made ({reason(error)}); choose a folder "
+        raise InputError(f"--out {folder}: cannot be emptied ({reason(error)}); choose a folder "
                          "that you may write to") from error
     write_config(folder, config)
 
 
 def _is_bare(config, folder):
     """Whether a fine-tuning was killed before its first checkpoint: it can only begin again."""
-    return config.adapters is not None and not (folder / "checkpoint.npz").exists()
+    return (config.adapters is not None and not (folder / "checkpoint.npz").exists()
+            and read_config(folder).adapters is not None)
 
 
 def conclude(folder, trainer, records, seconds):
-    """Write summary.json and curves.png; return the summary."""
-    from npdl.training.curves import plot_curves  # matplotlib takes a second to load
+    """Write summary.json, then curves.png; return the summary.
 
+    A picture that cannot be drawn costs no more than itself, and a line on standard error.
+    """
     summary = {**summarise(records), "seconds": seconds, "steps": trainer.step}
     if trainer.config.adapters is not None:
         summary["adapted"] = count(trainer.model)
     write_json(folder / "summary.json", summary)
-    plot_curves(records, folder / "curves.png", describe(trainer.config))
+    try:
+        from npdl.training.curves import plot_curves  # matplotlib takes a second to load
+
+        plot_curves(records, folder / "curves.png", describe(trainer.config))
+    except NpdlError:
+        raise
+    except Exception as error:                  # of matplotlib's, which have no list
+        note(f"{folder / 'curves.png'}: cannot be drawn ({reason(error)}); all else is saved")
     return summary
 
 
@@ -83,22 +105,27 @@ def read_config(folder):
     """The Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
-        if path.exists() and not path.is_file():            # a named pipe would be waited for
-            raise ValueError("it is not a file")
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise ValueError(f"it has more than {LARGEST_CONFIG >> 20} MiB")
-        config = Config.from_json(json.loads(path.read_text())["config"])
-        _check_types(config)
+        config = checked_config(read_json(path)["config"])
         if config.text is not None and None in (config.sha256, config.characters):
             raise ValueError("it does not say what its text was")
         return config
     except FileNotFoundError:
         raise InputError(f"{folder}: holds no run (config.json is missing); start one without "
                          "--resume, or check --out") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+    except (OSError, ValueError, KeyError, TypeError, AttributeError,
             OverflowError) as error:
         raise InputError(f"{path}: cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error
+
+
+def checked_config(values):
+    """Config.from_json for values that anybody may have written, each of its type.
+
+    Raises what Python does for wrong types: ValueError, TypeError, AttributeError, OverflowError.
+    """
+    config = Config.from_json(values)
+    _check_types(config)
+    return config
 
 
 def _check_types(settings):
@@ -142,12 +169,6 @@ def versions():
     if "cupy" in sys.modules:
         found["cupy"] = sys.modules["cupy"].__version__
     return found
-
-
-def write_json(path, value):
-    """Write a value as JSON, whole or not at all."""
-    text = json.dumps(value, indent=1) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def default_folder(config):

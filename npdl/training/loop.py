@@ -154,14 +154,17 @@ def make_optimizer(config, model):
 
 
 class StopSignals:
-    """While active, the first Ctrl-C (or SIGTERM) only sets `asked`; a second one interrupts."""
+    """While active, the first Ctrl-C (or SIGTERM, or SIGHUP when a terminal closes) only sets
+    `asked`; a second one interrupts. A hangup that is ignored, as by nohup, stays so."""
 
     def __init__(self):
         self.asked = False
         self._before = {}
 
     def __enter__(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        hangup = getattr(signal, "SIGHUP", signal.SIGTERM)
+        ignored = signal.getsignal(hangup) == signal.SIG_IGN
+        for number in (signal.SIGINT, signal.SIGTERM, *(() if ignored else (hangup,))):
             try:
                 self._before[number] = signal.signal(number, self._stop)
             except ValueError:      # not the main thread: whoever started it handles signals

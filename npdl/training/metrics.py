@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.training.files import reason, write_atomically
+from npdl.training.files import is_file, parse_json, reason, write_atomically
+
+METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
 
 class MetricsWriter:
@@ -52,6 +54,7 @@ class MetricsWriter:
             raise InputError(f"record is a {type(record).__name__}; a record is a dict; wrap it")
         try:
             line = json.dumps(dict(record), allow_nan=False, default=_to_python) + "\n"
+            parse_json(line)                    # what cannot be read is not written
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{self.path}: record {str(dict(record))[:80]!r} cannot be written as JSON "
@@ -94,6 +97,23 @@ def read_metrics(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
     return records, False
 
 
+def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+    """The records of a run, without a torn last line: each has a step, and numbers if anything
+    for what is METRICS. Raises InputError, with the line's number, for what is none."""
+    records, _ = read_metrics(path)
+    for number, record in enumerate(records, 1):
+        step = record.get("step")
+        if type(step) is not int or step < 0:
+            raise InputError(f"{path}: line {number} has no 'step' that is an integer, 0 or more; "
+                             "repair or remove it")
+        odd = next((name for name in METRICS
+                    if type(record.get(name)) not in (int, float, type(None))), None)
+        if odd is not None:
+            raise InputError(f"{path}: line {number} has {str(record[odd])[:40]!r} for {odd!r}, "
+                             "which is a number; repair or remove it")
+    return records
+
+
 def truncate_after(path: str | os.PathLike, step: int) -> int:
     """Keep the records with `record["step"] <= step`; return how many lines went.
 
@@ -116,17 +136,16 @@ def truncate_after(path: str | os.PathLike, step: int) -> int:
 
 def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each line with its record; a torn last line has None."""
-    decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
     number = 0
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise OSError("it is not a file")           # a named pipe would be waited for
+        if not is_file(path, or_nothing=True):
+            raise OSError("it is not a file")
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):     # noqa: B007  (the last lines read it)
                 if not line.endswith(b"\n"):
                     yield line, None
                     return
-                record = decode(line.decode())
+                record = parse_json(line)
                 if type(record) is not dict:
                     raise ValueError("it is not a JSON object")
                 yield line, record
@@ -134,14 +153,10 @@ def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | No
         raise InputError(
             f"{path}: metrics cannot be read ({reason(error)}); give the path of a metrics file"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(
             f"{path}: line {number} is broken ({reason(error)}); repair or remove it"
         ) from error
-
-
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _to_python(value: Any) -> Any:

@@ -1,8 +1,13 @@
-"""What the screen shows during a run: a bar on a terminal, plain lines elsewhere."""
+"""What the screen shows during a run: a bar on a terminal, plain lines elsewhere.
+
+A terminal that is gone, or a reader that has seen enough, ends no training: it goes on unseen.
+"""
 
 import sys
 
 from tqdm import tqdm
+
+from npdl.script import note
 
 
 class Progress:
@@ -32,6 +37,6 @@ class Progress:
             if f"{name}_loss" in record
         )
         if self.lines:
-            print(f"step {record['step']:>6}/{self.steps}  {text}", file=sys.stderr, flush=True)
+            note(f"step {record['step']:>6}/{self.steps}  {text}")
         else:
             self.bar.set_postfix_str(text)

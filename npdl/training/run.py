@@ -1,47 +1,69 @@
 """A run in its folder (npdl.training.folder): train, resume, load."""
 
+import contextlib
 import dataclasses
-import sys
 import time
 from pathlib import Path
 
 from npdl.backend import plain_errors
+from npdl.drawing import check_drawing
 from npdl.errors import CheckpointError, InputError
+from npdl.script import note
 from npdl.training import checkpoint
+from npdl.training.claim import claimed
 from npdl.training.config import Config
 from npdl.training.files import clean_stale
-from npdl.training.folder import begin, conclude, default_folder, read_config, write_config
+from npdl.training.folder import (
+    begin,
+    conclude,
+    default_folder,
+    make_folder,
+    read_config,
+    write_config,
+)
 from npdl.training.loop import Trainer
-from npdl.training.metrics import MetricsWriter, read_metrics, truncate_after
+from npdl.training.metrics import MetricsWriter, read_records, truncate_after
 from npdl.training.progress import Progress
 from npdl.training.summary import table
 
 __all__ = ["Run", "default_folder", "load_run", "read_config", "resumed_config", "train"]
 
+LONGEST = 1e10                  # seconds that a run may have taken: three centuries
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend",)       # where a run is computed, not what
 MAY_MOVE = ("text",)            # its SHA-256 says whether it is still the same
 
 
 @plain_errors()
-def train(config, folder, resume=False, quiet=False, base=None, check=False,
-          may_write=lambda: None):
+def train(config, folder, resume=False, quiet=False, base=None, check=False, mine=None):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config   a Config; with `resume`, what `resumed_config` returned
     base     parameters to start from (Trainer); they are then evaluated and saved at step 0
     check    look at every layer's numbers at every step: slower, the same results
-    may_write  called before each write; it raises where the folder is another process's by now
-    Raises InputError when the folder cannot take a new run or a text cannot be read,
-    CheckpointError when its files cannot be written or read, BackendError when a GPU fails.
+    mine     this process's Claim on the folder, if it has one; otherwise it is claimed here
+    Raises InputError when the folder cannot take a new run, another process works in it, or a
+    text cannot be read, CheckpointError when its files cannot be written or read, BackendError
+    when a GPU fails.
     """
     folder = Path(folder)
+    check_drawing()
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.check = check
-    config = trainer.config
     trainer.task.prepare()
     if not resume:
+        make_folder(trainer.config, folder)
+    with claimed(folder) if mine is None else contextlib.nullcontext(mine) as mine:
+        return _train(trainer, folder, resume, quiet, base is not None, mine.check)
+
+
+def _train(trainer, folder, resume, quiet, is_based, may_write):
+    """`train` in a folder that is this process's; may_write() raises once it no longer is."""
+    config = trainer.config
+    if not resume:
         begin(config, folder)
+    elif read_config(folder) != config:         # more steps, another backend, a text that moved
+        write_config(folder, config)
     started = time.monotonic() - (_continue(trainer, folder) if resume else 0.0)
     with MetricsWriter(folder / "metrics.jsonl") as metrics:
         progress = Progress(config.steps, trainer.step, quiet)
@@ -58,15 +80,15 @@ def train(config, folder, resume=False, quiet=False, base=None, check=False,
             checkpoint.save(folder / "checkpoint.npz", arrays, meta)
 
         with progress:
-            if base is not None:
+            if is_based:
                 with trainer.workers:
                     on_record(trainer.evaluate())
                 on_save()
             finished = trainer.run(on_record, on_save, progress.step)
     if not finished:
-        print(f"stopped at step {trainer.step} of {config.steps}, saved; "
-              f"go on with: --resume --out {folder}", file=sys.stderr)
-    records, _ = read_metrics(folder / "metrics.jsonl")
+        note(f"stopped at step {trainer.step} of {config.steps}, saved; "
+             f"go on with: --resume --out {folder}")
+    records = read_records(folder / "metrics.jsonl")
     if records:
         may_write()
         summary = conclude(folder, trainer, records, time.monotonic() - started)
@@ -95,7 +117,6 @@ def resumed_config(folder, given):
             raise InputError(f"--steps {longer}: the run in {folder} has --steps {config.steps} "
                              "and can only be made longer, with a constant schedule")
         config = dataclasses.replace(config, steps=longer)
-        write_config(Path(folder), config)
     if changes:
         name, value = next(iter(changes.items()))
         raise InputError(f"--{name.replace('_', '-')} {value}: the run in {folder} has "
@@ -125,7 +146,7 @@ def load_run(folder):
     path = Path(folder) / "checkpoint.npz"
     trainer = Trainer(config, path=path)
     _load_checkpoint(trainer, path)
-    records, _ = read_metrics(Path(folder) / "metrics.jsonl")
+    records = read_records(Path(folder) / "metrics.jsonl")
     return Run(config, trainer.model, trainer.task, trainer.step, records)
 
 
@@ -133,18 +154,21 @@ def _continue(trainer, folder):
     """Bring the trainer to the folder's last checkpoint; return the seconds spent so far."""
     removed = clean_stale(folder)
     if removed:
-        print(f"removed {len(removed)} unfinished file(s) of a killed run", file=sys.stderr)
+        note(f"removed {len(removed)} unfinished file(s) of a killed run")
     seconds, path = 0.0, folder / "checkpoint.npz"
     if trainer.config.adapters is not None and not path.exists():   # they have a base to begin with
         raise InputError(f"{folder}: was killed before its first checkpoint, and nothing was "
                          "learned; give the same command again without --resume")
+    if trainer.config.merged and not path.exists():
+        raise InputError(f"{path}: is missing, and the model that this run began with was in it; "
+                         "put it back, or merge again into another folder")
     if path.exists():
         seconds = _load_checkpoint(trainer, path)["seconds"]
     if (folder / "metrics.jsonl").exists():
         dropped = truncate_after(folder / "metrics.jsonl", trainer.step)
         if dropped:
-            print(f"dropped {dropped} record(s) made after the checkpoint at step "
-                  f"{trainer.step}; they will be made again", file=sys.stderr)
+            note(f"dropped {dropped} record(s) made after the checkpoint at step "
+                 f"{trainer.step}; they will be made again")
     return seconds
 
 
@@ -157,7 +181,7 @@ def _load_checkpoint(trainer, path):
     counts = [meta.get(key) for key in ("step", "updates")]
     seconds = meta.get("seconds")
     if not (all(type(count) is int and 0 <= count <= trainer.config.steps for count in counts)
-            and type(seconds) in (int, float) and seconds >= 0):
+            and type(seconds) in (int, float) and 0 <= seconds < LONGEST):
         raise CheckpointError(f"{path}: its step, {counts[0]!r}, or its time is missing or cannot "
                               f"be of a run of {trainer.config.steps} steps; go back to a copy")
     trainer.load_state(arrays, meta)

@@ -6,12 +6,15 @@ memorising the training set and generalising to the validation set.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from npdl.errors import InputError
+from npdl.training.files import read_json, reason
+from npdl.training.metrics import METRICS
 
-METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 THRESHOLDS = (0.5, 0.9, 0.99)
 
 # (label, key of the summary, which value is the better one); the order of the tables
@@ -63,6 +66,26 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     last = max(records, key=lambda record: record["step"])
     summary["final"] = {key: last.get(key) for key in ("step", *METRICS)}
     return summary
+
+
+def read_summary(path: str | os.PathLike) -> dict[str, Any]:
+    """A run's summary.json: what `summarise` gave, `seconds` and `steps`.
+
+    Raises InputError for a file that is none.
+    """
+    known = summarise([{"step": 0}])
+    final = known.pop("final")
+    try:
+        summary = read_json(path)
+        for part, names in ((summary, (*known, "seconds", "steps")), (summary["final"], final)):
+            for name in names:
+                value = part.get(name, "nothing")
+                if type(value) not in (int, float, NoneType):
+                    raise ValueError(f"{name} is {str(value)[:40]!r}")
+        return summary
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: cannot be used ({reason(error)}); finish the run by --resume "
+                         "first") from None
 
 
 def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

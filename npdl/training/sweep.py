@@ -22,13 +22,14 @@ from tqdm import tqdm
 
 from npdl.backend import using
 from npdl.errors import InputError
-from npdl.script import guarded
+from npdl.script import guarded, note
 from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
-from npdl.training.folder import write_config
+from npdl.training.files import is_file, parse_json, reason
 from npdl.training.meanwhile import meanwhile
-from npdl.training.metrics import read_metrics
+from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train
+from npdl.training.summary import read_summary
 
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -42,20 +43,23 @@ def folder_of(root, config):
 
 def steps_done(folder, config):
     """How many steps a run has recorded; config.steps once it is finished."""
+    path, most = Path(folder) / "metrics.jsonl", config.steps - (not is_finished(folder, config))
     try:
-        with open(Path(folder) / "metrics.jsonl", "rb") as file:
+        if not is_file(path):
+            return 0
+        with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             lines = file.read().split(b"\n")[:-1]
-        return min(json.loads(lines[-1])["step"], config.steps - (not is_finished(folder, config)))
-    except (OSError, ValueError, IndexError, KeyError):
+        return min(int(parse_json(lines[-1])["step"]), most)
+    except (OSError, ValueError, LookupError, TypeError):
         return 0
 
 
 def is_finished(folder, config):
     """True when the run has made all its steps and written its summary."""
     try:
-        return json.loads((Path(folder) / "summary.json").read_text())["steps"] >= config.steps
-    except (OSError, ValueError, KeyError):
+        return read_summary(Path(folder) / "summary.json")["steps"] >= config.steps
+    except (InputError, TypeError):
         return False
 
 
@@ -82,20 +86,17 @@ def work(config, folder):
         try:
             with using(config.backend):
                 if begun:
-                    _take_up(config, folder)
-                status = train(config, folder, resume=begun, quiet=True, may_write=mine.check)
+                    _check_alike(config, folder)
+                status = train(config, folder, resume=begun, quiet=True, mine=mine)
         except TakenOver:
             return "taken"
     return "finished" if status == 0 else "stopped"
 
 
-def _take_up(config, folder):
+def _check_alike(config, folder):
     """Make sure that the run in `folder` is that of `config`, perhaps begun elsewhere."""
-    there = read_config(folder)
-    if dataclasses.replace(there, backend=config.backend) != config:
+    if dataclasses.replace(read_config(folder), backend=config.backend) != config:
         raise InputError(f"{folder}: holds a run with other settings; move it away")
-    if there != config:
-        write_config(folder, config)
 
 
 class Processes:
@@ -113,8 +114,9 @@ class Processes:
         with self.lock:
             if self.stopping:
                 return None
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True,
-                                       stderr=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, start_new_session=True,
+                                       encoding="utf-8", errors="replace")
             self.running.add(process)
         try:
             return process, *process.communicate()
@@ -164,13 +166,14 @@ def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False)
     jobs     runs at a time, each a process with one BLAS thread
     backend  "threading" on this machine, or "dask" with the scheduler's `address`; the workers
              of a cluster must see `root` under the same path
-    Raises InputError when dask is missing or the number of jobs is not positive. On Ctrl-C the
-    runs on this machine save and end before KeyboardInterrupt goes on.
+    Raises InputError when dask is missing or the number of jobs is not positive. On Ctrl-C,
+    SIGTERM or SIGHUP the runs on this machine save and end, then KeyboardInterrupt goes on.
     """
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: must be 1 or more")
     folders = [folder_of(root, config) for config in configs]
-    with _joblib_backend(backend, address, jobs), _progress(configs, folders, quiet):
+    with (_joblib_backend(backend, address, jobs), _progress(configs, folders, quiet),
+          _interrupted_by_all()):
         PROCESSES.stopping = False
         try:
             results = joblib.Parallel(batch_size=1)(
@@ -184,8 +187,23 @@ def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False)
     for folder, (outcome, message) in zip(folders, results, strict=True):
         outcomes.setdefault(outcome, []).append(folder)
         if message:
-            print(f"{folder}: {message}", file=sys.stderr)
+            note(f"{folder}: {message}")
     return outcomes
+
+
+@contextlib.contextmanager
+def _interrupted_by_all():
+    """SIGTERM, and SIGHUP unless it is ignored, are as Ctrl-C: KeyboardInterrupt."""
+    before = {}
+    with contextlib.suppress(ValueError):       # not the main thread: another one handles signals
+        for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -200,7 +218,12 @@ def _joblib_backend(backend, address, jobs):
         from distributed import Client
     except ImportError as error:
         raise InputError("--backend dask: dask is missing; pip install distributed") from error
-    with Client(address), joblib.parallel_config(backend="dask"):
+    try:
+        client = Client(address)
+    except (ValueError, TypeError, OSError) as error:       # OSError: nobody answers in time
+        raise InputError(f"--address {address}: cannot be reached ({reason(error)}); give a "
+                         "scheduler's, such as tcp://host:8786") from error
+    with client, joblib.parallel_config(backend="dask"):
         yield
 
 
@@ -225,7 +248,7 @@ def _progress(configs, folders, quiet):
 def load_records(root, config):
     """The records of a finished run, or None while it is not."""
     folder = folder_of(root, config)
-    return read_metrics(folder / "metrics.jsonl")[0] if is_finished(folder, config) else None
+    return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None
 
 
 def main(arguments=None):
