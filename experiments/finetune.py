@@ -21,6 +21,7 @@ import sys
 from npdl import backend
 from npdl.errors import InputError
 from npdl.quantize import ROUNDINGS
+from npdl.study.nonfinite import Watch
 from npdl.training import folder as folders
 from npdl.training import options, run
 from npdl.training.cli import OneLineParser, guarded, parsed
@@ -66,7 +67,7 @@ def main(arguments=None):
     p = parser()
     given, out, resume, quiet = parsed(p, arguments)
     source, merging = given.pop("run"), given.pop("merge")
-    check = given.pop("check")
+    check = Watch if given.pop("check") else None
     adapters = {name: given.pop(name) for name in ADAPTERS if name in given}
 
     def work():

@@ -4,7 +4,8 @@
     beam_search(scorer, width=5, max_len=20, eos=eos).best.tokens
 
 A state keeps what later tokens need of the earlier ones - keys and values, or an LSTM's (h, c) -
-so a step computes one token for each hypothesis, and all hypotheses in one batch.
+so a step computes one token for each hypothesis, and all hypotheses in one batch. This is forward
+only, a second wiring of the textbook's own layers: what they compute is theirs.
 """
 
 from typing import NamedTuple
@@ -13,10 +14,11 @@ import numpy as np
 
 from npdl.backend import to_device, to_host, xp
 from npdl.decoding.scorer import Scorer
-from npdl.errors import InputError
-from npdl.layers.activation import log_softmax
-from npdl.layers.attention import causal_mask
-from npdl.layers.embedding import checked_ids
+from npdl.errors import InputError, checked_ids, checked_tokens, require_positive
+from npdl.functions import log_softmax
+from npdl.layers.attention import attend, causal_mask
+from npdl.layers.encoder import PreNormDecoderBlock
+from npdl.layers.transformer import PreNormBlock, padding_mask
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 
@@ -29,13 +31,15 @@ def continuation(model, prompt, **options):
 
 
 class Recomputed(Scorer):
-    """Any model with logits(ids, at), run on the whole sequence at each step; for comparison.
+    """Any language model, run on the whole sequence at each step; for comparison.
 
     prompt (S,) tokens, or (B, S) for B prompts of one length. With `window`, the model sees the
-    last `window` tokens only.
+    last `window` tokens only. Raises InputError for a window below 1.
     """
 
     def __init__(self, model, prompt, window=None):
+        if window is not None:
+            require_positive(window=window)
         self.model = model
         self.prompt = checked_prompt(prompt)
         self.window = window
@@ -48,7 +52,8 @@ class Recomputed(Scorer):
 
     def _score(self, ids):
         seen = ids if self.window is None else ids[:, -self.window :]
-        logits, _ = self.model.logits(seen, at=np.array([seen.shape[1] - 1]))
+        out, _ = self.model.forward(seen)
+        logits = out[0] if isinstance(out, tuple) else out
         return log_probabilities(logits[:, -1]), ids
 
 
@@ -72,7 +77,8 @@ class CachedGPT(Scorer):
         self.model = model
         self.prompt = checked_prompt(prompt)
         self.keep = model.max_len - 1 if keep is None else keep
-        if not 0 <= self.keep < model.max_len:
+        if isinstance(self.keep, bool) or not isinstance(self.keep, (int, np.integer)) or not (
+                0 <= self.keep < model.max_len):
             raise InputError(f"keep = {keep!r}; it must be from 0 to {model.max_len - 1}, below "
                              "the model's max_len")
 
@@ -94,17 +100,14 @@ class CachedGPT(Scorer):
         blocks = model.decoder.blocks
         seen = 0 if past is None else past.ids.shape[1]
         x, _ = model.embedding.forward(new)
-        x, _ = model.positions.forward(x, xp.arange(seen, seen + R))
-        mask = causal_mask(seen + R)[seen:] if R > 1 else None
+        x, _ = model.positions.forward(x, np.arange(seen, seen + R))
+        mask = causal_mask(seen + R)[seen:]                     # mask (R, P + R)
         pasts = []
         for i, block in enumerate(blocks):
-            at = xp.arange(R - 1, R) if block is blocks[-1] else None
-            before = None if past is None else past.pasts[i]
-            (x, _), cache = block.forward(x, mask, at, past=before)
-            pasts.append(cache.attention.keys_values)
-        if model.decoder.norm is not None:
-            x, _ = model.decoder.norm.forward(x)
-        logits, _ = model.classifier.forward(x[:, -1])
+            x, kept = block_after(block, x, mask, None if past is None else past.pasts[i])
+            pasts.append(kept)
+        x, _ = model.decoder.norm.forward(x[:, -1])
+        logits, _ = model.classifier.forward(x)
         ids = new if past is None else np.concatenate([past.ids, new], 1)
         return log_probabilities(logits), GPTState(ids, pasts)
 
@@ -124,8 +127,11 @@ class CarriedLSTM(Scorer):
         return self._feed(tokens[:, None], tuple(part[:, rows] for part in state))
 
     def _feed(self, new, state):
-        out, _ = self.model.forward(new, state, at=np.array([new.shape[1] - 1]))
-        return log_probabilities(out.logits[:, -1]), out.state
+        model = self.model
+        x, _ = model.embedding.forward(new)
+        (y, state), _ = model.lstm.forward(x, state)
+        logits, _ = model.classifier.forward(y[:, -1])
+        return log_probabilities(logits), state
 
 
 class CachedSeq2Seq(Scorer):
@@ -139,24 +145,83 @@ class CachedSeq2Seq(Scorer):
     def __init__(self, model, source, first, source_mask=None):
         self.model = model
         self.source = checked_prompt(source)
-        self.prompt = np.broadcast_to(checked_prompt(first),
-                                      (len(self.source), np.shape(first)[-1]))
+        first = checked_prompt(first)
+        if len(first) not in (1, len(self.source)):
+            raise InputError(f"first has {len(first)} rows for {len(self.source)} sources; give "
+                             "one, or one for each")
+        self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
         self.mask = None if source_mask is None else np.atleast_2d(np.asarray(source_mask, bool))
 
     def start(self):
-        (memory, _), _ = self.model.encode(self.source, self.mask)
-        return self._feed(self.prompt, memory, self.mask, None)
+        memory, _ = self.model.encode(self.source, self.mask)
+        crosses = [keys_values(block.cross, memory) for block in self.model.decoder.blocks]
+        return self._feed(self.prompt, self.mask, [(None, cross) for cross in crosses])
 
     def advance(self, state, parents, tokens):
         mask, pasts = state
         rows = to_device(np.asarray(parents))
         pasts = [tuple((k[rows], v[rows]) for k, v in pair) for pair in pasts]
         mask = None if mask is None else mask[parents]
-        return self._feed(tokens[:, None], None, mask, pasts)
+        return self._feed(tokens[:, None], mask, pasts)
 
-    def _feed(self, new, memory, mask, pasts):
-        logits, pasts = self.model.decode(new, memory, mask, pasts)
-        return log_probabilities(logits), (mask, pasts)
+    def _feed(self, new, source_mask, pasts):
+        model, R = self.model, new.shape[1]
+        seen = 0 if pasts[0][0] is None else pasts[0][0][0].shape[2]
+        checked_tokens(np.broadcast_to(new[:, :1], (len(new), seen + R)), "Seq2Seq", model.max_len)
+        x, _ = model.target_embedding.forward(new)
+        x, _ = model.target_positions.forward(x, np.arange(seen, seen + R))
+        mask, memory_mask = causal_mask(seen + R)[seen:], padding_mask(source_mask)
+        kept = []
+        for block, (past, cross) in zip(model.decoder.blocks, pasts, strict=True):
+            x, past = cross_block_after(block, x, mask, past, cross, memory_mask)
+            kept.append((past, cross))
+        x, _ = model.decoder.norm.forward(x[:, -1])
+        logits, _ = model.classifier.forward(x)
+        return log_probabilities(logits), (source_mask, kept)
+
+
+def block_after(block, x, mask, past):
+    """Block.forward, or PreNormBlock.forward, of x (B, R, D) that follows `past`, a block's keys
+    and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's own."""
+    pre = isinstance(block, PreNormBlock)
+    n = block.norm1.forward(x)[0] if pre else x
+    kept = keys_values(block.attention, n, past)
+    u = x + attention_after(block.attention, n, mask, kept)
+    if pre:
+        return u + block.ffn.forward(block.norm2.forward(u)[0])[0], kept
+    u, _ = block.norm1.forward(u)
+    return block.norm2.forward(u + block.ffn.forward(u)[0])[0], kept
+
+
+def cross_block_after(block, x, mask, past, cross, memory_mask):
+    """DecoderBlock.forward, or PreNormDecoderBlock.forward, likewise; `cross` holds the keys and
+    values of the memory."""
+    pre = isinstance(block, PreNormDecoderBlock)
+    n = block.norm1.forward(x)[0] if pre else x
+    kept = keys_values(block.attention, n, past)
+    u = x + attention_after(block.attention, n, mask, kept)
+    u = u if pre else block.norm1.forward(u)[0]
+    m = block.norm2.forward(u)[0] if pre else u
+    w = u + attention_after(block.cross, m, memory_mask, cross)
+    w = w if pre else block.norm2.forward(w)[0]
+    p = block.norm3.forward(w)[0] if pre else w
+    y = w + block.ffn.forward(p)[0]
+    return (y if pre else block.norm3.forward(y)[0]), kept
+
+
+def keys_values(attention, x, past=None):
+    """The keys and values of x (B, S, D), (B, H, S, d) each, after those of `past`."""
+    k, v = (attention.split(W.forward(x)[0]) for W in (attention.W_K, attention.W_V))
+    if past is None:
+        return k, v
+    return xp.concatenate([past[0], k], 2), xp.concatenate([past[1], v], 2)
+
+
+def attention_after(attention, x, mask, kept):
+    """MultiHeadAttention.forward of the queries x (B, R, D), for keys and values that are there."""
+    q = attention.split(attention.W_Q.forward(x)[0])
+    heads, _ = attend(q, *kept, mask)
+    return attention.W_O.forward(attention.join(heads))[0]
 
 
 def log_probabilities(logits):
@@ -166,7 +231,11 @@ def log_probabilities(logits):
 
 def checked_prompt(prompt):
     """A prompt as an array (B, S); InputError unless it has integers, at least one."""
-    ids = np.atleast_2d(np.asarray(prompt))
+    try:
+        ids = np.atleast_2d(np.asarray(prompt))
+    except ValueError:
+        raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
+                         "one at a time") from None
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"prompt: shape {np.shape(prompt)}; it must be (S,) or (B, S), not empty")
-    return to_host(checked_ids(ids, np.iinfo(np.int64).max, "the prompt's tokens"))
+    return checked_ids(ids, np.iinfo(np.int64).max, "the prompt's tokens").astype(np.int64)

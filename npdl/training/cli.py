@@ -13,7 +13,7 @@ from npdl.training.config import TEXT_ONLY, Config, usable_cores
 # its losses and its first steps come out, without them they do not (experiments/REPORT.md).
 ARITHMETIC_DEFAULTS = {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0, "init": "xavier"}}
 TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
-                 "weight_decay": 0.1, "eval_first": 0, "eval_every": 250, "compute": "full"}
+                 "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
 ARITHMETIC_ONLY = ("p", "q", "operator", "orders", "symmetric", "stratified")
 
 
@@ -36,6 +36,7 @@ def parser(model, description):
 
 def main(model, description, arguments=None):
     """Run a training script: parse, train, and return the exit status."""
+    from npdl.study.nonfinite import Watch
     from npdl.training import run
 
     p = parser(model, description)
@@ -54,7 +55,7 @@ def main(model, description, arguments=None):
             config = new_config(model, given)
             folder = folder or run.default_folder(config)
         backend.use(config.backend)
-        return run.train(config, folder, resume, quiet, check=check)
+        return run.train(config, folder, resume, quiet, check=Watch if check else None)
 
     return guarded(p.prog, work)
 
@@ -76,6 +77,4 @@ def new_config(model, given):
         raise InputError(f"--{name.replace('_', '-')} {other}; leave it out")
     given = {**(TEXT_DEFAULTS if is_text else ARITHMETIC_DEFAULTS[model]), **given}
     given.setdefault("threads", min(2, usable_cores()))
-    if given.get("dropout"):
-        given.setdefault("compute", "needed")
     return dataclasses.replace(Config(model=model), **given)

@@ -7,18 +7,19 @@ import os
 from npdl.backend import NAMES as BACKENDS
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
-from npdl.models.gpt import POSITIONS
+from npdl.layers.embedding import POSITIONS
 from npdl.quantize import ROUNDINGS
 from npdl.schedule import SCHEDULES
+from npdl.training.engine import ENGINES
 from npdl.training.initial import INITS, ONLY
 
 MODELS = ("gpt", "lstm")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 DTYPES = ("float32", "float64")
-COMPUTE = ("shared", "needed", "full")
+RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
 ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
-         "norm_bias": True, "merged": False}
+         "norm_bias": True, "merged": False, "engine": "fast"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +49,10 @@ class Adapters:
 class Config:
     """The settings of a run; the defaults are document 004's (first page of Problem 4).
 
-    compute  how much of the forward and backward pass is carried out, with equal results:
-             "full" every position, "needed" no more than the loss looks at, "shared" that, and
-             equal beginnings of sequences once (npdl.prefix)
-    threads  parts of a batch that are worked on at once, each by a thread; results repeat bit
-             for bit for the same number
+    engine   what computes a step, with results equal but for rounding: "plain" the textbook,
+             "fast" npdl.fast
+    threads  parts of a batch that the fast engine works on at once, each by a thread; results
+             repeat bit for bit for the same number
     numbers  the vocabulary's numbers are 0..numbers-1; None for as many as p and q need
     text     a file to train on instead, character by character (npdl.training.text_task), with
              windows of `block` characters; sha256 and characters are read from it
@@ -112,13 +112,13 @@ class Config:
     # machine
     dtype: str = "float32"
     backend: str = "numpy"
+    engine: str = "fast"
     threads: int = 1
-    compute: str = "shared"
 
     def __post_init__(self):
         for name, allowed in (
             ("model", MODELS), ("optimizer", OPTIMIZERS), ("dtype", DTYPES),
-            ("backend", BACKENDS), ("compute", COMPUTE), ("schedule", SCHEDULES),
+            ("backend", BACKENDS), ("engine", ENGINES), ("schedule", SCHEDULES),
             ("norm", ("post", "pre")), ("activation", tuple(ACTIVATIONS)),
             ("positions", POSITIONS), ("decay", ("all", "matrices")), ("init", INITS),
         ):
@@ -147,18 +147,12 @@ class Config:
         if self.model == "gpt" and self.width % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
                              "head takes an equal part of the width")
-        if self.dropout and self.compute == "shared":
-            raise InputError("--compute shared cannot go with --dropout: equal prefixes must not "
-                             "share a dropout mask; choose --compute needed")
         if ONLY.get(self.init, self.model) != self.model:
             who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
             raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
-        if self.text is None:
-            return
-        if self.compute == "shared":
-            raise InputError("--compute shared cannot go with --text: windows of a text hardly "
-                             "share a beginning; choose --compute full")
-        self._require("r_train", (int, float), lambda value: 0 < value <= 1, "a number in (0, 1]")
+        if self.text is not None:
+            self._require("r_train", (int, float), lambda value: 0 < value <= 1,
+                          "a number in (0, 1]")
 
     def _require(self, name, kind, allowed, wanted):
         value = getattr(self, name)
@@ -178,6 +172,7 @@ class Config:
     @classmethod
     def from_json(cls, values):
         """The inverse of to_json. Raises InputError for names that no setting has."""
+        values = {name: value for name, value in values.items() if name not in RETIRED}
         known = {field.name for field in dataclasses.fields(cls)}
         odd = sorted(set(values) - known)
         if odd:

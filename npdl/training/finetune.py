@@ -51,15 +51,13 @@ def finetune_config(run, adapters, given, folder="the run"):
     if base.text is not None:
         if "text" not in given:
             raise InputError("--text: is missing; name the text to fine-tune on")
-        settings |= {"batch": base.batch, "r_train": base.r_train, "compute": "full",
+        settings |= {"batch": base.batch, "r_train": base.r_train,
                      "eval_batches": base.eval_batches}
     else:
         settings |= {"p": base.p, "operator": base.operator, "stratified": base.stratified,
                      "r_train": base.r_train, "numbers": run.task.vocabulary.size - 5}
         if "p" not in given:
             settings["q"] = base.q
-    if base.dropout:
-        settings["compute"] = "needed" if base.text is None else "full"
     config = Config(**{**DEFAULTS, **settings, **given, "adapters": adapters})
     for name in ("p", "q") if base.text is None else ():
         _check_number(name, getattr(config, name), config.numbers)

@@ -128,6 +128,13 @@ def checked_config(values):
     return config
 
 
+def made_by(folder):
+    """The version of npdl that wrote the settings of a run."""
+    values = read_json(Path(folder) / "config.json")
+    versions = values.get("versions")
+    return str(versions.get("npdl"))[:20] if isinstance(versions, dict) else "of an unknown version"
+
+
 def _check_types(settings):
     """Raise ValueError unless each setting of a Config, or of its adapters, is of its type."""
     for name, kind in typing.get_type_hints(type(settings)).items():

@@ -1,15 +1,16 @@
 """The training loop: update, evaluate, save; stop at any moment, go on bit for bit."""
 
+import functools
 import math
 import signal
 
+import numpy as np
+
 from npdl import optim
-from npdl.backend import is_host, stream, xp
+from npdl.backend import stream, xp
 from npdl.errors import NpdlError
 from npdl.schedule import schedule
-from npdl.study.nonfinite import Watch
-from npdl.training.parallel import Workers, unwarned
-from npdl.training.pieces import learn_piece
+from npdl.training.engine import PlainEngine, make_engine
 from npdl.training.size import check_file, check_memory
 from npdl.training.task import make_model, make_task, settled
 
@@ -39,41 +40,28 @@ class Trainer:
         self.optimizer = make_optimizer(config, self.model)
         self.learning_rate = schedule(config.schedule, config.lr, config.steps, config.warmup,
                                       config.lr_min)
-        self.workers = Workers(self.model, self.optimizer.flat,
-                               config.threads if is_host() else 1)
+        self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads)
         self.step = 0
-        self.check = False      # look at every layer's numbers at every step
+        self.watch = None       # npdl.study.nonfinite.Watch, to look at every layer's numbers
 
     def update(self):
-        """One step of training: gradients on every piece of the batch, then the optimizer."""
-        config, flat = self.config, self.optimizer.flat
-        pieces = self.task.batch(self.step, len(self.workers.models))
-        share = 1.0 / sum(piece.size for piece in pieces)
-        numbered = list(enumerate(pieces))
-
-        def learn(model, item):
-            number, piece = item
-            rng = stream(config.seed, self.step, number, 2) if config.dropout else None
-            return learn_piece(model, piece, share, rng)
-
-        self.workers.zero_grad()
-        if self.check:
-            self._learn_watched(learn, numbered)
-        else:
-            self.workers.map(learn, numbered)
-        self.workers.sum_grads()
+        """One step of training: the gradients of a batch, then the optimizer."""
+        config, batch = self.config, self.task.batch(self.step)
+        rng = functools.partial(stream, config.seed, self.step, 0, 2) if config.dropout else None
+        if self.watch is not None:
+            self._look(batch, rng)
+        self.engine.step(batch, rng)
         if config.clip is not None:
-            optim.clip_by_global_norm(flat, config.clip)
-        self.optimizer.step(self.learning_rate(self.step), self.workers.each)
+            self.engine.clip(config.clip)
+        self.engine.update(self.learning_rate(self.step))
         self.step += 1
-        if self.check:
+        if self.watch is not None:
             self.check_finite()
 
-    def _learn_watched(self, learn, numbered):
-        """The workers' map, one piece after the other, until a layer makes NaN or infinity."""
-        with Watch(*self.workers.models) as watch:
-            for model, item in zip(self.workers.models, numbered, strict=False):
-                learn(model, item)
+    def _look(self, batch, rng):
+        """The textbook's step on this batch, until a layer makes NaN or infinity."""
+        with self.watch(self.model) as watch:
+            PlainEngine(self.model, self.optimizer).step(batch, rng)
         if watch.found is not None:
             raise Diverged(f"step {self.step + 1}: {watch.found}; the last checkpoint is kept; "
                            "try a lower --lr or --clip 1.0")
@@ -85,8 +73,9 @@ class Trainer:
 
     def evaluate(self):
         """The record of this step. Raises Diverged when a number in it is not finite."""
-        record = {"step": self.step, **self.task.measure(self.workers)}
-        record["l2_norm"] = float(self.optimizer.flat.norm())
+        record = {"step": self.step, **self.task.measure(self.engine)}
+        squares = [(p.data * p.data).sum() for p in self.optimizer.params.values()]
+        record["l2_norm"] = float(xp.sqrt(sum(squares)))
         record["lr"] = self.learning_rate(max(0, self.step - 1))
         odd = next((key for key, value in record.items() if not math.isfinite(value)), None)
         self.check_finite(f", {odd} is {record[odd]}" if odd else "")
@@ -98,9 +87,9 @@ class Trainer:
                if not math.isfinite(float(xp.abs(param.data).max()))]
         if bad or more:
             what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
-            if bad and self.check:
+            if bad and self.watch:
                 what += ", made by the optimizer's update: the layers' numbers were finite"
-            advice = "" if self.check else ", or --resume --check to see which operation did it"
+            advice = "" if self.watch else ", or --resume --check to see which operation did it"
             raise Diverged(f"step {self.step}: {what}{more}; the last checkpoint is kept; "
                            f"try a lower --lr or --clip 1.0{advice}")
 
@@ -130,7 +119,7 @@ class Trainer:
         due and when a signal asks to stop, on_step() after every update. Raises Diverged when
         a loss or a parameter stops being finite; nothing of it is saved.
         """
-        with StopSignals() as stop, self.workers, unwarned():
+        with StopSignals() as stop, self.engine, unwarned():
             while self.step < self.config.steps:
                 self.update()
                 on_step()
@@ -143,6 +132,12 @@ class Trainer:
                 if stop.asked:
                     break
         return self.step == self.config.steps
+
+
+def unwarned():
+    """A context without NumPy's warnings of overflow: the loop looks for numbers that are not
+    finite itself, and says where they are."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 def make_optimizer(config, model):

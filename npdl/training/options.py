@@ -3,7 +3,8 @@
 import argparse
 
 from npdl import backend
-from npdl.training.config import COMPUTE, DTYPES, OPTIMIZERS
+from npdl.training.config import DTYPES, OPTIMIZERS
+from npdl.training.engine import ENGINES
 from npdl.training.initial import INITS, ONLY
 
 
@@ -121,11 +122,11 @@ def record_options(p, d, folder):
 def machine_options(p, d):
     option = Group(p, "machine", d)
     option("--backend", "numpy, or cupy for a GPU", choices=backend.NAMES)
-    option.group.add_argument("--threads", type=int, metavar="N", help="parts of the batch worked "
-                              "on at once; ignored with --backend cupy, whose batch stays whole "
-                              "(default: 2, or 1 on one core)")
-    option("--compute", "full: every position; needed: what the loss looks at; shared: "
-           "that, and equal beginnings once", choices=COMPUTE)
+    option("--engine", "what computes a step: the textbook as it stands (plain), to be read and "
+           "stepped through, or the fast wing; equal but for rounding", choices=ENGINES)
+    option.group.add_argument("--threads", type=int, metavar="N", help="parts of the batch that "
+                              "the fast engine works on at once; ignored with --engine plain and "
+                              "--backend cupy (default: 2, or 1 on one core)")
 
 
 def _shown(value):

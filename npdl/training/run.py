@@ -5,6 +5,7 @@ import dataclasses
 import time
 from pathlib import Path
 
+import npdl
 from npdl.backend import plain_errors
 from npdl.drawing import check_drawing
 from npdl.errors import CheckpointError, InputError
@@ -17,6 +18,7 @@ from npdl.training.folder import (
     begin,
     conclude,
     default_folder,
+    made_by,
     make_folder,
     read_config,
     write_config,
@@ -35,12 +37,13 @@ MAY_MOVE = ("text",)            # its SHA-256 says whether it is still the same
 
 
 @plain_errors()
-def train(config, folder, resume=False, quiet=False, base=None, check=False, mine=None):
+def train(config, folder, resume=False, quiet=False, base=None, check=None, mine=None):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config   a Config; with `resume`, what `resumed_config` returned
     base     parameters to start from (Trainer); they are then evaluated and saved at step 0
-    check    look at every layer's numbers at every step: slower, the same results
+    check    npdl.study.nonfinite.Watch, to look at every layer's numbers at every step: slower,
+             the same results
     mine     this process's Claim on the folder, if it has one; otherwise it is claimed here
     Raises InputError when the folder cannot take a new run, another process works in it, or a
     text cannot be read, CheckpointError when its files cannot be written or read, BackendError
@@ -49,7 +52,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=False, min
     folder = Path(folder)
     check_drawing()
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
-    trainer.check = check
+    trainer.watch = check
     trainer.task.prepare()
     if not resume:
         make_folder(trainer.config, folder)
@@ -81,7 +84,7 @@ def _train(trainer, folder, resume, quiet, is_based, may_write):
 
         with progress:
             if is_based:
-                with trainer.workers:
+                with trainer.engine:
                     on_record(trainer.evaluate())
                 on_save()
             finished = trainer.run(on_record, on_save, progress.step)
@@ -142,7 +145,7 @@ def load_run(folder):
     The folder may be a stranger's: nothing of it is run, and what it says of its size is not
     believed. Raises InputError or CheckpointError for one that is not as `train` writes it.
     """
-    config = dataclasses.replace(read_config(folder), backend="numpy", threads=1)
+    config = dataclasses.replace(read_config(folder), backend="numpy", engine="plain")
     path = Path(folder) / "checkpoint.npz"
     trainer = Trainer(config, path=path)
     _load_checkpoint(trainer, path)
@@ -164,6 +167,10 @@ def _continue(trainer, folder):
                          "put it back, or merge again into another folder")
     if path.exists():
         seconds = _load_checkpoint(trainer, path)["seconds"]
+        begun = made_by(folder)
+        if begun != npdl.__version__:
+            note(f"{folder}: was begun by npdl {begun}, this is {npdl.__version__}: it goes on, "
+                 "but rounds otherwise, so the rest is not to the last bit what it would have been")
     if (folder / "metrics.jsonl").exists():
         dropped = truncate_after(folder / "metrics.jsonl", trainer.step)
         if dropped:

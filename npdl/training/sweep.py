@@ -36,7 +36,7 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 def folder_of(root, config):
     """The folder of a run: `root`/<hash of everything that says what it computes, not where>."""
-    settings = {**config.to_json(), "backend": None}
+    settings = {**config.to_json(), "backend": None, "compute": "shared"}   # once a setting
     text = json.dumps(settings, sort_keys=True)
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
 

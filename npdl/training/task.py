@@ -7,21 +7,18 @@ from npdl.backend import stream
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.training.engine import Batch
 from npdl.training.initial import initialise
-from npdl.training.pieces import counted_positions, learn_piece, make_piece, measure_piece
 from npdl.training.text_task import TextTask, with_facts
 
-__all__ = ["ArithmeticTask", "TextTask", "counted_positions", "learn_piece", "make_model",
-           "make_piece", "make_task", "measure_piece", "settled"]
-
-CHUNK = 2048  # sequences evaluated at a time
+__all__ = ["ArithmeticTask", "TextTask", "make_model", "make_task", "settled"]
 
 
 class ArithmeticTask:
     """Modular arithmetic (npdl.data): the loss counts the right-hand sides.
 
-    batch(step, parts)   the pieces of update number `step` (from 0)
-    measure(workers)     losses and accuracies on both sets, as a record for the metrics
+    batch(step)          the Batch of update number `step` (from 0)
+    measure(engine)      losses and accuracies on both sets, as a record for the metrics
     prepare()            read what training needs; InputError if it is not there (nothing, here)
     """
 
@@ -35,51 +32,45 @@ class ArithmeticTask:
         self.vocab_size = self.vocabulary.size
         self.max_len = self.data.sequence_length
         self.padding_id = self.vocabulary.pad
-        self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1])) for name, examples
-                      in (("train", self.data.train), ("validation", self.data.validation))}
-        self._evaluation = {}
+        sets = {"train": self.data.train, "validation": self.data.validation}
+        self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
+                      for name, examples in sets.items() if len(examples)}
+        self._batches = {name: _batch(examples) for name, examples in self._sets.items()}
         self._last = (None, None)
 
     def prepare(self):
         pass
 
-    def batch(self, step, parts):
-        """The batch as at most `parts` pieces. The order inside does not matter to a gradient: a
-        batch is sorted, which keeps sequences that begin alike in one piece, and a batch that
-        holds the whole set is prepared only once."""
+    def batch(self, step):
+        """The batch of update number `step`. The order inside does not matter to a gradient: a
+        batch is sorted, so that sequences that begin alike are neighbours, and the same object
+        as the one before where it holds the same sequences."""
         train = self._sets["train"]
         indices = np.sort(batch_indices(len(train), self.config.batch, step, self.config.seed))
-        known, pieces = self._last
+        known, batch = self._last
         if known is None or not np.array_equal(indices, known):
-            pieces = self._pieces(train.take(indices), parts)
-            self._last = (indices, pieces)
-        return pieces
+            batch = _batch(train.take(indices))
+            self._last = (indices, batch)
+        return batch
 
-    def _pieces(self, examples, parts):
-        cuts = np.array_split(np.arange(len(examples)), min(parts, len(examples)))
-        chosen = [examples.take(cut) for cut in cuts]
-        return [make_piece(e.inputs, e.targets, e.answer_mask, self.config.compute)
-                for e in chosen]
-
-    def measure(self, workers):
+    def measure(self, engine):
         """{train_loss, train_accuracy, validation_loss, ...}; with both orders, each apart too."""
         record = {}
-        for name, examples in self._sets.items():
-            if not len(examples):
-                continue
-            if name not in self._evaluation:
-                parts = max(len(workers.models), -(-len(examples) // CHUNK))
-                self._evaluation[name] = self._pieces(examples, parts)
-            results = workers.map(measure_piece, self._evaluation[name])
-            loss, right = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        for name, batch in self._batches.items():
+            loss, count = engine.measure(batch)
+            right = count == batch.counted.sum(1)           # the whole answer
             record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
             record[f"{name}_accuracy"] = float(right.mean(dtype=np.float64))
             for order in self.config.orders if len(self.config.orders) > 1 else ():
-                these = examples.orders == order
+                these = self._sets[name].orders == order
                 if these.any():
                     record[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
                     record[f"{name}_accuracy_order{order}"] = float(right[these].mean())
         return record
+
+
+def _batch(examples):
+    return Batch(examples.inputs, examples.targets, examples.answer_mask)
 
 
 def settled(config):

@@ -5,11 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
-from npdl.backend import to_host
 from npdl.data.text import Characters, read_text, split_text, windows
 from npdl.errors import InputError
-from npdl.losses import SequenceLoss
-from npdl.training.pieces import make_piece
+from npdl.training.engine import Batch
 
 CHUNK_TOKENS = 4096     # tokens evaluated at a time
 BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
@@ -62,47 +60,30 @@ class TextTask:
     def prepare(self):
         self.parts  # noqa: B018  (reads the text, or says why it cannot)
 
-    def batch(self, step, parts):
-        """The windows of update number `step`, as at most `parts` pieces."""
+    def batch(self, step):
+        """The windows of update number `step`."""
         config = self.config
-        inputs, targets = windows(self.parts["train"], config.block, config.batch,
-                                  config.seed, step, BATCHES)
-        return self._pieces(inputs, targets, min(parts, config.batch))
+        return self._batch(*windows(self.parts["train"], config.block, config.batch, config.seed,
+                                    step, BATCHES))
 
-    def _pieces(self, inputs, targets, count):
-        cuts = np.array_split(np.arange(len(inputs)), count)
-        return [self.piece(inputs[cut], targets[cut]) for cut in cuts]
-
-    def piece(self, inputs, targets):
-        """Some windows as a model reads them."""
-        counted = np.ones(inputs.shape, bool)
-        return make_piece(inputs, targets, counted, self.config.compute)
+    def _batch(self, inputs, targets):
+        chunk = max(1, CHUNK_TOKENS // self.config.block)
+        return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk)
 
     @cached_property
     def _evaluation(self):
-        """{part: pieces}, made once."""
-        config, chunk = self.config, max(1, CHUNK_TOKENS // self.config.block)
-        pieces = {}
-        for place, (name, ids) in enumerate(self.parts.items()):
-            count = config.eval_batches * config.batch
-            taken = windows(ids, config.block, count, config.seed, place, EVALUATION)
-            pieces[name] = self._pieces(*taken, -(-count // chunk))
-        return pieces
+        """{part: Batch}, made once."""
+        config = self.config
+        count = config.eval_batches * config.batch
+        return {name: self._batch(*windows(ids, config.block, count, config.seed, place,
+                                           EVALUATION))
+                for place, (name, ids) in enumerate(self.parts.items())}
 
-    def measure(self, workers):
+    def measure(self, engine):
         """{train_loss, train_accuracy, validation_loss, validation_accuracy}."""
         record = {}
-        for name, pieces in self._evaluation.items():
-            results = workers.map(measure_text, pieces)
-            loss, right = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        for name, batch in self._evaluation.items():
+            loss, right = engine.measure(batch)
             record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = float(right.mean(dtype=np.float64))
+            record[f"{name}_accuracy"] = float(right.sum() / batch.counted.sum())
         return record
-
-
-def measure_text(model, piece):
-    """Loss and share of right characters of each window, on the host: two arrays (B,)."""
-    logits, _ = model.logits(piece.ids, piece.at)
-    loss, _ = SequenceLoss("none").forward(logits, piece.targets, piece.counted)
-    right = (logits.argmax(-1) == piece.targets).mean(1)
-    return to_host(loss), to_host(right)
