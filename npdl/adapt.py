@@ -10,7 +10,7 @@
 import math
 from dataclasses import dataclass
 
-from npdl.core import Layer, walk
+from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.adapters import FrozenLinear, LoRALinear, QuantLinear
@@ -67,10 +67,24 @@ def merge_lora(model):
     adapters = {n: layer for n, layer in named_layers(model) if isinstance(layer, LoRALinear)}
     if not adapters:
         raise InputError("merge_lora: the model has no adapters; add_lora puts them in")
-    merged = {id(adapter): adapter.merged() for adapter in adapters.values()}
+    merged = {id(adapter): merged_linear(adapter) for adapter in adapters.values()}
     for name, adapter in adapters.items():
         _put(model, name, merged[id(adapter)])
     return adapters
+
+
+def merged_linear(adapter):
+    """One frozen Linear that computes what a LoRALinear does: W + scale A B^T, and b.
+
+    Nothing of the adapter changes or is shared.
+    """
+    W, b = adapter.base.weight(), adapter.base.b
+    linear = Linear(*adapter.sizes, bias=isinstance(b, Param), dtype=W.dtype)
+    linear.W.data[...] = W + adapter.scale * (adapter.A.data @ adapter.B.data.T)
+    if isinstance(b, Param):
+        linear.b.data[...] = b.data
+    linear.set_trainable(False)
+    return linear
 
 
 def unmerge_lora(model, adapters):
@@ -134,7 +148,7 @@ def report(model, rows=1):
             if isinstance(layer, LoRALinear):
                 kind += "+" + type(layer.base).__name__
             maps.append(Row(name, kind, layer.count_params(), _bytes(layer),
-                            _multiplies(layer, rows)))
+                            multiplies(layer, rows)))
         if isinstance(layer, QuantLinear):
             stands_for |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0}
     frozen = sum(stands_for.get(id(param), param.data.size)
@@ -185,7 +199,12 @@ def _bytes(layer):
     return sum(param.data.nbytes for _, param in layer.params(frozen=True))
 
 
-def _multiplies(layer, rows):
-    if isinstance(layer, Linear):
-        return rows * layer.W.data.size
-    return layer.multiplies(rows)
+def multiplies(layer, rows):
+    """Multiplications of a forward of a linear map over `rows` rows; a quantized W is
+    dequantized once, an adapter's scale of 1 costs nothing."""
+    D, E = layer.sizes
+    if isinstance(layer, LoRALinear):
+        rank = layer.A.shape[1]
+        scaling = 0 if layer.scale == 1 else rows * rank
+        return multiplies(layer.base, rows) + rows * rank * (D + E) + scaling
+    return rows * D * E + (D * E if isinstance(layer, QuantLinear) else 0)

@@ -5,6 +5,7 @@ constructor, a model, a loss or data meets its user, and in a layer where NumPy 
 wrongly without a word: broadcasting and integer arithmetic raise nothing.
 """
 
+import math
 import numbers
 
 import numpy as np
@@ -49,6 +50,11 @@ def require_number(name, value, allowed, wanted):
         raise InputError(f"{name} = {value!r}; it must be {wanted}")
 
 
+def require_eps(eps):
+    """Raise InputError unless `eps` is a finite number above 0."""
+    require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+
+
 def require_choice(name, value, choices):
     """Raise InputError unless `value` is one of `choices`."""
     if not any(value is choice or (isinstance(value, str) and value == choice)
@@ -77,6 +83,17 @@ def check_width(x, width, owner):
     check_real(owner, the_input=x)
     if x.ndim == 0 or x.shape[-1] != width:
         raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must be {width}")
+
+
+def check_channels(x, channels, owner, places=False):
+    """Raise InputError unless `x` is (N, C, L), or without `places` (N, C), with C = channels."""
+    check_real(owner, the_input=x)
+    if x.ndim not in ((3,) if places else (2, 3)) or 0 in x.shape:
+        wanted = "(N, C, L)" if places else "(N, C, L) or (N, C)"
+        raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, none 0")
+    if channels is not None and x.shape[1] != channels:
+        raise InputError(f"{owner}: the input {x.shape} has {x.shape[1]} channels; it must have "
+                         f"{channels}")
 
 
 def check_gradient(dy, shape, owner):
@@ -206,6 +223,24 @@ def check_heads(Q, K, V, mask, heads):
         raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
                          "(B, S, D) and (B, S, D), none of them 0")
     check_mask("attention", mask, (q[0], heads, q[1], k[1]))            # (B, H, R, S)
+
+
+def check_graph(h, edges=None):
+    """Raise InputError unless `h` is (..., N, D), N not 0, and `edges` (N, N) or (..., N, N)."""
+    check_real("graph", h=h)
+    N = h.shape[-2] if h.ndim > 1 else 0
+    shape = edges.shape if hasattr(edges, "shape") else (N, N)
+    if N == 0 or shape not in ((N, N), (*h.shape[:-2], N, N)):
+        raise InputError(f"graph: states {h.shape} and edges {shape} do not fit; they must be "
+                         "(..., N, D), N not 0, and (N, N) or (..., N, N)")
+    if edges is not None:
+        check_real("graph", edges=edges)
+
+
+def check_same(what, shape, wanted):
+    """Raise InputError unless two shapes are the same."""
+    if tuple(shape) != tuple(wanted):
+        raise InputError(f"{what} has shape {tuple(shape)}; it must be {tuple(wanted)}")
 
 
 def check_kinds(owner, **arrays):

@@ -33,9 +33,10 @@ def npdl_side(case, make_model, compute="full"):
     from npdl import backend
 
     backend.use("cupy")
+    from npdl.training.pieces import learn_piece, make_piece
+
     from npdl.backend import xp
     from npdl.optim import clip_by_global_norm
-    from npdl.training.pieces import learn_piece, make_piece
 
     model, optimizer = make_model(case)
     piece, share = make_piece(*make_batch(case), compute), 1.0 / case.batch

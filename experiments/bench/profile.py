@@ -39,8 +39,9 @@ class Profile:
         setattr(owner, name, timed)
 
     def __enter__(self):
-        from npdl.optim import Optimizer
         from npdl.prefix import PrefixTree
+
+        from npdl.optim import Optimizer
 
         for kind in subclasses(Layer):
             for name in ("forward", "backward"):

@@ -1,29 +1,17 @@
 """Low-rank adapters over frozen linear maps, in full precision (LoRA) or quantized (QLoRA).
 
 Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314); document 000,
-Question 4. The base map of an adapter is any layer with `sizes`, `dtype`, `weight()` and
-`multiplies(rows)`; QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
+Question 4. QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
 """
 
 import math
 
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param
-from npdl.errors import (
-    InputError,
-    check_gradient,
-    check_width,
-    require_number,
-    require_positive,
-)
+from npdl.errors import InputError, check_gradient, check_width, require_number, require_positive
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.linear import Linear
 from npdl.quantize import dequantize, pack, quantize, unpack
-
-
-def _fixed(param):
-    """The same numbers, shared, as a Param that never learns."""
-    return param if isinstance(param, Absent) else Param(param.data, trainable=False)
 
 
 class FrozenLinear(Layer):
@@ -33,29 +21,18 @@ class FrozenLinear(Layer):
     """
 
     def __init__(self, linear):
-        self.W, self.b = _fixed(linear.W), _fixed(linear.b)
-
-    @property
-    def sizes(self):
-        return self.W.shape
-
-    @property
-    def dtype(self):
-        return self.W.data.dtype
+        self.W = Param(linear.W.data, trainable=False)
+        self.b = frozen_bias(linear.b)
+        self.sizes = linear.sizes                               # (D, E)
 
     def weight(self):
         """W (D, E)."""
         return self.W.data
 
-    def multiplies(self, rows):
-        """Multiplications of a forward over `rows` rows."""
-        d_in, d_out = self.sizes
-        return rows * d_in * d_out
-
     def forward(self, x):
         D, E = self.sizes
         check_width(x, D, type(self).__name__)
-        y = x.reshape(-1, D) @ self.weight() + self.b.data      # y  (N, E)
+        y = x.reshape(-1, D) @ self.weight() + self.b.data      # y (N, E)
         return y.reshape(*x.shape[:-1], E), Cache(shape=x.shape)
 
     def backward(self, dy, cache):
@@ -76,30 +53,16 @@ class QuantLinear(FrozenLinear):
         codes, step = quantize(linear.W.data, bits, rounding, block)
         self.packed = Param(pack(codes, bits), trainable=False)
         self.step = Param(step, trainable=False)
-        self.b = _fixed(linear.b)
-        self.block = block
-        self._sizes = linear.W.shape
-
-    @property
-    def sizes(self):
-        return self._sizes
-
-    @property
-    def dtype(self):
-        return self.step.data.dtype
+        self.b = frozen_bias(linear.b)
+        self.sizes, self.block = linear.sizes, block
 
     def weight(self):
         """The dequantized W (D, E)."""
         return dequantize(unpack(self.packed.data, self.sizes), self.step.data, self.block)
 
-    def multiplies(self, rows):
-        """Multiplications of a forward over `rows` rows, the dequantization among them."""
-        d_in, d_out = self.sizes
-        return rows * d_in * d_out + d_in * d_out
-
 
 class LoRALinear(Layer):
-    """y = base(x) + (alpha / r) (x A) B^T: (..., D) -> (..., E), A (D, r), B (E, r).
+    """y = base(x) + scale (x A) B^T: (..., D) -> (..., E), A (D, r), B (E, r), scale = alpha / r.
 
     `base` is a Linear, taken as a FrozenLinear, or a QuantLinear. Only A and B learn. A starts
     uniform in +-1/sqrt(D), B at zero, so that at first y = base(x). `alpha` None stands for r: a
@@ -108,31 +71,19 @@ class LoRALinear(Layer):
 
     def __init__(self, base, rank=4, alpha=None, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
-        d_in, d_out = base.sizes
+        D, E = base.sizes
         require_positive(rank=rank)
-        if rank > min(d_in, d_out):
-            raise InputError(
-                f"rank = {rank} for a map from {d_in} to {d_out}; it must be at most "
-                f"{min(d_in, d_out)}"
-            )
-        self.base = base
-        self.A = Param(uniform_fan_in(generator(rng), d_in, (d_in, rank), base.dtype))
-        self.B = Param(xp.zeros((d_out, rank), base.dtype))
+        if rank > min(D, E):
+            raise InputError(f"rank = {rank} for a map from {D} to {E}; it must be at most "
+                             f"{min(D, E)}")
         if alpha is not None:
             require_number("alpha", alpha, lambda value: 0 < value < math.inf,
                            "a finite number above 0")
-        self.scale = 1.0 if alpha is None else alpha / rank
-
-    @property
-    def sizes(self):
-        return self.base.sizes
-
-    def multiplies(self, rows):
-        """Multiplications of a forward over `rows` rows."""
-        d_in, d_out = self.sizes
-        rank = self.A.shape[1]
-        scaling = 0 if self.scale == 1 else rows * rank
-        return self.base.multiplies(rows) + rows * rank * (d_in + d_out) + scaling
+        dtype = base.weight().dtype
+        self.base = base
+        self.A = Param(uniform_fan_in(generator(rng), D, (D, rank), dtype))
+        self.B = Param(xp.zeros((E, rank), dtype))
+        self.sizes, self.scale = base.sizes, 1.0 if alpha is None else alpha / rank
 
     def forward(self, x):
         y_base, c_base = self.base.forward(x)                   # y_base (..., E)
@@ -152,15 +103,7 @@ class LoRALinear(Layer):
         dx = dx_base + dx_low.reshape(dx_base.shape)
         return dx
 
-    def merged(self):
-        """One frozen Linear that computes the same: W + (alpha / r) A B^T, and b.
 
-        Nothing of this adapter changes or is shared.
-        """
-        d_in, d_out = self.sizes
-        linear = Linear(d_in, d_out, isinstance(self.base.b, Param), dtype=self.base.dtype)
-        linear.W.data[...] = self.base.weight() + self.scale * (self.A.data @ self.B.data.T)
-        if isinstance(linear.b, Param):
-            linear.b.data[...] = self.base.b.data
-        linear.set_trainable(False)
-        return linear
+def frozen_bias(b):
+    """The same numbers, shared, as a Param that never learns; an absent bias stays absent."""
+    return b if isinstance(b, Absent) else Param(b.data, trainable=False)

@@ -7,7 +7,14 @@ edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degr
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, check_mask, check_real, check_width
+from npdl.errors import (
+    check_gradient,
+    check_graph,
+    check_mask,
+    check_real,
+    check_same,
+    check_width,
+)
 from npdl.functions import softmax, softmax_backward
 from npdl.init import generator
 from npdl.layers.activation import ReLU
@@ -23,10 +30,7 @@ class AddReLU(Layer):
 
     def forward(self, h, m):
         check_real("AddReLU", h=h, m=m)
-        wanted = (*h.shape[:-1], self.own.sizes[1])
-        if m.shape != wanted:
-            raise InputError(f"AddReLU: h {h.shape} and m {m.shape} do not fit; with this h, m "
-                             f"must be {wanted}")
+        check_same("AddReLU: m", m.shape, (*h.shape[:-1], self.own.sizes[1]))
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
         y = a + r
@@ -64,31 +68,25 @@ class MessagePassing(Layer):
         self.update = update
 
     def forward(self, h, edges):
-        check_real("MessagePassing", h=h, edges=edges)
-        N = h.shape[-2] if h.ndim > 1 else 0
-        if N == 0 or edges.shape not in ((N, N), (*h.shape[:-2], N, N)):
-            raise InputError(f"MessagePassing: states {h.shape} and edges {edges.shape} do not "
-                             "fit; they must be (..., N, D) and (N, N) or (..., N, N)")
-        is_float = edges.dtype.kind == "f"
-        f, c_message = self.message.forward(h)
-        e = edges if is_float else edges.astype(f.dtype)
+        check_graph(h, edges)
+        f, c_message = self.message.forward(h)              # f (..., N, E)
+        e = edges if edges.dtype.kind == "f" else edges.astype(f.dtype)
         m = e @ f                                           # m (..., N, E)
         y, c_update = self.update.forward(h, m)
-        return y, Cache(message=c_message, update=c_update, e=e, f=f, is_float=is_float,
-                        shape=y.shape)
+        return y, Cache(message=c_message, update=c_update, e=e, f=f, edges=edges, y=y)
 
     def backward(self, dy, cache):
         e, f = cache.e, cache.f
-        check_gradient(dy, cache.shape, "MessagePassing")
+        check_gradient(dy, cache.y.shape, "MessagePassing")
         dh, dm = self.update.backward(dy, cache.update)
         df = e.swapaxes(-1, -2) @ dm                        # m = e f
         dh = dh + self.message.backward(df, cache.message)
-        if not cache.is_float:
+        if cache.edges.dtype.kind != "f":
             return dh, None
-        dedges = dm @ f.swapaxes(-1, -2)
+        de = dm @ f.swapaxes(-1, -2)
         if e.ndim == 2:                                     # one graph for the whole batch
-            dedges = dedges.reshape(-1, *e.shape).sum(0)
-        return dh, dedges
+            de = de.reshape(-1, *e.shape).sum(0)
+        return dh, de
 
 
 class GraphAttention(Layer):
@@ -109,9 +107,7 @@ class GraphAttention(Layer):
 
     def forward(self, h, neighbours=None):
         check_width(h, self.W_Q.sizes[0], "GraphAttention")
-        if h.ndim < 2 or h.shape[-2] == 0:
-            raise InputError(f"GraphAttention: the nodes have shape {h.shape}; they must be "
-                             "(..., N, D), N not 0")
+        check_graph(h)
         check_mask("GraphAttention", neighbours, (*h.shape[:-1], h.shape[-2]))
         q, c_Q = self.W_Q.forward(h)
         k, c_K = self.W_K.forward(h)

@@ -1,8 +1,8 @@
-"""Threshold neurons: AND, OR, and XOR out of three of them (document 003, Section 2)."""
+"""Threshold neurons, and XOR out of three of them (document 003, Section 2)."""
 
 import numpy as np
 
-from npdl.backend import xp
+from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError, check_width, require_dtype, require_positive
 from npdl.init import generator, uniform_fan_in
@@ -12,7 +12,7 @@ class ThresholdNeuron(Layer):
     """y = 1 where x W + b >= 0, else 0: (..., D) -> (..., E), E neurons side by side.
 
     The slope is 0 wherever there is one, so every gradient is exactly 0 and descent cannot train
-    these neurons; `perceptron` can, where one neuron is enough.
+    these neurons.
     """
 
     def __init__(self, d_in, d_out=1, rng=0, dtype="float32"):
@@ -28,11 +28,10 @@ class ThresholdNeuron(Layer):
         W, b = np.asarray(W, dtype), np.atleast_1d(np.asarray(b, dtype))
         W = W[:, None] if W.ndim == 1 else W
         if W.ndim != 2 or b.shape != W.shape[1:]:
-            raise InputError(f"ThresholdNeuron: W {W.shape} and b {b.shape} do not fit; "
-                             "they must be (D, E) and (E,)")
+            raise InputError(f"ThresholdNeuron: W {W.shape} and b {b.shape} do not fit; they must "
+                             "be (D, E) and (E,)")
         neurons = cls(*W.shape, dtype=dtype)
-        neurons.W.data[...] = xp.asarray(W)
-        neurons.b.data[...] = xp.asarray(b)
+        neurons.W.data, neurons.b.data = to_device(W), to_device(b)
         return neurons
 
     def forward(self, x):
@@ -44,16 +43,6 @@ class ThresholdNeuron(Layer):
     def backward(self, dy, cache):
         dx = xp.zeros_like(cache.x)                     # y is flat on either side of its step
         return dx
-
-
-def and_neuron():
-    """1 where both inputs are 1: w = (1, 1), b = -1.5."""
-    return ThresholdNeuron.of([1, 1], -1.5)
-
-
-def or_neuron():
-    """1 where at least one input is 1: w = (1, 1), b = -0.5."""
-    return ThresholdNeuron.of([1, 1], -0.5)
 
 
 class XOR(Layer):
@@ -76,23 +65,3 @@ class XOR(Layer):
         dh = self.output.backward(dy, cache.output)
         dx = self.hidden.backward(dh, cache.hidden)
         return dx
-
-
-def perceptron(neurons, x, targets, epochs=100):
-    """Rosenblatt's rule: W += x (t - y), b += t - y, one sample after another.
-
-    x (N, D), targets (N, E) of 0 and 1. Returns the number of epochs until one went by without
-    an error, or None when `epochs` did not suffice; they never do where no plane separates the
-    two classes, as with XOR.
-    """
-    for epoch in range(1, epochs + 1):
-        mistakes = 0
-        for sample, target in zip(x, targets, strict=True):
-            y, _ = neurons.forward(sample[None])
-            error = target[None] - y                    # error (1, E)
-            neurons.W.data += sample[:, None] * error
-            neurons.b.data += error[0]
-            mistakes += int((error != 0).sum())
-        if mistakes == 0:
-            return epoch
-    return None

@@ -1,16 +1,8 @@
 """Normalisation over the last axis: LayerNorm (Ba et al. 2016, arXiv:1607.06450) and RMSNorm."""
 
-import math
-
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param
-from npdl.errors import (
-    check_gradient,
-    check_width,
-    require_dtype,
-    require_number,
-    require_positive,
-)
+from npdl.errors import check_gradient, check_width, require_dtype, require_eps, require_positive
 from npdl.functions import sum_rows
 
 
@@ -24,7 +16,7 @@ class LayerNorm(Layer):
     def __init__(self, d_model, eps=1e-5, dtype="float32", bias=True):
         require_positive(d_model=d_model)
         require_dtype(dtype)
-        require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+        require_eps(eps)
         self.gain = Param(xp.ones(d_model, dtype))
         self.bias = Param(xp.zeros(d_model, dtype)) if bias else Absent()
         self.eps = eps
@@ -60,7 +52,7 @@ class RMSNorm(Layer):
     def __init__(self, d_model, eps=1e-5, dtype="float32"):
         require_positive(d_model=d_model)
         require_dtype(dtype)
-        require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+        require_eps(eps)
         self.gain = Param(xp.ones(d_model, dtype))
         self.eps = eps
 
