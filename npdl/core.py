@@ -10,10 +10,9 @@ used is None; where forward returns several outputs, a bare array is the gradien
 """
 
 import copy
-import sys
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, check_gradient
+from npdl.errors import InputError, check_gradient, check_state_dict
 
 
 class _Discard:
@@ -149,18 +148,15 @@ class Layer:
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
         def copied(value):
-            if id(value) in memo:
-                return memo[id(value)]
-            if isinstance(value, Param):
-                memo[id(value)] = copy_param(value)
-            elif isinstance(value, Layer):
-                memo[id(value)] = value._copy(copy_param, memo, copy_array)
-            elif hasattr(value, "dtype"):
-                memo[id(value)] = copy_array(value)
-            elif isinstance(value, (list, tuple)):
+            if isinstance(value, (list, tuple)):
                 return type(value)(copied(item) for item in value)
-            else:
-                return value
+            if id(value) not in memo:
+                if isinstance(value, Param):
+                    memo[id(value)] = copy_param(value)
+                elif isinstance(value, Layer):
+                    memo[id(value)] = value._copy(copy_param, memo, copy_array)
+                else:
+                    return copy_array(value) if hasattr(value, "dtype") else value
             return memo[id(value)]
 
         twin = copy.copy(self)
@@ -178,11 +174,8 @@ class Layer:
 
     def to_backend(self):
         """A copy of this layer whose parameters live on the backend now in use."""
-        return self._copy(
-            lambda param: param.like(to_host(param.data)),
-            {},
-            lambda array: to_device(to_host(array)),
-        )
+        return self._copy(lambda param: param.like(to_host(param.data)), {},
+                          lambda array: to_device(to_host(array)))
 
     def state_dict(self):
         """{dotted name: NumPy array (a copy)} of every parameter, frozen ones too."""
@@ -195,17 +188,7 @@ class Layer:
         or dtype differs.
         """
         own = dict(self.params(frozen=True))
-        odd = sorted(own.keys() ^ arrays.keys())
-        if odd:
-            what = "missing" if odd[0] in own else "unknown"
-            raise InputError(f"parameter {odd[0]!r} is {what} ({len(odd)} names differ in all)")
-        for name, param in own.items():
-            given, wanted = arrays[name], param.data
-            if given.shape != wanted.shape or given.dtype != wanted.dtype:
-                raise InputError(
-                    f"parameter {name!r} is {given.dtype} {given.shape}; "
-                    f"this model needs {wanted.dtype} {wanted.shape}"
-                )
+        check_state_dict({name: param.data for name, param in own.items()}, arrays)
         for name, param in own.items():
             param.data[...] = to_device(arrays[name])
 
@@ -218,14 +201,12 @@ class Layer:
     def summary(self, file=None):
         """Print a table of the parameters, with totals with and without embeddings."""
         rows = [(name, str(p.shape), p.data.size) for name, p in self.params()]
+        rows += [("total", "", self.count_params()),
+                 ("without embeddings (P)", "", self.count_params(embeddings=False))]
         width = max([len(name) for name, _, _ in rows] + [30])
-        file = file or sys.stdout
         print(f"{'parameter':<{width}}  {'shape':>14}  {'count':>12}", file=file)
         for name, shape, size in rows:
             print(f"{name:<{width}}  {shape:>14}  {size:>12,}", file=file)
-        total, core = self.count_params(), self.count_params(embeddings=False)
-        print(f"{'total':<{width}}  {'':>14}  {total:>12,}", file=file)
-        print(f"{'without embeddings (P)':<{width}}  {'':>14}  {core:>12,}", file=file)
 
 
 def embedding_names(layer):

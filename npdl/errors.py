@@ -243,6 +243,43 @@ def check_same(what, shape, wanted):
         raise InputError(f"{what} has shape {tuple(shape)}; it must be {tuple(wanted)}")
 
 
+def check_state_dict(own, arrays):
+    """Raise InputError unless `arrays` has the names, shapes and dtypes of `own` {name: array}."""
+    odd = sorted(own.keys() ^ arrays.keys())
+    if odd:
+        what = "missing" if odd[0] in own else "unknown"
+        raise InputError(f"parameter {odd[0]!r} is {what} ({len(odd)} names differ in all)")
+    for name, wanted in own.items():
+        given = arrays[name]
+        if given.shape != wanted.shape or given.dtype != wanted.dtype:
+            raise InputError(f"parameter {name!r} is {given.dtype} {given.shape}; this model "
+                             f"needs {wanted.dtype} {wanted.shape}")
+
+
+def require_betas(betas):
+    """Raise InputError unless `betas` are two numbers, at least 0 and below 1."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise InputError(f"betas = {betas!r}; they must be two numbers")
+    for beta in betas:
+        require_number("betas", beta, lambda value: 0 <= value < 1,
+                       f"at least 0 and below 1, both of {betas!r}")
+
+
+def require_finite(**numbers):
+    """Raise InputError unless every named number is finite and 0 or more."""
+    for name, value in numbers.items():
+        require_number(name, value, lambda value: 0 <= value < math.inf,
+                       "a finite number, 0 or more")
+
+
+def check_stacked(state, L, owner):
+    """Raise InputError unless the state's parts have three axes, the first of length L."""
+    for part in state if isinstance(state, (tuple, list)) else (state,):
+        if getattr(part, "ndim", 0) != 3 or len(part) != L:
+            raise InputError(f"{owner}: a part of the state is {described(part)}; it must be "
+                             f"({L}, B, H), a row for each layer")
+
+
 def check_kinds(owner, **arrays):
     """Raise InputError unless each array, given as (array, kinds), has one of NumPy's kinds."""
     words = {"f": "floats", "iu": "integers", "b": "bools"}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from npdl.backend import is_host, one_hot, to_device, xp
-from npdl.errors import checked_lengths
+from npdl.errors import check_stacked, checked_lengths
 
 
 def sigmoid(x):
@@ -103,6 +103,15 @@ def each(function, *states):
     if isinstance(states[0], tuple):
         return tuple(function(*parts) for parts in zip(*states, strict=True))
     return function(*states)
+
+
+def by_layer(state, L, owner):
+    """A stack's state, its parts (L, B, H) -> the state of each layer, or None for each."""
+    if state is None:
+        return [None] * L
+    check_stacked(state, L, owner)
+    state = tuple(state) if isinstance(state, list) else state
+    return [each(lambda part, i=i: part[i], state) for i in range(L)]
 
 
 def reverse(x, lengths=None):

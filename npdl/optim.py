@@ -6,7 +6,7 @@ Each is a loop over the parameters. `step()` reads every `param.grad` and change
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, require_number
+from npdl.errors import require_betas, require_finite, require_number
 
 
 class Optimizer:
@@ -18,9 +18,7 @@ class Optimizer:
     moments = ()
 
     def __init__(self, model, lr, weight_decay=0.0):
-        for name, value in (("lr", lr), ("weight_decay", weight_decay)):
-            require_number(name, value, lambda value: 0 <= value < math.inf,
-                           "a finite number, 0 or more")
+        require_finite(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
         self.lr, self.weight_decay, self.steps = lr, weight_decay, 0
         for moment in self.moments:
@@ -85,13 +83,8 @@ class Adam(Optimizer):
 
     def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
         super().__init__(model, lr, weight_decay)
-        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-            raise InputError(f"betas = {betas!r}; they must be two numbers")
-        for beta in betas:
-            require_number("betas", beta, lambda value: 0 <= value < 1,
-                           f"at least 0 and below 1, both of {betas!r}")
-        require_number("eps", eps, lambda value: 0 <= value < math.inf,
-                       "a finite number, 0 or more")
+        require_betas(betas)
+        require_finite(eps=eps)
         self.betas, self.eps = betas, eps
 
     def update(self, name, p, lr, decay):

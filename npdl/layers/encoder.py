@@ -5,12 +5,11 @@ the target, and whose keys and values come from the encoder's output, the *memor
 """
 
 from npdl.core import Cache, Layer
-from npdl.errors import require_choice, require_positive
 from npdl.init import generator
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.norm import LayerNorm
-from npdl.layers.transformer import FeedForward, Same
+from npdl.layers.transformer import Decoder, FeedForward
 
 
 class DecoderBlock(Layer):
@@ -22,14 +21,14 @@ class DecoderBlock(Layer):
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, bias=True, activation="gelu",
-                 dropout=0.0, ffn_bias=False, rng=0, dtype="float32"):
+                 dropout=0.0, ffn_bias=False, rng=0, dtype="float32", norm_bias=True):
         rng = generator(rng)
         self.attention = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm1 = LayerNorm(d_model, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
         self.cross = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm2 = LayerNorm(d_model, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
         self.ffn = FeedForward(d_model, multiplier, activation, ffn_bias, rng, dtype)
-        self.norm3 = LayerNorm(d_model, dtype=dtype)
+        self.norm3 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x, memory, mask=None, memory_mask=None, rng=None):
@@ -95,23 +94,13 @@ class PreNormDecoderBlock(DecoderBlock):
         return dx, dmemory
 
 
-BLOCKS = {"post": DecoderBlock, "pre": PreNormDecoderBlock}
-
-
-class CrossDecoder(Layer):
+class CrossDecoder(Decoder):
     """`num_layers` DecoderBlocks in a row, all reading one memory; a last LayerNorm if pre-norm.
 
     forward(x, memory, mask, memory_mask, rng): x (B, T, D), memory (B, S, D) -> y (B, T, D).
     """
 
-    def __init__(self, num_layers, d_model, num_heads, multiplier=4, bias=True, norm="post",
-                 activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32"):
-        require_positive(num_layers=num_layers)
-        require_choice("norm", norm, BLOCKS)
-        rng = generator(rng)
-        self.blocks = [BLOCKS[norm](d_model, num_heads, multiplier, bias, activation, dropout,
-                                    ffn_bias, rng, dtype) for _ in range(num_layers)]
-        self.norm = LayerNorm(d_model, dtype=dtype) if norm == "pre" else Same()
+    kinds = {"post": DecoderBlock, "pre": PreNormDecoderBlock}
 
     def forward(self, x, memory, mask=None, memory_mask=None, rng=None):
         caches = []
@@ -122,9 +111,8 @@ class CrossDecoder(Layer):
         return y, Cache(blocks=caches, norm=c_norm)
 
     def backward(self, dy, cache):
-        dx = self.norm.backward(dy, cache.norm)
-        dmemory = 0
-        for block, c_block in reversed(list(zip(self.blocks, cache.blocks, strict=True))):
+        dx, dmemory = self.norm.backward(dy, cache.norm), 0
+        for block, c_block in zip(self.blocks[::-1], cache.blocks[::-1], strict=True):
             dx, d = block.backward(dx, c_block)
             dmemory = dmemory + d                           # every block reads the memory
         return dx, dmemory

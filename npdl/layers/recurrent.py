@@ -1,14 +1,13 @@
 """Recurrent networks: one step (RNN, GRU, LSTM), all steps, several layers.
 
-A state is h (B, H), and for the LSTM the pair (h, c); `each` goes through its parts. A cell's
-W_x, W_h and b hold one block for each gate, side by side. Document 004, Problem 1; for the GRU
-document 002, Problem 2. Both directions are in npdl.layers.bidirectional.
+A state is h (B, H), and for the LSTM the pair (h, c); `each` goes through its parts. W_x, W_h and
+b hold one block for each gate, side by side. Document 004, Problem 1; the GRU: 002, Problem 2.
 """
 
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param, gradients_of
-from npdl.errors import InputError, check_sequence, check_width, checked_state, require_positive
-from npdl.functions import each, h_of, held, plus_dh, real_steps, sigmoid, sum_rows
+from npdl.errors import check_sequence, check_width, checked_state, require_positive
+from npdl.functions import by_layer, each, h_of, held, plus_dh, real_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 
@@ -16,8 +15,8 @@ from npdl.layers.dropout import Dropout
 class Cell(Layer):
     """W_x (D, G), W_h (H, G) and b (G,), G = gates * H; all start uniform in +-1/sqrt(D + H).
 
-    forward(x, state): x (B, D), the state's parts (B, H), zeros if None -> the new state.
-    Raises InputError for sizes below 1 and for inputs or states of another shape.
+    forward(x, state): x (B, D), the state's parts (B, H), zeros if None -> the new state. Raises
+    InputError for sizes below 1 and for other shapes.
     """
 
     gates, parts = 1, 1                                     # blocks in G, arrays in the state
@@ -157,8 +156,6 @@ class RecurrentLayer(Layer):
     NaN included, reaches no output and no gradient.
     """
 
-    cell = None                                             # the class of the cell
-
     def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
         self.cell = self.cell(d_in, d_hidden, bias, rng, dtype)
 
@@ -209,10 +206,7 @@ class Recurrent(Layer):
 
     forward(x, state, rng, lengths): x (B, S, D), the state's parts (L, B, H), zeros if None
     -> y (B, S, H), the outputs of the top layer, and the last state, its parts (L, B, H).
-    Dropout is active when `rng` is a generator; `lengths` as in RecurrentLayer.
     """
-
-    layer = None                                            # the class of the layers
 
     def __init__(self, d_in, d_hidden, num_layers=1, bias=True, dropout=0.0, rng=0,
                  dtype="float32"):
@@ -223,8 +217,7 @@ class Recurrent(Layer):
         self.dropout = Dropout(dropout)
 
     def forward(self, x, state=None, rng=None, lengths=None):
-        starts = self.by_layer(state)
-        lasts, caches = [], []
+        starts, lasts, caches = by_layer(state, len(self.layers), "Recurrent"), [], []
         for layer, start in zip(self.layers, starts, strict=True):
             if caches:                                      # between two layers
                 x, caches[-1].drop = self.dropout.forward(x, rng)
@@ -236,24 +229,14 @@ class Recurrent(Layer):
 
     def backward(self, dout, cache):
         dx, dstate = gradients_of(dout, cache.out, type(self).__name__)
-        dlasts, dstarts = self.by_layer(dstate), []
-        for layer, dlast, c in reversed(list(zip(self.layers, dlasts, cache.layers, strict=True))):
-            if c.drop is not None:
-                dx = self.dropout.backward(dx, c.drop)
-            dx, dstart = layer.backward((dx, dlast), c.layer)
+        dlasts, dstarts = by_layer(dstate, len(self.layers), "Recurrent"), []
+        for i in reversed(range(len(self.layers))):
+            c_layer, c_drop = cache.layers[i].layer, cache.layers[i].drop
+            dx = dx if c_drop is None else self.dropout.backward(dx, c_drop)
+            dx, dstart = self.layers[i].backward((dx, dlasts[i]), c_layer)
             dstarts.append(dstart)
         dstate = each(lambda *parts: xp.stack(parts), *dstarts[::-1])
         return dx, dstate
-
-    def by_layer(self, state):
-        """The state's parts (L, B, H) -> for each layer its state, or None."""
-        L = len(self.layers)
-        if state is None:
-            return [None] * L
-        parts = state if isinstance(state, (tuple, list)) else (state,)
-        if any(getattr(part, "ndim", 0) != 3 or len(part) != L for part in parts):
-            raise InputError(f"{type(self).__name__}: the state's parts must be ({L}, B, H)")
-        return [each(lambda part, i=i: part[i], state) for i in range(L)]
 
 
 class RNN(Recurrent):

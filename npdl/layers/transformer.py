@@ -105,23 +105,23 @@ class PreNormBlock(Block):
         return dx
 
 
-BLOCKS = {"post": Block, "pre": PreNormBlock}
-
-
 class Decoder(Layer):
     """`num_layers` Blocks in a row; with norm "pre", PreNormBlocks and a last LayerNorm.
 
     forward(x, mask, rng): x (B, S, D) -> y (B, S, D). Every block's output is in the cache.
     """
 
+    kinds = {"post": Block, "pre": PreNormBlock}
+
     def __init__(self, num_layers, d_model, num_heads, multiplier=4, bias=True, norm="post",
                  activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32",
                  norm_bias=True):
         require_positive(num_layers=num_layers)
-        require_choice("norm", norm, BLOCKS)
+        require_choice("norm", norm, self.kinds)
         rng = generator(rng)
-        self.blocks = [BLOCKS[norm](d_model, num_heads, multiplier, bias, activation, dropout,
-                                    ffn_bias, rng, dtype, norm_bias) for _ in range(num_layers)]
+        self.blocks = [self.kinds[norm](d_model, num_heads, multiplier, bias, activation, dropout,
+                                        ffn_bias, rng, dtype, norm_bias)
+                       for _ in range(num_layers)]
         self.norm = LayerNorm(d_model, dtype=dtype, bias=norm_bias) if norm == "pre" else Same()
 
     def forward(self, x, mask=None, rng=None):
@@ -134,7 +134,7 @@ class Decoder(Layer):
 
     def backward(self, dy, cache):
         dx = self.norm.backward(dy, cache.norm)
-        for block, c_block in reversed(list(zip(self.blocks, cache.blocks, strict=True))):
+        for block, c_block in zip(self.blocks[::-1], cache.blocks[::-1], strict=True):
             dx = block.backward(dx, c_block)
         return dx
 
