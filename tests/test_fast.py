@@ -7,112 +7,130 @@ import sys
 import numpy as np
 import pytest
 
-from npdl.adapt import add_lora, quantize_linears
-from npdl.backend import stream
-from npdl.fast.engine import FastEngine, unsupported
+from npdl.fast.engine import FastEngine
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import SGD, Adam, AdamW
-from npdl.study.gradcheck import randomise
-from npdl.training.engine import Batch, PlainEngine, make_engine
+from npdl.training.engine import PlainEngine, make_engine
+from tests.fast_cases import (
+    BATCHES,
+    COUNTED,
+    MODELS,
+    assert_equal,
+    assert_equal_for_large_tables,
+    assert_same_updates,
+    assert_tree,
+    build,
+    drawn,
+)
 
-V, S = 5, 4
-GPTS = {
-    "gpt": {}, "pre, learned": {"norm": "pre", "positions": "learned"},
-    "tied, 2k/d": {"tied": True, "positions": "2k/d"},
-    "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},
-    "one block, padding": {"num_layers": 1, "padding_id": 0},
-    "pre, tied, tanh-gelu": {"norm": "pre", "tied": True, "activation": "gelu-tanh"},
-}
-LSTMS = {"lstm": {}, "one layer, padding": {"num_layers": 1, "padding_id": 0},
-         "three layers, no bias": {"num_layers": 3, "bias": False}, "wider": {"d_hidden": 5}}
-BATCHES = {
-    "many shared": lambda rng: rng.integers(0, 2, (9, S)),
-    "few shared": lambda rng: rng.integers(0, V, (6, S)),
-    "all the same": lambda rng: np.tile(rng.integers(0, V, (1, S)), (5, 1)),
-    "one sequence": lambda rng: rng.integers(0, V, (1, S)),
-    "one position": lambda rng: rng.integers(0, 2, (7, 1)),
-}
-COUNTED = {
-    "the last": lambda rng, shape: np.arange(shape[1]) == np.full((shape[0], 1), shape[1] - 1),
-    "ragged": lambda rng, shape: rng.random(shape) < 0.5,
-    "all": lambda rng, shape: np.ones(shape, bool),
-    "none": lambda rng, shape: np.zeros(shape, bool),
-}
-
-
-def build(kind, options, dropout=0.0, adapters=None, dtype="float64"):
-    if kind is GPT:
-        model = GPT(V, 4, **{"num_layers": 2, "num_heads": 2, "multiplier": 2, "max_len": S,
-                             "dropout": dropout, "dtype": dtype, **options})
-    else:
-        model = LSTMLM(V, 4, **{"num_layers": 2, "dropout": dropout, "dtype": dtype, **options})
-    if adapters == "qlora":
-        quantize_linears(model, 4)
-    if adapters:
-        add_lora(model, rank=1, alpha=2.0)
-    return model
-
-
-def drawn(batch, counted, rng):
-    ids = BATCHES[batch](rng)
-    return Batch(ids, rng.integers(0, V, ids.shape), COUNTED[counted](rng, ids.shape))
-
-
-def gradients(engine, batch, rng):
-    """(loss, {name: gradient}) of one step."""
-    with engine:
-        loss = engine.step(batch, rng)
-    return loss, {name: param.grad.copy() for name, param in engine.model.params()}
-
-
-def assert_equal(make, batch, threads, dropout=False, atol=1e-12):
-    draws = (lambda: stream(3, 5)) if dropout else None
-    rooms = []
-    for engine in (PlainEngine, FastEngine):
-        model = make()
-        randomise(model, stream(1, 2))
-        optimizer = AdamW(model)
-        options = {"threads": threads} if engine is FastEngine else {}
-        rooms.append(gradients(engine(model, optimizer, **options), batch, draws))
-    (plain, d_plain), (fast, d_fast) = rooms
-    np.testing.assert_allclose(fast, plain, rtol=0, atol=atol)
-    assert d_plain.keys() == d_fast.keys()
-    for name, gradient in d_plain.items():
-        scale = max(1.0, np.abs(gradient).max())
-        np.testing.assert_allclose(d_fast[name], gradient, rtol=0, atol=atol * scale, err_msg=name)
-
-
-MODELS = [(GPT, name) for name in GPTS] + [(LSTMLM, name) for name in LSTMS]
-every_model = pytest.mark.parametrize("kind, options", MODELS)
+every_model = pytest.mark.parametrize("kind, name", MODELS)
 every_thread = pytest.mark.parametrize("threads", [1, 2])
 
 
-def settings(kind, options):
-    return (GPTS if kind is GPT else LSTMS)[options]
+@every_thread
+@every_model
+def test_equals_the_textbook(kind, name, threads):
+    for seed, (batch, counted) in enumerate(itertools.product(BATCHES, COUNTED)):
+        assert_equal(lambda: build(kind, name), drawn(batch, counted, seed), threads)
 
 
 @every_thread
 @every_model
-def test_equals_the_textbook(kind, options, threads):
-    for number, (batch, counted) in enumerate(itertools.product(BATCHES, COUNTED)):
-        assert_equal(lambda: build(kind, settings(kind, options)),
-                     drawn(batch, counted, stream(number, 1)), threads)
-
-
-@every_thread
-@every_model
-def test_dropout_has_the_textbooks_masks(kind, options, threads):
+def test_dropout_has_the_textbooks_masks(kind, name, threads):
     for counted in COUNTED:
-        assert_equal(lambda: build(kind, settings(kind, options), dropout=0.4),
-                     drawn("few shared", counted, stream(7, 1)), threads, dropout=True)
+        assert_equal(lambda: build(kind, name, dropout=0.4), drawn("few shared", counted), threads,
+                     dropout=True)
 
 
 @every_thread
 @pytest.mark.parametrize("adapters", ["lora", "qlora"])
 @every_model
-def test_adapters(kind, options, adapters, threads):
+def test_adapters(kind, name, adapters, threads):
     for counted in ("ragged", "all"):
-        assert_equal(lambda: build(kind, settings(kind, options), adapters=adapters),
-                     drawn("many shared", counted, stream(8, 1)), threads)
+        assert_equal(lambda: build(kind, name, adapters=adapters), drawn("many shared", counted),
+                     threads)
+
+
+@every_model
+def test_float32_within_its_own_error(kind, name):
+    for counted in COUNTED:
+        assert_equal(lambda: build(kind, name, dtype="float32"), drawn("many shared", counted),
+                     atol=2e-5)
+
+
+def test_large_tables():
+    assert_equal_for_large_tables()
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_a_tree_has_each_prefix_once(batch):
+    assert_tree(drawn(batch, "all").inputs)
+
+
+@pytest.mark.parametrize("max_norm", [1.0, 1e6])
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_updates(kind, decay, max_norm):
+    assert_same_updates(kind, decay, max_norm)
+
+
+def test_gradients_are_those_of_one_step_only():
+    """A second step starts from zero, and the optimizer's memory is the model's own."""
+    model = build(GPT, "gpt")
+    engine = FastEngine(model, AdamW(model), 2)
+    batch = drawn("few shared", "ragged")
+    with engine:
+        engine.step(batch)
+        first = {name: param.grad.copy() for name, param in model.params()}
+        engine.step(batch)
+    for name, param in model.params():
+        np.testing.assert_array_equal(param.grad, first[name])
+        assert np.shares_memory(param.grad, engine.flat.grad)
+        assert np.shares_memory(param.data, engine.flat.data)
+
+
+@pytest.mark.parametrize("make, optimizer, why", [
+    (lambda: Seq2Seq(5, 5, 4, 1, 2, 2, 4), AdamW, "Seq2Seq is not among its models"),
+    (lambda: type("MyGPT", (GPT,), {})(5, 4, 1, 2), AdamW, "MyGPT is not among its models"),
+    (lambda: build(GPT, "gpt"), type("Mine", (AdamW,), {}), "Mine is not among its optimizers"),
+    (lambda: _mixed(build(LSTMLM, "lstm")), AdamW, "the parameters have several dtypes"),
+    (lambda: _with_own_block(build(GPT, "gpt")), AdamW, "it has layers of another kind"),
+])
+def test_what_it_does_not_know_runs_as_the_textbook_and_one_line_says_so(
+        make, optimizer, why, capsys):
+    model = make()
+    engine = make_engine("fast", model, optimizer(model))
+    assert isinstance(engine, PlainEngine)
+    said = capsys.readouterr().err
+    assert said == f"--engine fast: {why}; going on with --engine plain\n"
+
+
+def _mixed(model):
+    model.classifier.b.data = model.classifier.b.data.astype("float32")
+    return model
+
+
+def _with_own_block(model):
+    block = model.decoder.blocks[0]
+    block.__class__ = type("MyBlock", (type(block),), {})
+    return model
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, "experiments")
+from npdl.training.cli import main
+status = main("gpt", "", ["--p", "3", "--steps", "2", "--width", "8", "--heads", "2", "--quiet",
+                          "--eval-first", "0", "--out", sys.argv[1], *sys.argv[2:]])
+print(status, sorted(name for name in sys.modules if name.startswith("npdl.fast")) != [])
+"""
+
+
+@pytest.mark.parametrize("options, imported", [([], True), (["--engine", "plain"], False)])
+def test_the_script_runs_the_wing_by_default_and_plain_never_imports_it(tmp_path, options,
+                                                                         imported):
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "run"), *options],
+                          capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"0 {imported}\n", "")

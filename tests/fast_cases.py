@@ -1,0 +1,134 @@
+"""The fast wing beside the textbook: one step of both on the same model, batch and masks."""
+
+import numpy as np
+
+from npdl.adapt import add_lora, quantize_linears
+from npdl.backend import stream
+from npdl.fast import kernels
+from npdl.fast.engine import FastEngine
+from npdl.fast.prefix import PrefixTree
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import AdamW
+from npdl.study.gradcheck import randomise
+from npdl.training.engine import Batch, PlainEngine
+
+V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither
+GPTS = {
+    "gpt": {}, "pre, learned": {"norm": "pre", "positions": "learned"},
+    "tied, 2k/d": {"tied": True, "positions": "2k/d"},
+    "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},
+    "one block, padding": {"num_layers": 1, "padding_id": 0},
+    "pre, tied, tanh-gelu": {"norm": "pre", "tied": True, "activation": "gelu-tanh"},
+}
+LSTMS = {"lstm": {}, "one layer, padding": {"num_layers": 1, "padding_id": 0},
+         "three layers, no bias": {"num_layers": 3, "bias": False}, "wider": {"d_hidden": 5}}
+MODELS = [(GPT, name) for name in GPTS] + [(LSTMLM, name) for name in LSTMS]
+BATCHES = {
+    "many shared": lambda rng: rng.integers(0, 2, (9, S)),
+    "few shared": lambda rng: rng.integers(0, V, (6, S)),
+    "all the same": lambda rng: np.tile(rng.integers(0, V, (1, S)), (5, 1)),
+    "one sequence": lambda rng: rng.integers(0, V, (1, S)),
+    "one position": lambda rng: rng.integers(0, 2, (7, 1)),
+}
+COUNTED = {
+    "the last": lambda rng, shape: np.arange(shape[1]) == np.full((shape[0], 1), shape[1] - 1),
+    "ragged": lambda rng, shape: rng.random(shape) < 0.5,
+    "all": lambda rng, shape: np.ones(shape, bool),
+    "none": lambda rng, shape: np.zeros(shape, bool),
+}
+
+
+def build(kind, name, dropout=0.0, adapters=None, dtype="float64"):
+    """A small model with random parameters."""
+    options = {"num_layers": 2, "dropout": dropout, "dtype": dtype}
+    if kind is GPT:
+        model = GPT(V, D, **{"num_heads": 2, "multiplier": 2, "max_len": S + 1, **options,
+                             **GPTS[name]})
+    else:
+        model = LSTMLM(V, D, **{**options, **LSTMS[name]})
+    if adapters == "qlora":
+        quantize_linears(model, 4)
+    if adapters:
+        add_lora(model, rank=1, alpha=2.0)
+    randomise(model, stream(1, 2))
+    return model
+
+
+def drawn(batch, counted, seed=7):
+    """A Batch of one kind."""
+    rng = stream(seed, 1)
+    ids = BATCHES[batch](rng)
+    return Batch(ids, rng.integers(0, V, ids.shape), COUNTED[counted](rng, ids.shape))
+
+
+def both(make, **options):
+    """(the textbook's engine, the wing's), each with a model of its own from `make`."""
+    models = make(), make()
+    return PlainEngine(models[0], AdamW(models[0])), FastEngine(models[1], AdamW(models[1]),
+                                                                **options)
+
+
+def assert_close(found, wanted, what, atol=1e-12):
+    scale = max(1.0, np.abs(wanted).max(initial=0))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=atol * scale, err_msg=what)
+
+
+def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12):
+    """The loss, every gradient, and what `measure` says of the batch."""
+    rng = (lambda: stream(3, 5)) if dropout else None
+    plain, fast = both(make, threads=threads)
+    with plain, fast:
+        assert_close(fast.step(batch, rng), plain.step(batch, rng), "loss", atol)
+        gradients = dict(fast.model.params())
+        for name, param in plain.model.params():
+            assert_close(gradients[name].grad, param.grad, name, atol)
+        for found, wanted in zip(fast.measure(batch), plain.measure(batch), strict=True):
+            assert_close(found, wanted, "measure", atol)
+
+
+def assert_tree(ids):
+    """A PrefixTree has one node for each distinct prefix, and gathers what was spread."""
+    tree = PrefixTree(ids)
+    prefixes = [tuple(row[: t + 1]) for row in ids for t in range(len(row))]
+    assert tree.size == len(set(prefixes)) == len(tree.tokens) == tree.levels[-1].stop
+    nodes = dict(zip(prefixes, np.asarray(tree.node).ravel().tolist(), strict=True))
+    assert [nodes[prefix] for prefix in prefixes] == np.asarray(tree.node).ravel().tolist()
+    for prefix, node in nodes.items():
+        assert (tree.tokens[node], tree.positions[node]) == (prefix[-1], len(prefix) - 1)
+
+
+def assert_equal_for_large_tables():
+    """A vocabulary that is too large for one-hot rows, and rows too long for columns."""
+    limits = kernels.SMALL_TABLE, kernels.SHORT_AXIS
+    kernels.SMALL_TABLE = kernels.SHORT_AXIS = 1
+    try:
+        assert_equal(lambda: build(GPT, "one block, padding"), drawn("many shared", "ragged"))
+        assert_equal(lambda: build(LSTMLM, "one layer, padding"), drawn("one sequence", "all"))
+    finally:
+        kernels.SMALL_TABLE, kernels.SHORT_AXIS = limits
+
+
+def assert_same_updates(kind, decay, max_norm, threads=1):
+    """Three updates of an optimizer, clipped or not, from the same gradients."""
+    models = [build(GPT, "gpt") for _ in range(2)]
+    for model in models:
+        for _, param in model.params():
+            param.decay = param.data.ndim >= 2
+    engines = [room(model, kind(model, 0.1, weight_decay=decay))
+               for room, model in zip((PlainEngine, FastEngine), models, strict=True)]
+    rng = stream(5, 5)
+    for _ in range(3):
+        for (_, p), (_, q) in zip(*(model.params() for model in models), strict=True):
+            p.grad[...] = rng.standard_normal(p.shape)
+            q.grad[...] = p.grad
+        norms = [engine.clip(max_norm) for engine in engines]
+        assert_close(norms[1], norms[0], "norm")
+        for engine in engines:
+            engine.update(0.05)
+    plain, fast = (engine.optimizer if engine.name == "plain" else engine.flat.optimizer
+                   for engine in engines)
+    for (name, p), (_, q) in zip(*(model.params() for model in models), strict=True):
+        assert_close(q.data, p.data, name)
+        for moment in plain.moments:
+            assert_close(getattr(fast, moment)[name], getattr(plain, moment)[name], moment)

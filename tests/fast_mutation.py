@@ -1,0 +1,134 @@
+"""One-token mistakes in the fast wing: how many its equality with the textbook catches.
+
+    python -m tests.fast_mutation               # all, and the survivors with their reasons
+
+Each mutant takes the place of its function while a few steps of both rooms are compared
+(tests/fast_cases.py); it is caught when they differ, fail, or take far too long. What survives is
+listed; the reasons, where a change can make no difference, are written here by hand.
+"""
+
+import argparse
+import inspect
+import itertools
+import signal
+import sys
+import types
+
+from npdl.fast import engine, flat, gpt, kernels, lstm, prefix
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import SGD, Adam, AdamW
+from tests.fast_cases import (
+    BATCHES,
+    assert_equal,
+    assert_equal_for_large_tables,
+    assert_same_updates,
+    assert_tree,
+    build,
+    drawn,
+)
+from tests.mutants import mutants
+
+MODULES = (kernels, prefix, gpt, lstm, flat, engine)
+SECONDS = 10
+# What a survivor's line holds -> why no result can show the change.
+REASONS = {
+    "length > SHORT_AXIS": "two ways to the same maximum",
+    "V > SMALL_TABLE": "two ways to the same sum",
+    "by_word =": "two ways to the same product",
+    "ERF_FIT_END": "the fit's clamp: beyond it float32's tanh is 1 either way",
+    "block = BLOCK": "how many numbers are updated at a time changes none of them",
+    "for start in range(begin": "the same",
+    "var = row_sums(x_hat * x_hat)": "x_hat sums to 0, so x_hat x sums to what x_hat x_hat does",
+    "swapaxes(-1, -2)": "axes counted from the front, of which there are four",
+    "reshape": "-1 stands for the axis that is left, from whichever end it is counted",
+    "self.levels = [slice(t * B": "levels that nobody reads",
+    "self.grad = xp.zeros_like": "every step sets it to zero first",
+    "grad = xp.zeros_like": "every step sets it to zero first",
+    "1e-6": "1e-6 beside a norm of some 10",
+    "xp.empty(": "an array that is filled before it is read",
+    "chunk": "into how many pieces a batch is cut changes no sum but for rounding",
+    "parts = max(": "the same",
+    "cuts = np.array_split": "the same",
+}
+
+
+def checks():
+    """What a mutant must pass: small batches that together run every line."""
+    pairs = [(GPT, "gpt"), (GPT, "pre, learned"), (GPT, "tied, 2k/d"),
+             (GPT, "one block, padding"), (LSTMLM, "lstm"), (LSTMLM, "one layer, padding"),
+             (LSTMLM, "three layers, no bias")]
+    batches = [("many shared", "ragged"), ("few shared", "the last"), ("few shared", "all"),
+               ("one sequence", "ragged"), ("one position", "all")]
+    for (kind, name), (batch, counted) in itertools.product(pairs, batches):
+        yield lambda k=kind, n=name, b=batch, c=counted: assert_equal(
+            lambda: build(k, n), drawn(b, c))
+    for kind, name in pairs[:2] + pairs[4:]:
+        for counted in ("ragged", "all"):
+            yield lambda k=kind, n=name, c=counted: assert_equal(
+                lambda: build(k, n, dropout=0.4), drawn("few shared", c), dropout=True)
+            yield lambda k=kind, n=name, c=counted: assert_equal(
+                lambda: build(k, n, dropout=0.4), drawn("few shared", c), 2, dropout=True)
+            yield lambda k=kind, n=name, c=counted: assert_equal(
+                lambda: build(k, n), drawn("many shared", c), 2)
+    yield assert_equal_for_large_tables
+    for batch in BATCHES:
+        yield lambda b=batch: assert_tree(drawn(b, "all").inputs)
+    yield lambda: assert_equal(lambda: build(GPT, "gpt", dtype="float32"),
+                               drawn("many shared", "ragged"), atol=2e-6)
+    for kind, decay, norm in itertools.product((SGD, Adam, AdamW), (0.0, 0.3), (1.0, 1e6)):
+        yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
+
+
+def functions(module):
+    """Every function and method that a module of the wing defines, inner ones left out."""
+    for value in vars(module).values():
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        found = vars(value).values() if inspect.isclass(value) else [value]
+        yield from (f for f in found if isinstance(f, types.FunctionType)
+                    and f.__code__.co_filename == module.__file__)      # no dataclass's own
+
+
+def caught(mutant):
+    """Whether any check fails with the mutant in place."""
+    function, before = mutant.function, mutant.function.__code__
+
+    def too_long(number, frame):
+        raise TimeoutError
+
+    signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        function.__code__ = mutant.code()
+        for check in checks():
+            check()
+    except Exception:               # a difference, an error of NumPy's, or too long
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        function.__code__ = before
+    return False
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th mutant only")
+    every = parser.parse_args(arguments).every
+    total, lost = 0, 0
+    for module in MODULES:
+        found = [m for f in functions(module) for m in mutants(f)][::every]
+        survivors = [m for m in found if not caught(m)]
+        total += len(found)
+        lost += len(survivors)
+        print(f"{module.__name__}: {len(found) - len(survivors)} of {len(found)} caught")
+        for mutant in survivors:
+            why = next((why for part, why in REASONS.items() if part in str(mutant)), "unexplained")
+            print(f"    {mutant}\n        {why}", flush=True)
+    print(f"{total - lost} of {total} caught, {(total - lost) / total:.1%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
