@@ -15,6 +15,7 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl.layers.activation import softmax
+from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 
@@ -37,7 +38,7 @@ def answers(run, question):
 def main(arguments=None):
     parser = OneLineParser(description=__doc__,
                            formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", help="a run folder")
+    parser.add_argument("run", type=place, help="a run folder")
     parser.add_argument("question", help="an equation up to its '=', tokens apart")
     parser.add_argument("--top", type=int, default=5, help="answers to show (default: 5)")
     options = parser.parse_args(arguments)

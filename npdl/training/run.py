@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 from npdl.backend import plain_errors
-from npdl.drawing import check_drawing
 from npdl.errors import CheckpointError, InputError
 from npdl.script import note
 from npdl.training import checkpoint
@@ -47,7 +46,6 @@ def train(config, folder, resume=False, quiet=False, base=None, check=False, min
     when a GPU fails.
     """
     folder = Path(folder)
-    check_drawing()
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.check = check
     trainer.task.prepare()
