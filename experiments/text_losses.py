@@ -53,7 +53,11 @@ def whole_losses(run, text=None):
         rows = slice(start, start + ROWS)
         piece = task.piece(inputs[rows], targets[rows])
         losses.append(measure_text(run.model, piece)[0])
-    return np.concatenate(losses)
+    losses = np.concatenate(losses)
+    if not np.isfinite(losses).all():
+        raise InputError("the losses are not finite: the model's parameters are too large; name a "
+                         "run that has not diverged")
+    return losses
 
 
 def arguments(given):

@@ -40,12 +40,13 @@ def begin():
 
     Standard streams that were closed lead nowhere from here on (else the next file that is opened
     would get their number, and what a library writes there). Scripts draw into files, whatever
-    windows MPLBACKEND asks for, and NumPy's warnings are for those who can change the code.
+    windows MPLBACKEND asks for, and warnings are for those who can change the code (python -W).
     """
     signal.signal(signal.SIGINT, _leave)
     open_streams()
     os.environ["MPLBACKEND"] = "agg"
-    warnings.simplefilter("ignore", RuntimeWarning)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
 
 
 def note(line):

@@ -120,3 +120,16 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
     found = capsys.readouterr()
     assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err
     assert "1 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
+
+
+def test_numbers_that_overflow_are_one_line_and_no_warnings(tmp_path):
+    train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "checkpoint.npz"
+    arrays, meta = checkpoint.load(path)
+    for name in arrays:
+        arrays[name][...] = 3e38
+    checkpoint.save(path, arrays, meta)
+    process = start("ask", tmp_path / "run", "1 + 1 =")
+    output, errors = process.communicate()
+    assert process.returncode == 2 and not output
+    assert errors.count("\n") == 1 and "not finite" in errors

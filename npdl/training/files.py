@@ -150,6 +150,8 @@ def new_folder(path: str | os.PathLike) -> Iterator[Path]:
         _sync(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
+    except CheckpointError as error:                    # of a file that will have another name
+        raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
