@@ -36,8 +36,8 @@ def answers(run, question):
     logits, _ = run.model.logits(ids[None], np.array([len(ids) - 1]))
     p = softmax(logits[0, 0])
     if not np.isfinite(p).all():
-        raise InputError("the answers' probabilities are not finite: the model's parameters are too "
-                         "large; ask a run that has not diverged")
+        raise InputError("the answers' probabilities are not finite: the model's parameters are "
+                         "too large; ask a run that has not diverged")
     order = np.argsort(-p, kind="stable")
     return [(vocabulary.tokens[i], float(p[i])) for i in order]
 

@@ -72,7 +72,7 @@ def read_text(path):
         if about.st_size > LARGEST:
             raise ValueError(f"it has more than {LARGEST >> 20} MiB")
         with open(path, "rb") as file:
-            content = file.read(LARGEST)
+            content = file.read()
         text = content.decode()
     except (OSError, ValueError) as error:
         what = ("it is not text in UTF-8" if isinstance(error, UnicodeError) else

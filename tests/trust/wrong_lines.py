@@ -55,6 +55,7 @@ def training_cases(script):
         Case(script, ("--seed", "99999999999999999999"), ("seed", "99999999999999999999")),
         Case(script, ("--width", "1000000000"), ("width", "memory")),
         *wrong(script, "--threads", ("100000", "1000000000")),
+        *wrong(script, "--layers", ("65536", "1000000000")),
         Case(script, ("--text", "/dev/zero"), ("--text", "/dev/zero", "not a file")),
         Case(script, ("--out", ""), ("--out", "empty")),
         Case(script, ("--nonsense",), ("--nonsense",)),
