@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exercises import ledger
 from npdl.errors import InputError, NpdlError
-from npdl.script import INTERRUPTED, OneLineParser, open_streams
+from npdl.script import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.training.files import is_file
 
 
@@ -24,10 +24,11 @@ def parse(argv):
     )
     parser.add_argument("--only", nargs="+", metavar="DOCUMENT", default=[],
                         help="only these documents, such as 000")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", type=place,
                         help="write the claims as JSON to FILE, or to standard output")
     parser.add_argument("--ledger", action="store_true", help="write exercises/LEDGER.md again")
-    parser.add_argument("--figures", metavar="DIR", help="draw the pictures into this folder")
+    parser.add_argument("--figures", metavar="DIR", type=place,
+                        help="draw the pictures into this folder")
     options = parser.parse_args(argv)
     if options.ledger and options.only:
         raise InputError("--ledger with --only: the ledger holds every document; leave out --only")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.script import INTERRUPTED, OneLineParser, open_streams
+from npdl.script import INTERRUPTED, OneLineParser, open_streams, place
 
 VERDICTS = ("confirmed", "wrong", "under-specified", "convention", "no answer given", "essay")
 
@@ -92,7 +92,8 @@ def run_script(module: dict, figures: Callable | None = None, argv=None) -> int:
     if callable(module):
         module = {"claims": module, "figures": figures, "__doc__": module.__doc__}
     parser = OneLineParser(description=(module.get("__doc__") or "").split("\n")[0])
-    parser.add_argument("--figures", metavar="DIR", help="draw the pictures into this folder")
+    parser.add_argument("--figures", metavar="DIR", type=place,
+                        help="draw the pictures into this folder")
     options = parser.parse_args(argv)
     try:
         claims = module["claims"]()

@@ -15,12 +15,17 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl.layers.activation import softmax
+from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 
 
 def answers(run, question):
-    """Every token that may follow `question` (say "5 + 7 =") and its probability, best first."""
+    """Every token that may follow `question` (say "5 + 7 =") and its probability, best first.
+
+    Raises InputError for a question that the model cannot read, and for answers that are no
+    numbers.
+    """
     if run.config.text is not None:
         raise InputError("this run was trained on text; continue a text with generate.py")
     vocabulary = run.task.vocabulary
@@ -30,6 +35,9 @@ def answers(run, question):
         raise InputError(f"question {question!r}: must end in '=', as in {example!r}")
     logits, _ = run.model.logits(ids[None], np.array([len(ids) - 1]))
     p = softmax(logits[0, 0])
+    if not np.isfinite(p).all():
+        raise InputError("the answers' probabilities are not finite: the model's parameters are "
+                         "too large; ask a run that has not diverged")
     order = np.argsort(-p, kind="stable")
     return [(vocabulary.tokens[i], float(p[i])) for i in order]
 
@@ -37,7 +45,7 @@ def answers(run, question):
 def main(arguments=None):
     parser = OneLineParser(description=__doc__,
                            formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", help="a run folder")
+    parser.add_argument("run", type=place, help="a run folder")
     parser.add_argument("question", help="an equation up to its '=', tokens apart")
     parser.add_argument("--top", type=int, default=5, help="answers to show (default: 5)")
     options = parser.parse_args(arguments)
@@ -46,8 +54,9 @@ def main(arguments=None):
         if options.top < 1:
             raise InputError(f"--top {options.top}: must be 1 or more")
         run = load_run(options.run)
+        found = answers(run, options.question)[: options.top]
         print(f"{options.question}    ({run.config.model}, step {run.step})")
-        for token, probability in answers(run, options.question)[: options.top]:
+        for token, probability in found:
             print(f"{token:>6}  {probability:8.4%}")
         return 0
 

@@ -21,6 +21,7 @@ import sys
 from npdl import backend
 from npdl.errors import InputError
 from npdl.quantize import ROUNDINGS
+from npdl.script import place
 from npdl.study.nonfinite import Watch
 from npdl.training import folder as folders
 from npdl.training import options, run
@@ -35,7 +36,8 @@ ADAPTERS = ("rank", "alpha", "where", "bits", "block", "rounding")
 def parser():
     p = OneLineParser(description=__doc__, argument_default=argparse.SUPPRESS,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("run", nargs="?", default=None, help="the folder of the run to fine-tune")
+    p.add_argument("run", nargs="?", default=None, type=place,
+                   help="the folder of the run to fine-tune")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")
     task = p.add_argument_group("task (default: the run's)")

@@ -20,9 +20,10 @@ import sys
 
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.wiring import continuation
-from npdl.errors import InputError
-from npdl.init import require_positive
+from npdl.errors import InputError, require_positive
+from npdl.init import generator
 from npdl.models.gpt import GPT
+from npdl.script import note, place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 
@@ -32,12 +33,14 @@ METHODS = {             # what each method can be told, and what it is when it i
     "sample": {"count": 1, "temperature": 1.0, "top_k": None, "top_p": None, "seed": 0},
 }
 TOKENS = {"arithmetic": 8, "text": 500}
+MOST = {"tokens": 100_000, "width": 1000}       # what memory has to hold
+AT_ONCE = 64                                    # continuations drawn together, then shown
 
 
 def parser():
     p = OneLineParser(description=__doc__, argument_default=argparse.SUPPRESS,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("run", help="a run folder")
+    p.add_argument("run", type=place, help="a run folder")
     p.add_argument("prompt", nargs="?", default=None, help="what to continue: an equation's tokens "
                    "apart, or text (default: BOS, or a new line)")
     p.add_argument("--method", choices=tuple(METHODS), default="greedy",
@@ -66,8 +69,11 @@ def parser():
 
 
 def generate(run, prompt=None, method="greedy", tokens=None, keep=None, **how):
-    """Hypotheses that continue `prompt` with a run's (load_run) model, best first, and the ids of
-    the prompt. `how` holds METHODS' options. Raises InputError for what cannot be done."""
+    """Hypotheses that continue `prompt` with a run's (load_run) model, and the ids of the prompt.
+
+    The best one is first; random ones come as they are drawn, AT_ONCE at a time. `how` holds
+    METHODS' options. Raises InputError for what cannot be done.
+    """
     settings = method_settings(method, how)
     words, is_text = run.task.vocabulary, run.config.text is not None
     if is_text:
@@ -78,6 +84,9 @@ def generate(run, prompt=None, method="greedy", tokens=None, keep=None, **how):
         raise InputError("--keep is a GPT's; this run's LSTM carries everything along")
     tokens = TOKENS["text" if is_text else "arithmetic"] if tokens is None else tokens
     require_positive(tokens=tokens)
+    for name, value in (("tokens", tokens), ("width", settings.get("width", 1))):
+        if value > MOST[name]:
+            raise InputError(f"--{name} {value}: must be {MOST[name]} or less")
     options = {} if keep is None else {"keep": keep}
     scorer = continuation(run.model, ids, **options)
     eos = None if is_text else words.eos
@@ -87,8 +96,10 @@ def generate(run, prompt=None, method="greedy", tokens=None, keep=None, **how):
                              n_best)
         return (result.finished + result.unfinished)[:n_best], ids
     if method == "sample":
-        seed = settings.pop("seed")
-        return sample(scorer, tokens, seed, eos, **settings), ids
+        rng, count = generator(settings.pop("seed")), settings.pop("count")
+        require_positive(count=count)
+        return (hypothesis for start in range(0, count, AT_ONCE) for hypothesis in
+                sample(scorer, tokens, rng, eos, min(AT_ONCE, count - start), **settings)), ids
     return greedy(scorer, tokens, eos), ids
 
 
@@ -124,14 +135,15 @@ def main(arguments=None):
     def work():
         run = load_run(options.pop("run"))
         found, ids = generate(run, **options)
+        longest = 0
         for i, hypothesis in enumerate(found):
             if i and run.config.text is not None:
                 print("-" * 40)
             print(shown(run, ids, hypothesis))
-        longest = len(ids) + max(len(hypothesis.tokens) for hypothesis in found)
+            longest = max(longest, len(ids) + len(hypothesis.tokens))
         if isinstance(run.model, GPT) and longest - 1 > run.model.max_len:  # the last is not read
-            print(f"{p.prog}: the model sees {run.model.max_len} tokens; its window slid along "
-                  f"these {longest}", file=sys.stderr)
+            note(f"{p.prog}: the model sees {run.model.max_len} tokens; its window slid along "
+                 f"these {longest}")
         return 0
 
     return guarded(p.prog, work)

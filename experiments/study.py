@@ -42,6 +42,7 @@ from reporting.readings import FURTHER, SEEDS, puzzle_runs
 
 from npdl.backend import using
 from npdl.errors import InputError, NpdlError
+from npdl.script import place
 from npdl.training.cli import ARITHMETIC_DEFAULTS as READ
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
@@ -230,7 +231,7 @@ def parser():
                    help=f"of {', '.join(QUESTIONS)} (default: all)")
     p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
                    help="seeds of the runs (default: 0 42, in further and puzzle 1 2 3)")
-    p.add_argument("--out", default="runs/study", help="folder of the runs")
+    p.add_argument("--out", default="runs/study", type=place, help="folder of the runs")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--backend", choices=("numpy", "cupy", "dask"), default="numpy",
                    help="this machine's cores (default), its GPU, or a cluster")

@@ -15,6 +15,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
+from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import read_config
 from npdl.training.summary import combine, combined_markdown, read_summary
@@ -42,7 +43,7 @@ def heading(config, seeds):
 def main(arguments=None):
     parser = OneLineParser(description=__doc__,
                            formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", help="folders of finished runs")
+    parser.add_argument("runs", nargs="+", type=place, help="folders of finished runs")
     options = parser.parse_args(arguments)
 
     def work():

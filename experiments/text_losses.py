@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.script import OneLineParser, guarded
+from npdl.script import OneLineParser, guarded, place
 from npdl.training.run import load_run
 from npdl.training.task import make_task
 from npdl.training.text_task import measure_text
@@ -53,12 +53,17 @@ def whole_losses(run, text=None):
         rows = slice(start, start + ROWS)
         piece = task.piece(inputs[rows], targets[rows])
         losses.append(measure_text(run.model, piece)[0])
-    return np.concatenate(losses)
+    losses = np.concatenate(losses)
+    if not np.isfinite(losses).all():
+        raise InputError("the losses are not finite: the model's parameters are too large; name a "
+                         "run that has not diverged")
+    return losses
 
 
 def arguments(given):
     p = OneLineParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("runs", nargs="+", metavar="RUN", help="the folder of a run on a text")
+    p.add_argument("runs", nargs="+", metavar="RUN", type=place,
+                   help="the folder of a run on a text")
     p.add_argument("--text", metavar="FILE", help="where the runs' text is now, if it has moved")
     return p, p.parse_args(given)
 

@@ -99,6 +99,7 @@ def _in_blocks(array, block):
     flat = array.reshape(-1)
     if block is None:
         return flat[None]
+    block = min(block, max(flat.size, 1))           # the last block is filled up, no further
     filled = xp.zeros(-(-flat.size // block) * block, flat.dtype)
     filled[: flat.size] = flat
     return filled.reshape(-1, block)

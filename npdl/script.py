@@ -28,16 +28,25 @@ class OneLineParser(argparse.ArgumentParser):
             self.exit(status)
 
 
+def place(text):
+    """The type of an argument that names a file or a folder: not the empty text."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
+    return text
+
+
 def begin():
     """Make Ctrl-C quiet while a script imports the rest of npdl: its first call.
 
     Standard streams that were closed lead nowhere from here on (else the next file that is opened
-    would get their number, and what a library writes there). NumPy's warnings are for those who
-    can change the code.
+    would get their number, and what a library writes there). Scripts draw into files, whatever
+    windows MPLBACKEND asks for, and warnings are for those who can change the code (python -W).
     """
     signal.signal(signal.SIGINT, _leave)
     open_streams()
-    warnings.simplefilter("ignore", RuntimeWarning)
+    os.environ["MPLBACKEND"] = "agg"
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
 
 
 def note(line):

@@ -1,10 +1,12 @@
 """Continuing a prompt from a run folder: every method, past the window, and refusals."""
 
+import itertools
 import sys
 from pathlib import Path
 
 import pytest
 
+from npdl.decoding import sample
 from npdl.training.cli import new_config
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
@@ -69,9 +71,25 @@ def test_sampling_repeats_with_its_seed(tmp_path, text):
     run = load_run(tmp_path / "run")
 
     def drawn(seed):
-        return generate.generate(run, "To", "sample", tokens=30, temperature=2.0, seed=seed)[0][0]
+        return next(generate.generate(run, "To", "sample", tokens=30, temperature=2.0,
+                                      seed=seed)[0])
 
     assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
+    train(small(text, steps=1), tmp_path / "run", quiet=True)
+    run, asked = load_run(tmp_path / "run"), []
+
+    def counted(scorer, tokens, rng, eos, count, **how):
+        asked.append(count)
+        return sample(scorer, tokens, rng, eos, count, **how)
+
+    monkeypatch.setattr(generate, "sample", counted)
+    few, many = (generate.generate(run, "To", "sample", tokens=2, count=count)[0]
+                 for count in (100, 10**9))
+    assert list(itertools.islice(many, 64)) == list(few)[:64]       # the same, how many follow
+    assert sorted(asked) == [36, 64, 64]
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
@@ -83,6 +101,7 @@ def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
     for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
                 {"method": "sample", "top_p": 0.5}):
         found, ids = generate.generate(run, "2 + 4 =", **how)
+        found = list(found)
         assert run.task.vocabulary.decode(ids) == "BOS 2 + 4 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
         assert len(found) == how.get("n_best", 1)

@@ -89,6 +89,16 @@ def test_blocks_keep_small_numbers_beside_large_ones():
     assert abs(blocks - W)[1].max() <= 1 / 14 + 1e-12
 
 
+def test_a_block_larger_than_the_matrix_is_all_of_it():
+    W = np.random.default_rng(3).standard_normal((3, 4))
+    codes, step = quantize(W, 4)
+    for block in (12, 13, 10**30):
+        again, one = quantize(W, 4, block=block)
+        np.testing.assert_array_equal(again, codes)
+        np.testing.assert_array_equal(one, step)
+        np.testing.assert_array_equal(dequantize(again, one, block), dequantize(codes, step))
+
+
 def test_zeros_and_strides():
     codes, step = quantize(np.zeros((3, 2), "float32"))
     assert not codes.any() and not dequantize(codes, step).any() and step.dtype == np.float32

@@ -30,7 +30,7 @@ def closing(*handles):
 
 
 @pytest.mark.parametrize("how", [
-    environment(PYTHONIOENCODING="cp1252"),
+    environment(PYTHONIOENCODING="cp1252", MPLBACKEND="odd"),
     environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"), closing(1), closing(0, 1, 2),
 ])
 def test_a_training_needs_no_outputs_that_show_everything(tmp_path, how):
@@ -38,6 +38,7 @@ def test_a_training_needs_no_outputs_that_show_everything(tmp_path, how):
     output, errors = process.communicate()
     assert process.returncode == 0 and "Traceback" not in errors, errors
     assert checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"] == 2
+    assert {"summary.json", "curves.png"} < set(os.listdir(tmp_path / "run"))
     if "env" in how:
         assert "t(L)" in output
 
@@ -74,7 +75,8 @@ def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, command,
     path = tmp_path / "place"
     monkeypatch.chdir(tmp_path)                 # a socket's path must be short
     if odd == "socket":
-        socket.socket(socket.AF_UNIX).bind("place")
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind("place")
     else:
         os.mkfifo(path) if odd == "pipe" else path.mkdir()
     before = os.lstat(path)
@@ -107,3 +109,27 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
     assert "No space left" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["page.html"]
     assert (tmp_path / "page.html").read_text() == "before"
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monkeypatch, capsys):
+    def fail(*arguments):
+        raise ValueError("no\nfont")
+
+    monkeypatch.setattr("npdl.training.curves.plot_curves", fail)
+    assert train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run") == 0
+    found = capsys.readouterr()
+    assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err
+    assert "1 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
+
+
+def test_numbers_that_overflow_are_one_line_and_no_warnings(tmp_path):
+    train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "checkpoint.npz"
+    arrays, meta = checkpoint.load(path)
+    for name in arrays:
+        arrays[name][...] = 3e38
+    checkpoint.save(path, arrays, meta)
+    process = start("ask", tmp_path / "run", "1 + 1 =")
+    output, errors = process.communicate()
+    assert process.returncode == 2 and not output
+    assert errors.count("\n") == 1 and "not finite" in errors

@@ -146,6 +146,8 @@ def test_bad_requests_are_refused(tmp_path):
     pytest.importorskip("distributed", reason="dask is not installed")
     with pytest.raises(InputError, match="--address"):
         sweep(CONFIGS, tmp_path, backend="dask")
+    with pytest.raises(InputError, match="--address nonsense: cannot be reached"):
+        sweep(CONFIGS, tmp_path, backend="dask", address="nonsense")
 
 
 def test_a_dask_cluster_gives_the_same_weights(tmp_path):

@@ -51,7 +51,8 @@ def test_a_named_pipe_in_a_run_folder_is_not_waited_for(tmp_path, name):
 
 
 @pytest.mark.parametrize(("settings", "option"), [
-    ({"width": 10**9, "heads": 1}, "--width"), ({"model": "lstm", "layers": 10**9}, "--width"),
+    ({"width": 10**9, "heads": 1}, "--width"),
+    ({"model": "lstm", "layers": 1000, "width": 10**5}, "--width"),
     ({"text": "{text}", "batch": 10**9, "compute": "full"}, "--batch"),
     ({"text": "{text}", "eval_batches": 10**10, "compute": "full"}, "--eval-batches"),
 ])

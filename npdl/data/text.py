@@ -1,12 +1,16 @@
 """A text as a sequence of characters: its vocabulary, its two parts, windows into them."""
 
 import hashlib
+import os
+import stat
 from functools import cached_property
 
 import numpy as np
 
 from npdl.backend import stream
 from npdl.errors import InputError
+
+LARGEST = 1 << 30           # bytes of a text: its ids then take 8 GiB
 
 
 class Characters:
@@ -58,14 +62,21 @@ class Characters:
 def read_text(path):
     """(text, SHA-256 of the file's bytes in hexadecimal) of a file in UTF-8.
 
-    Raises InputError when it cannot be read, is not UTF-8, or is empty.
+    Raises InputError when it cannot be read, is not UTF-8, is empty or has more than LARGEST
+    bytes, and for what is no file: a device has no end, and a pipe cannot be read again.
     """
     try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+            raise ValueError("it is not a file")
+        if about.st_size > LARGEST:
+            raise ValueError(f"it has more than {LARGEST >> 20} MiB")
         with open(path, "rb") as file:
             content = file.read()
         text = content.decode()
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        what = ("it is not text in UTF-8" if isinstance(error, UnicodeError) else
+                getattr(error, "strerror", None) or error)
         raise InputError(f"--text {path}: cannot be read ({what}); give a text file") from None
     if not text:
         raise InputError(f"--text {path}: is empty; give a text file with characters in it")

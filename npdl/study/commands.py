@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from npdl.errors import InputError, NpdlError
+from npdl.script import place
 from npdl.study.blame import blame
 from npdl.study.step import step
 from npdl.study.target import build
@@ -42,7 +43,8 @@ def _sized(work):
 def add_step(parser):
     """Add the arguments of `step` to an argparse parser."""
     _add_target(parser)
-    parser.add_argument("--html", metavar="FILE", help="write a page instead of printing")
+    parser.add_argument("--html", metavar="FILE", type=place,
+                        help="write a page instead of printing")
     parser.add_argument("--title", help="the page's title; the layer's name if not given")
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--forward", action="store_true", help="the forward only")

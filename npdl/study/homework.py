@@ -13,6 +13,7 @@ from pathlib import Path
 
 from npdl.backend import stream
 from npdl.errors import CheckpointError, InputError
+from npdl.script import place
 from npdl.study import homework_source as source
 from npdl.study.homework_text import readme, test_file
 from npdl.study.target import find_class
@@ -166,7 +167,8 @@ def _whole_lstm(work):
 
 def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
-    parser.add_argument("--out", required=True, metavar="DIR", help="a new or empty folder")
+    parser.add_argument("--out", required=True, metavar="DIR", type=place,
+                        help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"npdl's layers by name (default: {' '.join(LAYERS)})")
     parser.add_argument("--level", choices=LEVELS, default="layer",

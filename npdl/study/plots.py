@@ -14,6 +14,7 @@ import dataclasses
 from pathlib import Path
 
 from npdl.errors import InputError
+from npdl.script import place
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 NEED_RUN = ("attention", "embeddings", "curves")
@@ -75,6 +76,8 @@ def _flow(folder, model, depth, norm):
     from npdl.training.config import Config
     from npdl.training.task import make_task
 
+    if not 1 <= depth <= 100:
+        raise InputError(f"--depth {depth}: must be 1 to 100")
     config = dataclasses.replace(Config(model=model), layers=depth, norm=norm)
     layers = f"{depth} layer{'s' if depth > 1 else ''}"
     name = f"GPT, {layers}, {norm}-norm" if model == "gpt" else f"LSTM, {layers}"
@@ -109,8 +112,9 @@ def _curves(folder, path, log_steps):
 def add_arguments(parser):
     """Add the options of `python -m npdl plot` to an argparse parser."""
     parser.add_argument("what", choices=KINDS, metavar="WHAT", help=", ".join(KINDS))
-    parser.add_argument("run", nargs="?", metavar="RUN", help="a run folder")
-    parser.add_argument("--out", metavar="FILE", help="the PNG to write (default: WHAT.png)")
+    parser.add_argument("run", nargs="?", metavar="RUN", type=place, help="a run folder")
+    parser.add_argument("--out", metavar="FILE", type=place,
+                        help="the PNG to write (default: WHAT.png)")
     parser.add_argument("--text", help='attention: what is read, say "5 + 7 ="')
     parser.add_argument("--steps", type=int, default=100,
                         help="gradients: how many steps back (default: 100)")

@@ -8,6 +8,7 @@ sweep's; both files are gone when it ends.
 """
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -29,6 +30,8 @@ HEARTBEAT, EXPIRY = 5.0, 60.0           # seconds between signs of life; without
 PATIENCE = 10.0                         # seconds to wait for another process's look at a claim
 CLAIM, LOCK = "claim.json", "claim.lock"
 LARGEST = 1 << 16                       # bytes of a claim that are read
+# What a file system without links says; half of a claim may stay there, and lapses with its age.
+LINKLESS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class TakenOver(NpdlError):
@@ -131,14 +134,24 @@ def _take(mine):
 
 
 def _make(mine):
-    """Write a claim where none is: all of it, or nothing."""
-    file = open(mine.path, "x")
+    """Put a claim where none is, whole or not at all; FileExistsError where one is."""
+    temporary = mine.path.with_name(f".{CLAIM}.{os.getpid()}.tmp")
     try:
-        with file:
-            file.write(mine.text)
-    except OSError:
-        mine.path.unlink(missing_ok=True)
-        raise
+        _write(temporary, "wb", mine.text)
+        try:
+            os.link(temporary, mine.path)
+        except OSError as error:
+            if error.errno not in LINKLESS:
+                raise
+            _write(mine.path, "xb", mine.text)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _write(path, mode, text):
+    with open(path, mode) as file:
+        file.write(text.encode())
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Files of a run folder: written whole or not at all, and read with distrust."""
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -72,10 +73,9 @@ def read_json(path: str | os.PathLike) -> Any:
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
-        content = file.read(LARGEST_JSON + 1)
-    if len(content) > LARGEST_JSON:
-        raise ValueError(f"it has more than {LARGEST_JSON >> 20} MiB")
-    return parse_json(content)
+        if os.fstat(file.fileno()).st_size > LARGEST_JSON:
+            raise ValueError(f"it has more than {LARGEST_JSON >> 20} MiB")
+        return parse_json(file.read())
 
 
 def parse_json(content: bytes | str) -> Any:
@@ -123,17 +123,17 @@ def new_folder(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    taken = InputError(f"--out {path}: is not an empty folder; choose one that is, or a new name")
     try:
         if os.path.lexists(path) and (not path.is_dir() or os.listdir(path)):
-            raise InputError(f"--out {path}: is not an empty folder; choose one that is, or a new "
-                             "name")
+            raise taken
         if path == Path.cwd():                          # it would be gone for the shell
             raise InputError(f"--out {path}: is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(path.parent):
             match = TEMPORARY.fullmatch(name)
             if match and name.startswith(f".{path.name}.") and born(int(match[1])) == 0:
-                shutil.rmtree(path.parent / name)
+                shutil.rmtree(path.parent / name, ignore_errors=True)
         shutil.rmtree(temporary, ignore_errors=True)    # of a killed process with this number
         temporary.mkdir()
     except OSError as error:
@@ -149,7 +149,11 @@ def new_folder(path: str | os.PathLike) -> Iterator[Path]:
         os.rename(temporary, path)
         _sync(path.parent)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise taken from error                      # another process was quicker
         raise _unwritable(path, error) from error
+    except CheckpointError as error:                    # of a file that will have another name
+        raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

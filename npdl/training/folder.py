@@ -31,11 +31,12 @@ MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, besi
 def make_folder(config, folder):
     """Make the folder of a new run; InputError if it holds one or cannot be made."""
     try:
+        left = [name for name in MADE if os.path.lexists(folder / name)]    # config.json is older
         if (folder / "config.json").exists():
             if not _is_bare(config, folder):
                 raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, "
                                  "or choose another folder")
-        elif left := [name for name in MADE if os.path.lexists(folder / name)]:
+        elif left:
             raise InputError(f"--out {folder}: holds the {left[0]} of a run, but its config.json "
                              "is missing; put that back and --resume, or choose another folder")
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import argparse
 
 from npdl import backend
+from npdl.script import place
 from npdl.training.config import DTYPES, OPTIMIZERS
 from npdl.training.engine import ENGINES
 from npdl.training.initial import INITS, ONLY
@@ -112,7 +113,7 @@ def record_options(p, d, folder):
     option("--eval-first", "evaluate at every step up to N", type=int, metavar="N")
     option("--eval-every", "and then every N steps", type=int, metavar="N")
     option("--save-every", "checkpoint every N steps", type=int, metavar="N")
-    option.group.add_argument("--out", metavar="DIR", default=None,
+    option.group.add_argument("--out", metavar="DIR", default=None, type=place,
                               help=f"the run's folder (default: {folder})")
     option.group.add_argument("--resume", action="store_true", default=False, help="go on with "
                               "the run in --out, exactly where its checkpoint is")

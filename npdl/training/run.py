@@ -7,7 +7,6 @@ from pathlib import Path
 
 import npdl
 from npdl.backend import plain_errors
-from npdl.drawing import check_drawing
 from npdl.errors import CheckpointError, InputError
 from npdl.script import note
 from npdl.training import checkpoint
@@ -50,7 +49,6 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, mine
     when a GPU fails.
     """
     folder = Path(folder)
-    check_drawing()
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.watch = check
     trainer.task.prepare()

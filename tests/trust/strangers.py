@@ -10,7 +10,7 @@ ODD = (None, True, False, -1, 0, 1, 1.5, 7, 1000, 10**6, 10**9, 10**30, 1e308, "
 EXTRA = {"text": "/dev/zero", "sha256": "0" * 64, "characters": "ab", "block": 10**9,
          "numbers": 10**9, "adapters": {"rank": 1, "bits": 4}, "unheard_of": 1}
 
-BOMBS = ({"layers": 20_000}, {"width": 3000}, {"numbers": 900_000, "width": 200},
+BOMBS = ({"layers": 1000}, {"width": 3000}, {"numbers": 900_000, "width": 200},
          {"model": "lstm", "width": 4000}, {"multiplier": 100_000, "width": 100},
          {"text": "x", "sha256": "x", "characters": "ab", "block": 10**8, "compute": "full"})
 

@@ -54,6 +54,10 @@ def training_cases(script):
         Case(script, ("--warmup", "50", "--steps", "50", "--schedule", "linear"), ("warmup", "50")),
         Case(script, ("--seed", "99999999999999999999"), ("seed", "99999999999999999999")),
         Case(script, ("--width", "1000000000"), ("width", "memory")),
+        *wrong(script, "--threads", ("100000", "1000000000")),
+        *wrong(script, "--layers", ("65536", "1000000000")),
+        Case(script, ("--text", "/dev/zero"), ("--text", "/dev/zero", "not a file")),
+        Case(script, ("--out", ""), ("--out", "empty")),
         Case(script, ("--nonsense",), ("--nonsense",)),
         Case(script, ("stray",), ("stray",)),
         Case(script, ("--steps",), ("--steps", "argument")),
@@ -62,7 +66,6 @@ def training_cases(script):
         Case(script, ("--resume", "--out", "{tmp}/broken"), ("p", "0")),
         Case(script, ("--resume", "--out", "{tmp}/run", "--width", "9"), ("width", "9")),
         Case(script, ("--resume", "--out", "{tmp}/run", "--steps", "2"), ("steps", "2")),
-        Case(script, ("--resume", "--out", "{tmp}/cut"), ("checkpoint.npz", "truncated")),
         Case(script, ("--out", "{tmp}/run"), ("--out", "--resume")),
         Case(script, ("--out", "{tmp}/file/run"), ("--out", "file/run")),
         Case(script, ("--out", "/proc/self/run"), ("--out", "/proc/self/run")),
@@ -81,9 +84,13 @@ def training_cases(script):
                   for c in wrong(script, option, ("0", "-2", "two"))]
         cases += [c for option in ("--norm", "--activation", "--positions", "--init")
                   for c in wrong(script, option, ("sideways",))]
-        cases.append(Case(script, ("--width", "30"), ("--heads", "30")))
+        cases += [
+            Case(script, ("--width", "30"), ("--heads", "30")),
+            Case(script, ("--resume", "--out", "{tmp}/cut"), ("checkpoint.npz", "truncated")),
+        ]
     else:
-        cases += [Case(script, ("--heads", "2"), ("--heads",)),
+        cases += [Case(script, ("--resume", "--out", "{tmp}/run"), ("--out", "train_gpt.py")),
+                  Case(script, ("--heads", "2"), ("--heads",)),
                   Case(script, ("--norm", "pre"), ("--norm",))]
     return cases
 
@@ -109,9 +116,9 @@ def other_cases():
         Case(gen, (run, "1 + 1 =", "--method", "magic"), ("--method", "magic")),
         Case(gen, (run, "1 + 1 =", "--width", "3"), ("--width", "beam")),
         Case(gen, (run, "1 + 1 =", "--top-k", "3"), ("--top-k", "sample")),
-        *wrong(gen, "--tokens", ("0", "-1", "x"), run, "1 + 1 ="),
+        *wrong(gen, "--tokens", ("0", "-1", "x", "1000000000"), run, "1 + 1 ="),
         *wrong(gen, "--keep", ("-1", "99"), run, "1 + 1 ="),
-        *wrong(gen, "--width", ("0", "x"), run, "1 + 1 =", "--method", "beam"),
+        *wrong(gen, "--width", ("0", "x", "1000000000"), run, "1 + 1 =", "--method", "beam"),
         *wrong(gen, "--n-best", ("0",), run, "1 + 1 =", "--method", "beam"),
         *wrong(gen, "--length-power", ("nan", "1000"), run, "1 + 1 =", "--method", "beam"),
         *wrong(gen, "--temperature", ("0", "nan", "inf", "-1"), run, "--method", "sample"),
@@ -125,6 +132,9 @@ def other_cases():
         Case(tune, ("--resume",), ("--out",)),
         Case(tune, (run, "--merge", "--out", "{tmp}/a"), ("adapters",)),
         Case(tune, (run, "--out", run), ("--out",)),
+        Case(tune, (run, "--out", ""), ("--out", "empty")),
+        Case(tune, ("{tmp}/text", "--text", "/dev/zero", "--out", "{tmp}/a"),
+             ("--text", "/dev/zero")),
         *wrong(tune, "--rank", ("0", "-1", "x"), run, "--out", "{tmp}/a"),
         *wrong(tune, "--alpha", ("0", "nan", "x"), run, "--out", "{tmp}/a"),
         *wrong(tune, "--bits", ("1", "17", "x"), run, "--out", "{tmp}/a"),
@@ -162,6 +172,7 @@ def other_cases():
         Case("text_losses", (), ("run",)),
         Case("text_losses", ("{tmp}/nothing",), ("nothing",)),
         Case("text_losses", ("{tmp}/text", "--text", "{tmp}/none.txt"), ("none.txt",)),
+        Case("text_losses", ("{tmp}/text", "--text", "/dev/zero"), ("/dev/zero",)),
         *wrong("bench_gpu", "--rounds", ("0", "x")),
         *wrong("bench_gpu", "--minutes", ("0", "nan", "x")),
         Case("bench_gpu", ("--mode", "magic"), ("--mode", "magic")),
@@ -177,6 +188,13 @@ def other_cases():
         Case("npdl", ("plot", "curves", "{tmp}/nothing"), ("nothing",)),
         Case("npdl", ("plot", "gradients", "--steps", "x"), ("--steps", "x")),
         Case("npdl", ("plot", "gradients", "--steps", "0"), ("steps", "0")),
+        *wrong("npdl", "--depth", ("0", "1000000"), "plot", "flow"),
+        Case("npdl", ("plot", "flow", "--out", ""), ("--out", "empty")),
+        Case("npdl", ("step", "Linear", "--html", ""), ("--html", "empty")),
+        Case("npdl", ("homework", "--out", ""), ("--out", "empty")),
+        Case("exercises", ("--only", "001", "--json", ""), ("--json", "empty")),
+        Case("exercises", ("--only", "001", "--figures", ""), ("--figures", "empty")),
+        Case(study, ("--out", ""), ("--out", "empty")),
         Case("npdl", ("step", "Linear", "--set", "d_in"), ("--set", "d_in")),
         Case("npdl", ("step", "Linear", "--set", "d_in=0"), ("--set", "--input")),
         Case("npdl", ("step", "Linear", "--html", "{tmp}/file/page.html"), ("page.html",)),
