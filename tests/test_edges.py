@@ -18,6 +18,7 @@ from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositio
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm, RMSNorm
+from npdl.layers.norms import BatchNorm
 from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from npdl.layers.transformer import Block, PreNormBlock
 from npdl.layers.truncated import truncated_bptt
@@ -33,7 +34,7 @@ from npdl.models.birnn import BiRNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
-from npdl.quantize import dequantize, quantize
+from npdl.quantize import dequantize, pack, quantize, unpack
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
@@ -42,6 +43,7 @@ SMALL = np.array([[100, 120, -56, -6]], "int8")
 BOOLS = np.array([[True, False, True, False]])
 HALF = (100 * stream(0).standard_normal((1, 512))).astype("float16")
 STEPS = stream(1).standard_normal((2, 6, 3))
+MANY = np.ones((1, 200, 3))                     # more than int8 counts
 
 
 def y_of(layer, *inputs):
@@ -54,12 +56,9 @@ def segments(layer=None, x=STEPS, lengths=None):
     return truncated_bptt(layer, x, lambda y, span: y, 2, lengths=lengths)[0]
 
 
-def with_lengths(dtype):
-    return y_of_recurrent(STEPS, np.array([1, 6], dtype))
-
-
-def y_of_recurrent(x, lengths):
-    return LSTM(3, 4, **D64).forward(x, lengths=lengths)[0][0]
+def whole(x, lengths):
+    """The same without segments."""
+    return LSTM(3, 4, **D64).forward(x, lengths=np.array(lengths))[0][0]
 
 
 def normalised(x, mean=True, eps=1e-5):
@@ -69,89 +68,101 @@ def normalised(x, mean=True, eps=1e-5):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
 
 
-def embedding_gradient(layer, *dy):
-    _, cache = layer.forward(np.arange(3) if isinstance(layer, Embedding) else np.zeros((1, 3, 1)))
-    layer.backward(np.array(dy)[None, :, None] if isinstance(layer, LearnedPositions)
-                   else np.array(dy)[:, None], cache)
+def embedding_gradient(layer):
+    """Of a table one wide: NaN arrives at 1, ones at 0 and 2."""
+    dy = np.array([1, NAN, 1])[:, None]
+    is_table = isinstance(layer, Embedding)
+    _, cache = layer.forward(np.arange(3) if is_table else np.zeros((3, 1)))
+    layer.backward(dy, cache)
     return layer.W.grad.ravel()
 
 
-def bias_gradient():
+def bias_gradient(layer, name):
     """A million rows of 0.1, in float32."""
-    layer = Linear(1, 1)
-    _, cache = layer.forward(np.ones((10**6, 1), "float32"))
-    layer.backward(np.full((10**6, 1), 0.1, "float32"), cache)
-    return layer.b.grad
+    x = np.ones((10**6, 2), "float32")
+    _, cache = layer.forward(x)
+    layer.backward(np.full_like(x, 0.1), cache)
+    return getattr(layer, name).grad
 
 
-def ignored_gradient(loss, *inputs):
-    value, cache = loss.forward(*inputs)
+def gradient(loss, *inputs):
+    _, cache = loss.forward(*inputs)
     return loss.backward(1.0, cache)
 
 
-def long_way(lengths):
-    """200 steps, as int8 cannot count them."""
-    x = np.ones((1, 200, 3))
-    return segments(x=x, lengths=lengths), y_of_recurrent(x, np.array([100]))
+def packed(W, bits):
+    """W after quantization and the way through its packed bits."""
+    codes, step = quantize(W, bits)
+    return dequantize(unpack(pack(codes, bits), W.shape), step)
 
 
 BAD_ROW = np.array([[0.0, 0, 0], [NAN, -INF, 0]])
 SEQUENCE = BAD_ROW[None], np.array([[0, 9]]), np.array([[True, False]])
-LOG3 = np.array([math.log(3)])
+IGNORED = BAD_ROW, np.array([0, -1])
+LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
-    **{f"segments, {kind} lengths": (segments(lengths=np.array([1, 6], kind)), with_lengths(int),
-                                     1e-14) for kind in ("uint8", "uint64", "int8", "int64")},
-    "segments, int8 lengths of many steps": (*long_way(np.array([100], "int8")), 1e-14),
-    **{f"{cls.__name__} of {x.dtype}": (y_of(cls(4), x), normalised(x, mean), 1e-5)
+    **{f"segments, {kind} lengths": (lambda kind=kind: segments(lengths=np.array([1, 6], kind)),
+                                     lambda: whole(STEPS, [1, 6]), 1e-14)
+       for kind in ("uint8", "uint64", "int8", "int64")},
+    "segments, int8 lengths of many steps": (
+        lambda: segments(x=MANY, lengths=np.array([100], "int8")), lambda: whole(MANY, [100]),
+        1e-14),
+    **{f"{cls.__name__} of {x.dtype}": (lambda cls=cls, x=x: y_of(cls(4), x),
+                                        lambda x=x, mean=mean: normalised(x, mean), 1e-5)
        for cls, mean in ((LayerNorm, True), (RMSNorm, False)) for x in (BYTES, SMALL, BOOLS)},
-    "PreNormBlock of bytes": (y_of(PreNormBlock(4, 2), BYTES[None]),
-                              y_of(PreNormBlock(4, 2), BYTES[None].astype("float32")), 1e-5),
-    **{f"{cls.__name__} of integers": (
-        y_of(cls(), *[np.eye(2, dtype=int)] * 3), y_of(cls(), *[np.eye(2)] * 3), 1e-14)
+    "PreNormBlock of bytes": (lambda: y_of(PreNormBlock(4, 2), BYTES[None]),
+                              lambda: y_of(PreNormBlock(4, 2), BYTES[None].astype("f")), 1e-5),
+    **{f"{cls.__name__} of integers": (lambda cls=cls: y_of(cls(), *[np.eye(2, dtype=int)] * 3),
+                                       lambda cls=cls: y_of(cls(), *[np.eye(2)] * 3), 1e-14)
        for cls in (DotAttention, ScaledDotAttention)},
-    "LayerNorm of float16": (y_of(LayerNorm(512), HALF), normalised(HALF), 1e-3),
-    "RMSNorm of float16": (y_of(RMSNorm(512), HALF), normalised(HALF, False), 1e-3),
-    "quantize float16, 13 bits": (
-        dequantize(*quantize(np.array([[3.9, -1.0]], "float16"), 13)), [[3.9, -1.0]], 2e-3),
+    "LayerNorm of float16": (lambda: y_of(LayerNorm(512), HALF), lambda: normalised(HALF), 1e-3),
+    "RMSNorm of float16": (lambda: y_of(RMSNorm(512), HALF), lambda: normalised(HALF, False), 1e-3),
+    "quantize float16, 13 bits": (lambda: packed(np.array([[3.9, -1.0]], "float16"), 13),
+                                  [[3.9, -1.0]], 2e-3),
     **{f"LayerNorm of a constant {value}, {D} wide, {rows} rows": (
-        y_of(LayerNorm(D), np.full((rows, D), value, "float32")), np.zeros((rows, D)), 0)
+        lambda rows=rows, D=D, value=value: y_of(LayerNorm(D), np.full((rows, D), value, "f")),
+        np.zeros((rows, D)), 0)
        for value in (1000.1, 123456.7) for D in (128, 1000, 4096) for rows in (1, 4)},
     "CrossEntropy, NaN where it is ignored": (
-        CrossEntropy(-1).forward(BAD_ROW, np.array([0, -1]))[0], LOG3[0], 1e-14),
-    "its gradient": (ignored_gradient(CrossEntropy(-1), BAD_ROW, np.array([0, -1])),
+        lambda: y_of(CrossEntropy(-1), *IGNORED), LOG3, 1e-14),
+    "its gradient": (lambda: gradient(CrossEntropy(-1), *IGNORED),
                      [[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]], 1e-14),
     "SequenceLoss, NaN where nothing counts": (
-        SequenceLoss().forward(*SEQUENCE)[0], LOG3[0], 1e-14),
-    "and its gradient": (ignored_gradient(SequenceLoss(), *SEQUENCE),
+        lambda: y_of(SequenceLoss(), *SEQUENCE), LOG3, 1e-14),
+    "and its gradient": (lambda: gradient(SequenceLoss(), *SEQUENCE),
                          [[[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]]], 1e-14),
-    "NaN into one row of a table": (embedding_gradient(Embedding(4, 1, **D64), 1, NAN, 1),
+    "NaN into one row of a table": (lambda: embedding_gradient(Embedding(4, 1, **D64)),
                                     [1, NAN, 1, 0], 0),
-    "NaN into the padding row": (embedding_gradient(Embedding(4, 1, 1, **D64), 1, NAN, 1),
+    "NaN into the padding row": (lambda: embedding_gradient(Embedding(4, 1, 1, **D64)),
                                  [1, 0, 1, 0], 0),
-    "NaN into one position": (embedding_gradient(LearnedPositions(4, 1, **D64), 1, NAN, 1),
+    "NaN into one position": (lambda: embedding_gradient(LearnedPositions(4, 1, **D64)),
                               [1, NAN, 1, 0], 0),
-    "log_softmax of an impossible choice": (log_softmax(np.array([0, -INF, 0])),
-                                            [-math.log(2), -INF, -math.log(2)], 1e-15),
+    "log_softmax of an impossible choice": (lambda: log_softmax(np.array([0, -INF, 0])),
+                                            [-LOG2, -INF, -LOG2], 1e-15),
     "the loss of an impossible target": (
-        CrossEntropy().forward(np.array([[0, -INF]]), np.array([1]))[0], INF, 0),
+        lambda: y_of(CrossEntropy(), np.array([[0, -INF]]), np.array([1])), INF, 0),
     "an impossible token that is not the target": (
-        CrossEntropy().forward(np.array([[0, -INF]]), np.array([0]))[0], 0, 0),
-    "a bias's gradient over a million rows": (bias_gradient(), [1e5], 1e-6),
-    **{f"{type(loss).__name__} of nothing": (y_of(loss, *inputs), 0, 0) for loss, *inputs in (
+        lambda: y_of(CrossEntropy(), np.array([[0, -INF]]), np.array([0])), 0, 0),
+    **{f"the gradient of {type(layer).__name__}'s bias over a million rows": (
+        lambda layer=layer, name=name: bias_gradient(layer, name), [1e5, 1e5], 1e-6)
+       for layer, name in ((Linear(2, 2), "b"), (LayerNorm(2), "bias"), (BatchNorm(2), "bias"))},
+    **{f"{type(loss).__name__} of nothing": (
+        lambda loss=loss, inputs=inputs: y_of(loss, *inputs), 0, 0) for loss, *inputs in (
         (SquaredError(), np.ones((0, 2)), np.ones((0, 2))),
         (KLDivergence(), np.ones((0, 2)), np.ones((0, 2))),
         (CrossEntropy(), np.ones((0, 2)), np.ones(0, int)))},
-    "tokens in lists": (y_of(LSTMLM(5, 4), [[1, 2], [3, 4]])[0],
-                        y_of(LSTMLM(5, 4), np.array([[1, 2], [3, 4]]))[0], 0),
-    "a mask (1, S)": (y_of(Block(4, 2), BYTES[None], np.array([[True]])),
-                      y_of(Block(4, 2), BYTES[None]), 0),
+    "tokens in lists": (lambda: y_of(LSTMLM(5, 4), [[1, 2], [3, 4]])[0],
+                        lambda: y_of(LSTMLM(5, 4), np.array([[1, 2], [3, 4]]))[0], 0),
+    "a mask (1, S)": (lambda: y_of(Block(4, 2), BYTES[None], np.array([[True]])),
+                      lambda: y_of(Block(4, 2), BYTES[None]), 0),
 }
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_values(name):
     found, wanted, relative = VALUES[name]
-    np.testing.assert_allclose(found, wanted, rtol=relative, atol=relative)
+    wanted = wanted() if callable(wanted) else wanted
+    np.testing.assert_allclose(found(), wanted, rtol=relative, atol=relative)
 
 
 FLAT = {"LSTM": LSTM(3, 4), "GRU": GRU(3, 4), "RNN": RNN(3, 4)}

@@ -17,6 +17,7 @@ from npdl.errors import (
     require_number,
     require_positive,
 )
+from npdl.functions import sum_rows
 
 KINDS = ("batch", "layer", "instance", "group", "rms")
 
@@ -212,9 +213,8 @@ def _affine_backward(layer, dy, x_hat):
     check_gradient(dy, x_hat.shape, type(layer).__name__)
     if layer.gain is None:
         return dy
-    others = (0, *range(2, dy.ndim))
-    layer.gain.grad += (dy * x_hat).sum(others)         # y = gain * x_hat + bias
-    layer.bias.grad += dy.sum(others)
+    layer.gain.grad += sum_rows((dy * x_hat).swapaxes(1, -1))   # y = gain * x_hat + bias
+    layer.bias.grad += sum_rows(dy.swapaxes(1, -1))
     dx_hat = dy * _per_channel(layer.gain.data, dy)
     return dx_hat
 
