@@ -78,11 +78,13 @@ def check_floats(owner, **arrays):
                              "array of floats with an axis or more")
 
 
-def check_width(x, width, owner):
-    """Raise InputError unless `x` is an array of real numbers whose last axis is `width` long."""
+def check_width(x, width, owner, ndim=None):
+    """Raise InputError unless `x` is real numbers whose last axis is `width` long, `ndim` axes."""
     check_real(owner, the_input=x)
-    if x.ndim == 0 or x.shape[-1] != width:
-        raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must be {width}")
+    if x.ndim == 0 or x.shape[-1] != width or x.ndim != (ndim or x.ndim):
+        axes = f" and it must have {ndim} axes" if ndim else ""
+        raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must be {width}"
+                         f"{axes}")
 
 
 def check_channels(x, channels, owner, places=False):

@@ -83,15 +83,15 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
              if name in wanted or not name.startswith(tuple(ignore))}
     _check_names(wanted, given)
     for name, shape in wanted.items():
-        if arrays[name].shape != shape or given[name].dtype.kind != "f":
-            raise InputError(f"{name!r} is {given[name].dtype} {arrays[name].shape}; "
+        if np.shape(arrays[name]) != shape or given[name].dtype.kind != "f":
+            raise InputError(f"{name!r} is {given[name].dtype} {np.shape(arrays[name])}; "
                              f"this model needs floats {shape}")
     values = {}
     for place in _places(layer, "", style):
         data = place.back(*(given[_renamed(name, rename)] for name in place.names))
         for param, value in zip(place.params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
-            if not np.array_equal(before, value):
+            if not np.array_equal(before, value, equal_nan=True):
                 raise InputError(f"{place.names[0]!r} differs from the table it is shared with; "
                                  "in this model the two are one")
     for param, value in values.values():
@@ -181,7 +181,7 @@ def _transposed(*data):
 
 def _linear(layer, name=""):
     yield [layer.W], [f"{name}weight"], _transposed, _transposed
-    if layer.b is not None:
+    if isinstance(layer.b, Param):
         yield [layer.b], [f"{name}bias"], _same, _same
 
 
@@ -191,7 +191,7 @@ def _table(layer):
 
 def _norm(layer):
     yield [layer.gain], ["weight"], _same, _same
-    if layer.bias is not None:
+    if isinstance(layer.bias, Param):
         yield [layer.bias], ["bias"], _same, _same
 
 
@@ -201,7 +201,7 @@ def _fused_attention(layer):
     yield ([part.W for part in inputs], ["in_proj_weight"],
            lambda *W: [np.concatenate([w.T for w in W])],
            lambda W: [w.T for w in np.split(W, 3)])
-    if layer.W_Q.b is not None:
+    if isinstance(layer.W_Q.b, Param):
         yield ([part.b for part in inputs], ["in_proj_bias"],
                lambda *b: [np.concatenate(b)], lambda b: np.split(b, 3))
     yield from _linear(layer.W_O, "out_proj.")
@@ -214,7 +214,7 @@ def _fused_lstm(lstm):
         names = [f"weight_ih_l{i}", f"weight_hh_l{i}"]
         yield ([cell.W_x, cell.W_h], names,
                lambda *W: [_swap_gates(w.T) for w in W], lambda *W: [_swap_gates(w).T for w in W])
-        if cell.b is not None:
+        if isinstance(cell.b, Param):
             yield ([cell.b], [f"bias_ih_l{i}", f"bias_hh_l{i}"],
                    lambda b: [_swap_gates(b), np.zeros_like(b)],
                    lambda b_x, b_h: [_swap_gates(b_x + b_h)])
@@ -233,7 +233,7 @@ def _lstm_cell(cell):
     yield ([cell.W_x, cell.W_h], [f"{gate}.weight" for gate in gates],
            lambda W_x, W_h: np.split(np.concatenate([W_x, W_h]).T, 4),
            lambda *W: np.split(np.concatenate(W).T, [d_in]))
-    if cell.b is not None:
+    if isinstance(cell.b, Param):
         yield ([cell.b], [f"{gate}.bias" for gate in gates],
                lambda b: np.split(b, 4), lambda *b: [np.concatenate(b)])
 

@@ -35,21 +35,22 @@ def quantize(W, bits=4, rounding="floor", block=None):
             f"quantize: {W.dtype} of shape {W.shape}; it must hold finite floats, at least one"
         )
     top = 2 ** (bits - 1) - 1
-    rows = _in_blocks(W, block)                                 # rows (n, k)
+    rows = _wide(_in_blocks(W, block))                          # rows (n, k)
     largest = xp.abs(rows).max(-1, keepdims=True)
-    divisor = xp.where(largest == 0, 1, largest).astype(W.dtype, copy=False)
+    divisor = xp.where(largest == 0, 1, largest).astype(rows.dtype, copy=False)
     # (W / max) * top is W / step with max|W| landing on top exactly; W / step may miss it by a
     # rounding, and floor would make a whole step of that.
     codes = getattr(xp, ROUNDINGS[rounding])(rows / divisor * top)
     codes = codes.astype(_integer(bits)).reshape(-1)[: W.size].reshape(W.shape)
-    step = largest.reshape(-1) / top
+    step = (largest.reshape(-1) / top).astype(W.dtype)
     return codes, step
 
 
 def dequantize(codes, step, block=None):
     """step * codes, in the step sizes' dtype: the inverse of quantize, but for the rounding."""
-    values = _in_blocks(codes, block).astype(step.dtype) * step[:, None]
-    return values.reshape(-1)[: codes.size].reshape(codes.shape)
+    wide = _wide(step)
+    values = _in_blocks(codes, block).astype(wide.dtype) * wide[:, None]
+    return values.reshape(-1)[: codes.size].reshape(codes.shape).astype(step.dtype, copy=False)
 
 
 def pack(codes, bits):
@@ -80,6 +81,11 @@ def stored_bytes(size, bits, block=None, itemsize=4):
     """Bytes that `size` quantized numbers take: the packed codes and the step sizes."""
     steps = 1 if block is None else -(-size // block)
     return bits * _padded(size) // 8 + steps * itemsize
+
+
+def _wide(array):
+    """Floats of 32 bits at least: float16 has no number for a code such as 4095."""
+    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
 
 
 def _padded(size):

@@ -6,17 +6,15 @@ from npdl.losses import SequenceLoss
 
 
 class WithLoss(Layer):
-    """A language model and its loss: forward(ids, targets, counted, **options) -> the loss.
-
-    `options` go to the model's `logits`; with `at`, targets and counted are (B, R).
-    """
+    """A language model and its loss: forward(ids, targets, counted, **options) -> the loss."""
 
     def __init__(self, model, reduction="mean", average="sample"):
         self.model = model
         self.loss = SequenceLoss(reduction, average)
 
     def forward(self, ids, targets, counted, **options):
-        logits, c_model = self.model.logits(ids, **options)
+        out, c_model = self.model.forward(ids, **options)
+        logits = out[0] if isinstance(out, tuple) else out
         loss, c_loss = self.loss.forward(logits, targets, counted)
         return loss, Cache(model=c_model, loss=c_loss)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import npdl
+from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.study.gradcheck import cast, leaves, randomise
@@ -85,22 +85,18 @@ def arrays_in(nest):
 
 
 def npdl_modules():
-    """Every module of npdl, imported."""
-    found = pkgutil.walk_packages(npdl.__path__, "npdl.")
-    names = [module.name for module in found if not module.name.endswith("__main__")]
-    return [importlib.import_module(name) for name in names]
+    """Every module of the textbook, imported: npdl's layers, models and losses."""
+    names = ["npdl.losses"] + [module.name for package in (layers, models)
+                               for module in pkgutil.iter_modules(package.__path__,
+                                                                  f"{package.__name__}.")]
+    return [importlib.import_module(name) for name in sorted(names)]
 
 
 def npdl_layers():
-    """Every subclass of Layer that npdl defines, by name."""
-    npdl_modules()
-
-    def below(cls):
-        for sub in cls.__subclasses__():
-            yield sub
-            yield from below(sub)
-
-    found = {sub for sub in below(Layer) if sub.__module__.split(".")[0] == "npdl"}
+    """Every layer that npdl defines, in the order of its modules; no base without a forward."""
+    found = {thing for module in npdl_modules() for thing in vars(module).values()
+             if isinstance(thing, type) and issubclass(thing, Layer)
+             and thing.__module__ == module.__name__ and thing.forward is not Layer.forward}
     return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))
 
 

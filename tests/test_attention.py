@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from npdl.errors import InputError
-from npdl.layers.encoder import DecoderBlock
-from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
-from npdl.models.seq2seq import Seq2Seq
+from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.layers.encoder import CrossDecoder
+from npdl.models.seq2seq import Seq2Seq, attentions
 
 PADDED = np.array([[True, True, True], [True, False, True], [False, False, False]])
 
@@ -30,10 +30,10 @@ def test_dot_scaled_and_additive_scores():
         (additive, 3 * np.tanh(2 - 0.25), 3 * np.tanh(2 + 0.625)),
     ]
     for layer, first, second in cases:
-        (y, A), _ = layer.forward(q, k, v)
+        y, cache = layer.forward(q, k, v)
         share = np.exp(first) / (np.exp(first) + np.exp(second))
-        np.testing.assert_allclose(A, [[share, 1 - share]], rtol=1e-12)
-        np.testing.assert_allclose(y, A @ v, rtol=1e-12)
+        np.testing.assert_allclose(cache.A, [[share, 1 - share]], rtol=1e-12)
+        np.testing.assert_allclose(y, cache.A @ v, rtol=1e-12)
 
 
 @pytest.mark.parametrize("layer", [DotAttention(), ScaledDotAttention(),
@@ -42,7 +42,8 @@ def test_a_query_that_sees_nothing_gets_zeros(layer):
     rng = rng_of(0)
     q, k, v = (rng.standard_normal((2, 3, 2)) for _ in range(3))
     mask = np.array([[True, False, True], [False] * 3, [True] * 3])
-    (y, A), cache = layer.forward(q, k, v, mask)
+    y, cache = layer.forward(q, k, v, mask)
+    A = cache.A
     assert not A[:, 1].any() and not y[:, 1].any() and not A[:, 0, 1].any()
     np.testing.assert_allclose(A[:, [0, 2]].sum(-1), 1)
     dq, dk, dv = layer.backward(np.ones_like(y), cache)
@@ -68,35 +69,37 @@ def test_padding_changes_nothing_that_is_read(norm):
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8, norm=norm, dtype="float64")
     source, target = rng.integers(0, 7, (2, 5)), rng.integers(0, 6, (2, 4))
     mask = np.array([[True] * 3 + [False] * 2] * 2)
-    padded, _ = model.forward(source, target, mask)
-    plain, _ = model.forward(source[:, :3], target)
-    np.testing.assert_allclose(padded.logits, plain.logits, atol=1e-12)
-    np.testing.assert_allclose(padded.cross_attentions[..., :3], plain.cross_attentions, atol=1e-12)
-    assert not padded.cross_attentions[..., 3:].any()
-    assert not padded.encoder_attentions[..., 3:].any()
+    padded, c_padded = model.forward(source, target, mask)
+    plain, c_plain = model.forward(source[:, :3], target)
+    np.testing.assert_allclose(padded, plain, atol=1e-12)
+    encoder, decoder, cross = attentions(c_padded)
+    assert encoder.shape == (2, 2, 2, 5, 5) and decoder.shape == (2, 2, 2, 4, 4)
+    np.testing.assert_allclose(cross[..., :3], attentions(c_plain)[2], atol=1e-12)
+    assert not cross[..., 3:].any() and not encoder[..., 3:].any()
 
 
 def test_a_source_of_padding_only_is_finite():
     rng = rng_of(2)
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8)
     source, target = rng.integers(0, 7, (3, 3)), rng.integers(0, 6, (3, 4))
-    out, cache = model.forward(source, target, PADDED)
-    assert not out.cross_attentions[2].any() and not out.encoder_attentions[2].any()
-    model.backward(np.ones_like(out.logits), cache)
+    logits, cache = model.forward(source, target, PADDED)
+    encoder, _, cross = attentions(cache)
+    assert not cross[2].any() and not encoder[2].any()
+    model.backward(np.ones_like(logits), cache)
     assert all(np.isfinite(param.grad).all() for _, param in model.params())
-    assert np.isfinite(out.logits).all()
+    assert np.isfinite(logits).all()
 
 
 def test_the_target_is_causal_and_the_source_is_not():
     rng = rng_of(3)
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8, positions="learned", dtype="float64")
     source, target = rng.integers(0, 7, (1, 5)), rng.integers(0, 6, (1, 4))
-    out, _ = model.forward(source, target)
+    logits, _ = model.forward(source, target)
     later, other = target.copy(), source.copy()
     later[0, 3] = (later[0, 3] + 1) % 6
     other[0, 4] = (other[0, 4] + 1) % 7
-    np.testing.assert_array_equal(model.forward(source, later)[0].logits[:, :3], out.logits[:, :3])
-    assert (model.forward(other, target)[0].logits[:, 0] != out.logits[:, 0]).all()
+    np.testing.assert_array_equal(model.forward(source, later)[0][:, :3], logits[:, :3])
+    assert (model.forward(other, target)[0][:, 0] != logits[:, 0]).all()
 
 
 @pytest.mark.parametrize("call, message", [
@@ -104,7 +107,7 @@ def test_the_target_is_causal_and_the_source_is_not():
     (lambda m: m.forward(np.zeros((1, 2), int), np.zeros(2, int)), r"must be \(B, S\)"),
     (lambda m: m.forward(np.full((1, 2), 7), np.zeros((1, 2), int)), "allowed are 0 to 6"),
     (lambda m: Seq2Seq(7, 6, positions="none"), "positions"),
-    (lambda m: DecoderBlock(8, 2, norm="both"), "norm"),
+    (lambda m: CrossDecoder(1, 8, 2, norm="both"), "norm"),
 ])
 def test_refusals(call, message):
     with pytest.raises(InputError, match=message) as caught:

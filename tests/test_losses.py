@@ -8,7 +8,7 @@ import pytest
 from npdl.backend import stream
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
-from npdl.layers.activation import log_softmax
+from npdl.functions import log_softmax
 from npdl.losses import REDUCTIONS, SequenceLoss, answer_mask, exact_match, loss_and_accuracy
 
 LN2 = math.log(2)

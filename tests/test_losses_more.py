@@ -108,41 +108,6 @@ def test_the_identity_of_document_001():
     assert kl_divergence(q, posterior) == pytest.approx(right, rel=1e-12)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_parity_with_torch(reduction, smoothing):
-    torch = pytest.importorskip("torch", reason="parity tests need torch")
-    rng = np.random.default_rng(4)
-    logits, targets = rng.standard_normal((6, 5)), rng.integers(0, 5, 6)
-    targets[2] = -100
-    x = torch.tensor(logits, requires_grad=True)
-    value = torch.nn.functional.cross_entropy(x, torch.tensor(targets), reduction=reduction,
-                                              label_smoothing=smoothing)
-    upstream = rng.standard_normal(value.shape)
-    value.backward(torch.tensor(upstream))
-    loss = CrossEntropy(-100, smoothing, reduction)
-    own, cache = loss.forward(logits, targets)
-    np.testing.assert_allclose(own, value.detach().numpy(), atol=1e-12)
-    np.testing.assert_allclose(loss.backward(upstream, cache), x.grad.numpy(), atol=1e-12)
-
-
-def test_kl_and_squared_error_parity_with_torch():
-    torch = pytest.importorskip("torch", reason="parity tests need torch")
-    rng = np.random.default_rng(5)
-    a, b = rng.standard_normal((2, 6, 5))
-    x, y = (torch.tensor(v, requires_grad=True) for v in (a, b))
-    (p, log_q) = x.log_softmax(-1), y.log_softmax(-1)
-    value = torch.nn.functional.kl_div(log_q, p, reduction="batchmean", log_target=True)
-    value.backward()
-    loss = KLDivergence()
-    own, cache = loss.forward(a, b)
-    assert own == pytest.approx(value.item(), rel=1e-12)
-    for mine, theirs in zip(loss.backward(1.0, cache), (x, y), strict=True):
-        np.testing.assert_allclose(mine, theirs.grad.numpy(), atol=1e-12)
-    theirs = torch.nn.functional.mse_loss(x, y).item()
-    assert SquaredError(1 / 5).forward(a, b)[0] == pytest.approx(theirs, rel=1e-12)
-
-
 @pytest.mark.parametrize("call", [
     lambda: CrossEntropy(smoothing=1.5),
     lambda: CrossEntropy(reduction="average"),

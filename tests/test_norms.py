@@ -1,11 +1,11 @@
-"""Normalisation: the statistics by hand, running statistics, and torch's layers."""
+"""Normalisation: the statistics by hand, and running statistics."""
 
 import numpy as np
 import pytest
 
 from npdl.errors import InputError
-from npdl.layers.norm import LayerNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, RMSNorm, statistics
+from npdl.layers.norm import LayerNorm, RMSNorm
+from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, statistics
 
 # Document 000, Question 1: 4 samples, 2 channels, 3 features.
 TENSOR = np.array([
@@ -131,82 +131,3 @@ def test_refusals_are_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-# torch
-
-@pytest.fixture(name="torch")
-def _torch():
-    return pytest.importorskip("torch", reason="the parity tests need torch")
-
-
-def compare(torch, layer, module, x, names, calls=1):
-    """Outputs and the gradients of input and parameters agree to 1e-10."""
-    rng = np.random.default_rng(5)
-    module = module.double()
-    own = dict(layer.params())
-    for ours, theirs in names.items():
-        own[ours].data[...] = rng.standard_normal(own[ours].shape)
-        getattr(module, theirs).data = torch.tensor(own[ours].data)
-    for _ in range(calls):
-        x = x + rng.standard_normal(x.shape)
-        given = torch.tensor(x, requires_grad=True)
-        y, cache = layer.forward(x)
-        wanted = module(given)
-        np.testing.assert_allclose(y, wanted.detach(), atol=1e-10)
-    dy = rng.standard_normal(y.shape)
-    wanted.backward(torch.tensor(dy))
-    np.testing.assert_allclose(layer.backward(dy, cache), given.grad, atol=1e-10)
-    for ours, theirs in names.items():
-        np.testing.assert_allclose(own[ours].grad, getattr(module, theirs).grad, atol=1e-10)
-
-
-BOTH = {"gain": "weight", "bias": "bias"}
-SHAPES = [(4, 6, 5), (3, 6, 2), (2, 6, 1), (5, 6)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("affine", [True, False])
-def test_batch_norm_is_torchs(torch, shape, affine):
-    x = np.random.default_rng(1).standard_normal(shape)
-    layer = BatchNorm(6, momentum=0.3, affine=affine, dtype="float64")
-    module = torch.nn.BatchNorm1d(6, momentum=0.3, affine=affine)
-    names = BOTH if affine else {}
-    compare(torch, layer, module, x, names, calls=3)
-    for name in ("running_mean", "running_var"):
-        np.testing.assert_allclose(getattr(layer, name).data, getattr(module, name), atol=1e-10)
-    check_evaluation(torch, layer, module, x)
-
-
-def check_evaluation(torch, layer, module, x):
-    """The same with running statistics."""
-    module.eval()
-    given = torch.tensor(x, requires_grad=True)
-    wanted = module(given)
-    y, cache = layer.forward(x, training=False)
-    np.testing.assert_allclose(y, wanted.detach(), atol=1e-10)
-    wanted.backward(torch.tensor(x))
-    np.testing.assert_allclose(layer.backward(x, cache), given.grad, atol=1e-10)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("groups", [1, 2, 3])
-def test_group_norm_is_torchs(torch, shape, groups):
-    x = np.random.default_rng(2).standard_normal(shape)
-    layer, module = GroupNorm(6, groups, dtype="float64"), torch.nn.GroupNorm(groups, 6)
-    compare(torch, layer, module, x, BOTH)
-
-
-@pytest.mark.parametrize("affine", [True, False])
-def test_instance_norm_is_torchs(torch, affine):
-    x = np.random.default_rng(3).standard_normal((4, 6, 5))
-    layer = InstanceNorm(6, affine=affine, dtype="float64")
-    module = torch.nn.InstanceNorm1d(6, affine=affine)
-    compare(torch, layer, module, x, BOTH if affine else {})
-
-
-@pytest.mark.parametrize("shape", [(4, 6, 5), (3, 5), (5,)])
-def test_rms_norm_is_torchs(torch, shape):
-    x = np.random.default_rng(4).standard_normal(shape)
-    layer, module = RMSNorm(5, dtype="float64"), torch.nn.RMSNorm(5, eps=1e-5)
-    compare(torch, layer, module, x, {"gain": "weight"})

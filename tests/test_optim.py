@@ -1,17 +1,17 @@
-"""Optimizers by hand and against torch; decay and its groups; blocks; saved states."""
+"""Optimizers by hand and against torch, decay and its groups, saved states, clipping, schedules."""
 
 import math
 
 import numpy as np
 import pytest
 
-from npdl import optim
 from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
-from npdl.optim import SGD, Adam, AdamW, matrices_only
+from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm, matrices_only
+from npdl.schedule import schedule
 
 
 class Pair(Layer):
@@ -154,20 +154,6 @@ def test_decay_groups_against_torch():
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("make", [lambda m: SGD(m, 0.1, 0.9, 0.1), lambda m: Adam(m, 0.1),
-                                  lambda m: AdamW(m, 0.1, weight_decay=0.3)])
-def test_blocks_change_nothing(make, monkeypatch):
-    results = []
-    for block in (1, 4, 10**6):
-        monkeypatch.setattr(optim, "BLOCK", block)
-        model = Pair()
-        matrices_only(model)
-        results.append(train(model, make(model), 5))
-    for other in results[1:]:
-        for name in other:
-            np.testing.assert_array_equal(other[name], results[0][name])
-
-
 @pytest.mark.parametrize("make", [lambda m: SGD(m, 0.1, 0.9), lambda m: AdamW(m, 0.1)])
 def test_state_dict_continues_where_it_was(make):
     whole = Pair()
@@ -205,3 +191,52 @@ def test_bad_input():
     ):
         with pytest.raises(InputError, match=message):
             make(Pair())
+
+
+def test_clipping_by_hand():
+    model = Pair()
+    params = [param for _, param in model.params()]
+    model.map.W.grad[0, 0], model.norm.bias.grad[2] = 3.0, 4.0
+    assert float(clip_by_global_norm(params, 10.0)) == 5.0
+    assert model.map.W.grad[0, 0] == 3.0                # within: not a bit changes
+    assert float(clip_by_global_norm(params, 1.0)) == 5.0
+    assert model.norm.bias.grad[2] == pytest.approx(0.8, rel=1e-6)
+    assert float(clip_by_global_norm(params, 2.0)) == pytest.approx(1.0, rel=1e-6)
+    model.zero_grad()
+    assert float(clip_by_global_norm(params, 1.0)) == 0 and not model.map.W.grad.any()
+
+
+def test_clipping_against_torch():
+    torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
+    for max_norm in (0.5, 100.0):
+        model, theirs = Pair(), []
+        for name, gradient in gradients(model, 0).items():
+            dict(model.params())[name].grad += gradient
+            theirs.append(torch.zeros(gradient.shape, dtype=torch.float64, requires_grad=True))
+            theirs[-1].grad = torch.tensor(gradient)
+        wanted = torch.nn.utils.clip_grad_norm_(theirs, max_norm)
+        norm = clip_by_global_norm((param for _, param in model.params()), max_norm)
+        assert float(norm) == pytest.approx(float(wanted), rel=1e-14)
+        for (name, param), other in zip(model.params(), theirs, strict=True):
+            np.testing.assert_allclose(param.grad, other.grad.numpy(), rtol=1e-13, err_msg=name)
+
+
+def test_schedules_at_known_points():
+    assert [schedule("constant", 0.5)(t) for t in (0, 7, 10**6)] == [0.5] * 3
+    warm = schedule("constant", 1.0, warmup=4)
+    assert [warm(t) for t in range(6)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    line = schedule("linear", 1.0, total=10, lr_min=0.2)
+    assert [line(t) for t in (0, 5, 10, 99)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    late = schedule("linear", 1.0, total=12, warmup=2)
+    assert [late(t) for t in (0, 1, 2, 7, 12)] == pytest.approx([0.5, 1.0, 1.0, 0.5, 0.0])
+    wave = schedule("cosine", 1.0, total=8, lr_min=0.1)
+    assert [wave(t) for t in (0, 4, 8, 20)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert wave(2) == pytest.approx(0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2)
+
+
+def test_unknown_schedules():
+    with pytest.raises(InputError, match="schedule 'step' is unknown"):
+        schedule("step")
+    for options in ({"warmup": -1}, {"kind": "cosine", "total": 5, "warmup": 5}):
+        with pytest.raises(InputError, match="warmup"):
+            schedule(**options)

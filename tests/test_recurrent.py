@@ -1,18 +1,24 @@
-"""RNN, GRU and LSTM: cells, lengths, trees, both directions, and what they refuse."""
+"""RNN, GRU and LSTM: cells, lengths, both directions, and what they refuse."""
 
 import numpy as np
 import pytest
 
 from npdl.errors import InputError
+from npdl.functions import length_mask, reverse
 from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.gru import GRU, GRUCell, GRULayer
-from npdl.layers.lengths import length_mask, reverse
-from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
-from npdl.layers.rnn import RNN, RNNCell, RNNLayer
-from npdl.layers.through_time import Recurrent
+from npdl.layers.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUCell,
+    GRULayer,
+    LSTMCell,
+    LSTMLayer,
+    RNNCell,
+    RNNLayer,
+)
 from npdl.layers.truncated import truncated_bptt
 from npdl.models.attentive_rnn import AttentiveRNN
-from npdl.prefix import PrefixTree
 from tests.recurrent_helpers import (  # noqa: F401
     assert_close,
     assert_same_gradients,
@@ -99,23 +105,6 @@ def test_full_lengths_are_no_lengths(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tree_of_prefixes_is_the_plain_batch(kind):
-    ids = np.array([[0, 1, 2], [0, 1, 3], [3, 1, 2], [0, 1, 2]])
-    tree = PrefixTree(ids)
-    plain = kind(2, 3, num_layers=2, dtype="float64")
-    treed = plain.astype("float64")
-    table, dy = normal(4, 2), normal(4, 3, 3)
-    (y, _), cache = plain.forward(table[ids])
-    dx, _ = plain.backward(dy, cache)
-    (y_tree, final), c_tree = treed.forward(table[tree.tokens], tree=tree)
-    dx_tree, dstart = treed.backward(tree.spread_backward(dy), c_tree)
-    assert final is None and dstart is None
-    assert_close(tree.spread(y_tree), y)
-    assert_close(dx_tree, tree.spread_backward(dx))
-    assert_same_gradients(plain, treed)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 def test_both_directions_by_hand(kind, lengths):
     layer = Bidirectional(kind(3, 4, dtype="float64"), kind(3, 2, rng=1, dtype="float64"))
@@ -145,20 +134,12 @@ WRONG = {
     "integers": lambda: GRU(4, 2).forward(X, lengths=[1.0, 2.0]),
     "too long": lambda: LSTM(4, 2).forward(X, lengths=[4, 1]),
     "negative": lambda: LSTM(4, 2).forward(X, lengths=[-1, 1]),
-    "a tree has no lengths": lambda: RNN(4, 2).forward(
-        np.zeros((2, 4)), tree=PrefixTree([[0, 1]]), lengths=[2]),
-    "a tree has no state": lambda: RNNLayer(4, 2).forward(
-        np.zeros((2, 4)), np.zeros((1, 2)), PrefixTree([[0, 1]])),
-    "a tree's rows": lambda: GRU(4, 2).forward(np.zeros((3, 4)), tree=PrefixTree([[0, 1]])),
     "no steps": lambda: RNN(4, 2).forward(np.zeros((2, 0, 4))),
     "two axes": lambda: RNN(4, 2).forward(np.zeros((2, 4))),
     "width": lambda: GRU(3, 2).forward(X),
     "state shape": lambda: GRU(4, 2).forward(X, np.zeros((1, 3, 2))),
     "one part of two": lambda: LSTM(4, 2).forward(X, np.zeros((1, 2, 2))),
     "a step of the cell": lambda: RNNCell(4, 2).forward(X),
-    "no layers at all": lambda: Recurrent([]),
-    "layers of two widths": lambda: Recurrent([RNNLayer(4, 2), RNNLayer(2, 3)]),
-    "layers of two kinds": lambda: Recurrent([RNNLayer(4, 2), LSTMLayer(2, 2)]),
     "no layers": lambda: RNN(4, 2, num_layers=0),
     "no width": lambda: GRUCell(4, 0),
     "directions of two widths": lambda: Bidirectional(RNN(4, 2), RNN(3, 2)),

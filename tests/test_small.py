@@ -124,17 +124,17 @@ def test_attention_is_message_passing_on_the_complete_graph(causal):
     attention.W_O.b.data[...] = 0
     mask = causal_mask(5) if causal else None
     y, _ = graph.forward(h, mask)
-    (wanted, _), _ = attention.forward(h, h, h, mask)
+    wanted, _ = attention.forward(h, h, h, mask)
     np.testing.assert_allclose(y, wanted, atol=1e-14)
 
 
 def test_attention_weights_as_edges_give_attention():
     rng = np.random.default_rng(5)
     q, k, v = rng.standard_normal((3, 1, 1, 6, 3))
-    (wanted, A), _ = attend(q, k, v)
+    wanted, cache = attend(q, k, v)
     f = Linear(3, 3, bias=False, dtype="float64")
     f.W.data[...] = np.eye(3)
-    y, _ = MessagePassing(f, Replace()).forward(v[0, 0], A[0, 0])
+    y, _ = MessagePassing(f, Replace()).forward(v[0, 0], cache.A[0, 0])
     np.testing.assert_allclose(y, wanted[0, 0], atol=1e-15)
 
 

@@ -16,6 +16,7 @@ from npdl.errors import (
     require_number,
     require_positive,
 )
+from npdl.functions import sum_rows
 
 KINDS = ("batch", "layer", "instance", "group", "rms")
 
@@ -92,9 +93,8 @@ class ChannelNorm(Layer):
         check_gradient(dy, x_hat.shape, type(self).__name__)
         if self.gain is None:
             return dy
-        others = (0, *range(2, dy.ndim))                    # every axis but the channels'
-        self.gain.grad += (dy * x_hat).sum(others)          # y = gain * x_hat + bias
-        self.bias.grad += dy.sum(others)
+        self.gain.grad += sum_rows((dy * x_hat).swapaxes(1, -1))    # y = gain * x_hat + bias
+        self.bias.grad += sum_rows(dy.swapaxes(1, -1))
         return dy * per_channel(self.gain.data, dy)
 
 

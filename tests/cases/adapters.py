@@ -1,6 +1,4 @@
-"""Gradient-check cases: adapters, alone and inside trained-model surgery."""
-
-import numpy as np
+"""Cases of adapters, alone and inside trained-model surgery."""
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.layers.adapters import FrozenLinear, LoRALinear, QuantLinear
@@ -8,67 +6,52 @@ from npdl.layers.linear import Linear
 from npdl.layers.transformer import Block
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from tests.cases import Case, normal, strided
+from npdl.models.seq2seq import Seq2Seq
+from tests.cases import case, ids
 
 
-def frozen(d_in, d_out, bias, *shape, view=False):
-    def build(rng):
-        x = normal(rng, *shape, d_in)
-        return FrozenLinear(Linear(d_in, d_out, bias, rng)), (strided(x) if view else x,), {}
-    return build
+def over(cls, *sizes, base_bits=None, **options):
+    """An adapter over a Linear, quantized first if `base_bits` are given."""
+    def make(rng):
+        base = Linear(*sizes, rng=rng)
+        base = base if base_bits is None else QuantLinear(base, base_bits)
+        return cls(base, **options, **({"rng": rng} if cls is LoRALinear else {}))
+
+    return make
 
 
-def quantized(d_in, d_out, bias, *shape, **options):
-    def build(rng):
-        layer = QuantLinear(Linear(d_in, d_out, bias, rng), **options)
-        return layer, (normal(rng, *shape, d_in),), {}
-    return build
+def adapted(model, where=None, quantize=None, **lora):
+    """A model after surgery; `model` of rng."""
+    def make(rng):
+        built = model(rng)
+        if quantize:
+            quantize_linears(built, bits=5, where=quantize)
+        add_lora(built, where=where, rng=rng, **lora)
+        return built
 
-
-def lora(d_in, d_out, bias, *shape, rank=1, alpha=None, bits=None, view=False):
-    def build(rng):
-        base = Linear(d_in, d_out, bias, rng)
-        base = base if bits is None else QuantLinear(base, bits)
-        x = normal(rng, *shape, d_in)
-        return LoRALinear(base, rank, alpha, rng), (strided(x) if view else x,), {}
-    return build
-
-
-def adapted_block(rng):
-    block = Block(4, 2, rng=rng)
-    quantize_linears(block, bits=5, where="up")
-    add_lora(block, rank=2, alpha=3, where=("W_Q", "W_V", "up"), rng=rng)
-    return block, (normal(rng, 2, 3, 4),), {}
-
-
-def adapted_gpt(rng):
-    model = GPT(5, 4, 1, 2, max_len=4, rng=rng)
-    add_lora(model, rank=1, rng=rng)
-    return model, (rng.integers(0, 5, (2, 3)),), {}
-
-
-def adapted_lstm(rng):
-    model = LSTMLM(5, 3, 1, rng=rng)
-    add_lora(model, rank=2, where="classifier", rng=rng)
-    return model, (rng.integers(0, 5, (2, 3)), tuple(np.stack([normal(rng, 2, 3)])
-                                                     for _ in range(2))), {}
+    return make
 
 
 CASES = [
-    Case(FrozenLinear, "passes the gradient on", frozen(3, 4, True, 2, 5)),
-    Case(FrozenLinear, "no bias, sizes of 1", frozen(1, 1, False, 1)),
-    Case(FrozenLinear, "non-contiguous", frozen(3, 2, True, 4, view=True)),
-    Case(QuantLinear, "4 bits", quantized(3, 4, True, 2, 5)),
-    Case(QuantLinear, "3 bits, nearest, blocks", quantized(5, 2, False, 4, bits=3,
-                                                           rounding="nearest", block=4)),
-    Case(QuantLinear, "sizes of 1", quantized(1, 1, True, 1, bits=2)),
-    Case(LoRALinear, "scale 1", lora(3, 4, True, 2, 5, rank=2)),
-    Case(LoRALinear, "alpha", lora(4, 3, False, 6, rank=3, alpha=5)),
-    Case(LoRALinear, "sizes of 1", lora(1, 1, True, 1)),
-    Case(LoRALinear, "one vector", lora(3, 2, True, rank=2)),
-    Case(LoRALinear, "non-contiguous", lora(3, 2, True, 2, 2, rank=2, alpha=1, view=True)),
-    Case(LoRALinear, "over a quantized map (QLoRA)", lora(4, 3, True, 2, 3, rank=2, bits=4)),
-    Case(LoRALinear, "in a Block, one map quantized", adapted_block),
-    Case(LoRALinear, "in a GPT", adapted_gpt),
-    Case(LoRALinear, "in an LSTM's classifier", adapted_lstm),
+    case(FrozenLinear, "passes the gradient on", over(FrozenLinear, 3, 4), (2, 5, 3)),
+    case(FrozenLinear, "no bias, sizes of 1", over(FrozenLinear, 1, 1, False), (1, 1)),
+    case(QuantLinear, "4 bits", over(QuantLinear, 3, 4), (2, 5, 3)),
+    case(QuantLinear, "no bias, 3 bits, nearest, blocks, sizes of 1", over(
+        QuantLinear, 5, 2, False, bits=3, rounding="nearest", block=4), (1, 5)),
+    case(LoRALinear, "scale 1", over(LoRALinear, 3, 4, rank=2), (2, 5, 3)),
+    case(LoRALinear, "alpha, no bias", over(LoRALinear, 4, 3, False, rank=3, alpha=5), (6, 4)),
+    case(LoRALinear, "sizes of 1", over(LoRALinear, 1, 1, rank=1), (1, 1)),
+    case(LoRALinear, "one vector", over(LoRALinear, 3, 2, rank=2), (3,)),
+    case(LoRALinear, "over a quantized map (QLoRA)", over(
+        LoRALinear, 4, 3, base_bits=4, rank=2), (2, 3, 4)),
+    case(LoRALinear, "in a Block, one map quantized", adapted(
+        lambda rng: Block(4, 2, rng=rng), ("W_Q", "W_V", "up"), "up", rank=2, alpha=3), (2, 3, 4)),
+    case(LoRALinear, "in a GPT", adapted(
+        lambda rng: GPT(5, 4, 1, 2, max_len=4, rng=rng), rank=1), ids(5, 2, 3)),
+    case(LoRALinear, "in an LSTM's classifier", adapted(
+        lambda rng: LSTMLM(5, 3, 1, rng=rng), "classifier", rank=2), ids(5, 2, 3),
+         [(1, 2, 3)] * 2),
+    case(LoRALinear, "in a Seq2Seq", adapted(
+        lambda rng: Seq2Seq(5, 4, 4, 1, 2, 1, max_len=4, rng=rng), rank=1), ids(5, 2, 3),
+         ids(4, 2, 2), entries=3),
 ]
