@@ -13,8 +13,8 @@ import sys
 
 import numpy as np
 
+from npdl.decoding.wiring import continuation
 from npdl.errors import InputError
-from npdl.layers.activation import softmax
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 
@@ -28,8 +28,8 @@ def answers(run, question):
     if ids[-1] != vocabulary.eq:
         example = f"5 {run.config.operator} 7 ="
         raise InputError(f"question {question!r}: must end in '=', as in {example!r}")
-    logits, _ = run.model.logits(ids[None], np.array([len(ids) - 1]))
-    p = softmax(logits[0, 0])
+    log_p, _ = continuation(run.model, ids).start()
+    p = np.exp(log_p[0])
     order = np.argsort(-p, kind="stable")
     return [(vocabulary.tokens[i], float(p[i])) for i in order]
 

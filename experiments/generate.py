@@ -19,9 +19,8 @@ import math
 import sys
 
 from npdl.decoding import beam_search, greedy, sample
-from npdl.errors import InputError
-from npdl.init import require_positive
 from npdl.decoding.wiring import continuation
+from npdl.errors import InputError, require_positive
 from npdl.models.gpt import GPT
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run

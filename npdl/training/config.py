@@ -17,6 +17,7 @@ MODELS = ("gpt", "lstm")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 DTYPES = ("float32", "float64")
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
+MOST_THREADS = 256              # each has a gradient of its own
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
 ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
          "norm_bias": True, "merged": False, "engine": "fast"}
@@ -129,6 +130,8 @@ class Config:
         for name in ("layers", "width", "heads", "multiplier", "steps", "batch", "eval_every",
                      "save_every", "threads", "block", "eval_batches"):
             self._require(name, int, lambda value: value >= 1, "an integer, 1 or more")
+        self._require("threads", int, lambda value: value <= MOST_THREADS,
+                      f"{MOST_THREADS} or less")
         for name in ("eval_first", "warmup", "seed"):
             self._require(name, int, lambda value: value >= 0, "an integer, 0 or more")
         for name in ("lr", "weight_decay", "lr_min", "eps"):
