@@ -13,8 +13,8 @@ import sys
 
 import numpy as np
 
+from npdl.decoding.wiring import continuation
 from npdl.errors import InputError
-from npdl.layers.activation import softmax
 from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
@@ -33,8 +33,8 @@ def answers(run, question):
     if ids[-1] != vocabulary.eq:
         example = f"5 {run.config.operator} 7 ="
         raise InputError(f"question {question!r}: must end in '=', as in {example!r}")
-    logits, _ = run.model.logits(ids[None], np.array([len(ids) - 1]))
-    p = softmax(logits[0, 0])
+    log_p, _ = continuation(run.model, ids).start()
+    p = np.exp(log_p[0])
     if not np.isfinite(p).all():
         raise InputError("the answers' probabilities are not finite: the model's parameters are "
                          "too large; ask a run that has not diverged")

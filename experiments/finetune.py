@@ -22,7 +22,6 @@ from npdl import backend
 from npdl.errors import InputError
 from npdl.quantize import ROUNDINGS
 from npdl.script import place
-from npdl.study.nonfinite import Watch
 from npdl.training import folder as folders
 from npdl.training import options, run
 from npdl.training.cli import OneLineParser, guarded, parsed
@@ -60,45 +59,42 @@ def parser():
     options.training_options(p, defaults)
     options.record_options(p, defaults, "<run>-lora, <run>-qlora or <run>-merged")
     options.machine_options(p, defaults)
-    p.add_argument("--check", action="store_true", default=False, help="look at every layer's "
-                   "numbers at every step: say where the first NaN or infinity is made (slower)")
     return p
 
 
 def main(arguments=None):
     p = parser()
-    given, out, resume, quiet = parsed(p, arguments)
+    given, out, resume, how = parsed(p, arguments)
     source, merging = given.pop("run"), given.pop("merge")
-    check = Watch if given.pop("check") else None
     adapters = {name: given.pop(name) for name in ADAPTERS if name in given}
 
     def work():
         if (source is None) != resume:
             raise InputError("give the folder of the run to fine-tune, or --resume and --out")
         if merging:
-            return merged(source, out, given | adapters | ({"check": True} if check else {}), quiet)
+            return merged(source, out, given | adapters, **how)
         if resume:
-            return resumed(out, given, adapters, quiet, check)
-        return fresh(source, out, given, Adapters(**adapters), quiet, check)
+            return resumed(out, given, adapters, how)
+        return fresh(source, out, given, Adapters(**adapters), how)
 
     return guarded(p.prog, work)
 
 
-def fresh(source, out, given, adapters, quiet, check):
-    """Fine-tune the run in `source`."""
+def fresh(source, out, given, adapters, how):
+    """Fine-tune the run in `source`; `how` holds the rest that run.train takes."""
     base = run.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config = finetune_config(base, adapters, given, source)
     backend.use(config.backend)
     parameters = base.model.state_dict()
-    if not quiet:
+    if not how["quiet"]:
         print(counts(base.model, Trainer(config, parameters).model))
     suffix = "lora" if adapters.bits is None else "qlora"
     out = out or f"{source.rstrip('/')}-{suffix}"
-    return run.train(config, out, quiet=quiet, base=parameters, check=check)
+    return run.train(config, out, base=parameters, **how)
 
 
-def resumed(out, given, adapters, quiet, check):
+def resumed(out, given, adapters, how):
     """Go on with a fine-tuning."""
     if out is None:
         raise InputError("--resume: name the fine-tuned run by --out")
@@ -109,12 +105,12 @@ def resumed(out, given, adapters, quiet, check):
     if config.adapters is None:
         raise InputError(f"--out {out}: was not fine-tuned; resume it with train_{config.model}.py")
     backend.use(config.backend)
-    return run.train(config, out, True, quiet, check=check)
+    return run.train(config, out, True, **how)
 
 
-def merged(source, out, given, quiet):
+def merged(source, out, given, quiet, **training):
     """Write a fine-tuned run without its adapters."""
-    odd = next(iter(given), None)
+    odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
     if odd is not None:
         raise InputError(f"--{odd.replace('_', '-')}: means nothing to --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"

@@ -20,9 +20,9 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl.script import OneLineParser, guarded, place
+from npdl.training.engine import Batch, PlainEngine
 from npdl.training.run import load_run
 from npdl.training.task import make_task
-from npdl.training.text_task import measure_text
 
 ROWS = 64           # windows evaluated at a time
 DRAWN = 240         # windows of the scatter that is told
@@ -47,17 +47,17 @@ def whole_losses(run, text=None):
     task = make_task(dataclasses.replace(config, text=text or config.text))
     if "validation" not in task.parts:
         raise InputError("the run has no validation part (--r-train 1); name one that has")
-    inputs, targets = whole_windows(task.parts["validation"], config.block)
-    losses = []
-    for start in range(0, len(inputs), ROWS):
-        rows = slice(start, start + ROWS)
-        piece = task.piece(inputs[rows], targets[rows])
-        losses.append(measure_text(run.model, piece)[0])
-    losses = np.concatenate(losses)
+    losses = measured(run.model, *whole_windows(task.parts["validation"], config.block))
     if not np.isfinite(losses).all():
         raise InputError("the losses are not finite: the model's parameters are too large; name a "
                          "run that has not diverged")
     return losses
+
+
+def measured(model, inputs, targets):
+    """The loss of each window (N,), by the textbook."""
+    batch = Batch(inputs, targets, np.ones(inputs.shape, bool), ROWS)
+    return PlainEngine(model, None).measure(batch)[0]
 
 
 def arguments(given):

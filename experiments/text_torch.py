@@ -59,7 +59,7 @@ def npdl_start(model, text, seed, options):
     config = Config(model="gpt", text=text, r_train=0.9, batch=BATCH, steps=STEPS, layers=4,
                     heads=4, width=128, block=BLOCK, norm="pre", norm_bias=options.norm_bias,
                     positions="learned", tied=True, bias=False, init=options.init,
-                    compute="full", seed=seed)
+                    seed=seed)
     torch_names.load(model, Trainer(config).model.state_dict())
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from npdl.models.generate import Recomputed, continuation
 
 from npdl import backend, losses
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.layers.dropout import Dropout
-from npdl.models.generate import Recomputed, continuation
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm

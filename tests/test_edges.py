@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from npdl.layers.truncated import truncated_bptt
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream
@@ -21,7 +22,6 @@ from npdl.layers.norm import LayerNorm, RMSNorm
 from npdl.layers.norms import BatchNorm
 from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from npdl.layers.transformer import Block, PreNormBlock
-from npdl.layers.truncated import truncated_bptt
 from npdl.losses import (
     CrossEntropy,
     KLDivergence,

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from npdl.layers.scores import DotAttention
 
 from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTMCell
-from npdl.layers.scores import DotAttention
 from npdl.study.gradcheck import gradcheck
 
 RNG = stream(21)

@@ -2,10 +2,6 @@
 
 import numpy as np
 import pytest
-
-from npdl.decoding import beam_search, greedy
-from npdl.errors import InputError
-from npdl.layers.activation import log_softmax
 from npdl.models.generate import (
     CachedGPT,
     CachedSeq2Seq,
@@ -13,6 +9,10 @@ from npdl.models.generate import (
     Recomputed,
     continuation,
 )
+
+from npdl.decoding import beam_search, greedy
+from npdl.errors import InputError
+from npdl.layers.activation import log_softmax
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq

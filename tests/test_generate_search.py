@@ -1,11 +1,11 @@
 """Searches and samples over models: the same with a cache or without, and on the device."""
 
 import numpy as np
+from npdl.models.generate import Recomputed, continuation
 
 from npdl import backend
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.layers.activation import log_softmax
-from npdl.models.generate import Recomputed, continuation
 from tests import fakecupy
 from tests.test_generate import END, V, every_model
 

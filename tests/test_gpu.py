@@ -9,13 +9,13 @@ import warnings
 
 import numpy as np
 import pytest
+from npdl.models.generate import continuation
 
 from npdl import backend
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, greedy
 from npdl.errors import BackendError, InputError
 from npdl.layers.embedding import Embedding
-from npdl.models.generate import continuation
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.study.gradcheck import randomise

@@ -3,10 +3,10 @@
 import sys
 
 import pytest
+from npdl.training.parallel import Workers
 
 from npdl.layers.linear import Linear
 from npdl.optim import Flat
-from npdl.training.parallel import Workers
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

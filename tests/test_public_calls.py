@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from npdl.layers.gru import GRU
+from npdl.layers.rnn import RNN
+from npdl.prefix import PrefixTree
 
 from npdl import losses, optim, quantize
 from npdl.adapt import add_lora
@@ -23,15 +26,12 @@ from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
-from npdl.layers.gru import GRU
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.norms import RMSNorm
 from npdl.layers.recurrent import LSTM
-from npdl.layers.rnn import RNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.prefix import PrefixTree
 from npdl.schedule import schedule
 
 EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True,

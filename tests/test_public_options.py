@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from npdl.layers.rnn import RNN, RNNCell, RNNLayer
 
 from npdl import optim
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy, sample
@@ -14,7 +15,6 @@ from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import Embedding
 from npdl.layers.linear import Linear
-from npdl.layers.rnn import RNN, RNNCell, RNNLayer
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl.models.gpt import POSITIONS

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from npdl.layers.truncated import truncated_bptt
 
 from npdl.errors import InputError
 from npdl.functions import length_mask, reverse
@@ -17,7 +18,6 @@ from npdl.layers.recurrent import (
     RNNCell,
     RNNLayer,
 )
-from npdl.layers.truncated import truncated_bptt
 from npdl.models.attentive_rnn import AttentiveRNN
 from tests.recurrent_helpers import (  # noqa: F401
     assert_close,

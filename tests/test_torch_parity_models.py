@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from npdl.prefix import PrefixTree
 
 from npdl.backend import stream
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.prefix import PrefixTree
 from npdl.study.gradcheck import randomise
 from tests.composites import WithLoss
 

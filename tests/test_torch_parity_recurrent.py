@@ -5,8 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; parity is not checked")
 
-from npdl.layers.bidirectional import Bidirectional  # noqa: E402
 from npdl.layers.gru import GRU  # noqa: E402
+
+from npdl.layers.bidirectional import Bidirectional  # noqa: E402
 from npdl.layers.recurrent import LSTM  # noqa: E402
 from tests.torch_recurrent import (  # noqa: E402
     KINDS,

@@ -5,8 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; parity is not checked")
 
-from npdl.layers.recurrent import LSTM  # noqa: E402
 from npdl.layers.truncated import truncated_bptt  # noqa: E402
+
+from npdl.layers.recurrent import LSTM  # noqa: E402
 from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN  # noqa: E402
 from npdl.models.birnn import BiRNN, BiRNNLoss  # noqa: E402
 from tests.torch_recurrent import (  # noqa: E402

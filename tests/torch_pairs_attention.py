@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 import torch.nn.functional as F
+from npdl.layers.scores import DotAttention, ScaledDotAttention
 from torch import nn
 from torch.func import functional_call
 
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.layers.encoder import CrossDecoder, DecoderBlock, Encoder, padding_mask
-from npdl.layers.scores import DotAttention, ScaledDotAttention
 from npdl.layers.transformer import Block, Decoder, FeedForward
 from npdl.models.gpt import GPT, GPTOutput
 from npdl.models.seq2seq import Seq2Seq, Seq2SeqOutput

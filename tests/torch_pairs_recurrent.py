@@ -2,12 +2,12 @@
 
 import torch
 import torch.nn.functional as F
+from npdl.layers.gru import GRU, GRUCell, GRULayer
+from npdl.layers.rnn import RNN, RNNCell, RNNLayer
 from torch import nn
 
 from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.gru import GRU, GRUCell, GRULayer
 from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
-from npdl.layers.rnn import RNN, RNNCell, RNNLayer
 from npdl.models.birnn import BiRNN
 from npdl.models.lstm_lm import LSTMLM, LSTMOutput
 from tests.torch_compare import Pair, sizes

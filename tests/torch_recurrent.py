@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-
 from npdl.layers.gru import GRU
-from npdl.layers.recurrent import LSTM
 from npdl.layers.rnn import RNN
+
+from npdl.layers.recurrent import LSTM
 
 LIMIT = 1e-10
 KINDS = {RNN: torch.nn.RNN, GRU: torch.nn.GRU, LSTM: torch.nn.LSTM}

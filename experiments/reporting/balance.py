@@ -41,13 +41,14 @@ def trace(config, every=EVERY):
     root_v    norm of sqrt(v_hat);  update  of m_hat / (sqrt(v_hat) + eps);  decay  of decay theta
     """
     trainer = Trainer(config)
-    flat, rows, largest = trainer.optimizer.flat, [], 0.0
-    with trainer.workers:
+    params, rows, largest = trainer.optimizer.params.values(), [], 0.0
+    with trainer.engine:
         while trainer.step < config.steps:
             trainer.update()
-            largest = max(largest, float(flat.norm(flat.grad)))
+            squares = sum(float((param.grad * param.grad).sum()) for param in params)
+            largest = max(largest, math.sqrt(squares))
             if trainer.step % every == 0:
-                loss = trainer.task.measure(trainer.workers)["train_loss"]
+                loss = trainer.task.measure(trainer.engine)["train_loss"]
                 rows.append((trainer.step, loss, largest, *lengths(trainer.optimizer)))
                 largest = 0.0
     return {key: [short(value) for value in column]
@@ -56,13 +57,15 @@ def trace(config, every=EVERY):
 
 def lengths(optimizer):
     """Norms of sqrt(v_hat), of the update and of the decay, each over the learning rate."""
-    b1, b2 = optimizer.betas
-    m, v = (to_host(part).astype(np.float64) for part in (optimizer.m, optimizer.v))
-    root = np.sqrt(v / (1 - b2**optimizer.steps))
-    update = m / (1 - b1**optimizer.steps) / (root + optimizer.eps)
-    theta = to_host(optimizer.flat.data).astype(np.float64)
-    return tuple(math.sqrt(float((part * part).sum()))
-                 for part in (root, update, optimizer.weight_decay * theta))
+    (b1, b2), t, squares = optimizer.betas, optimizer.steps, np.zeros(3)
+    for name, param in optimizer.params.items():
+        m, v, theta = (to_host(array).astype(np.float64)
+                       for array in (optimizer.m[name], optimizer.v[name], param.data))
+        root = np.sqrt(v / (1 - b2**t))
+        update = m / (1 - b1**t) / (root + optimizer.eps)
+        squares += [np.square(part).sum() for part in (root, update,
+                                                       optimizer.weight_decay * theta)]
+    return tuple(np.sqrt(squares).tolist())
 
 
 def short(value):

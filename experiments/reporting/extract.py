@@ -22,10 +22,11 @@ import numpy as np
 
 from npdl.backend import to_host
 from npdl.errors import InputError
-from npdl.losses import exact_match
+from npdl.models.gpt import attentions
 from npdl.script import OneLineParser, guarded
 from npdl.study.plots_embeddings import spectrum
 from npdl.training.config import Config
+from npdl.training.engine import Batch, PlainEngine
 from npdl.training.files import write_atomically
 from npdl.training.run import load_run
 
@@ -41,7 +42,7 @@ def facts(run):
     if config.text is not None or config.operator != "+" or config.orders != (2,):
         raise InputError("this run is not of modular addition with two operands; give one that is")
     ours, usual = config.to_json(), Config(model=config.model).to_json()
-    apart = ("seed", "steps", "threads", "save_every", "eval_first", "eval_every", "compute")
+    apart = ("seed", "steps", "threads", "save_every", "eval_first", "eval_every", "engine")
     settings = {k: v for k, v in ours.items() if usual.get(k) != v and k not in apart}
     return {"model": config.model, "seed": config.seed, "settings": settings, "step": run.step,
             "accuracy": accuracies(run)}
@@ -58,8 +59,8 @@ def attention_of(run):
     if run.config.model != "gpt":
         raise InputError("attention: this run is an LSTM; give the folder of a GPT")
     ids = run.task.data.train.inputs                                # ids (N, S)
-    out, _ = run.model.forward(ids)
-    A = to_host(out.attentions).astype(np.float64)                  # A (N, L, H, S, S)
+    _, cache = run.model.forward(ids)
+    A = to_host(attentions(cache)).astype(np.float64)               # A (N, L, H, S, S)
     entropy = -(A * np.log(np.maximum(A, 1e-30))).sum(-1).mean(0)   # entropy (L, H, S)
     even = np.log(np.arange(1, A.shape[-1] + 1))
     spread = np.ones_like(entropy)
@@ -117,8 +118,10 @@ def accuracies(run):
     """Shares of the equations of the training and the validation set that the model gets right."""
     shares = []
     for examples in (run.task.data.train, run.task.data.validation):
-        logits, _ = run.model.logits(examples.inputs)
-        shares.append(exact_match(logits, examples.targets, examples.answer_mask).item())
+        counted = examples.answer_mask
+        batch = Batch(examples.inputs, examples.targets, counted)
+        _, right = PlainEngine(run.model, None).measure(batch)
+        shares.append((right == counted.sum(1)).mean())             # the whole answer
     return short(shares)
 
 

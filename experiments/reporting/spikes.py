@@ -41,11 +41,11 @@ def continued(folder, steps, **changes):
     trainer = Trainer(dataclasses.replace(config, **changes))
     trainer.load_state(*checkpoint.load(Path(folder) / "checkpoint.npz"))
     losses = []
-    with trainer.workers:
+    with trainer.engine:
         for done in range(1, steps + 1):
             trainer.update()
             if done % EVERY == 0:
-                losses.append(trainer.task.measure(trainer.workers)["train_loss"])
+                losses.append(trainer.task.measure(trainer.engine)["train_loss"])
     return trainer.step - steps, [float(f"{loss:.3g}") for loss in losses]
 
 

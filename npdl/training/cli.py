@@ -29,19 +29,15 @@ def parser(model, description):
     options.record_options(p, d, "runs/<model>-p<p>-<operator>-seed<seed>, or "
                            "runs/<model>-text-<file>-seed<seed>")
     options.machine_options(p, d)
-    p.add_argument("--check", action="store_true", default=False, help="look at every layer's "
-                   "numbers at every step: say where the first NaN or infinity is made (slower)")
     return p
 
 
 def main(model, description, arguments=None):
     """Run a training script: parse, train, and return the exit status."""
-    from npdl.study.nonfinite import Watch
     from npdl.training import run
 
     p = parser(model, description)
-    given, folder, resume, quiet = parsed(p, arguments)
-    check = given.pop("check")
+    given, folder, resume, how = parsed(p, arguments)
 
     def work():
         nonlocal folder
@@ -55,17 +51,23 @@ def main(model, description, arguments=None):
             config = new_config(model, given)
             folder = folder or run.default_folder(config)
         backend.use(config.backend)
-        return run.train(config, folder, resume, quiet, check=Watch if check else None)
+        return run.train(config, folder, resume, **how)
 
     return guarded(p.prog, work)
 
 
 def parsed(p, arguments):
-    """(settings that were given, --out, --resume, --quiet)."""
+    """(settings that were given, --out, --resume, npdl.training.run.train's other arguments)."""
     given = vars(p.parse_args(arguments))
     if "betas" in given:
         given["betas"] = tuple(given["betas"])
-    return given, given.pop("out"), given.pop("resume"), given.pop("quiet")
+    out, resume, check = given.pop("out"), given.pop("resume"), given.pop("check")
+    how = {name: given.pop(name) for name in ("quiet", "for_steps")}
+    if check:
+        from npdl.study.nonfinite import Watch
+
+        how["check"] = Watch
+    return given, out, resume, how
 
 
 def new_config(model, given):

@@ -8,7 +8,6 @@ An engine adds the gradients of a batch's mean loss into the model's Params and 
         engine.update(lr)
 """
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from npdl import optim
 from npdl.backend import to_device, to_host
 from npdl.losses import SequenceLoss
+from npdl.script import note
 
 ENGINES = ("fast", "plain")
 
@@ -101,5 +101,5 @@ def make_engine(name, model, optimizer, threads=1):
         why = unsupported(model, optimizer)
         if why is None:
             return FastEngine(model, optimizer, threads)
-        print(f"--engine fast: {why}; going on with --engine plain", file=sys.stderr)
+        note(f"--engine fast: {why}; going on with --engine plain")
     return PlainEngine(model, optimizer)

@@ -3,7 +3,7 @@
 import math
 
 from npdl.backend import to_device
-from npdl.core import embedding_names
+from npdl.core import Param, embedding_names
 from npdl.layers.embedding import Embedding
 
 INITS = ("torch", "gpt2", "lecun", "xavier")
@@ -72,5 +72,5 @@ def xavier_init(model, rng):
         for weight in (cell.W_x, cell.W_h):
             values = rng.uniform(-bound, bound, weight.shape)
             weight.data[...] = to_device(values.astype(weight.data.dtype))
-        if cell.b is not None:
+        if isinstance(cell.b, Param):
             cell.b.data[...] = 0

@@ -117,7 +117,12 @@ def record_options(p, d, folder):
                               help=f"the run's folder (default: {folder})")
     option.group.add_argument("--resume", action="store_true", default=False, help="go on with "
                               "the run in --out, exactly where its checkpoint is")
+    option.group.add_argument("--for-steps", type=int, metavar="N", default=None, help="make N "
+                              "more updates now, save and leave; --resume goes on")
     option.group.add_argument("--quiet", action="store_true", default=False, help="show nothing")
+    option.group.add_argument("--check", action="store_true", default=False, help="look at every "
+                              "layer's numbers at every step: say where the first NaN or infinity "
+                              "is made (slower)")
 
 
 def machine_options(p, d):

@@ -36,18 +36,22 @@ MAY_MOVE = ("text",)            # its SHA-256 says whether it is still the same
 
 
 @plain_errors()
-def train(config, folder, resume=False, quiet=False, base=None, check=None, mine=None):
+def train(config, folder, resume=False, quiet=False, base=None, check=None, for_steps=None,
+          mine=None):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
-    config   a Config; with `resume`, what `resumed_config` returned
-    base     parameters to start from (Trainer); they are then evaluated and saved at step 0
-    check    npdl.study.nonfinite.Watch, to look at every layer's numbers at every step: slower,
-             the same results
-    mine     this process's Claim on the folder, if it has one; otherwise it is claimed here
+    config     a Config; with `resume`, what `resumed_config` returned
+    base       parameters to start from (Trainer); they are then evaluated and saved at step 0
+    check      npdl.study.nonfinite.Watch, to look at every layer's numbers at every step: slower,
+               the same results
+    for_steps  updates to make now, if the run is to be left before its end
+    mine       this process's Claim on the folder, if it has one; otherwise it is claimed here
     Raises InputError when the folder cannot take a new run, another process works in it, or a
     text cannot be read, CheckpointError when its files cannot be written or read, BackendError
     when a GPU fails.
     """
+    if for_steps is not None and for_steps < 1:
+        raise InputError(f"--for-steps {for_steps}: must be 1 or more")
     folder = Path(folder)
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.watch = check
@@ -55,17 +59,17 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, mine
     if not resume:
         make_folder(trainer.config, folder)
     with claimed(folder) if mine is None else contextlib.nullcontext(mine) as mine:
-        return _train(trainer, folder, resume, quiet, base is not None, mine.check)
+        return _train(trainer, folder, resume, quiet, base is not None, for_steps, mine.check)
 
 
-def _train(trainer, folder, resume, quiet, is_based, may_write):
+def _train(trainer, folder, resume, quiet, is_based, for_steps, may_write):
     """`train` in a folder that is this process's; may_write() raises once it no longer is."""
     config = trainer.config
     if not resume:
         begin(config, folder)
-    elif read_config(folder) != config:         # more steps, another backend, a text that moved
-        write_config(folder, config)
     started = time.monotonic() - (_continue(trainer, folder) if resume else 0.0)
+    if read_config(folder) != config:           # more steps, another backend, a text that moved
+        write_config(folder, config)
     with MetricsWriter(folder / "metrics.jsonl") as metrics:
         progress = Progress(config.steps, trainer.step, quiet)
 
@@ -85,7 +89,8 @@ def _train(trainer, folder, resume, quiet, is_based, may_write):
                 with trainer.engine:
                     on_record(trainer.evaluate())
                 on_save()
-            finished = trainer.run(on_record, on_save, progress.step)
+            undisturbed = trainer.run(on_record, on_save, progress.step, for_steps)
+    finished = trainer.step == config.steps
     if not finished:
         note(f"stopped at step {trainer.step} of {config.steps}, saved; "
              f"go on with: --resume --out {folder}")
@@ -97,7 +102,7 @@ def _train(trainer, folder, resume, quiet, is_based, may_write):
             print(table(summary))
             print(f"{trainer.step} steps in {summary['seconds']:.0f} s; "
                   f"curves, metrics and checkpoint are in {folder}")
-    return 0 if finished else 130
+    return 0 if undisturbed else 130
 
 
 def resumed_config(folder, given):

@@ -7,13 +7,13 @@ import itertools
 import shutil
 
 import numpy as np
+from npdl.training.parallel import unwarned
 
 from npdl.backend import stream
 from npdl.optim import AdamW, clip_by_global_norm
 from npdl.training import checkpoint
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
-from npdl.training.parallel import unwarned
 from npdl.training.run import load_run, train
 from tests.trust import Figure
 from tests.trust.runs import ROOT, fingerprint, finish, start

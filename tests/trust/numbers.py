@@ -4,6 +4,8 @@ import contextlib
 import io
 
 import numpy as np
+from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.training.parallel import unwarned
 
 from npdl.backend import stream
 from npdl.decoding import filtered
@@ -13,7 +15,6 @@ from npdl.layers.graph import GraphAttention
 from npdl.layers.norm import LayerNorm
 from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, RMSNorm
 from npdl.layers.recurrent import LSTM
-from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, answer_mask, exact_match
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
@@ -21,7 +22,6 @@ from npdl.quantize import dequantize, quantize
 from npdl.study.nonfinite import find_nonfinite
 from npdl.training import checkpoint
 from npdl.training.cli import main
-from npdl.training.parallel import unwarned
 from tests.trust import Figure
 
 LARGE = 3e38                                    # nearly float32's largest number
