@@ -7,6 +7,10 @@ from npdl.backend import stream
 from npdl.fast import kernels
 from npdl.fast.engine import FastEngine
 from npdl.fast.prefix import PrefixTree
+from npdl.layers.activation import GELU
+from npdl.layers.attention import attend, attend_backward
+from npdl.layers.linear import Linear
+from npdl.layers.norm import LayerNorm
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
@@ -96,6 +100,39 @@ def assert_tree(ids):
     assert [nodes[prefix] for prefix in prefixes] == np.asarray(tree.node).ravel().tolist()
     for prefix, node in nodes.items():
         assert (tree.tokens[node], tree.positions[node]) == (prefix[-1], len(prefix) - 1)
+
+
+def assert_kernels():
+    """Each kernel equals its layer, and writes over nothing that it was handed."""
+    rng = stream(9, 9)
+    layers = [Linear(3, 5, dtype="float64"), LayerNorm(5, dtype="float64"), GELU()]
+    for layer in layers:
+        randomise(layer, rng)
+        x, dy = rng.standard_normal((4, 3 if isinstance(layer, Linear) else 5)), None
+        y, cache = layer.forward(x)
+        dy = rng.standard_normal(y.shape)
+        layer.zero_grad()
+        wanted = (y, layer.backward(dy, cache), *(p.grad.copy() for _, p in layer.params()))
+        layer.zero_grad()
+        for array in (x, dy):
+            array.flags.writeable = False
+        y, cache = kernels.forward(layer, x)
+        found = (y, kernels.backward(layer, dy, cache), *(p.grad for _, p in layer.params()))
+        for a, b in zip(found, wanted, strict=True):
+            assert_close(a, b, type(layer).__name__)
+    q, k, v, dy = (rng.standard_normal((2, 3, R, 5)) for R in (2, 7, 7, 2))
+    mask = rng.random((2, 7)) < 0.7
+    mask[:, 0] = True
+    for size in (1.0, 1e4):                             # exp would overflow without the maximum
+        y, cache = attend(size * q, k, v, mask)
+        wanted = (y, *attend_backward(dy, cache))
+        for array in (q, k, v, dy):
+            array.flags.writeable = False
+        y, cache = kernels.attend(size * q, k, v, mask)
+        for a, b in zip((y, *kernels.attend_backward(dy, cache)), wanted, strict=True):
+            assert_close(a, b, "attend")
+    row = np.full((2, 128), 1000.1, np.float32)         # what varies by rounding alone is 0
+    assert not kernels.forward(LayerNorm(128), row)[0].any()
 
 
 def assert_equal_for_large_tables():

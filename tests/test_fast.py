@@ -19,6 +19,7 @@ from tests.fast_cases import (
     MODELS,
     assert_equal,
     assert_equal_for_large_tables,
+    assert_kernels,
     assert_same_updates,
     assert_tree,
     build,
@@ -58,6 +59,10 @@ def test_float32_within_its_own_error(kind, name):
     for counted in COUNTED:
         assert_equal(lambda: build(kind, name, dtype="float32"), drawn("many shared", counted),
                      atol=2e-5)
+
+
+def test_kernels_write_over_nothing_that_they_were_handed():
+    assert_kernels()
 
 
 def test_large_tables():
