@@ -8,7 +8,7 @@ from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTMCell
-from npdl.layers.scores import DotAttention
+from npdl.layers.attention import DotAttention
 from npdl.study.gradcheck import gradcheck
 
 RNG = stream(21)

@@ -14,9 +14,8 @@ from npdl.errors import InputError
 from npdl.study.plan import plan
 
 # Book-keeping, not mathematics: shapes checked, time steps ordered, generators made.
-SKIPPED = ("npdl.core", "npdl.backend", "npdl.init", "npdl.errors", "npdl.layers.lengths",
-           "npdl.study")
-HELPERS = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.prefix")
+SKIPPED = ("npdl.core", "npdl.backend", "npdl.init", "npdl.errors", "npdl.study")
+HELPERS = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.functions")
 
 
 @dataclass(repr=False)
