@@ -8,8 +8,9 @@ from npdl.study.step import step
 from npdl.study.target import build
 from npdl.study.trace import refuse_debugger
 
-LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT, ...), file.py:Class or module:Class; a "
-         "class of your own needs a classmethod sample() that returns (layer, inputs), or --input")
+LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT, ...), file.py:Class or module:Class, or "
+         "file.py:f for functions f_forward and f_backward; a class of your own needs a classmethod "
+         "sample() that returns (layer, inputs), or --input")
 
 
 def _add_target(parser):
@@ -18,6 +19,8 @@ def _add_target(parser):
                         help="an input of forward and its shape; once for each input")
     parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
                         help="an argument of the constructor")
+    parser.add_argument("--cache", choices=["self"], help="for a class that keeps in self what "
+                        "backward needs: forward returns its output alone, backward takes dy alone")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs and parameters")
 
 
@@ -26,7 +29,7 @@ def _built(options):
     refuse_debugger()
     if options.seed < 0:
         raise InputError(f"--seed {options.seed}: must be 0 or more")
-    return build(options.layer, options.input, options.set, options.seed)
+    return build(options.layer, options.input, options.set, options.seed, options.cache)
 
 
 def _sized(work):

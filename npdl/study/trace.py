@@ -165,7 +165,8 @@ def wanted(layer):
     """A function code -> plan, for the code of npdl's layers and of the layer's own files."""
     parts = {cls for part in walk(layer) for cls in type(part).__mro__} - {Layer, object}
     own = {sys.modules[cls.__module__].__dict__.get("__file__") for cls in parts
-           if cls.__module__ in sys.modules and not cls.__module__.startswith("npdl.core")}
+           if cls.__module__ in sys.modules
+           and not cls.__module__.startswith(("npdl.core", "npdl.study"))}
     skipped = {file_of(name) for name in SKIPPED}
     found = {}
 
