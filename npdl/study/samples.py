@@ -189,9 +189,10 @@ def sample(cls, seed=0):
     own = getattr(cls, "sample", None)
     if callable(own):
         built = own()
-        if not isinstance(built, tuple) or len(built) not in (2, 3):
-            raise InputError(f"{cls.__name__}.sample() must return (layer, inputs) or "
-                             "(layer, inputs, options)")
+        if not isinstance(built, tuple) or len(built) not in (2, 3) or not (
+                isinstance(built[0], Layer) and isinstance((*built, {})[2], dict)):
+            raise InputError(f"{cls.__name__}.sample() must return (layer, inputs) or (layer, "
+                             "inputs, options): an instance, a tuple of arrays, a dict")
         inputs = built[1] if isinstance(built[1], tuple) else (built[1],)
         return built[0], inputs, (built[2] if len(built) == 3 else {})
     for base in cls.__mro__:

@@ -12,6 +12,7 @@ from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
 from npdl.study.gradcheck import randomise
+from npdl.study.guard import CodeLeft, called, message
 from npdl.study.nests import cast
 from npdl.study.samples import layer_classes, sample
 from npdl.study.styles import functions, in_self, keeps_cache_in_self
@@ -117,7 +118,7 @@ def _executed(name, path):
 
 def said(error, path=None):
     """An exception in one line, with the last line of the file `path` that it came through."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = message(error)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if path is not None and frame.filename == str(path)]
     return f"{text} (line {lines[-1]})" if lines and "line" not in text else text
@@ -163,9 +164,11 @@ def build(name, inputs=(), settings=(), seed=0, cache=None):
 def _made(cls, make, what):
     """What the class's own code makes; an exception of its is told in one line."""
     try:
-        return make()
+        return called(make, what)
     except NpdlError:
         raise
+    except CodeLeft as error:
+        raise InputError(f"{cls.__name__} can't be made: {error}") from error
     except Exception as error:
         path = getattr(sys.modules.get(cls.__module__), "__file__", None)
         raise InputError(f"{cls.__name__} can't be made: {what} raised {said(error, path)}; mend "
