@@ -1,3 +1,55 @@
-"""npdl: layers for sequence models in NumPy, every forward and backward written out."""
+"""npdl: layers for sequence models in NumPy, every forward and backward written out.
+
+    from npdl import LSTM, GPT, AdamW, gradcheck, step, blame
+
+A name's module is imported when the name is first asked for: what is not used costs nothing.
+"""
+
+import importlib
 
 __version__ = "0.2.0"
+
+_NAMES = {
+    "npdl.core": "Absent Cache Layer Param",
+    "npdl.errors": "BackendError CheckpointError InputError NpdlError",
+    "npdl.layers.activation": "GELU ReLU Sigmoid Softmax Tanh TanhGELU",
+    "npdl.layers.adapters": "FrozenLinear LoRALinear QuantLinear",
+    "npdl.layers.attention": "AdditiveAttention DotAttention MultiHeadAttention "
+                             "ScaledDotAttention causal_mask",
+    "npdl.layers.bidirectional": "Bidirectional",
+    "npdl.layers.dropout": "Dropout",
+    "npdl.layers.embedding": "Embedding LearnedPositions SinusoidalPositions Unembedding",
+    "npdl.layers.encoder": "CrossDecoder DecoderBlock PreNormDecoderBlock",
+    "npdl.layers.graph": "AddReLU GraphAttention MessagePassing Replace",
+    "npdl.layers.linear": "Linear",
+    "npdl.layers.neuron": "ThresholdNeuron XOR",
+    "npdl.layers.norm": "LayerNorm RMSNorm",
+    "npdl.layers.norms": "BatchNorm GroupNorm InstanceNorm",
+    "npdl.layers.recurrent": "Cell GRU GRUCell GRULayer LSTM LSTMCell LSTMLayer RNN RNNCell "
+                             "RNNLayer Recurrent RecurrentLayer",
+    "npdl.layers.transformer": "Block Decoder Encoder FeedForward PreNormBlock Same",
+    "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SquaredError",
+    "npdl.models.attentive_rnn": "AttentiveRNN",
+    "npdl.models.autoencoder": "Autoencoder AutoencoderLoss",
+    "npdl.models.birnn": "BiRNN BiRNNLoss",
+    "npdl.models.gpt": "GPT",
+    "npdl.models.lstm_lm": "LSTMLM",
+    "npdl.models.seq2seq": "Seq2Seq",
+    "npdl.optim": "Adam AdamW SGD clip_by_global_norm",
+    "npdl.study.blame": "assert_right blame",
+    "npdl.study.gradcheck": "gradcheck",
+    "npdl.study.step": "step",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module 'npdl' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,7 @@ from npdl.layers.scores import DotAttention
 
 from npdl.backend import stream
 from npdl.errors import InputError
+from npdl.layers.attention import DotAttention
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTMCell

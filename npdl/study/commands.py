@@ -5,13 +5,15 @@ from pathlib import Path
 from npdl.errors import InputError, NpdlError
 from npdl.script import place
 from npdl.study.blame import blame
+from npdl.study.guard import message, time_limit
 from npdl.study.step import step
 from npdl.study.target import build
 from npdl.study.trace import refuse_debugger
 from npdl.training.files import reason
 
-LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT, ...), file.py:Class or module:Class; a "
-         "class of your own needs a classmethod sample() that returns (layer, inputs), or --input")
+LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
+         "file.py:f for functions f_forward and f_backward; a class of your own needs a "
+         "classmethod sample() that returns (layer, inputs), or --input")
 
 
 def _add_target(parser):
@@ -20,7 +22,11 @@ def _add_target(parser):
                         help="an input of forward and its shape; once for each input")
     parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
                         help="an argument of the constructor")
+    parser.add_argument("--cache", choices=["self"], help="for a class that keeps in self what "
+                        "backward needs: forward returns its output alone, backward takes dy alone")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs and parameters")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
+                        help="stop when your code has not ended by then (default: 60)")
 
 
 def _built(options):
@@ -28,7 +34,9 @@ def _built(options):
     refuse_debugger()
     if options.seed < 0:
         raise InputError(f"--seed {options.seed}: must be 0 or more")
-    return build(options.layer, options.input, options.set, options.seed)
+    if not 0 < options.limit < 1e6:
+        raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
+    return build(options.layer, options.input, options.set, options.seed, options.cache)
 
 
 def _sized(work):
@@ -54,9 +62,10 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
-    layer, inputs, keywords = _built(options)
-    walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
-                               title=options.title, **keywords))
+    with time_limit(options.limit):
+        layer, inputs, keywords = _built(options)
+        walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
+                                   title=options.title, **keywords))
     phases = ("forward",) if options.forward else ("backward",) if options.backward else (
         "forward", "backward")
     error = walk.recording.error
@@ -65,7 +74,7 @@ def run_step(options):
         path = _written(walk, options.html, phases)
         print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
         if error is not None:
-            print(f"ended by {type(error).__name__}: {error}")
+            print(f"ended by {message(error)}")
     else:
         walk.show(phases)
     return options.status
@@ -86,8 +95,9 @@ def add_blame(parser):
 
 def run_blame(options):
     """Print what `blame` finds; 1 when something is wrong."""
-    layer, inputs, keywords = _built(options)
-    report = _sized(lambda: blame(layer, *inputs, seed=options.seed, **keywords))
+    with time_limit(options.limit):
+        layer, inputs, keywords = _built(options)
+        report = _sized(lambda: blame(layer, *inputs, seed=options.seed, **keywords))
     options.status = int(not report.right)
     print(report)
     return options.status

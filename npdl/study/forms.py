@@ -15,8 +15,9 @@ class Text:
         return text
 
     def op(self, text):
-        return text if text in (" ", "") else f" {text} " if text not in ("(", ")", ",", "−u") \
-            else {"(": "(", ")": ")", ",": ", ", "−u": "−"}[text]
+        if text in (" ", "", "(", ")", "[", "]"):
+            return text
+        return {",": ", ", "−u": "−"}.get(text, f" {text} ")
 
     def row(self, *parts):
         return "".join(parts)

@@ -21,11 +21,8 @@ from npdl.study.target import find_class
 LEVELS = ("layer", "line", "lstm")
 LAYERS = ("Linear", "Softmax", "LayerNorm", "Embedding", "CrossEntropy", "RNNCell", "LSTMCell",
           "GRUCell", "MultiHeadAttention")
-# What the LSTM is made of: the files of the level "lstm", the deepest first.
-LSTM_PARTS = (
-    ("npdl.layers.through_time", "through_time", ("Cell", "RecurrentLayer", "Recurrent")),
-    ("npdl.layers.recurrent", "lstm", ("LSTMCell", "LSTMLayer", "LSTM")),
-)
+# What the LSTM is made of: the classes of the level "lstm", the smallest first.
+LSTM_PARTS = ("LSTMCell", "RecurrentLayer", "LSTMLayer", "Recurrent", "LSTM")
 
 
 class Homework:
@@ -104,7 +101,7 @@ def _one_layer(work, cls, rng):
     title = f"{name}: write what raises NotImplementedError."
     chosen = _a_line if work.level == "line" else _whole_functions
     edits, holes = chosen(work, module, functions, kept, student, rng)
-    work.files[f"{student}.py"] = source.student_text(module, kept, title, edits, {})
+    work.files[f"{student}.py"] = source.student_text(module, kept, title, edits)
     work.holes += holes
     work.graded.append((student, name))
 
@@ -127,7 +124,7 @@ def _a_line(work, module, functions, kept, student, rng):
         name, function, statement = lines[i]
         edit, hole = source.blank_line(module, name, function, _owner(module, name),
                                        f"{student}.py", statement)
-        text = source.student_text(module, kept, "trial", [edit], {})
+        text = source.student_text(module, kept, "trial", [edit])
         if _stops(text, student, work_class(kept, module)):
             return [edit], [hole]
     raise InputError(f"{work_class(kept, module)} has no line that can be blanked alone; use "
@@ -150,18 +147,15 @@ def _stops(text, student, name):
 
 def _whole_lstm(work):
     reached = source.reached_by(find_class("LSTM")) | source.reached_by(find_class("LSTMCell"))
-    moved = {}
-    for module_name, student, names in LSTM_PARTS:
-        module, edits = source.Source(module_name), []
-        for name in names:
-            for qualname, function in module.functions(name, work.forward, reached).items():
-                edit, hole = source.blank_function(module, qualname, function,
-                                                   module.definitions[name], f"{student}.py")
-                edits.append(edit)
-                work.holes.append(hole)
-        title = f"{', '.join(names)}: write what raises NotImplementedError."
-        work.files[f"{student}.py"] = source.student_text(module, names, title, edits, moved)
-        moved |= {(module_name, name): student for name in names}
+    module, edits = source.Source(find_class("LSTM").__module__), []
+    for name in LSTM_PARTS:
+        for qualname, function in module.functions(name, work.forward, reached).items():
+            edit, hole = source.blank_function(module, qualname, function,
+                                               module.definitions[name], "lstm.py")
+            edits.append(edit)
+            work.holes.append(hole)
+    title = f"{', '.join(LSTM_PARTS)}: write what raises NotImplementedError."
+    work.files["lstm.py"] = source.student_text(module, LSTM_PARTS, title, edits)
     work.graded += [("lstm", "LSTMCell"), ("lstm", "LSTMLayer"), ("lstm", "LSTM")]
 
 

@@ -105,16 +105,15 @@ def run_sample(cls):
         layer.backward(upstream(outputs, 0), cache)
 
 
-def student_text(source, names, title, edits, moved):
+def student_text(source, names, title, edits):
     """The text of a student file.
 
     names   the classes and functions of the module that it defines; everything else it imports
     edits   (first line, last line, new lines) of the module's source, 1 the first
-    moved   {(module, name): student module} of what is imported from another student file
     """
     nodes = [source.definitions[name] for name in source.definitions if name in names]
     used = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
-    parts = [f'"""{title}"""', "\n".join(_imports(source, used, names, moved))]
+    parts = [f'"""{title}"""', "\n".join(_imports(source, used, names))]
     for node in nodes:
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         parts.append("\n" + "\n".join(_edited(source.lines, first, node.end_lineno, edits)))
@@ -130,7 +129,7 @@ def _edited(lines, first, last, edits):
     return result + lines[at - 1 : last]
 
 
-def _imports(source, used, names, moved):
+def _imports(source, used, names):
     """Import statements of what the kept code uses, npdl's after the others."""
     plain, from_module = [], {}
     for node in source.tree.body:
@@ -140,9 +139,8 @@ def _imports(source, used, names, moved):
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if (alias.asname or alias.name) in used:
-                    where = moved.get((node.module, alias.name), node.module)
                     shown = alias.name + (f" as {alias.asname}" if alias.asname else "")
-                    from_module.setdefault(where, []).append(shown)
+                    from_module.setdefault(node.module, []).append(shown)
     rest = (set(source.definitions) | source.assigned) & used - set(names)
     if rest:
         from_module.setdefault(source.name, []).extend(rest)

@@ -12,20 +12,24 @@ def stem(name):
 def pairs_of(call, calls):
     """The forward calls that a backward call undoes, the best first.
 
-    They returned a value (a cache, or the output itself) that this call was handed.
+    They returned a value (a cache, or the output itself) that this call was handed; if there are
+    none, they are a method of the same object, which keeps its cache in itself.
     """
     handed = [v for v in call.arguments.values() if v is not None and v is not call.owner]
     own = stem(call.function.name)
-    found = []
+    found, same_owner = [], []
     for other in calls:
         if other.phase != "forward" or other.returned is None:
             continue
         result = other.returned
         parts = result if isinstance(result, tuple) else (result,)
-        parts = [p for p in parts if not isinstance(p, (bool, int, float, str, tuple, type(None)))]
+        parts = [p for p in parts if not isinstance(p, (bool, int, float, str)) and p is not None
+                 and not (isinstance(p, tuple) and not p)]
         by_cache = any(p is h for p in parts for h in handed if not isinstance(h, np.ndarray))
         by_array = any(p is h for p in parts for h in handed if isinstance(h, np.ndarray))
         same_stem = stem(other.function.name) == own
         if by_cache or (by_array and same_stem and own):
             found.append((not same_stem, -other.number, other))
-    return [other for _, _, other in sorted(found, key=lambda item: item[:2])]
+        elif same_stem and call.owner is not None and other.owner is call.owner:
+            same_owner.append((False, -other.number, other))
+    return [other for _, _, other in sorted(found or same_owner, key=lambda item: item[:2])]

@@ -51,12 +51,19 @@ class Summary:
         """One line: (3, 5) |.| 4.7  -1.2 .. 2.1"""
         if self.nan and not self.norm:
             return f"{_shape(self.shape):<10} all NaN, as room is before it is written"
-        text = f"{_shape(self.shape):<10} ‖·‖ {self.norm:<8.3g} {self.low:.3g} .. {self.high:.3g}"
+        text = f"{_shape(self.shape):<10} ‖·‖ {self.norm:<8.3g} {self.low + 0.0:.3g} "
+        text += f".. {self.high + 0.0:.3g}"
         if self.nan:
             text += f"  {self.nan} NaN"
         if self.inf:
             text += f"  {self.inf} infinite"
         return text
+
+    def brief(self):
+        """(3, 5) 4.7: the shape and the norm; of one number, itself."""
+        if self.values is not None and self.values.size == 1:
+            return f"= {self.values.item():.4g}"
+        return f"{_shape(self.shape)} {self.norm:.3g}"
 
     def packed(self):
         """The picture as base64 bytes: 128 + 127 * value / scale, 0 for NaN."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npdl.errors import InputError
+from npdl.models.gpt import attentions
 from npdl.study import plots_style as style
 
 MOST_TOKENS = 32
@@ -44,8 +45,8 @@ def plot_attention(run, title, text=None):
     longest = min(MOST_TOKENS, run.task.max_len)
     if not 1 <= len(ids) <= longest:
         raise InputError(f"attention: {len(ids)} tokens; give 1 to {longest} with --text")
-    out, _ = run.model.forward(ids[None])
-    A = out.attentions[0]                               # A (L, H, S, S)
+    _, cache = run.model.forward(ids[None])
+    A = attentions(cache)[0]                            # A (L, H, S, S)
     L, H, S, _ = A.shape
     cell = max(1.9, 0.19 * S)
     made = style.figure(cell * H + 1.7, cell * L + 1.2, title,

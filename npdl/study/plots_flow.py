@@ -5,12 +5,12 @@ import contextlib
 import numpy as np
 
 from npdl.core import Layer, walk
+from npdl.data.text import windows
 from npdl.layers.dropout import Dropout
-from npdl.layers.through_time import RecurrentLayer
+from npdl.layers.recurrent import RecurrentLayer
+from npdl.layers.transformer import Same
 from npdl.losses import SequenceLoss
-from npdl.prefix import Select
 from npdl.study import plots_style as style
-from npdl.training.pieces import make_piece
 from npdl.training.task import make_model
 
 SAMPLES = 256
@@ -64,43 +64,45 @@ def _note(seen, layer, which, value):
         seen.setdefault(id(layer), [[], []])[which].append(np.abs(np.array(first)).ravel())
 
 
-def flow(model, piece):
+def flow(model, ids, targets, counted):
     """[(dotted name, |activations|, |gradients|)] of one forward and backward, in their order.
 
-    Gradients are those of the sum of the losses of the piece's samples, one entry for each number
-    that a layer puts out. Layers made of others are left out, but for a recurrent layer; so are
-    Dropout and Select, which only pass on what another layer put out.
+    Gradients are those of the sum of the losses of the sequences, one entry for each number that
+    a layer puts out. Layers made of others are left out, but for a recurrent layer; so are
+    Dropout and Same, which only pass on what another layer put out.
     """
     names, seen = names_of(model), {}
     parts = [layer for layer in walk(model)
-             if layer is not model and not isinstance(layer, (Dropout, Select))
+             if layer is not model and not isinstance(layer, (Dropout, Same))
              and (isinstance(layer, RecurrentLayer) or not list(layer.children()))
              and type(layer).forward is not Layer.forward]
     loss = SequenceLoss("sum")
     with watched(list({id(p): p for p in parts}.values()), seen):
-        logits, cache = model.logits(piece.ids, piece.at)
-        _, c_loss = loss.forward(logits, piece.targets, piece.counted)
+        outputs, cache = model.forward(ids)
+        logits = outputs[0] if isinstance(outputs, tuple) else outputs
+        _, c_loss = loss.forward(logits, targets, counted)
         model.backward(loss.backward(1.0, c_loss), cache)
     model.zero_grad()
     return [(names[key], np.concatenate(outputs), np.concatenate(gradients))
             for key, (outputs, gradients) in seen.items() if outputs and gradients]
 
 
-def a_piece(task, config):
-    """Up to SAMPLES training samples, read whole."""
+def some_samples(task, config):
+    """Up to SAMPLES training sequences: ids, targets, and which targets count, each (B, S)."""
     if config.text is not None:
-        return task.batch(0, 1)[0]
+        ids, targets = windows(task.parts["train"], config.block, config.batch, config.seed, 0)
+        return ids, targets, np.ones(ids.shape, bool)
     train = task.data.train
     few = train.take(np.arange(min(SAMPLES, len(train))))
-    return make_piece(few.inputs, few.targets, few.answer_mask, "full")
+    return few.inputs, few.targets, few.answer_mask
 
 
 def plot_flow(config, task, title, trained=None):
     """A Figure of `flow` in a fresh model with these settings and, if given, a trained one."""
-    piece = a_piece(task, config)
-    rows = {"at the start": flow(make_model(config, task), piece)}
+    samples = some_samples(task, config)
+    rows = {"at the start": flow(make_model(config, task), *samples)}
     if trained is not None:
-        rows["trained"] = flow(trained, piece)
+        rows["trained"] = flow(trained, *samples)
     names = [_shortened(name) for name, _, _ in next(iter(rows.values()))]
     made = style.figure(
         10.5, 1.9 + 0.24 * len(names), title,

@@ -3,9 +3,7 @@
 import numpy as np
 
 from npdl.backend import stream
-from npdl.layers.gru import GRUCell
-from npdl.layers.recurrent import LSTMCell
-from npdl.layers.rnn import RNNCell
+from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
 from npdl.study import plots_style as style
 
 CELLS = {"RNN": (RNNCell, style.VERMILION), "GRU": (GRUCell, style.GREEN),

@@ -14,11 +14,14 @@ import numpy as np
 
 from npdl.backend import xp
 from npdl.errors import InputError
+from npdl.study.fold import carried
 from npdl.study.nests import kept
 from npdl.study.pairs import pairs_of
+from npdl.study.reads import arrays_read
 from npdl.study.trace import Listener, Tracer, wanted
 
 COPIED = 1 << 14            # arrays with more entries are summarised, but not copied
+MOST_STEPS = 4000           # of a phase, where they are to be shown
 COMPARED = 1 << 12          # nor are larger ones compared with what they were before a statement
 
 
@@ -31,6 +34,9 @@ class Write:
     how    "bound", "in place", or "through a view": the statement names another array, or only
            calls a function, and this one changed
     mask   for arrays changed in place: which entries changed
+    shown  what `digest` made of the value
+    same_as  for an array that changed because the statement bound it to another name too
+             (`dx = np.multiply(dy, 2, out=dgain)`): that name
     """
 
     name: str
@@ -38,17 +44,24 @@ class Write:
     how: str = "bound"
     mask: object = None
     shown: object = None
+    same_as: str = ""
 
 
 @dataclass(repr=False)
 class Step:
-    """One statement that ran."""
+    """One statement that ran.
+
+    `reads` are (source, digest) of the arrays that it read. `carried` is "same" when it made no
+    array but handed on what its call held before, "view" when it handed on parts of that.
+    """
 
     index: int
     call: object
     statement: object
     iteration: tuple
     writes: list = field(default_factory=list)
+    reads: list = field(default_factory=list)
+    carried: str = ""
     error: object = None
     returned: object = None
     first_inner: int = 0            # the first step of the calls that it made
@@ -56,7 +69,10 @@ class Step:
 
 @dataclass(repr=False)
 class Recording:
-    """All calls and steps of both phases; `error` is what the layer raised, if it did."""
+    """All calls and steps of both phases; `error` is what the layer raised, if it did.
+
+    `cut` are the phases of which only the first MOST_STEPS steps are there.
+    """
 
     steps: list = field(default_factory=list)
     calls: list = field(default_factory=list)
@@ -64,6 +80,7 @@ class Recording:
     cache: object = None
     returned: object = None
     error: object = None
+    cut: list = field(default_factory=list)
 
     def phase(self, name):
         return [step for step in self.steps if step.call.phase == name]
@@ -102,12 +119,15 @@ class Recorder(Listener):
         self.recording = Recording()
         self.digest = digest
         self.known = {}             # {call number: {name: (array, copy)}}
+        self.before = {}            # {call number: its locals before the statement that runs}
+        self.counts = {}            # {phase: steps}
         self.started = {}           # {call number: index of the first step of its statement}
 
     def entered(self, call, names):
         self.recording.calls.append(call)
         self.known[call.number] = {}
         self._changed(call, names, set(call.function.arguments))
+        self.before[call.number] = dict(names)
         call.kinds.update((n, kind_of(names.get(n))) for n in call.function.arguments)
         self.started[call.number] = len(self.recording.steps)
         if call.phase == "backward":
@@ -115,6 +135,7 @@ class Recorder(Listener):
 
     def ran(self, call, statement, names, value):
         step = self._step(call, statement)
+        self._read(step)
         explicit = set()
         if statement.is_return:
             step.returned = value
@@ -124,6 +145,9 @@ class Recorder(Listener):
             call.kinds[name] = kind_of(names.get(name))
             self._write(step, name, names.get(name), "bound")
         changed = self._changed(call, names, set(statement.binds))
+        if self.digest is not None and not changed:
+            made = [value] if statement.is_return else [names.get(n) for n in statement.binds]
+            step.carried = carried(made, list(self.before[call.number].values()))
         for source in statement.changes:
             name = source if "." in source else source.split("[")[0]
             if name in explicit or "(" in source:
@@ -136,19 +160,42 @@ class Recorder(Listener):
         for name, mask in changed.items():
             if name not in explicit:
                 self._write(step, name, names[name], "through a view", mask)
+        for write in step.writes:
+            others = [n for n in statement.binds if n != write.name]
+            array = names.get(write.name)
+            write.same_as = next((n for n in others if write.how != "bound" and array is not None
+                                  and names.get(n) is array), "")
+        self.before[call.number] = dict(names)
 
     def raised(self, call, statement, error):
         step = self._step(call, statement)
+        self._read(step)
         step.error = error
 
     def left(self, call, names):
         self.known.pop(call.number, None)
+        self.before.pop(call.number, None)
+
+    def _read(self, step):
+        """Digest what a statement read, each array as it was before the statement."""
+        if self.digest is None:
+            return
+        number = step.call.number
+        names = self.before[number] | {n: copy for n, (_, copy) in self.known[number].items()}
+        for source, value in arrays_read(step.statement, names):
+            shown = self.digest(value)
+            if shown:
+                step.reads.append((source, shown))
 
     def _step(self, call, statement):
         steps = self.recording.steps
         first = self.started[call.number]
         step = Step(len(steps), call, statement, call.all_turns(statement), first_inner=first)
         steps.append(step)
+        self.counts[call.phase] = self.counts.get(call.phase, 0) + 1
+        if self.digest is not None and self.counts[call.phase] == MOST_STEPS:
+            self.recording.cut.append(call.phase)
+            self.tracer.stop()
         self.started[call.number] = len(steps)
         return step
 
@@ -216,7 +263,7 @@ def record(layer, inputs, options=None, dout=None, digest=None, backward=True, f
     attached.
     """
     recorder = Recorder(digest)
-    tracer = Tracer(wanted(layer), recorder)
+    recorder.tracer = tracer = Tracer(wanted(layer), recorder)
     recording = recorder.recording
     run = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
     with np.errstate(all="ignore"), kept(layer, inputs), tracer(), unwritten_is_nan():
@@ -225,7 +272,7 @@ def record(layer, inputs, options=None, dout=None, digest=None, backward=True, f
             recording.outputs, recording.cache = output_and_cache(layer, returned)
             if backward:
                 upstream = dout(recording.outputs) if callable(dout) else dout
-                tracer.phase = "backward"
+                tracer.turn("backward")
                 recording.returned = layer.backward(upstream, recording.cache)
         except Exception as error:
             recording.error = error

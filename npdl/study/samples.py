@@ -5,9 +5,6 @@ brings its own: a classmethod `sample()` that returns such a triple (or a pair, 
 A class with the name of one of npdl's, or derived from one, is given that one's inputs.
 """
 
-import importlib
-import pkgutil
-
 import numpy as np
 
 import npdl
@@ -17,9 +14,8 @@ from npdl.errors import InputError
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding
 from npdl.layers.graph import AddReLU
-from npdl.layers.gru import GRUCell
 from npdl.layers.linear import Linear
-from npdl.layers.rnn import RNN, RNNLayer
+from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 
@@ -119,6 +115,8 @@ SAMPLES = {
     "Tanh": _off_zero(3, 4),
     "ReLU": _off_zero(3, 4),
     "GELU": _off_zero(3, 4),
+    "TanhGELU": _off_zero(3, 4),
+    "Same": _x(3, 4)(),
     "Softmax": _x(3, 5)(),
     "LayerNorm": _x(3, 5)(5),
     "RMSNorm": _x(3, 5)(5),
@@ -126,21 +124,18 @@ SAMPLES = {
     "GroupNorm": _x(2, 6, 3)(6, 3),
     "InstanceNorm": _x(2, 3, 4)(3),
     "Dropout": _dropout,
-    "Select": _x(2, 3, 4)(at=np.array([2, 0])),
     "RNNCell": _x(3, 2)(2, 3, state=(3, 3)),
     "GRUCell": _x(3, 2)(2, 3, state=(3, 3)),
     "LSTMCell": _x(3, 2)(2, 3, state=[(3, 3), (3, 3)]),
-    "Cell": lambda cls, rng: SAMPLES["GRUCell"](GRUCell, rng),
+    "Cell": lambda cls, rng: SAMPLES["RNNCell"](RNNCell, rng),
     "RNNLayer": _x(2, 3, 2)(2, 3, state=(2, 3)),
     "GRULayer": _x(2, 3, 2)(2, 3, state=(2, 3)),
     "LSTMLayer": _x(2, 3, 2)(2, 3, state=[(2, 3), (2, 3)]),
-    "RecurrentLayer": lambda cls, rng: (cls(GRUCell(2, 3, rng=rng)),
-                                        (rng.standard_normal((2, 3, 2)),), {}),
+    "RecurrentLayer": lambda cls, rng: SAMPLES["RNNLayer"](RNNLayer, rng),
     "RNN": _x(2, 3, 2)(2, 3),
     "GRU": _x(2, 3, 2)(2, 3),
     "LSTM": _x(2, 3, 2)(2, 3),
-    "Recurrent": lambda cls, rng: (cls([RNNLayer(2, 3, rng=rng), RNNLayer(3, 3, rng=rng)]),
-                                   (rng.standard_normal((2, 3, 2)),), {}),
+    "Recurrent": lambda cls, rng: SAMPLES["RNN"](RNN, rng),
     "Bidirectional": lambda cls, rng: (cls(RNN(2, 3, rng=rng), RNN(2, 3, rng=rng)),
                                        (rng.standard_normal((2, 3, 2)),), {}),
     "DotAttention": _arguments((3, 2), (4, 2), (4, 3))(),
@@ -149,9 +144,11 @@ SAMPLES = {
     "MultiHeadAttention": _arguments((1, 3, 4), (1, 3, 4), (1, 3, 4))(4, 2, mask=causal_mask(3)),
     "FeedForward": _x(2, 3)(3, 2),
     "Block": _x(1, 4, 6)(6, 2, 2, mask=causal_mask(4)),
+    "PreNormBlock": _x(1, 4, 6)(6, 2, 2, mask=causal_mask(4)),
     "Decoder": _x(1, 3, 4)(2, 4, 2, 2, mask=causal_mask(3)),
     "Encoder": _x(1, 3, 4)(1, 4, 2, 2),
     "DecoderBlock": _arguments((1, 3, 4), (1, 2, 4))(4, 2, 2, mask=causal_mask(3)),
+    "PreNormDecoderBlock": _arguments((1, 3, 4), (1, 2, 4))(4, 2, 2, mask=causal_mask(3)),
     "CrossDecoder": _arguments((1, 3, 4), (1, 2, 4))(1, 4, 2, 2, mask=causal_mask(3)),
     "AddReLU": _arguments((4, 3), (4, 2))(3, 2),
     "Replace": _arguments((4, 3), (4, 2))(),
@@ -179,18 +176,9 @@ SAMPLES = {
 
 def layer_classes():
     """{name: class} of every layer and model of npdl."""
-    for module in pkgutil.walk_packages(npdl.__path__, "npdl."):
-        if module.name.startswith(("npdl.layers", "npdl.models")):
-            importlib.import_module(module.name)
-    importlib.import_module("npdl.losses")
-    importlib.import_module("npdl.prefix")
-    found, waiting = {}, [Layer]
-    while waiting:
-        for sub in waiting.pop().__subclasses__():
-            waiting.append(sub)
-            if sub.__module__.startswith("npdl."):
-                found[sub.__name__] = sub
-    return dict(sorted(found.items()))
+    public = {name: getattr(npdl, name) for name in npdl.__all__}
+    return {name: cls for name, cls in public.items()
+            if isinstance(cls, type) and issubclass(cls, Layer) and cls is not Layer}
 
 
 def sample(cls, seed=0):
@@ -201,9 +189,10 @@ def sample(cls, seed=0):
     own = getattr(cls, "sample", None)
     if callable(own):
         built = own()
-        if not isinstance(built, tuple) or len(built) not in (2, 3):
-            raise InputError(f"{cls.__name__}.sample() must return (layer, inputs) or "
-                             "(layer, inputs, options)")
+        if not isinstance(built, tuple) or len(built) not in (2, 3) or not (
+                isinstance(built[0], Layer) and isinstance((*built, {})[2], dict)):
+            raise InputError(f"{cls.__name__}.sample() must return (layer, inputs) or (layer, "
+                             "inputs, options): an instance, a tuple of arrays, a dict")
         inputs = built[1] if isinstance(built[1], tuple) else (built[1],)
         return built[0], inputs, (built[2] if len(built) == 3 else {})
     for base in cls.__mro__:

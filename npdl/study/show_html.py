@@ -8,22 +8,33 @@ import linecache
 import math
 import string
 import tokenize
-from importlib import resources
+from pathlib import Path
 
 from npdl.study import maths
+from npdl.study.fold import is_checking
+from npdl.study.guard import message
+from npdl.study.lines import Needed
 from npdl.study.trace import original_file
+
+PARTS = Path(__file__).parent / "page"
 
 
 def page(walk, phases=("forward", "backward")):
     """The page of a Walk, as text."""
-    parts = resources.files("npdl.study") / "page"
-    read = {name: (parts / name).read_text(encoding="utf-8")
+    read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
-    data = json.dumps(_data(walk, phases), separators=(",", ":"), ensure_ascii=False)
+    data = json.dumps(_data(walk, phases), separators=(",", ":"))
     return string.Template(read["page.html"]).substitute(
         title=html.escape(walk.title), style=read["page.css"], draw=read["draw.js"],
-        script=read["page.js"], data=data.replace("</", "<\\/"),
+        script=read["page.js"], data=data.replace("<", "\\u003c"),    # so no tag or comment opens
     )
+
+
+def framed(walk):
+    """The page in a frame, as a notebook shows it: several of them do not meet."""
+    return (f'<iframe title="{html.escape(walk.title)}, line by line" sandbox="allow-scripts" '
+            'style="width:100%;height:44rem;border:1px solid #8884" '
+            f'srcdoc="{html.escape(page(walk))}"></iframe>')
 
 
 def _data(walk, phases):
@@ -33,10 +44,10 @@ def _data(walk, phases):
     error = walk.recording.error
     return {
         "title": walk.title, "steps": steps, "calls": writer.calls,
-        "functions": writer.functions, "notes": walk.notes,
+        "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
         "finals": [{"name": f.name, "right": f.right, "kink": f.kink, "error": _number(f.error)}
                    for f in walk.finals],
-        "error": f"{type(error).__name__}: {error}" if error is not None else "",
+        "error": message(error) if error is not None else "",
     }
 
 
@@ -45,38 +56,53 @@ class _Data:
 
     def __init__(self, walk):
         self.walk = walk
-        self.functions, self.calls = [], []
-        self._function_of, self._call_of = {}, {}
+        self.functions, self.calls, self.arrays = [], [], []
+        self._function_of, self._call_of, self._array_of = {}, {}, {}
 
     def step(self, step):
         found = {
             "call": self.call(step.call), "from": step.statement.first, "to": step.statement.last,
             "turn": [f"{name} = {value}" for loop in step.iteration for name, value in loop],
+            "reads": [{"name": name + path, "array": self.array(summary)}
+                      for name, shown in step.reads for path, summary in shown],
             "writes": [w for write in step.writes for w in self.writes(step, write)],
         }
         if step.error is not None:
-            found["error"] = f"{type(step.error).__name__}: {step.error}"
+            found["error"] = message(step.error)
         return found
 
     def writes(self, step, write):
         verdict = self.walk.verdict(step, write.name)
+        if write.same_as:
+            yield {"name": write.name, "how": f"is {write.same_as} now"}
+            return
         for path, summary in write.shown or ():
-            rows, columns = summary.cells.shape
-            found = {
-                "name": write.name + path, "how": write.how, "shape": list(summary.shape),
-                "dtype": summary.dtype, "norm": _number(summary.norm),
-                "low": _number(summary.low), "high": _number(summary.high), "nan": summary.nan,
-                "inf": summary.inf, "rows": rows, "columns": columns,
-                "scale": _number(summary.scale), "picture": summary.packed(),
-            }
-            if summary.values is not None:
-                found["values"] = [[_short(v) for v in row] for row in summary.values.tolist()]
+            found = {"name": write.name + path, "how": write.how, "array": self.array(summary)}
             if verdict is not None and verdict.right is not None:
                 found["check"] = self.check(verdict)
             yield found
 
+    def array(self, summary):
+        """The number of an array in the page's list, which has each array once."""
+        rows, columns = summary.cells.shape
+        found = {
+            "shape": list(summary.shape), "dtype": summary.dtype, "norm": _number(summary.norm),
+            "low": _number(summary.low), "high": _number(summary.high), "nan": summary.nan,
+            "inf": summary.inf, "rows": rows, "columns": columns,
+            "scale": _number(summary.scale), "picture": summary.packed(),
+        }
+        if summary.values is not None:
+            found["values"] = [[_short(v) for v in row] for row in summary.values.tolist()]
+        key = repr(found)
+        if key not in self._array_of:
+            self._array_of[key] = len(self.arrays)
+            self.arrays.append(found)
+        return self._array_of[key]
+
     def check(self, verdict):
         found = {"right": verdict.right, "error": _number(verdict.error), "kink": verdict.kink}
+        if isinstance(verdict, Needed):
+            found["needed"] = True
         call = next((c for c in self.walk.recording.calls if verdict.local is not None
                      and c.number == getattr(verdict.local, "call", -1)), None)
         if call is not None:
@@ -108,7 +134,7 @@ class _Data:
                         if s.kind == "statement"}
             said = {s.first: maths.text(s.node) for s in function.statements
                     if s.kind == "statement"}
-            skip = _docstring_lines(function)
+            skip = _docstring_lines(function) | _checking_lines(function)
             coloured = _coloured(source, function.first, function.last)
             self.functions.append({
                 "name": function.qualname, "file": _place(code.co_filename),
@@ -123,6 +149,12 @@ def _docstring_lines(function):
     if not function.statements:
         return set()
     return set(range(function.head, function.statements[0].first))
+
+
+def _checking_lines(function):
+    """The lines that only check what comes in."""
+    return {n for s in function.statements if is_checking(s.node)
+            for n in range(s.first, s.node.end_lineno + 1)}
 
 
 def _place(filename):

@@ -10,10 +10,12 @@ import sys
 import numpy as np
 
 from npdl.study import maths
+from npdl.study.guard import message
+from npdl.study.lines import Needed
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
     "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
-MOST_ROWS = 6
+MOST_ROWS, MOST_READ = 6, 6
 
 
 class Paint:
@@ -55,10 +57,19 @@ def _step(walk, step, paint, file):
     code = " ".join(line.split("#")[0].strip() for line in lines)
     print(f"{pad}{step.statement.first:>5}  {code}{paint(turn, YELLOW)}", file=file)
     formula = maths.text(step.statement.node)
+    if _plain(formula) == _plain(code):
+        formula = ""                                    # it only says the code again
     if formula or step.statement.comment:
         comment = f"    # {step.statement.comment}" if step.statement.comment else ""
         print(f"{pad}       {paint(formula, BLUE)}{paint(comment, DIM)}", file=file)
+    read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads
+            for path, summary in shown]
+    if read:
+        print(paint(f"{pad}       from {', '.join(read[:MOST_READ])}", DIM), file=file)
     for write in step.writes:
+        if write.same_as:
+            print(f"{pad}       {write.name} is {write.same_as} now", file=file)
+            continue
         for path, summary in write.shown or ():
             how = "" if write.how == "bound" else f" ({write.how})"
             mark = _mark(walk.verdict(step, write.name), paint)
@@ -67,13 +78,19 @@ def _step(walk, step, paint, file):
                 for row in _picture(summary):
                     print(f"{pad}         {row}", file=file)
     if step.error is not None:
-        print(paint(f"{pad}       raised {type(step.error).__name__}: {step.error}", RED),
-              file=file)
+        print(paint(f"{pad}       raised {message(step.error)}", RED), file=file)
+
+
+def _plain(text):
+    """A line without what formulae write differently."""
+    return text.replace(" ", "").replace("−", "-").replace("self.", "")
 
 
 def _mark(verdict, paint):
     if verdict is None or verdict.right is None:
         return ""
+    if isinstance(verdict, Needed):
+        return paint("  right (moved a little, a gradient goes wrong)", GREEN)
     if verdict.right:
         return paint(f"  right (error {verdict.error:.0e})", GREEN)
     if verdict.kink:
@@ -108,8 +125,7 @@ def _colour(value, scale):
 
 def _finals(walk, paint, file):
     if walk.recording.error is not None:
-        error = walk.recording.error
-        print(paint(f"\nended by {type(error).__name__}: {error}", RED, BOLD), file=file)
+        print(paint(f"\nended by {message(walk.recording.error)}", RED, BOLD), file=file)
     for note in walk.notes:
         print(f"note: {note}", file=file)
     if not walk.finals:

@@ -7,19 +7,23 @@
 Each gradient `dz` of an array `z` is also computed numerically, by nudging `z` in place.
 """
 
+import functools
+import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from npdl.study.check import Check, copied
-from npdl.study.judge import Judge, Verdict, Verdicts
+from npdl.study.fold import Folder
+from npdl.study.guard import held_off, message, refuse_unfit, written
+from npdl.study.judge import Judge, Verdicts
+from npdl.study.lines import Lines
 from npdl.study.nudge import upstream
 from npdl.study.pictures import Summary
-from npdl.study.record import is_float_array, record
-from npdl.study.slices import Slicer
+from npdl.study.record import MOST_STEPS, is_float_array, record
 from npdl.study.trace import refuse_debugger
-from npdl.training.files import write_atomically
+
+SECONDS = 20                # the checks of single lines may take so long
 
 
 @dataclass(repr=False)
@@ -46,27 +50,42 @@ class Walk:
         """Write the page; it needs nothing but itself. Returns its path."""
         from npdl.study.show_html import page
 
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = page(self, phases)
-        write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
-        return path
+        return written(path, page(self, phases))
+
+    def _repr_html_(self):
+        from npdl.study.show_html import framed
+
+        return framed(self)
+
+    def __repr__(self):
+        return (f"{self.title}: {len(self.steps())} statements, {self.said()}; .show() prints "
+                "them, .to_html(path) writes a page")
+
+    def said(self):
+        """How it ended, in a few words."""
+        if self.recording.error is not None:
+            return f"ended by {message(self.recording.error)}"
+        wrong = [f.name for f in self.finals if not f.right and not f.kink]
+        if wrong:
+            return f"wrong: the gradients of {', '.join(wrong)}"
+        return f"all {len(self.finals)} gradients are right" if self.finals else "nothing checked"
 
     def steps(self, phases=("forward", "backward")):
-        """The steps that wrote an array or raised; those of very short helpers are left out."""
-        return [s for s in self.recording.steps if s.call.phase in phases
-                and (s.error is not None or (s.writes and not is_plumbing(s.call)))]
+        """The steps that are mathematics, or wrong, or raised (npdl.study.fold); of a phase in
+        which nothing is, all that wrote an array."""
+        found = []
+        for phase in phases:
+            steps = self.recording.phase(phase)
+            found += [s for s in steps if self.folder.shows(s)] or [s for s in steps if s.writes]
+        return found
+
+    @functools.cached_property
+    def folder(self):
+        return Folder(self.recording, self.verdict)
 
     def verdict(self, step, name):
         """The Verdict on what a step wrote under a name, or None."""
         return self.verdicts.of.get((step.index, name))
-
-
-def is_plumbing(call):
-    """Whether a call is a helper of one or two statements, such as a reshape into heads."""
-    name = call.function.name
-    return (call.parent is not None and len(call.function.statements) <= 2
-            and "forward" not in name and "backward" not in name)
 
 
 def digest(value):
@@ -89,10 +108,12 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
 
     The layer is copied to float64 and its parameters made random, as gradcheck does; `check`
     False leaves out the numerical gradients. What the layer raises ends the walk and is kept in
-    it. Raises InputError when a debugger or a coverage tool is attached.
+    it. Raises InputError for a layer that holds itself, and when a debugger or a coverage tool is
+    attached.
     """
     refuse_debugger()
-    title = title or type(layer).__name__
+    refuse_unfit(layer)
+    title, layer = title or type(layer).__name__, held_off(layer)
     try:
         prepared = Check(layer, inputs, options, seed=seed)
     except Exception:                                   # forward itself fails: show how far it came
@@ -105,21 +126,47 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
         param.grad = np.zeros_like(param.data)
     recording = record(prepared.layer, prepared.inputs, prepared.options, copied(dout), digest)
     walk = Walk(title, recording, notes=prepared.notes)
+    walk.notes += [f"of the {phase}, the first {MOST_STEPS} statements are shown; the gradients "
+                   "are checked all the same" for phase in recording.cut]
     if check:
         with np.errstate(all="ignore"):
-            walk.verdicts = Judge(prepared.oracle, recording, prepared.weights(dout)).run()
-        if recording.error is None:
-            walk.finals = prepared.finals(dout)
-            _mark_parameters(walk, prepared.layer)
+            _judge(walk, prepared, dout)
     return walk
 
 
-def _mark_parameters(walk, layer):
-    """Put the verdict on a parameter's gradient to the statement that wrote it last."""
-    params, slicer = dict(layer.params()), Slicer(walk.recording, walk.verdicts)
-    for final in walk.finals:
-        writers = slicer.writers(params[final.name]) if final.name in params else ()
-        for last in writers[-1:]:
-            name = next(c for c in last.statement.changes if c.endswith(".grad"))
-            walk.verdicts.of[last.index, name] = Verdict(
-                name, final.right, final.error, last, last.call, kink=final.kink)
+def _judge(walk, prepared, dout):
+    """Put the verdicts into a Walk; SECONDS at most, and a note when that was not enough."""
+    until = time.monotonic() + SECONDS
+    judge = _Timed(prepared.oracle, walk.recording, prepared.weights(dout))
+    judge.until = until
+    walk.verdicts = judge.run()
+    if walk.recording.error is None:
+        walk.finals = prepared.finals(dout)
+        if all(final.right or final.kink for final in walk.finals):
+            for verdict in walk.verdicts.wrong():       # a name alone makes no line wrong
+                verdict.right = None
+                walk.notes.append(_misnamed(verdict))
+            walk.notes = list(dict.fromkeys(walk.notes))
+        Lines(walk, prepared, dout, until).run()
+    if time.monotonic() > until:
+        walk.notes.append(f"the checks of single lines were ended after {SECONDS} seconds; those "
+                          "of the whole gradients are complete")
+
+
+def _misnamed(verdict):
+    line = verdict.step.statement.first if verdict.step is not None else verdict.call.function.first
+    of = getattr(verdict.local, "name", None) or verdict.name[1:]
+    return (f"line {line}: {verdict.name} is not the gradient of {of}, as its name may say; it "
+            "leads to the right gradients all the same")
+
+
+class _Timed(Judge):
+    """A Judge that gives no more verdicts once its time is over."""
+
+    def _consider(self, *event):
+        if time.monotonic() < self.until:
+            super()._consider(*event)
+
+    def _returned(self, step):
+        if time.monotonic() < self.until:
+            super()._returned(step)

@@ -12,12 +12,17 @@ from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
 from npdl.study.gradcheck import randomise
+from npdl.study.guard import CodeLeft, called, message
 from npdl.study.nests import cast
 from npdl.study.samples import layer_classes, sample
+from npdl.study.styles import functions, in_self, keeps_cache_in_self
 
 
-def find_class(name):
-    """The class that `name` stands for. Raises InputError when there is none."""
+def find_class(name, cache=None):
+    """The Layer class that `name` stands for; one is made of a class that is no Layer, of two
+    functions f_forward and f_backward, or, with `cache` "self", of a Layer whose backward takes
+    no cache. Raises InputError when there is none.
+    """
     if ":" not in name:
         classes = {known.lower(): cls for known, cls in layer_classes().items()}
         if name.lower() not in classes:
@@ -26,11 +31,20 @@ def find_class(name):
     where, attribute = name.rsplit(":", 1)
     module = _load_file(where) if where.endswith(".py") else _load_module(where)
     cls = getattr(module, attribute, None)
+    stem = attribute.removesuffix("_backward").removesuffix("_forward")
+    pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
+    if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
+        return functions(stem, *pair, getattr(module, f"{stem}_sample", None))
     if not inspect.isclass(cls):
         raise InputError(f"{where} has no class {attribute!r}; it has: {_layers_in(module)}")
+    if cache == "self" or keeps_cache_in_self(cls) and not issubclass(cls, Layer):
+        return in_self(cls)
     if not issubclass(cls, Layer):
         raise InputError(f"{attribute} in {where} is not a Layer; write class {attribute}(Layer), "
                          "with Layer from npdl.core")
+    if keeps_cache_in_self(cls):
+        raise InputError(f"{attribute}.backward takes no cache: write backward(self, dy, cache), "
+                         "or, if it keeps its cache in self, run this with --cache self")
     return cls
 
 
@@ -45,9 +59,10 @@ def _no_layer(name, classes):
 
 
 def _layers_in(module):
-    """The names of the Layers that a module defines, in one line."""
-    own = [n for n, v in vars(module).items() if inspect.isclass(v) and issubclass(v, Layer)
-           and v.__module__ == module.__name__]
+    """The names of what a module defines that can be checked, in one line."""
+    own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+           and (inspect.isclass(v) and (issubclass(v, Layer) or keeps_cache_in_self(v))
+                or n.endswith("_backward") and hasattr(module, n[:-8] + "forward"))]
     return ", ".join(own) or "none, a class such as class Mine(Layer) is needed"
 
 
@@ -103,21 +118,21 @@ def _executed(name, path):
 
 def said(error, path=None):
     """An exception in one line, with the last line of the file `path` that it came through."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = message(error)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if path is not None and frame.filename == str(path)]
     return f"{text} (line {lines[-1]})" if lines and "line" not in text else text
 
 
-def build(name, inputs=(), settings=(), seed=0):
-    """(layer, inputs, options) for what a user typed.
+def build(name, inputs=(), settings=(), seed=0, cache=None):
+    """(layer, inputs, options) for what a user typed; `cache` "self" as find_class has it.
 
     inputs    "x=2,3,4" for each array that forward takes; without them, the class's sample
     settings  "d_model=4" for each argument of the constructor; sizes that are not given are
               the last length of the first input
     Raises InputError for what can't be read, and for what the class's own code raises.
     """
-    cls = find_class(name)
+    cls = find_class(name, cache)
     if not inputs and not settings:
         built = _made(cls, lambda: sample(cls, seed), "its sample")
         borrowed = not hasattr(cls, "sample") and not cls.__module__.startswith("npdl.")
@@ -149,9 +164,11 @@ def build(name, inputs=(), settings=(), seed=0):
 def _made(cls, make, what):
     """What the class's own code makes; an exception of its is told in one line."""
     try:
-        return make()
+        return called(make, what)
     except NpdlError:
         raise
+    except CodeLeft as error:
+        raise InputError(f"{cls.__name__} can't be made: {error}") from error
     except Exception as error:
         path = getattr(sys.modules.get(cls.__module__), "__file__", None)
         raise InputError(f"{cls.__name__} can't be made: {what} raised {said(error, path)}; mend "

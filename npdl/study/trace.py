@@ -14,9 +14,8 @@ from npdl.errors import InputError
 from npdl.study.plan import plan
 
 # Book-keeping, not mathematics: shapes checked, time steps ordered, generators made.
-SKIPPED = ("npdl.core", "npdl.backend", "npdl.init", "npdl.errors", "npdl.layers.lengths",
-           "npdl.study")
-HELPERS = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.prefix")
+SKIPPED = ("npdl.core", "npdl.backend", "npdl.init", "npdl.errors", "npdl.study")
+HELPERS = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.functions")
 
 
 @dataclass(repr=False)
@@ -74,6 +73,7 @@ class Tracer:
         self.wants = wants
         self.listener = listener
         self.phase = "forward"
+        self.stopped = False
         self.calls = 0
         self.stack = []
         self.current = []
@@ -92,11 +92,20 @@ class Tracer:
     def stop(self):
         """See no more: from here on the code runs at its own speed."""
         sys.settrace(None)
-        self.wants = lambda code: None
+        self.stopped = True
+
+    def turn(self, phase):
+        """Go on with another phase, even when the one before was stopped."""
+        self.phase = phase
+        if self.stopped:
+            self.stopped = False
+            self.stack.clear()
+            self.current.clear()
+            sys.settrace(self._enter)
 
     def _enter(self, frame, event, arg):
         function = self.wants(frame.f_code) if event == "call" else None
-        if function is None:
+        if function is None or self.stopped:
             return None
         names = frame.f_locals
         parent = self.stack[-1] if self.stack else None
@@ -113,7 +122,7 @@ class Tracer:
 
     def _step(self, frame, event, arg):
         call = self.stack[-1] if self.stack else None
-        if call is None or call.code is not frame.f_code:
+        if self.stopped or call is None or call.code is not frame.f_code:
             return None
         if event == "exception":
             statement = self.current[-1]
@@ -146,7 +155,8 @@ class Tracer:
         turn = call.loops.get(head.first, (0, ()))[0]
         shown = tuple((name, int(names[name])) for name in head.binds
                       if isinstance(names.get(name), int))
-        call.loops[head.first] = (turn + 1, shown or (("turn", turn),))
+        name = head.binds[0] if head.binds else "turn"
+        call.loops[head.first] = (turn + 1, shown or ((name, turn),))
 
     def _rebind(self, names, values):
         for name, value in (values or {}).items():
@@ -166,7 +176,8 @@ def wanted(layer):
     """A function code -> plan, for the code of npdl's layers and of the layer's own files."""
     parts = {cls for part in walk(layer) for cls in type(part).__mro__} - {Layer, object}
     own = {sys.modules[cls.__module__].__dict__.get("__file__") for cls in parts
-           if cls.__module__ in sys.modules and not cls.__module__.startswith("npdl.core")}
+           if cls.__module__ in sys.modules
+           and not cls.__module__.startswith(("npdl.core", "npdl.study"))}
     skipped = {file_of(name) for name in SKIPPED}
     found = {}
 

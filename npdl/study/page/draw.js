@@ -47,30 +47,37 @@ function heat(write) {
 }
 
 function badge(check) {
+  if (check.kink) return make("p", "badge kink", "~ at a kink, nothing is known");
+  if (check.needed) return make("p", "badge right", "✓ as it must be: moved a little, a gradient goes wrong");
   const error = check.error === null ? "" : ", error " + check.error.toExponential(0);
   const where = check.local === undefined ? "" : ": the gradient of " + check.local + (check.line ? " (line " + check.line + ")" : "");
-  if (check.kink) return make("p", "badge kink", "~ at a kink, nothing is known");
   return check.right ? make("p", "badge right", "✓ agrees numerically" + where + error) : make("p", "badge wrong", "✗ wrong" + where + error);
 }
 
-function card(write) {
-  const box = make("div", "array"), head = make("h3", "", write.name + " ");
-  head.append(make("span", "", "(" + write.shape.join(", ") + ") " + write.dtype + (write.how === "bound" ? "" : ", " + write.how)));
+// An array that a line wrote, or read: its name, its verdict, its picture.
+function card(entry, arrays) {
+  const box = make("div", "array"), head = make("h3", "", entry.name + " ");
   box.append(head);
-  if (write.check) box.append(badge(write.check));
-  box.append(heat(write));
-  if (write.scale) {
+  if (entry.array === undefined) {
+    head.append(make("span", "", entry.how));
+    return box;
+  }
+  const array = { ...arrays[entry.array], name: entry.name };
+  head.append(make("span", "", "(" + array.shape.join(", ") + ") " + array.dtype + (entry.how && entry.how !== "bound" ? ", " + entry.how : "")));
+  if (entry.check) box.append(badge(entry.check));
+  box.append(heat(array));
+  if (array.scale && !array.values) {
     const scale = make("div", "scale");
-    scale.append(make("span", "", "−" + digits(write.scale)), make("i"), make("span", "", "+" + digits(write.scale)));
+    scale.append(make("span", "", "−" + digits(array.scale)), make("i"), make("span", "", "+" + digits(array.scale)));
     box.append(scale);
   }
-  if (write.nan && write.low === null) {
+  if (array.nan && array.low === null) {
     box.append(make("p", "", "all NaN, as room is before it is written"));
     return box;
   }
-  let text = "norm " + digits(write.norm) + ", " + digits(write.low) + " to " + digits(write.high);
-  if (write.nan) text += ", " + write.nan + " NaN (striped)";
-  if (write.inf) text += ", " + write.inf + " infinite";
-  box.append(make("p", "", text));
+  let text = array.values && array.values.length * array.values[0].length < 2 ? "" : "norm " + digits(array.norm) + ", " + digits(array.low) + " to " + digits(array.high);
+  if (array.nan) text += ", " + array.nan + " NaN (striped)";
+  if (array.inf) text += ", " + array.inf + " infinite";
+  if (text) box.append(make("p", "", text));
   return box;
 }

@@ -113,7 +113,11 @@ function show(index) {
   const box = byId("written");
   box.textContent = "";
   if (step.error) box.append(make("p", "error", "raised " + step.error));
-  for (const write of step.writes) box.append(card(write));
+  for (const write of step.writes) box.append(card(write, data.arrays));
+  const read = byId("read");
+  read.textContent = "";
+  for (const one of step.reads) read.append(card(one, data.arrays));
+  read.parentElement.hidden = !step.reads.length;
   const turns = step.turn;
   byId("turns").hidden = !turns.length;
   byId("turn").textContent = turns.join(", ");
@@ -126,7 +130,7 @@ function show(index) {
   byId("back").disabled = byId("first").disabled = at === 0;
   byId("on").disabled = byId("last").disabled = at === steps.length - 1;
   if (!timer) {
-    const verdicts = step.writes.map((w) => w.name + " " + w.shape.join(" by ") + (w.check ? (w.check.right ? ", right" : ", wrong") : "")).join("; ");
+    const verdicts = step.writes.map((w) => w.name + " " + (w.array === undefined ? w.how : data.arrays[w.array].shape.join(" by ")) + (w.check ? (w.check.right ? ", right" : ", wrong") : "")).join("; ");
     byId("said").textContent = phase + ", line " + step.from + ": " + (row ? row[4] || row[1].replace(/<[^>]*>/g, "") : "") + ". " + verdicts;
   }
   document.body.dataset.step = at;
@@ -149,6 +153,7 @@ function formulae() {
   const on = byId("formulae").getAttribute("aria-pressed") !== "true";
   byId("formulae").setAttribute("aria-pressed", on);
   document.body.classList.toggle("wide", on);
+  show(at);                                        // rows have other heights now
 }
 
 function nextWrong() {
@@ -208,7 +213,7 @@ document.addEventListener("keydown", (e) => {
   e.preventDefault();
   keys[e.key]();
 });
-window.addEventListener("resize", drawMap);
+window.addEventListener("resize", () => { drawMap(); show(at); });
 const wanted = /step=(\d+)/.exec(location.hash);
 show(wanted ? Number(wanted[1]) - 1 : 0);
 drawMap();
