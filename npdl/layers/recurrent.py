@@ -7,7 +7,14 @@ document 002, Problem 2. Both directions are in npdl.layers.bidirectional.
 
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param, gradients_of
-from npdl.errors import InputError, check_sequence, check_width, checked_state, require_positive
+from npdl.errors import (
+    InputError,
+    check_sequence,
+    check_width,
+    checked_state,
+    described,
+    require_positive,
+)
 from npdl.functions import each, h_of, held, plus_dh, real_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -252,7 +259,8 @@ class Recurrent(Layer):
             return [None] * L
         parts = state if isinstance(state, (tuple, list)) else (state,)
         if any(getattr(part, "ndim", 0) != 3 or len(part) != L for part in parts):
-            raise InputError(f"{type(self).__name__}: the state's parts must be ({L}, B, H)")
+            raise InputError(f"{type(self).__name__}: the state is {', '.join(map(described, parts))}; "
+                             f"each part must be ({L}, B, H)")
         return [each(lambda part, i=i: part[i], state) for i in range(L)]
 
 
