@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npdl.backend import one_hot, stream
-from npdl.functions import log_softmax, normal_cdf, normal_density, sigmoid, softmax
+from npdl.functions import normal_cdf, normal_density, sigmoid, softmax
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.dropout import Dropout

@@ -46,8 +46,7 @@ class Call:
             self.call(given)
         message = str(caught.value)
         assert message and "\n" not in message
-        shape = getattr(given, "shape", None)
-        what = [str(shape), str(getattr(given, "dtype", given)), repr(given), "contain"]
+        what = [str(given.shape), str(given.shape[1:]), str(given.dtype), "contain"]
         assert any(word in message for word in what), f"{message!r} does not say what came"
         assert any(word in message for word in ("must", "allowed", "at most", "needs"))
         return False
