@@ -93,10 +93,14 @@ def npdl_modules():
 
 
 def npdl_layers():
-    """Every layer that npdl defines, in the order of its modules; no base without a forward."""
+    """Every layer that npdl defines, in the order of its modules.
+
+    Not the bases: those without a forward, or without the cell or layer that it runs.
+    """
     found = {thing for module in npdl_modules() for thing in vars(module).values()
              if isinstance(thing, type) and issubclass(thing, Layer)
-             and thing.__module__ == module.__name__ and thing.forward is not Layer.forward}
+             and thing.__module__ == module.__name__ and thing.forward is not Layer.forward
+             and None not in (getattr(thing, "cell", 0), getattr(thing, "layer", 0))}
     return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))
 
 

@@ -1,8 +1,7 @@
-"""Bad input to the library's public calls: refused by name, or taken because it is right.
+"""Arrays of any shape, dtype and content to the library's public calls: refused, or right.
 
-Hypothesis makes arrays of any shape, dtype and content, and values of any kind. Each call says
-when its argument is right; then it must work, and otherwise raise InputError with one line that
-says what came and what is wanted.
+Each call says when its argument is right; then it must work, and otherwise raise InputError with
+one line that says what came and what is wanted.
 """
 
 import math
@@ -11,36 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from npdl.layers.gru import GRU
-from npdl.layers.rnn import RNN
-from npdl.prefix import PrefixTree
 
-from npdl import losses, optim, quantize
-from npdl.adapt import add_lora
-from npdl.data import ModularArithmetic, batch_indices
-from npdl.data.text import Characters
-from npdl.decoding import filtered
+from npdl import losses, quantize
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
-from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
-from npdl.layers.norms import RMSNorm
-from npdl.layers.recurrent import LSTM
+from npdl.layers.norm import LayerNorm, RMSNorm
+from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.schedule import schedule
-
-EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True,
-                    suppress_health_check=list(HealthCheck))
 
 
 @dataclass
 class Call:
-    """A public call of one array or value, and whether it is right."""
+    """A public call of one array, and whether it is right."""
 
     name: str
     call: Any
@@ -50,37 +34,39 @@ class Call:
         return self.name
 
     def check(self, given):
+        """Whether the array was right, and so taken."""
         try:
             right = bool(self.right(given))
         except (TypeError, ValueError, AttributeError, OverflowError):
             right = False                       # cannot even be compared
         if right:
             self.call(given)
-            return
+            return True
         with pytest.raises(InputError) as caught:
             self.call(given)
         message = str(caught.value)
         assert message and "\n" not in message
-        shape = getattr(given, "shape", None)
-        what = [str(shape), str(getattr(given, "dtype", given)), repr(given), "contain"]
+        what = [str(given.shape), str(given.shape[1:]), str(given.dtype), "contain"]
         assert any(word in message for word in what), f"{message!r} does not say what came"
-        assert any(word in message for word in ("must", "allowed", "choose", "at most", "needs",
-                                                   "raise r_train", "equal part"))
+        assert any(word in message for word in ("must", "allowed", "at most", "needs"))
+        return False
 
 
-@st.composite
-def arrays(draw):
-    """Arrays of shapes that are often nearly right, of every kind of dtype."""
-    shape = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 2, 3, 3, 4, 4, 4, 5]), max_size=4)))
-    kind = draw(st.sampled_from("fffiiibcUO"))
-    rng = np.random.default_rng(draw(st.integers(0, 99)))
+def drawn(seed):
+    """An array of a shape that is often nearly right, of any kind of dtype."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.choice([0, 1, 2, 2, 3, 3, 4, 4, 4, 5], rng.integers(0, 5)))
+    shape = SHAPES[seed // 2 % len(SHAPES)] if seed % 2 else shape
+    kind = rng.choice(list("fffiiibcUO"))
     if kind == "i":
-        low, high = draw(st.sampled_from([(0, 2), (0, 5), (-2, 5), (0, 12)]))
+        low, high = ((0, 2), (0, 5), (-2, 5), (0, 12))[rng.integers(4)]
         return np.asarray(rng.integers(low, high, shape))
     values = np.asarray(rng.standard_normal(shape))
-    if kind == "O":
-        return values.astype(object)
-    return values.astype({"f": "float32", "b": bool, "c": complex, "U": "U8"}[kind])
+    return values.astype({"f": "float32", "b": bool, "c": complex, "U": "U8", "O": object}[kind])
+
+
+SHAPES = [(2, 3, 4), (2, 3), (4, 3), (1, 2, 3), (2, 3, 9), (3, 3)]
+DRAWN = [drawn(seed) for seed in range(200)]
 
 
 def is_real(a):
@@ -119,14 +105,14 @@ ARRAYS = [
     Call("Embedding", TABLE.forward, lambda a: is_ids(a, 9)),
     Call("Unembedding", Unembedding(TABLE).forward, is_wide),
     Call("SinusoidalPositions", SinusoidalPositions(3, 4).forward,
-         lambda a: is_wide(a) and a.ndim >= 2 and a.shape[-2] <= 3),
+         lambda a: is_wide(a) and a.ndim >= 2 and a.shape[-2] <= 3 and a.dtype.kind == "f"),
     Call("LearnedPositions", LearnedPositions(3, 4).forward,
          lambda a: is_wide(a) and a.ndim >= 2 and a.shape[-2] <= 3),
     Call("LSTM", LSTM(4, 3).forward, is_sequence),
     Call("GRU", GRU(4, 3).forward, is_sequence),
     Call("RNN", RNN(4, 3).forward, is_sequence),
     Call("LSTM's state", lambda a: LSTM(4, 3).forward(floats(2, 3, 4), (a, a)),
-         lambda a: a.shape == (1, 2, 3)),
+         lambda a: a.shape == (1, 2, 3) and a.dtype.kind == "f"),
     Call("attention to itself", lambda a: ATTENTION.forward(a, a, a), is_sequence),
     Call("attention's queries", lambda a: ATTENTION.forward(a, floats(2, 3, 4), floats(2, 3, 4)),
          lambda a: is_sequence(a) and a.shape[0] == 2),
@@ -136,13 +122,9 @@ ARRAYS = [
          lambda a: a.dtype.kind == "b" and np.broadcast_shapes(a.shape, (2, 2, 3, 3))
          == (2, 2, 3, 3)),
     Call("GPT", GPT_.forward, is_batch),
-    Call("GPT's positions", lambda a: GPT_.forward(IDS, a), lambda a: is_ids(a, 3) and (
-        a.ndim == 1 or (a.ndim == 2 and len(a) == 2))),
     Call("GPT's padding", lambda a: GPT_.forward(IDS, key_mask=a),
          lambda a: a.dtype.kind == "b" and a.shape == (2, 3)),
     Call("LSTMLM", LSTM_.forward, lambda a: is_ids(a, 9) and a.ndim == 2 and 0 not in a.shape),
-    Call("LSTMLM's positions", lambda a: LSTM_.forward(IDS, at=a), lambda a: is_ids(a, 3) and (
-        a.ndim == 1 or (a.ndim == 2 and len(a) == 2))),
     Call("SequenceLoss's logits", lambda a: losses.SequenceLoss().forward(a, IDS, TRUE),
          lambda a: a.dtype.kind == "f" and a.shape[:2] == (2, 3) and a.ndim == 3
          and a.shape[2] > 6),
@@ -160,75 +142,15 @@ ARRAYS = [
          lambda a: a.dtype.kind == "f" and a.shape == (2, 3)),
     Call("quantize", lambda a: quantize.quantize(a, 4),
          lambda a: a.dtype.kind == "f" and a.size > 0),
-    Call("PrefixTree", PrefixTree, lambda a: a.dtype.kind in "iu" and a.ndim == 2
-         and 0 not in a.shape),
     Call("load_state_dict", lambda a: Linear(4, 3, bias=False).load_state_dict({"W": a}),
          lambda a: a.dtype == "float32" and a.shape == (4, 3)),
 ]
 
 
 @pytest.mark.parametrize("call", ARRAYS, ids=str)
-@EXAMPLES
-@given(array=arrays())
-def test_arrays(call, array):
-    call.check(array)
-
-
-def is_count(value, low=1):
-    return not isinstance(value, bool) and isinstance(value, int) and value >= low
-
-
-def is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def is_share(value):
-    return is_number(value) and 0 < value <= 1
-
-
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 9), st.floats(-2, 3), st.text(max_size=3),
-    st.sampled_from([math.nan, math.inf, -math.inf, 0.0, [], {}, (2,), b"x", 1j, 0.5]),
-)
-
-OPTIONS = [
-    Call("Linear's width", lambda v: Linear(v, 2), is_count),
-    Call("GPT's layers", lambda v: GPT(5, 4, num_layers=v, num_heads=2), is_count),
-    Call("GPT's heads", lambda v: GPT(5, 4, num_heads=v), lambda v: is_count(v) and 4 % v == 0),
-    Call("LSTM's layers", lambda v: LSTM(3, 4, v), is_count),
-    Call("Dropout", Dropout, lambda v: is_number(v) and 0 <= v < 1),
-    Call("AdamW's lr", lambda v: optim.AdamW(Linear(2, 2), lr=v),
-         lambda v: is_number(v) and 0 <= v < math.inf),
-    Call("SGD's momentum", lambda v: optim.SGD(Linear(2, 2), momentum=v),
-         lambda v: is_number(v) and 0 <= v < 1),
-    Call("schedule", lambda v: schedule(v), lambda v: v in ("constant", "linear", "cosine")),
-    Call("p", lambda v: ModularArithmetic(p=v), lambda v: is_count(v, 2)),
-    Call("q", lambda v: ModularArithmetic(p=5, q=v), lambda v: v is None or is_count(v)),
-    Call("r_train", lambda v: ModularArithmetic(p=9, r_train=v),
-         lambda v: is_share(v) and round(81 * v) > 0),
-    Call("operator", lambda v: ModularArithmetic(p=5, operator=v),
-         lambda v: isinstance(v, str) and v in ("+", "-", "*", "/")),
-    Call("batch size", lambda v: batch_indices(9, v, 0, 0), is_count),
-    Call("bits", lambda v: quantize.quantize(floats(2, 3), v),
-         lambda v: is_count(v) and 2 <= v <= 16),
-    Call("temperature", lambda v: filtered(np.log(np.full((1, 3), 1 / 3)), v),
-         lambda v: is_number(v) and 0 < v < math.inf),
-    Call("top_k", lambda v: filtered(np.log(np.full((1, 3), 1 / 3)), top_k=v),
-         lambda v: v is None or is_count(v)),
-    Call("top_p", lambda v: filtered(np.log(np.full((1, 3), 1 / 3)), top_p=v),
-         lambda v: v is None or is_share(v)),
-    Call("rank", lambda v: add_lora(GPT(5, 4, 1, 2), rank=v),
-         lambda v: is_count(v) and v <= 4),
-    Call("characters", lambda v: Characters(v),
-         lambda v: isinstance(v, str) and v and list(v) == sorted(set(v))),
-]
-
-
-@pytest.mark.parametrize("call", OPTIONS, ids=str)
-@EXAMPLES
-@given(value=VALUES)
-def test_options(call, value):
-    call.check(value)
+def test_arrays(call):
+    taken = [call.check(array) for array in DRAWN]
+    assert any(taken) and not all(taken)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

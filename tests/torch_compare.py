@@ -23,7 +23,6 @@ class Pair:
 
     P        {npdl's name: tensor} of the parameters, in npdl's layout
     torchs   what of torch it is compared with
-    An output that torch's has not (an attention's weights) is None there, and is not used.
     """
 
     layer_class: type

@@ -3,18 +3,18 @@
 import torch
 import torch.nn.functional as F
 
-from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh
+from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh, TanhGELU
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, RMSNorm
+from npdl.layers.norm import LayerNorm, RMSNorm
+from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError
 from tests.torch_compare import Pair, sizes
 
 
-def pointwise(cls, torchs, theirs, *args):
+def pointwise(cls, torchs, theirs):
     def build(rng):
-        return cls(*args), (3 * rng.standard_normal(sizes(rng, 3)),), {}
+        return cls(), (3 * rng.standard_normal(sizes(rng, 3)),), {}
 
     return Pair(cls, torchs, torchs, build, lambda P, x: theirs(x))
 
@@ -129,7 +129,7 @@ PAIRS = [
     pointwise(Tanh, "nn.Tanh", torch.tanh),
     pointwise(ReLU, "nn.ReLU", torch.relu),
     pointwise(GELU, "nn.GELU", F.gelu),
-    pointwise(GELU, "nn.GELU('tanh')", lambda x: F.gelu(x, approximate="tanh"), "tanh"),
+    pointwise(TanhGELU, "nn.GELU('tanh')", lambda x: F.gelu(x, approximate="tanh")),
     pointwise(Softmax, "nn.Softmax", lambda x: x.softmax(-1)),
     Pair(Softmax, "some hidden", "nn.Softmax", hidden, lambda P, x, visible: x.masked_fill(
         torch.tensor(~visible), -torch.inf).softmax(-1)),

@@ -3,15 +3,26 @@
 import numpy as np
 import torch
 import torch.nn.functional as F
-from npdl.layers.scores import DotAttention, ScaledDotAttention
 from torch import nn
 from torch.func import functional_call
 
-from npdl.layers.attention import MultiHeadAttention, causal_mask
-from npdl.layers.encoder import CrossDecoder, DecoderBlock, Encoder, padding_mask
-from npdl.layers.transformer import Block, Decoder, FeedForward
-from npdl.models.gpt import GPT, GPTOutput
-from npdl.models.seq2seq import Seq2Seq, Seq2SeqOutput
+from npdl.layers.attention import (
+    DotAttention,
+    MultiHeadAttention,
+    ScaledDotAttention,
+    causal_mask,
+)
+from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
+from npdl.layers.transformer import (
+    Block,
+    Decoder,
+    Encoder,
+    FeedForward,
+    PreNormBlock,
+    padding_mask,
+)
+from npdl.models.gpt import GPT
+from npdl.models.seq2seq import Seq2Seq
 from tests.torch_compare import Pair, sizes
 from tests.torch_reference import sinusoidal_positions
 
@@ -29,7 +40,7 @@ def dot(cls, scale):
         return cls(), tuple(rng.standard_normal(shape) for shape in shapes), {"mask": mask}
 
     def theirs(P, q, k, v, mask):
-        return F.scaled_dot_product_attention(q, k, v, torch.tensor(mask), scale=scale), None
+        return F.scaled_dot_product_attention(q, k, v, torch.tensor(mask), scale=scale)
 
     return Pair(cls, "some hidden", "F.scaled_dot_product_attention", build, theirs)
 
@@ -61,7 +72,7 @@ def multi_head(bias):
     def theirs(P, Q, K, V, mask):
         module = nn.MultiheadAttention(Q.shape[-1], HEADS, bias=bias, batch_first=True)
         return call(module.double(), attention_weights(P, ""), Q, K, V,
-                    key_padding_mask=hidden(mask[:, 0, 0]), average_attn_weights=False)
+                    key_padding_mask=hidden(mask[:, 0, 0]), need_weights=False)[0]
 
     return Pair(MultiHeadAttention, "bias" if bias else "no bias", "nn.MultiheadAttention", build,
                 theirs)
@@ -97,18 +108,16 @@ def block_weights(P, name):
 
 def layers(kind, P, x, *memory, name="", count=LAYERS, norm="post", activation="gelu", bias=True,
            **masks):
-    """`count` torch layers in a row, and the last norm: (y, the output of each layer)."""
-    outputs = []
+    """`count` torch layers in a row, and the last norm."""
     for i in range(count) if count else (None,):
         D = x.shape[-1]
         module = kind(D, HEADS, MULTIPLIER * D, 0.0, activation, batch_first=True, bias=bias,
                       norm_first=norm == "pre").double()
         weights = block_weights(P, name if i is None else f"{name}blocks.{i}.")
         x = call(module, weights, x, *memory, **masks)
-        outputs.append(x)
     if f"{name}norm.gain" in P:
         x = F.layer_norm(x, x.shape[-1:], P[f"{name}norm.gain"], P.get(f"{name}norm.bias"))
-    return x, outputs
+    return x
 
 
 def feed_forward(rng):
@@ -122,39 +131,42 @@ def their_feed_forward(P, x):
 
 
 def encoder_like(cls, norm, activation="gelu"):
-    """A Block, an Encoder (padding) or a Decoder (causal)."""
+    """A block (causal), an Encoder (padding) or a Decoder (causal)."""
+    alone = cls in (Block, PreNormBlock)
+
     def build(rng):
         B, S, d = sizes(rng, 3)
-        options = {**SHAPE, "norm": norm, "activation": activation, "rng": rng}
+        options = {**SHAPE, "activation": activation, "rng": rng}
+        options |= {} if alone else {"norm": norm}
         options |= {} if cls is Decoder else {"ffn_bias": True}
         call = {"key_mask": seen(rng, B, S)} if cls is Encoder else {"mask": causal_mask(S)}
-        args = (HEADS * d,) if cls is Block else (LAYERS, HEADS * d)
+        args = (HEADS * d,) if alone else (LAYERS, HEADS * d)
         return cls(*args, **options), (rng.standard_normal((B, S, HEADS * d)),), call
 
     def theirs(P, x, mask=None, key_mask=None):
-        y, outputs = layers(nn.TransformerEncoderLayer, P, x, norm=norm, activation=activation,
-                            count=0 if cls is Block else LAYERS, src_mask=hidden(mask),
-                            src_key_padding_mask=hidden(key_mask))
-        return (y, outputs, None) if cls is Decoder else (y, None)
+        return layers(nn.TransformerEncoderLayer, P, x, norm=norm, activation=activation,
+                      count=0 if alone else LAYERS, src_mask=hidden(mask),
+                      src_key_padding_mask=hidden(key_mask))
 
     return Pair(cls, f"{norm}-norm, {activation}", ENCODER, build, theirs)
 
 
 def decoder_like(cls, norm, activation="gelu"):
-    """A DecoderBlock or a CrossDecoder: causal, and padding in the memory."""
+    """A decoder's block or a CrossDecoder: causal, and padding in the memory."""
+    alone = cls in (DecoderBlock, PreNormDecoderBlock)
+
     def build(rng):
         B, T, S, d = sizes(rng, 4)
         D = HEADS * d
-        args = (D,) if cls is DecoderBlock else (LAYERS, D)
-        layer = cls(*args, **SHAPE, norm=norm, activation=activation, ffn_bias=True, rng=rng)
+        args, options = ((D,), {}) if alone else ((LAYERS, D), {"norm": norm})
+        layer = cls(*args, **SHAPE, **options, activation=activation, ffn_bias=True, rng=rng)
         return (layer, (rng.standard_normal((B, T, D)), rng.standard_normal((B, S, D))),
                 {"mask": causal_mask(T), "memory_mask": padding_mask(seen(rng, B, S))})
 
     def theirs(P, x, memory, mask, memory_mask):
-        y, _ = layers(nn.TransformerDecoderLayer, P, x, memory, norm=norm, activation=activation,
-                      count=0 if cls is DecoderBlock else LAYERS, tgt_mask=hidden(mask),
+        return layers(nn.TransformerDecoderLayer, P, x, memory, norm=norm, activation=activation,
+                      count=0 if alone else LAYERS, tgt_mask=hidden(mask),
                       memory_key_padding_mask=hidden(memory_mask[:, 0, 0]))
-        return y, None, None
 
     return Pair(cls, f"{norm}-norm, {activation}", DECODER, build, theirs)
 
@@ -172,10 +184,10 @@ def gpt(what, **options):
         if places is None:
             places = sinusoidal_positions(MAX_LEN, W.shape[1])
         norms = {"norm": options.get("norm", "post"), "bias": options.get("norm_bias", True)}
-        x, outputs = layers(nn.TransformerEncoderLayer, P, F.embedding(ids, W) + places[:S],
-                            name="decoder.", src_mask=hidden(causal_mask(S)), **norms)
+        x = layers(nn.TransformerEncoderLayer, P, F.embedding(ids, W) + places[:S],
+                   name="decoder.", src_mask=hidden(causal_mask(S)), **norms)
         W = P["classifier.W"].T if "classifier.W" in P else W
-        return GPTOutput(F.linear(x, W, P.get("classifier.b")), torch.stack(outputs, 1))
+        return F.linear(x, W, P.get("classifier.b"))
 
     return Pair(GPT, what, ENCODER, build, theirs)
 
@@ -193,11 +205,11 @@ def seq2seq(norm):
                 + P[f"{side}_positions.W"][: ids.shape[1]]
                 for side, ids in (("source", source), ("target", target)))
         out = hidden(source_mask)
-        memory, _ = layers(nn.TransformerEncoderLayer, P, x, name="encoder.", norm=norm,
-                           src_key_padding_mask=out)
-        y, _ = layers(nn.TransformerDecoderLayer, P, y, memory, name="decoder.", norm=norm,
-                      tgt_mask=hidden(causal_mask(target.shape[1])), memory_key_padding_mask=out)
-        return Seq2SeqOutput(F.linear(y, P["classifier.W"].T, P["classifier.b"]))
+        memory = layers(nn.TransformerEncoderLayer, P, x, name="encoder.", norm=norm,
+                        src_key_padding_mask=out)
+        y = layers(nn.TransformerDecoderLayer, P, y, memory, name="decoder.", norm=norm,
+                   tgt_mask=hidden(causal_mask(target.shape[1])), memory_key_padding_mask=out)
+        return F.linear(y, P["classifier.W"].T, P["classifier.b"])
 
     return Pair(Seq2Seq, f"{norm}-norm", f"{ENCODER} and {DECODER}", build, theirs)
 
@@ -205,9 +217,13 @@ def seq2seq(norm):
 PAIRS = [
     dot(DotAttention, 1.0), dot(ScaledDotAttention, None), multi_head(True), multi_head(False),
     Pair(FeedForward, "biases", "nn.Linear and nn.GELU", feed_forward, their_feed_forward),
-    *(encoder_like(cls, norm) for cls in (Block, Encoder, Decoder) for norm in ("post", "pre")),
-    *(decoder_like(cls, norm) for cls in (DecoderBlock, CrossDecoder) for norm in ("post", "pre")),
-    encoder_like(Block, "post", "relu"), decoder_like(DecoderBlock, "pre", "relu"),
+    *(encoder_like(cls, norm) for cls in (Encoder, Decoder) for norm in ("post", "pre")),
+    *(encoder_like(cls, norm, act) for cls, norm in ((Block, "post"), (PreNormBlock, "pre"))
+      for act in ("gelu", "relu")),
+    *(decoder_like(CrossDecoder, norm) for norm in ("post", "pre")),
+    *(decoder_like(cls, norm, act) for cls, norm in ((DecoderBlock, "post"),
+                                                     (PreNormDecoderBlock, "pre"))
+      for act in ("gelu", "relu")),
     gpt("post-norm, fixed positions"),
     gpt("pre-norm, learned, tied", norm="pre", positions="learned", tied=True),
     gpt("pre-norm, learned, tied, no biases", norm="pre", positions="learned", tied=True,

@@ -2,17 +2,29 @@
 
 import torch
 import torch.nn.functional as F
-from npdl.layers.gru import GRU, GRUCell, GRULayer
-from npdl.layers.rnn import RNN, RNNCell, RNNLayer
 from torch import nn
 
 from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
-from npdl.models.birnn import BiRNN
-from npdl.models.lstm_lm import LSTMLM, LSTMOutput
+from npdl.layers.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUCell,
+    GRULayer,
+    LSTMCell,
+    LSTMLayer,
+    RNNCell,
+    RNNLayer,
+)
+from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN
+from npdl.models.birnn import BiRNN, BiRNNLoss
+from npdl.models.lstm_lm import LSTMLM
 from tests.torch_compare import Pair, sizes
-from tests.torch_recurrent import ORDER, SIGN
 
+# Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
+ORDER = {RNN: [0], GRU: [1, 0, 2], LSTM: [0, 1, 3, 2]}
+# torch's update gate keeps the old state: it is sigmoid(-a) where document 002 has sigmoid(a).
+SIGN = {RNN: [1], GRU: [1, -1, 1], LSTM: [1, 1, 1, 1]}
 FAMILY = {RNNCell: RNN, RNNLayer: RNN, RNN: RNN, GRUCell: GRU, GRULayer: GRU, GRU: GRU,
           LSTMCell: LSTM, LSTMLayer: LSTM, LSTM: LSTM}
 MODULES = {RNN: nn.RNN, GRU: nn.GRU, LSTM: nn.LSTM}
@@ -136,7 +148,69 @@ def their_lstm_lm(P, ids, state, lengths):
     D, H = P["lstm.layers.0.cell.W_x"].shape[0], P["lstm.layers.0.cell.W_h"].shape[0]
     module = nn.LSTM(D, H, 2, batch_first=True, dtype=state[0].dtype)
     y, final = run_module(module, weights, F.embedding(ids, P["embedding.W"]), state, lengths)
-    return LSTMOutput(F.linear(y, P["classifier.W"].T, P["classifier.b"]), final)
+    return F.linear(y, P["classifier.W"].T, P["classifier.b"]), final
+
+
+def gru_formula(rng):
+    B, S, D, H = sizes(rng, 4)
+    lengths = rng.integers(0, S + 1, B)
+    return (GRU(D, H, rng=rng), (rng.standard_normal((B, S, D)), rng.standard_normal((1, B, H))),
+            {"lengths": lengths})
+
+
+def their_gru_formula(P, x, state, lengths):
+    """Document 002, Problem 2, step by step."""
+    W, U, b = (P[f"layers.0.cell.{part}"].chunk(3, -1) for part in ("W_x", "W_h", "b"))
+    h, ys = state[0], []
+    for t in range(x.shape[1]):
+        z, r = (torch.sigmoid(x[:, t] @ W[i] + h @ U[i] + b[i]) for i in range(2))
+        h_hat = torch.tanh(x[:, t] @ W[2] + b[2] + r * (h @ U[2]))
+        real = torch.tensor(lengths)[:, None] > t
+        h = torch.where(real, (1 - z) * h + z * h_hat, h)
+        ys.append(torch.where(real, h, 0.0))
+    return torch.stack(ys, 1), h[None]
+
+
+def birnn_loss(rng):
+    B, S, D = sizes(rng, 3)
+    start = rng.standard_normal((1, B, D)), rng.standard_normal((1, B, D))
+    return (BiRNNLoss(BiRNN(D, rng=rng)),
+            (rng.standard_normal((B, S, D)), rng.standard_normal((B, S, D)), start), {})
+
+
+def their_birnn_loss(P, x, z, start):
+    P = {name.removeprefix("model."): value for name, value in P.items()}
+    y, _ = their_birnn(P, x, start)
+    return ((z - y) ** 2).sum()
+
+
+def attentive(score, query):
+    def build(rng):
+        B, S, past, D, H = sizes(rng, 5)
+        start = rng.standard_normal((B, H)), rng.standard_normal((B, past, H))
+        return AttentiveRNN(D, H, score, query, rng=rng), (rng.standard_normal((B, S, D)),
+                                                           start), {}
+
+    def scores(P, q, keys):
+        """q (B, H), keys (B, n, H) -> (B, n)."""
+        if score == "additive":
+            u, w = q @ P["attention.W_q.W"], keys @ P["attention.W_k.W"]
+            return torch.tanh(u[:, None] + w) @ P["attention.a"]
+        dot = (keys * q[:, None]).sum(-1)
+        return dot / q.shape[1] ** 0.5 if score == "scaled-dot" else dot
+
+    def theirs(P, x, start):
+        h, states = start[0], list(start[1].unbind(1))
+        for t in range(x.shape[1]):
+            s = torch.tanh(x[:, t] @ P["cell.W_x"] + h @ P["cell.W_h"] + P["cell.b"])
+            keys = torch.stack(states, 1)
+            alpha = scores(P, s if query == "preliminary" else h, keys).softmax(-1)
+            h = s + (alpha[..., None] * keys).sum(1)
+            states.append(h)
+        states = torch.stack(states, 1)
+        return states[:, start[1].shape[1]:], (h, states)
+
+    return Pair(AttentiveRNN, f"{score}, {query}", "its formula", build, theirs)
 
 
 PAIRS = [
@@ -145,5 +219,8 @@ PAIRS = [
       for ragged in (False, True)),
     *(both_ways(kind, ragged) for kind in MODULES for ragged in (False, True)),
     Pair(BiRNN, "state", "nn.RNN and nn.Linear", birnn, their_birnn),
+    Pair(GRU, "the document's formula", "its formula", gru_formula, their_gru_formula),
+    Pair(BiRNNLoss, "the document's sizes", "its formula", birnn_loss, their_birnn_loss),
+    *(attentive(score, query) for score in SCORES for query in QUERIES),
     Pair(LSTMLM, "state, lengths", "nn.LSTM and nn.Linear", lstm_lm, their_lstm_lm),
 ]
