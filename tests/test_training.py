@@ -359,8 +359,8 @@ def test_a_trained_model_answers(tmp_path, capsys):
     sys.path.insert(0, str(ROOT / "experiments"))
     import ask
 
-    config = small(steps=120, r_train=1.0, p=5, weight_decay=0.0, lr=1e-2, eval_every=60,
-                   save_every=60)
+    config = small(steps=200, r_train=1.0, p=5, weight_decay=0.0, lr=1e-2, eval_every=100,
+                   save_every=100)
     train(config, tmp_path, quiet=True)
     run = load_run(tmp_path)
     for a, b in ((0, 0), (2, 4), (3, 3)):
