@@ -2,6 +2,7 @@
 
 import os
 import sys
+import types
 from pathlib import Path
 
 # The products of the tests are tiny: one thread is quicker than several, and repeatable.
@@ -9,6 +10,8 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import pytest  # noqa: E402  (after the thread counts, which count when NumPy is first imported)
+
+from npdl.training import run  # noqa: E402
 
 # torch_names imports torch_reference as a neighbour, and so do the benchmarks.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,6 +28,27 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+conclude = run.conclude
+
+
+def without_picture(*arguments):
+    """The end of a run but for its curves.png, which takes longer than all the rest of it."""
+    blank = types.ModuleType("npdl.training.curves")
+    blank.plot_curves = lambda *_: None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, blank.__name__, blank)
+        return conclude(*arguments)
+
+
+run.conclude = without_picture
+
+
+@pytest.fixture
+def curves(monkeypatch):
+    """Runs of this test's own process draw curves.png after all."""
+    monkeypatch.setattr(run, "conclude", conclude)
 
 
 missing_torch = []      # what was skipped for want of PyTorch, where it is required

@@ -12,13 +12,13 @@ from npdl import backend
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
-from npdl.training import checkpoint
 from npdl.training.cli import new_config
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config, merge
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, resumed_config, train
 from tests import fakecupy
+from tests.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
 import ask  # noqa: E402
@@ -48,10 +48,6 @@ def tuned(base, out, adapters, **given):
     return load_run(out)
 
 
-def arrays_of(folder):
-    return checkpoint.load(folder / "checkpoint.npz")[0]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_adapters_learn_and_step_0_is_the_base(tmp_path, base, kind):
     run = tuned(base, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
@@ -72,7 +68,7 @@ def test_only_the_adapters_learn_and_step_0_is_the_base(tmp_path, base, kind):
         return
     data = ModularArithmetic(7, "-", r_train=0.5)       # untrained adapters: still the base
     for part, examples in (("train", data.train), ("validation", data.validation)):
-        logits, _ = load_run(base).model.logits(examples.inputs)
+        logits, _ = load_run(base).model.forward(examples.inputs)
         loss, accuracy = loss_and_accuracy(logits, examples.targets, examples.eq_positions,
                                            examples.mask)
         assert run.records[0]["step"] == 0
@@ -95,26 +91,28 @@ def test_a_smaller_modulus_and_another_operator_keep_every_token_s_place(base):
     assert finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, base, kind):
-    adapters = Adapters(**KINDS[kind])
-    tuned(base, tmp_path / "whole", adapters, operator="-")
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    run = load_run(base)
-    trainer = Trainer(finetune_config(run, adapters, {**QUICK, "operator": "-"}),
-                      run.model.state_dict())
-    with trainer.workers:
-        for _ in range(8):
-            trainer.update()
-    arrays, meta = trainer.state()
-    checkpoint.save(tmp_path / "cut/checkpoint.npz", arrays, {**meta, "seconds": 1.0})
-    assert finetune.main(["--resume", "--quiet", "--out", str(tmp_path / "cut")]) == 0
-    one, other = arrays_of(tmp_path / "whole"), arrays_of(tmp_path / "cut")
-    assert one.keys() == other.keys()
-    for name in one:
-        assert one[name].tobytes() == other[name].tobytes(), name
-    for name in ("metrics.jsonl", "config.json"):
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model, kind", [*(("gpt", kind) for kind in KINDS), ("lstm", "lora"),
+                                         ("lstm", "qlora")])
+def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, model, kind, engine):
+    train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
+    adapters, given = Adapters(**KINDS[kind]), {"operator": "-", "engine": engine, "threads": 2}
+    for name in ("whole", "cut"):
+        tuned(tmp_path / "base", tmp_path / name, adapters, **given)
+    run = load_run(tmp_path / "base")
+    resumed_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 8,
+                 run.model.state_dict())
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_for_steps_leaves_and_goes_on(tmp_path, base, capsys):
+    options = ["--operator", "-", "--steps", "5", "--threads", "1", "--quiet", "--out"]
+    assert finetune.main([str(base), *options, str(tmp_path / "whole")]) == 0
+    run = str(tmp_path / "run")
+    assert finetune.main([str(base), "--for-steps", "2", *options, run]) == 0
+    assert "stopped at step 2 of 5, saved; go on with: --resume" in capsys.readouterr().err
+    assert finetune.main(["--resume", "--for-steps", "4", "--quiet", "--out", run]) == 0
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(tmp_path, base):
@@ -150,7 +148,7 @@ def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, caps
     assert merged.model.state_dict().keys() == load_run(base).model.state_dict().keys()
     assert merged.records == run.records
     ids = run.task.data.equations.inputs
-    np.testing.assert_allclose(merged.model.logits(ids)[0], run.model.logits(ids)[0], atol=1e-4)
+    np.testing.assert_allclose(merged.model.forward(ids)[0], run.model.forward(ids)[0], atol=1e-4)
 
 
 def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, base):
@@ -158,7 +156,7 @@ def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, ba
     merge(tmp_path / "run", tmp_path / "plain")
     plain = load_run(tmp_path / "plain").model
     ids = run.task.data.equations.inputs
-    np.testing.assert_allclose(plain.logits(ids)[0], run.model.logits(ids)[0], atol=1e-4)
+    np.testing.assert_allclose(plain.forward(ids)[0], run.model.forward(ids)[0], atol=1e-4)
     unquantized = load_run(base).model.state_dict()
     assert np.abs(plain.classifier.W.data - unquantized["classifier.W"]).max() > 0
 

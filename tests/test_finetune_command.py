@@ -47,6 +47,8 @@ BAD = [
     (("{base}", "--merge"), "has no adapters to merge"),
     (("{base}", "--merge", "--rank", 2), "--rank: means nothing to --merge"),
     (("{base}", "--merge", "--check"), "--check: means nothing to --merge"),
+    (("{base}", "--merge", "--for-steps", 2), "--for-steps: means nothing to --merge"),
+    (("{base}", "--for-steps", 0), "--for-steps 0: must be 1 or more"),
     (("--resume",), "holds no run"),
     (("--resume", "--rank", 3), "--rank: the adapters"),
 ]

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from npdl.models.generate import (
+
+from npdl.decoding import beam_search, greedy
+from npdl.decoding.wiring import (
     CachedGPT,
     CachedSeq2Seq,
     CarriedLSTM,
     Recomputed,
     continuation,
 )
-
-from npdl.decoding import beam_search, greedy
 from npdl.errors import InputError
-from npdl.layers.activation import log_softmax
+from npdl.functions import log_softmax
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
@@ -49,11 +49,16 @@ class Seq2SeqTarget:
     def __init__(self, model, source, mask=None):
         self.model, self.source, self.mask = model, np.atleast_2d(source), mask
 
-    def logits(self, ids, at):
+    def forward(self, ids):
         source = np.repeat(self.source, len(ids) // len(self.source), 0)
         mask = None if self.mask is None else np.repeat(self.mask, len(source), 0)
-        out, cache = self.model.forward(source, ids, mask)
-        return out.logits[:, at], cache
+        return self.model.forward(source, ids, mask)
+
+
+def logits_of(model, ids):
+    """A model's logits (B, S, V) in double precision, by the textbook."""
+    out, _ = model.forward(ids)
+    return (out[0] if isinstance(model, LSTMLM) else out).astype(float)
 
 
 def walk(scorer, rng, steps):
@@ -97,7 +102,7 @@ def test_the_logits_themselves_agree_with_the_training_path():
     largest logit (or of 1)."""
     ids = np.random.default_rng(3).integers(0, V, 16)
     for _, model in MODELS:
-        logits = model.logits(ids[None])[0].astype(float)
+        logits = logits_of(model, ids[None])
         whole, limit = log_softmax(logits)[0], 1e-6 * max(1, np.abs(logits).max())
         scorer = continuation(model, ids[:1])
         rows, state = scorer.start()
@@ -168,7 +173,7 @@ def test_a_shorter_context_after_each_move():
         rows, state = scorer.advance(state, np.array([0]), np.array([token]))
         lengths.append(state.ids.shape[1])
         seen = np.array([tokens[-lengths[-1] :]])
-        plain = log_softmax(model.logits(seen)[0].astype(float))[:, -1]
+        plain = log_softmax(logits_of(model, seen))[:, -1]
         np.testing.assert_allclose(rows, plain, atol=1e-6)
     assert lengths == [5, 6, 3, 4, 5, 6, 3, 4]
 

@@ -1,13 +1,13 @@
 """Searches and samples over models: the same with a cache or without, and on the device."""
 
 import numpy as np
-from npdl.models.generate import Recomputed, continuation
 
 from npdl import backend
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
-from npdl.layers.activation import log_softmax
+from npdl.decoding.wiring import Recomputed, continuation
+from npdl.functions import log_softmax
 from tests import fakecupy
-from tests.test_generate import END, V, every_model
+from tests.test_generate import END, V, every_model, logits_of
 
 
 @every_model
@@ -42,7 +42,7 @@ def test_log_probabilities_are_those_of_the_sequence(model):
     for found in (*sample(continuation(model, prompt), 5, 0, count=3),
                   *beam_search(continuation(model, prompt), 3, 5).finished):
         ids = np.array([prompt + list(found.tokens)])
-        log_p = log_softmax(model.logits(ids)[0].astype(float))[0]
+        log_p = log_softmax(logits_of(model, ids))[0]
         steps = [log_p[2 + i, token] for i, token in enumerate(found.tokens)]
         assert np.isclose(sum(steps), found.log_prob, atol=1e-5)
 

@@ -8,6 +8,7 @@ import pytest
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
 from npdl.training.config import Config
 from npdl.training.initial import initialise
 
@@ -38,7 +39,7 @@ def test_sizes_and_the_first_loss_is_that_of_guessing(init, tied):
         assert param.data.dtype == np.float32
     assert residual == 2 * L and not model.embedding.W.data[7].any()
     ids = np.random.default_rng(2).integers(0, V, (8, 17))
-    loss, _ = CrossEntropy().forward(model.logits(ids[:, :-1])[0], ids[:, 1:])
+    loss, _ = CrossEntropy().forward(model.forward(ids[:, :-1])[0], ids[:, 1:])
     wide = 0.5 if init == "lecun" and not tied else 0       # logits of variance 1 add 1/2
     assert float(loss) == pytest.approx(math.log(V) + wide, abs=0.15 if wide else 0.1)
 
@@ -56,6 +57,20 @@ def test_a_map_keeps_the_variance_of_what_it_reads():
     for layer in (block.attention.W_Q, block.ffn.up):
         y, _ = layer.forward(x)
         assert y.var() == pytest.approx(1, rel=0.1)
+
+
+def test_glorots_gates_are_wider_and_their_biases_zero():
+    for bias in (True, False):
+        model = LSTMLM(V, D, 2, bias=bias)
+        before = model.state_dict()
+        initialise(model, "xavier", np.random.default_rng(1))
+        for name, param in model.params():
+            if name.startswith("lstm.") and name.endswith(".b"):
+                assert not param.data.any()
+            elif name.startswith("lstm."):
+                assert abs(param.data).max() == pytest.approx(math.sqrt(6 / (3 * D)), rel=0.01)
+            else:
+                np.testing.assert_array_equal(param.data, before[name])
 
 
 @pytest.mark.parametrize("init", ["gpt2", "lecun"])

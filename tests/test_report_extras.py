@@ -22,6 +22,7 @@ from reporting.parts import (  # noqa: E402
 )
 
 from npdl.errors import InputError  # noqa: E402
+from npdl.models.gpt import attentions  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
 from npdl.training.run import load_run, train  # noqa: E402
 
@@ -48,7 +49,7 @@ def test_attention_is_extracted_from_the_training_set(folders):
     for tokens, shown in zip(entry["tokens"], maps, strict=True):
         ids = run.task.vocabulary.encode(tokens)
         assert tuple(ids.tolist()) in trained
-        assert np.allclose(run.model.forward(ids[None])[0].attentions[0], shown, atol=1e-4)
+        assert np.allclose(attentions(run.model.forward(ids[None])[1])[0], shown, atol=1e-4)
     assert entry["equations"] == len(trained) and entry["step"] == 3
 
 

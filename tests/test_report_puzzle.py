@@ -19,6 +19,7 @@ from npdl.errors import InputError  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
 from npdl.training.loop import Trainer  # noqa: E402
 from npdl.training.run import load_run, train  # noqa: E402
+from tests.trained import updated  # noqa: E402
 
 TINY = Config(p=7, width=8, heads=2, steps=3, threads=1, eval_first=0)
 
@@ -85,14 +86,16 @@ def test_the_puzzle_section_is_written_without_any_run(monkeypatch):
 
 def test_the_two_parts_of_a_step_add_up_to_what_it_did():
     trainer = Trainer(TINY)
-    with trainer.workers:
-        trainer.update()
-        before = trainer.optimizer.flat.data.astype(np.float64)
-        trainer.update()
-    root, update, _ = balance.lengths(trainer.optimizer)
-    moved = trainer.optimizer.flat.data - before * (1 - 1e-3 * TINY.weight_decay)
+    updated(trainer, 1)
+    before = trainer.model.state_dict()
+    updated(trainer, 1)
+    root, update, decay = balance.lengths(trainer.optimizer)
+    kept = 1 - 1e-3 * TINY.weight_decay
+    moved = [np.linalg.norm(array - before[name].astype(np.float64) * kept)
+             for name, array in trainer.model.state_dict().items()]
     assert math.isclose(np.linalg.norm(moved) / 1e-3, update, rel_tol=1e-3)
-    assert root > 0
+    norm = math.sqrt(sum(float((p.data**2).sum()) for p in trainer.optimizer.params.values()))
+    assert root > 0 and math.isclose(decay, TINY.weight_decay * norm, rel_tol=1e-5)
 
 
 def test_the_trace_has_a_row_for_each_interval(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
-"""Training on text: its characters, its windows, exact resume, the options, generation."""
+"""Training on text: its characters, its windows, exact resume, the options."""
 
+import dataclasses
 import functools
 import json
 
@@ -10,14 +11,15 @@ from npdl import backend
 from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
-from npdl.training import checkpoint
+from npdl.models.lstm_lm import LSTMLM
 from npdl.training.cli import main, new_config
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.metrics import read_metrics
-from npdl.training.run import load_run, resumed_config, train
+from npdl.training.run import load_run, train
 from tests import fakecupy
 from tests.refusals import check_refused
+from tests.trained import ENGINES, assert_same_runs, resumed_from, trained
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
          "eval_every": 4, "save_every": 3, "threads": 1}
@@ -33,20 +35,6 @@ def text(tmp_path):
 
 def small(text, model="gpt", **settings):
     return new_config(model, {"text": str(text), **SMALL, **settings})
-
-
-def trained(config, steps):
-    trainer = Trainer(config)
-    with trainer.workers:
-        for _ in range(steps):
-            trainer.update()
-    return trainer
-
-
-def assert_same_bytes(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        assert one[name].tobytes() == other[name].tobytes(), name
 
 
 def test_characters_are_sorted_and_survive_a_round_trip():
@@ -85,58 +73,59 @@ def test_the_text_is_split_in_order():
         split_text(np.arange(100), 0.9, 10)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_an_update_has_the_gradient_of_the_mean_over_all_positions(text, model):
-    flats = []
-    for compute in ("full", "needed"):
-        for threads in (1, 2, 7):
-            config = small(text, model, dtype="float64", compute=compute, threads=threads)
-            trainer = Trainer(config)
-            trainer.optimizer.update = lambda *part: None       # keep the gradients as they are
-            with trainer.workers:
-                trainer.update()
-            flats.append(trainer.optimizer.flat.grad.copy())
+def test_an_update_has_the_gradient_of_the_mean_over_all_positions(text, model, engine):
+    config = small(text, model, dtype="float64", engine=engine)
+    trainer = Trainer(config)
     ids = trainer.task.vocabulary.encode(PLAY)
     inputs, targets = windows(ids[: round(0.9 * len(ids))], 8, 5, 0, 0, 3)
-    plain = Trainer(config)
-    logits, cache = plain.model.logits(inputs)
-    loss_layer = CrossEntropy()
-    _, c_loss = loss_layer.forward(logits, targets)
-    plain.model.backward(loss_layer.backward(1.0, c_loss), cache)
-    assert np.abs(plain.optimizer.flat.grad).max() > 1e-3
-    for flat in flats:
-        np.testing.assert_allclose(flat, plain.optimizer.flat.grad, rtol=0, atol=1e-13)
+    wanted = next_token_loss(trainer.model, inputs, targets, backward=True)
+    gradients = {name: param.grad.copy() for name, param in trainer.model.params()}
+    for threads in (1, 2, 7) if engine == "fast" else (1,):
+        trainer = Trainer(dataclasses.replace(config, threads=threads))
+        with trainer.engine:
+            assert float(trainer.engine.step(trainer.task.batch(0))) == pytest.approx(wanted)
+        for name, param in trainer.model.params():
+            assert np.abs(gradients[name]).max() > 1e-4 or name.endswith("W_K.b")
+            np.testing.assert_allclose(param.grad, gradients[name], rtol=0, atol=1e-13)
 
 
-def test_evaluation_agrees_with_the_plain_formulas(text):
-    trainer = trained(small(text, threads=2, eval_batches=200), 5)
-    with trainer.workers:
+def next_token_loss(model, inputs, targets, backward=False):
+    """The mean over all positions by the plain formula; its gradients are left in the model."""
+    out, cache = model.forward(inputs)
+    logits = out[0] if isinstance(model, LSTMLM) else out
+    loss, c_loss = CrossEntropy().forward(logits, targets)
+    if backward:
+        model.backward(CrossEntropy().backward(1.0, c_loss), cache)
+    return float(loss)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_evaluation_agrees_with_the_plain_formulas(text, engine):
+    trainer = trained(small(text, threads=2, eval_batches=200, engine=engine), 5)
+    with trainer.engine:
         record = trainer.evaluate()
     ids = trainer.task.vocabulary.encode(PLAY)
     cut = round(0.9 * len(ids))
     for place, (name, part) in enumerate((("train", ids[:cut]), ("validation", ids[cut:]))):
         inputs, targets = windows(part, 8, 1000, 0, place, 4)
-        logits, _ = trainer.model.logits(inputs)
-        loss, _ = CrossEntropy().forward(logits, targets)
-        assert record[f"{name}_loss"] == pytest.approx(float(loss), rel=1e-5)
-        right = (logits.argmax(-1) == targets).mean()
+        wanted = next_token_loss(trainer.model, inputs, targets)
+        assert record[f"{name}_loss"] == pytest.approx(wanted, rel=1e-5)
+        right = (trainer.model.forward(inputs)[0].argmax(-1) == targets).mean()
         assert record[f"{name}_accuracy"] == pytest.approx(right, abs=1e-6)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 @pytest.mark.parametrize("settings", [{}, {"threads": 2, "dropout": 0.2}])
-def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model, settings):
-    config = small(text, model, steps=11, **settings)
-    train(config, tmp_path / "whole", quiet=True)
-    train(config, tmp_path / "cut", quiet=True)
-    arrays, meta = trained(config, 6).state()
-    checkpoint.save(tmp_path / "cut/checkpoint.npz", arrays, {**meta, "seconds": 1.0})
-    train(resumed_config(tmp_path / "cut", {}), tmp_path / "cut", resume=True, quiet=True)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert_same_bytes(*(checkpoint.load(run / "checkpoint.npz")[0] for run in (whole, cut)))
-    for name in ("metrics.jsonl", "config.json"):
-        assert (whole / name).read_bytes() == (cut / name).read_bytes()
-    records, _ = read_metrics(cut / "metrics.jsonl")
+def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model, engine, settings):
+    config = small(text, model, steps=11, engine=engine, **settings)
+    for name in ("whole", "cut"):
+        train(config, tmp_path / name, quiet=True)
+    resumed_from(tmp_path / "cut", config, 6)
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+    records, _ = read_metrics(tmp_path / "cut/metrics.jsonl")
     assert [record["step"] for record in records] == [4, 8, 11]
     assert set(records[0]) == {"step", "train_loss", "train_accuracy", "validation_loss",
                                "validation_accuracy", "l2_norm", "lr"}
@@ -200,7 +189,7 @@ def test_the_device_path_gives_the_same_run(tmp_path, text, model):
 def test_settings_of_arithmetic_do_not_mention_text():
     saved = Config().to_json()
     new = {"text", "sha256", "characters", "block", "eval_batches", "numbers", "init", "adapters",
-           "norm_bias"}
+           "norm_bias", "engine"}
     assert not new & saved.keys() and Config.from_json(saved) == Config()
 
 
@@ -214,7 +203,6 @@ BAD = [
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
     (("--text", "{text}", "--r-train", 1.5), "--r-train 1.5"),
     (("--text", "{text}", "--p", 7), "--p cannot go with --text"),
-    (("--text", "{text}", "--compute", "shared"), "choose --compute full"),
     (("--block", 32), "--block goes with --text only"),
     (("--eval-batches", 3), "--eval-batches goes with --text only"),
     (("--init", "zeros"), "--init"),

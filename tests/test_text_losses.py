@@ -12,6 +12,7 @@ from npdl.training.cli import main as train_main
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
+from tests.trained import updated
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
 import text_losses  # noqa: E402
@@ -42,7 +43,7 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
     wanted = []
     for start in range(0, len(part) - 8, 4):
         ids = part[start : start + 9][None]
-        logits, _ = run.model.logits(ids[:, :-1])
+        logits, _ = run.model.forward(ids[:, :-1])
         wanted.append(SequenceLoss().forward(logits, ids[:, 1:], np.ones((1, 8), bool))[0])
     monkeypatch.setattr(text_losses, "ROWS", 5)
     np.testing.assert_allclose(text_losses.whole_losses(run), wanted, rtol=1e-5)
@@ -54,7 +55,7 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
 
 def test_other_runs_are_refused_in_one_line(tmp_path, text, capsys):
     train(Config(p=5, width=8, heads=2, steps=1, eval_first=0), tmp_path / "sums", quiet=True)
-    bare = Config(text=text, block=8, width=8, heads=2, steps=1, r_train=1.0, compute="full",
+    bare = Config(text=text, block=8, width=8, heads=2, steps=1, r_train=1.0,
                   eval_first=0)
     train(bare, tmp_path / "bare", quiet=True)
     for name, mentioned in (("sums", "not trained on a text"), ("bare", "no validation part"),
@@ -78,16 +79,13 @@ def test_the_recipe_trains_as_in_torch(text, capsys, init):
         text=text, r_train=0.9, batch=12, steps=steps, layers=4, heads=4, width=128, block=64,
         norm="pre", norm_bias=False, positions="learned", tied=True, bias=False, init=init,
         lr=1e-3, schedule="cosine", lr_min=1e-4, warmup=3, betas=(0.9, 0.99), weight_decay=0.1,
-        decay="matrices", clip=1.0, compute="full", seed=seed))
+        decay="matrices", clip=1.0, seed=seed))
     first = np.mean(whole(trainer))
-    for _ in range(steps):
-        trainer.update()
-    last = np.mean(whole(trainer))
+    last = np.mean(whole(updated(trainer, steps)))
     assert abs(first - last) > 0.01         # the comparison is of something that moved
     assert found["whole"] == pytest.approx(last, abs=1e-4)
 
 
 def whole(trainer):
-    inputs, targets = text_losses.whole_windows(trainer.task.parts["validation"], 64)
-    piece = trainer.task.piece(inputs, targets)
-    return text_losses.measure_text(trainer.model, piece)[0]
+    windows = text_losses.whole_windows(trainer.task.parts["validation"], 64)
+    return text_losses.measured(trainer.model, *windows)

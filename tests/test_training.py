@@ -1,4 +1,4 @@
-"""Training: exact resume, stopping, shards, evaluation, the files of a run."""
+"""Training: exact resume, stopping, both engines, evaluation, the files of a run."""
 
 import functools
 import json
@@ -14,111 +14,103 @@ import pytest
 
 from npdl.errors import InputError
 from npdl.training import checkpoint
+from npdl.training.cli import main
 from npdl.training.config import Config
 from npdl.training.loop import Diverged, Trainer
 from npdl.training.metrics import read_metrics
 from npdl.training.run import load_run, resumed_config, train
-from npdl.training.task import counted_positions
 from tests.refusals import check_refused
+from tests.trained import (
+    ENGINES,
+    arrays_of,
+    assert_same_bytes,
+    assert_same_runs,
+    resumed_from,
+    trained,
+    updated,
+)
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 3, "eval_every": 5, "save_every": 4}
+every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
+every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
 def small(model="gpt", **settings):
     return Config(model=model, **{**SMALL, **settings})
 
 
-def trained(config, steps):
-    trainer = Trainer(config)
-    with trainer.workers:
-        for _ in range(steps):
-            trainer.update()
-    return trainer
-
-
-def arrays_of(folder):
-    return checkpoint.load(folder / "checkpoint.npz")[0]
-
-
-def assert_same_bytes(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        assert one[name].tobytes() == other[name].tobytes(), name
-
-
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
-@pytest.mark.parametrize("settings", [{}, {"dropout": 0.2, "compute": "needed"}, {"batch": 10},
-                                      {"threads": 2}, {"schedule": "cosine", "clip": 0.5},
+@every_engine
+@every_model
+@pytest.mark.parametrize("settings", [{}, {"dropout": 0.2, "threads": 2}, {"batch": 10},
+                                      {"schedule": "cosine", "clip": 0.5, "threads": 2},
                                       {"optimizer": "sgd", "momentum": 0.9}])
-def test_a_resumed_trainer_goes_on_bit_for_bit(model, settings):
-    config = small(model, steps=12, **settings)
-    unbroken = trained(config, 12)
-    first = trained(config, 5)
-    second = Trainer(config)
-    second.load_state(*first.state())
-    with second.workers:
-        for _ in range(7):
-            second.update()
-    assert_same_bytes(unbroken.state()[0], second.state()[0])
+def test_a_resumed_trainer_goes_on_bit_for_bit(model, engine, settings):
+    config = small(model, steps=12, engine=engine, **settings)
+    trainer, states = Trainer(config), {}
+    for step in (1, 5, 11, 12):
+        states[step] = updated(trainer, step - trainer.step).state()
+    for step in (1, 5, 11):
+        second = Trainer(config)
+        second.load_state(*states[step])
+        assert_same_bytes(updated(second, 12 - step).state()[0], states[12][0])
 
 
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
-@pytest.mark.parametrize("settings", [{}, {"orders": (2, 3), "p": 5}])
-def test_every_amount_of_computing_gives_the_same_gradients(model, settings):
-    flats = {}
-    for compute in ("full", "needed", "shared"):
-        for threads in (1, 2, 3):
-            config = small(model, dtype="float64", compute=compute, threads=threads, **settings)
-            trainer = Trainer(config)
-            trainer.optimizer.update = lambda *part: None       # keep the gradients as they are
-            with trainer.workers:
-                trainer.update()
-            flats[compute, threads] = trainer.optimizer.flat.grad.copy()
-    reference = flats["full", 1]
-    assert np.abs(reference).max() > 1e-3
-    for flat in flats.values():
-        np.testing.assert_allclose(flat, reference, rtol=0, atol=1e-13)
+@every_model
+@pytest.mark.parametrize("settings", [{}, {"orders": (2, 3), "p": 5}, {"dropout": 0.3}])
+def test_engines_and_threads_give_the_same_updates_but_for_rounding(model, settings):
+    found = []
+    for engine, threads in (("plain", 1), ("fast", 1), ("fast", 2), ("fast", 3)):
+        config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1, **settings)
+        trainer = trained(config, 3)
+        with trainer.engine:
+            found.append((trainer.state()[0], trainer.evaluate()))
+    arrays, record = found[0]
+    fresh = Trainer(config).state()[0]
+    assert all((arrays[name] != fresh[name]).any() for name in arrays)
+    for others, other in found[1:]:
+        assert other == pytest.approx(record, rel=1e-9)
+        for name, array in others.items():
+            np.testing.assert_allclose(array, arrays[name], rtol=0, atol=1e-9, err_msg=name)
 
 
 def test_more_threads_than_samples_work():
     trainer = trained(small(p=2, r_train=0.5, threads=5), 2)     # two equations to train on
-    assert np.isfinite(trainer.optimizer.flat.data).all()
+    assert all(np.isfinite(array).all() for array in trainer.state()[0].values())
 
 
-def test_evaluation_agrees_with_the_plain_formulas():
+@every_engine
+@every_model
+def test_evaluation_agrees_with_the_plain_formulas(model, engine):
     from npdl.losses import loss_and_accuracy
 
-    for model in ("gpt", "lstm"):
-        trainer = trained(small(model, orders=(2, 3), p=5, threads=2), 20)
-        with trainer.workers:
-            record = trainer.evaluate()
-        for name, examples in (("train", trainer.task.data.train),
-                               ("validation", trainer.task.data.validation)):
-            logits = trainer.model.forward(examples.inputs)[0].logits
-            loss, accuracy = loss_and_accuracy(logits, examples.targets, examples.eq_positions,
-                                               examples.mask)
-            assert record[f"{name}_loss"] == pytest.approx(float(loss), rel=1e-5)
-            assert record[f"{name}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
-            parts = [record[f"{name}_loss_order{k}"] * (examples.orders == k).mean()
-                     for k in (2, 3)]
-            assert sum(parts) == pytest.approx(record[f"{name}_loss"], rel=1e-5)
-        assert record["l2_norm"] == pytest.approx(
-            np.sqrt(sum((p.data.astype("float64") ** 2).sum() for _, p in trainer.model.params())),
-            rel=1e-5,
-        )
+    trainer = trained(small(model, orders=(2, 3), p=5, threads=2, engine=engine), 20)
+    with trainer.engine:
+        record = trainer.evaluate()
+    for name, examples in (("train", trainer.task.data.train),
+                           ("validation", trainer.task.data.validation)):
+        out, _ = trainer.model.forward(examples.inputs)
+        logits = out[0] if model == "lstm" else out
+        loss, accuracy = loss_and_accuracy(logits, examples.targets, examples.eq_positions,
+                                           examples.mask)
+        assert record[f"{name}_loss"] == pytest.approx(float(loss), rel=1e-5)
+        assert record[f"{name}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
+        parts = [record[f"{name}_loss_order{k}"] * (examples.orders == k).mean() for k in (2, 3)]
+        assert sum(parts) == pytest.approx(record[f"{name}_loss"], rel=1e-5)
+    assert record["l2_norm"] == pytest.approx(
+        np.sqrt(sum((p.data.astype("float64") ** 2).sum() for _, p in trainer.model.params())),
+        rel=1e-5)
 
 
-def test_counted_positions_fill_short_rows_with_positions_that_do_not_count():
-    counted = np.array([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]], bool)
-    at, counts = counted_positions(counted)
-    assert at.shape == counts.shape == (3, 2)
-    assert at[0].tolist() == [1, 2] and counts[0].tolist() == [True, True]
-    assert at[1, 0] == 3 and counts[1].tolist() == [True, False]
-    assert not counts[2].any()
+def test_a_batch_of_the_whole_training_set_is_made_once():
+    """So that an engine can keep what it makes of it."""
+    task = Trainer(small()).task
+    assert task.batch(0) is task.batch(1)
+    task = Trainer(small(batch=10)).task
+    assert task.batch(0) is not task.batch(1)
 
 
-def test_a_run_folder_holds_everything(tmp_path, capsys):
+def test_a_run_folder_holds_everything(tmp_path, capsys, curves):
     config = small(steps=11)
     assert train(config, tmp_path / "run") == 0
     folder = tmp_path / "run"
@@ -142,19 +134,16 @@ def test_a_run_folder_holds_everything(tmp_path, capsys):
         if name.startswith("param/")})
 
 
-def test_resume_drops_later_records_and_makes_them_again(tmp_path):
-    config = small(steps=11)
+@every_engine
+@every_model
+def test_resume_drops_later_records_and_makes_them_again(tmp_path, model, engine):
+    config = small(model, steps=11, engine=engine)
     train(config, tmp_path / "whole", quiet=True)
     train(config, tmp_path / "cut", quiet=True)
-    shorter = trained(config, 4)
-    arrays, meta = shorter.state()
-    checkpoint.save(tmp_path / "cut/checkpoint.npz", arrays, {**meta, "seconds": 1.0})
     with open(tmp_path / "cut/metrics.jsonl", "a") as file:
         file.write('{"step": 12, "tr')
-    train(config, tmp_path / "cut", resume=True, quiet=True)
-    for name in ("metrics.jsonl",):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert_same_bytes(arrays_of(tmp_path / "cut"), arrays_of(tmp_path / "whole"))
+    resumed_from(tmp_path / "cut", config, 4)
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
 def script(name, *arguments, **how):
@@ -164,13 +153,13 @@ def script(name, *arguments, **how):
                             stderr=subprocess.PIPE, text=True, **how)
 
 
-OPTIONS = ("--p", 7, "--width", 16, "--steps", 400, "--eval-first", 5, "--eval-every", 5,
-           "--save-every", 3, "--threads", 1)
+OPTIONS = ("--p", 7, "--width", 16, "--steps", 100, "--eval-first", 5, "--eval-every", 5,
+           "--save-every", 3, "--threads", 2)
 
 
 def wait_for_step(folder, step):
-    for _ in range(600):
-        time.sleep(0.05)
+    for _ in range(2400):
+        time.sleep(0.02)
         try:
             if checkpoint.load(folder / "checkpoint.npz")[1]["step"] >= step:
                 return
@@ -179,36 +168,86 @@ def wait_for_step(folder, step):
     raise AssertionError("the run made no progress")
 
 
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_a_killed_process_resumes_bit_for_bit(tmp_path, model):
-    name = f"train_{model}"
-    whole = script(name, *OPTIONS, "--out", tmp_path / "whole")
-    assert whole.communicate()[1] is not None and whole.returncode == 0
-    for step in (20, 60):
-        first = script(name, *(OPTIONS if step == 20 else ("--resume",)),
-                       "--out", tmp_path / "killed")
-        wait_for_step(tmp_path / "killed", step)
-        first.send_signal(signal.SIGKILL)
-        first.communicate()
-        assert first.returncode == -signal.SIGKILL
-    last = script(name, "--resume", "--out", tmp_path / "killed")
-    _, errors = last.communicate()
-    assert last.returncode == 0, errors
-    assert_same_bytes(arrays_of(tmp_path / "whole"), arrays_of(tmp_path / "killed"))
-    assert (tmp_path / "whole/metrics.jsonl").read_bytes() == \
-        (tmp_path / "killed/metrics.jsonl").read_bytes()
+@pytest.mark.parametrize("model, engine", [("gpt", "fast"), ("lstm", "plain")])
+def test_a_killed_process_resumes_bit_for_bit(tmp_path, model, engine):
+    """The scripts themselves; tests.trust.kills has every model with every engine."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    options = (*map(str, OPTIONS), "--engine", engine)
+    assert main(model, "", [*options, "--quiet", "--out", str(whole)]) == 0
+    process = script(f"train_{model}", *options, "--out", killed)
+    wait_for_step(killed, 20)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert main(model, "", ["--resume", "--quiet", "--out", str(killed)]) == 0
+    assert_same_runs(whole, killed)
 
 
 def test_ctrl_c_saves_and_leaves_quietly(tmp_path):
-    process = script("train_gpt", *OPTIONS[:-2], "--threads", 2, "--out", tmp_path / "run")
+    process = script("train_gpt", *OPTIONS, "--steps", 3000, "--out", tmp_path / "run")
     wait_for_step(tmp_path / "run", 6)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in errors and "--resume" in errors.splitlines()[-1]
     step = checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"]
-    assert f"step {step} of 400" in errors
+    assert f"step {step} of 3000" in errors
     assert (tmp_path / "run/curves.png").exists()
+
+
+@every_engine
+def test_for_steps_leaves_after_so_many_and_says_how_to_go_on(tmp_path, capsys, engine):
+    whole, run = str(tmp_path / "whole"), str(tmp_path / "run")
+    options = [*map(str, OPTIONS), "--steps", "11", "--engine", engine, "--quiet"]
+    assert main("gpt", "", [*options, "--out", whole]) == 0
+    assert main("gpt", "", [*options, "--for-steps", "4", "--out", run]) == 0
+    assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; go on with: --resume "
+                                       f"--out {run}\n")
+    for step in (9, 11, 11):
+        assert main("gpt", "", ["--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
+        assert ("--resume" in capsys.readouterr().err) == (step < 11)
+        assert checkpoint.load(f"{run}/checkpoint.npz")[1]["step"] == step
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
+
+
+TRACED = """
+import sys
+from npdl.training.cli import main
+for model in ("gpt", "lstm"):
+    assert main(model, "", [*sys.argv[2:], "--out", f"{sys.argv[1]}/{model}"]) == 0
+print([name for name in ("fast", "study") if any(
+    module.startswith(f"npdl.{name}") for module in sys.modules)])
+"""
+
+
+@pytest.mark.parametrize("options, loaded", [
+    ((), ["fast"]), (("--engine", "plain"), []),
+    (("--engine", "plain", "--check"), ["study"])])
+def test_the_wing_runs_by_default_and_is_not_even_imported_by_the_plain_engine(
+        tmp_path, options, loaded):
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED, tmp_path, "--p", "5", "--width", "8", "--steps", "2",
+         "--quiet", *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == f"{loaded}", done.stderr
+
+
+@pytest.mark.parametrize("more, engine", [({"compute": "shared", "threads": 2}, "fast"),
+                                          ({"compute": "full"}, "fast"), ({}, "plain")])
+@every_model
+def test_a_run_that_an_older_npdl_began_loads_and_goes_on_saying_so(
+        tmp_path, capsys, model, more, engine):
+    train(small(model, steps=4, engine=engine), tmp_path, quiet=True)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    saved["config"] |= more
+    saved["versions"]["npdl"] = "0.1.0"
+    (tmp_path / "config.json").write_text(json.dumps(saved))
+    run = load_run(tmp_path)
+    assert run.step == 4 and len(run.records) == 4
+    assert main(model, "", ["--resume", "--steps", "6", "--quiet", "--out", str(tmp_path)]) == 0
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "was begun by npdl 0.1.0" in line and "not to the last bit" in line
+    assert load_run(tmp_path).step == 6
+    assert Trainer(resumed_config(tmp_path, {})).engine.name == engine
 
 
 BAD = [
@@ -226,7 +265,12 @@ BAD = [
     (("--lr", "nan"), "--lr"),
     (("--lr", -1), "--lr"),
     (("--dropout", 1), "--dropout"),
-    (("--dropout", 0.1, "--compute", "shared"), "--compute"),
+    (("--engine", "slow"), "--engine"),
+    (("--compute", "shared"), "--compute"),
+    (("--threads", 0), "--threads 0"),
+    (("--threads", 10**9), "--threads 1000000000: must be 256 or less"),
+    (("--for-steps", 0), "--for-steps 0"),
+    (("--for-steps", "many"), "--for-steps"),
     (("--norm", "both"), "--norm"),
     (("--activation", "swish"), "--activation"),
     (("--betas", 1, 2), "betas"),
@@ -240,8 +284,6 @@ BAD = [
 
 @pytest.mark.parametrize("arguments, mentioned", BAD)
 def test_bad_options_are_one_line_and_status_2(tmp_path, capsys, arguments, mentioned):
-    from npdl.training.cli import main
-
     folder = tmp_path / "run"
     check_refused(functools.partial(main, "gpt", ""),
                   [*map(str, arguments), "--out", str(folder)], mentioned, folder, capsys)
@@ -261,8 +303,6 @@ def test_cupy_that_is_missing_is_one_line_and_status_2(tmp_path):
 
 
 def test_a_folder_with_a_run_or_without_permission_is_refused(tmp_path, capsys):
-    from npdl.training.cli import main
-
     train(small(steps=4), tmp_path / "run", quiet=True)
     before = arrays_of(tmp_path / "run")
     assert main("gpt", "", ["--out", str(tmp_path / "run"), "--steps", "5"]) == 2
@@ -279,13 +319,13 @@ def test_resume_with_other_settings_is_refused(tmp_path):
         resumed_config(tmp_path, {"lr": 0.5})
     with pytest.raises(InputError, match="--steps 3"):
         resumed_config(tmp_path, {"steps": 3})
+    with pytest.raises(InputError, match="--engine plain"):
+        resumed_config(tmp_path, {"engine": "plain"})
     assert resumed_config(tmp_path, {"steps": 6, "p": 7}).steps == 6
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other model"])
 def test_a_damaged_checkpoint_is_one_line(tmp_path, capsys, damage):
-    from npdl.training.cli import main
-
     train(small(steps=4), tmp_path / "run", quiet=True)
     path = tmp_path / "run/checkpoint.npz"
     content = bytearray(path.read_bytes())
@@ -300,8 +340,10 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path, capsys, damage):
     assert len(errors.splitlines()) == 1 and "checkpoint.npz" in errors
 
 
-def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path):
-    config = small(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40, threads=2)
+@every_engine
+def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engine):
+    config = small(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40, threads=2,
+                   engine=engine)
     with pytest.raises(Diverged, match=r"step 2: embedding.W \(and \d+ more\) not finite"):
         train(config, tmp_path / "run", quiet=True)
     assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
@@ -317,7 +359,8 @@ def test_a_trained_model_answers(tmp_path, capsys):
     sys.path.insert(0, str(ROOT / "experiments"))
     import ask
 
-    config = small(steps=400, r_train=1.0, p=5, weight_decay=0.0)
+    config = small(steps=200, r_train=1.0, p=5, weight_decay=0.0, lr=1e-2, eval_every=100,
+                   save_every=100)
     train(config, tmp_path, quiet=True)
     run = load_run(tmp_path)
     for a, b in ((0, 0), (2, 4), (3, 3)):

@@ -1,0 +1,45 @@
+"""Small trainings of a Trainer or in a folder, and what the tests compare of them."""
+
+from npdl.training import checkpoint
+from npdl.training.loop import Trainer, unwarned
+from npdl.training.run import resumed_config, train
+
+ENGINES = ("plain", "fast")
+
+
+def updated(trainer, steps):
+    """The trainer after so many more updates."""
+    with trainer.engine, unwarned():
+        for _ in range(steps):
+            trainer.update()
+    return trainer
+
+
+def trained(config, steps, base=None):
+    """A fresh trainer after its first updates."""
+    return updated(Trainer(config, base), steps)
+
+
+def arrays_of(folder):
+    """What the checkpoint of a run holds."""
+    return checkpoint.load(folder / "checkpoint.npz")[0]
+
+
+def assert_same_bytes(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert one[name].tobytes() == other[name].tobytes(), name
+
+
+def assert_same_runs(one, other):
+    """Parameters, moments, records and settings of two run folders, to the last bit."""
+    assert_same_bytes(arrays_of(one), arrays_of(other))
+    for name in ("metrics.jsonl", "config.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def resumed_from(folder, config, step, base=None):
+    """Set the finished run of `config` in a folder back to a step of its past, and resume it."""
+    arrays, meta = trained(config, step, base).state()
+    checkpoint.save(folder / "checkpoint.npz", arrays, {**meta, "seconds": 1.0})
+    assert train(resumed_config(folder, {}), folder, resume=True, quiet=True) == 0
