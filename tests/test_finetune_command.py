@@ -128,6 +128,13 @@ def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monk
     assert finetune.main([*merge, str(out)]) == 2               # it is there now
 
 
+def test_a_table_has_runs_with_adapters(base, tuned, capsys):
+    import table
+
+    assert table.main([str(tuned[0]), str(base)]) == 0
+    assert "GPT, - mod 7" in capsys.readouterr().out
+
+
 def test_a_merged_run_without_its_checkpoint_is_not_resumed(tmp_path, tuned, capsys):
     """It would begin with random values."""
     out = tmp_path / "merged"

@@ -96,12 +96,15 @@ def test_a_killed_process_leaves_the_folder_to_the_next(tmp_path):
 
 
 @pytest.mark.parametrize("age", [0, 90])
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b'{"pid": 1e999}', None,
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b'{"pid": 1e999}', None, "itself",
                                      b'{"pid": %d, "host": "%s"}' % (10**400, b"x")])
 def test_an_odd_claim_is_never_waited_for_and_lapses(tmp_path, content, age):
     path = tmp_path / "claim.json"
-    os.mkfifo(path) if content is None else path.write_bytes(content)
-    os.utime(path, (time.time() - age,) * 2)
+    if content == "itself":
+        path.symlink_to(path)
+    else:
+        os.mkfifo(path) if content is None else path.write_bytes(content)
+    os.utime(path, (time.time() - age,) * 2, follow_symlinks=False)
     with claim(tmp_path) as mine:
         assert (mine is not None) is (age > 60)
         if mine is not None:

@@ -204,7 +204,7 @@ def _locked(file):
 def _has_lapsed(path, now):
     """Whether the claim in a file is nobody's any more."""
     try:
-        age = now - path.stat().st_mtime
+        age = now - path.lstat().st_mtime
         alive = _is_alive(parse_json(_content(path)))
     except FileNotFoundError:
         return False

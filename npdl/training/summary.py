@@ -69,23 +69,28 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read_summary(path: str | os.PathLike) -> dict[str, Any]:
-    """A run's summary.json: what `summarise` gave, `seconds` and `steps`.
+    """A run's summary.json: what `summarise` gave, `seconds` and `steps`, and nothing else.
 
-    Raises InputError for a file that is none.
+    Raises InputError for a file that lacks one of them.
     """
     known = summarise([{"step": 0}])
     final = known.pop("final")
     try:
         summary = read_json(path)
-        for part, names in ((summary, (*known, "seconds", "steps")), (summary["final"], final)):
-            for name in names:
-                value = part.get(name, "nothing")
-                if type(value) not in (int, float, NoneType):
-                    raise ValueError(f"{name} is {str(value)[:40]!r}")
-        return summary
+        return {**_numbers(summary, (*known, "seconds", "steps")),
+                "final": _numbers(summary["final"], final)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: cannot be used ({reason(error)}); finish the run by --resume "
                          "first") from None
+
+
+def _numbers(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The values of these names, each a number or None; ValueError for another."""
+    found = {name: values.get(name, "nothing") for name in names}
+    for name, value in found.items():
+        if type(value) not in (int, float, NoneType):
+            raise ValueError(f"{name} is {str(value)[:40]!r}")
+    return found
 
 
 def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,9 +4,11 @@ import json
 
 from npdl.errors import NpdlError
 from npdl.training.run import load_run
+from npdl.training.summary import summarise
 
 ODD = (None, True, False, -1, 0, 1, 1.5, 7, 1000, 10**6, 10**9, 10**30, 1e308, "", "x", "lstm",
-       "float64", [], [2], [2, 3], ["x"], {}, {"rank": 1}, {"rank": 10**9, "bits": "x"}, [[[]]])
+       "float64", 10**400, "\ud800", [], [2], [2, 3], ["x"], {}, {"rank": 1},
+       {"rank": 10**9, "bits": "x"}, [[[]]])
 EXTRA = {"text": "/dev/zero", "sha256": "0" * 64, "characters": "ab", "block": 10**9,
          "numbers": 10**9, "adapters": {"rank": 1, "bits": 4}, "unheard_of": 1}
 
@@ -26,7 +28,8 @@ class Settings:
     def spoil(self):
         """Write one strange file into the folder."""
         self.restore()
-        kind = self.rng.choice((self.values, self.values, self.extras, self.bits, self.garbage))
+        kind = self.rng.choice((self.values, self.values, self.records, self.extras, self.bits,
+                                self.garbage))
         name, content = kind()
         (self.folder / name).write_bytes(content)
 
@@ -54,6 +57,19 @@ class Settings:
             else:
                 saved["config"][name] = self.rng.choice(ODD)
         return "config.json", json.dumps(saved).encode()
+
+    def records(self):
+        """A number of a record that is of another type or size, or none."""
+        lines = self.good["metrics.jsonl"].decode().splitlines()
+        at = self.rng.randrange(len(lines))
+        record = json.loads(lines[at])
+        name = self.rng.choice(sorted(record))
+        if self.rng.random() < 0.1:
+            record.pop(name)
+        else:
+            record[name] = self.rng.choice(ODD)
+        lines[at] = json.dumps(record)
+        return "metrics.jsonl", "".join(f"{line}\n" for line in lines).encode()
 
     def extras(self):
         """A text to read, adapters, and what no version knows."""
@@ -92,6 +108,8 @@ def ask(lab, settings, changes=None):
         settings.claim(changes)
     try:
         run = load_run(settings.folder)
+        if run.records:
+            summarise(run.records)
     except NpdlError as error:
         message = str(error)
         assert "\n" not in message and ";" in message, message
