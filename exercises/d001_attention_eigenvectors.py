@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below
 from npdl.errors import InputError
-from npdl.layers.scores import ScaledDotAttention
+from npdl.layers.attention import ScaledDotAttention
 
 QUESTION = """\
 Q = X W_Q, K = X W_K, V = X W_V with d x d matrices, attention = softmax(Q K^T / sqrt(d)) V.

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, run_script
 from npdl.errors import InputError
-from npdl.layers.scores import ScaledDotAttention
+from npdl.layers.attention import ScaledDotAttention
 
 QUESTION = """\
 4.3  Q K^T has rank p and V has rank q. What follows for the rank of softmax(Q K^T / sqrt(d)) V?

@@ -12,7 +12,7 @@ from exercises.framework import Claim, judge, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
-from npdl.layers.rnn import RNN
+from npdl.layers.recurrent import RNN
 
 QUESTION = """\
 Give the dimensions of these derivatives, for an output matrix O (n x m), a hidden state matrix

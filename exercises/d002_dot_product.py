@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import listing
 from npdl.errors import InputError
-from npdl.layers.scores import DotAttention, ScaledDotAttention
+from npdl.layers.attention import DotAttention, ScaledDotAttention
 
 QUESTION = """\
 Problem 6. q and k in R^d are random, both normal with mean mu and covariance sigma^2 I.

@@ -17,8 +17,7 @@ from exercises.framework import Claim, judge, run_script
 from exercises.shown import listing
 from npdl.errors import InputError
 from npdl.layers.norms import BatchNorm
-from npdl.layers.recurrent import LSTMCell
-from npdl.layers.rnn import RNNLayer
+from npdl.layers.recurrent import LSTMCell, RNNLayer
 from npdl.optim import Flat, clip_by_global_norm
 
 QUESTION = """\

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
-from npdl.layers.rnn import RNNCell
+from npdl.layers.recurrent import RNNCell
 
 QUESTION = """\
 Problem 1. Why do vanishing and exploding gradients trouble recurrent networks? The document gives \

@@ -17,7 +17,7 @@ from exercises.framework import Claim, judge, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.activation import sigmoid
-from npdl.layers.gru import GRUCell
+from npdl.layers.recurrent import GRUCell
 
 QUESTION = """\
 Problem 2. A GRU has z, r = sigmoid(x W_z + h U_z), sigmoid(x W_r + h U_r), the candidate

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
-from npdl.layers.rnn import RNNLayer
-from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.layers.recurrent import RNNLayer
 from npdl.models.attentive_rnn import AttentiveRNN
 
 QUESTION = """\

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
-from npdl.layers.rnn import RNNCell
+from npdl.layers.recurrent import RNNCell
 
 QUESTION = """\
 Question 5. h_t = W^T h_(t-1), W complex n x n with eigenvalues lambda_1 .. lambda_n and spectral \

@@ -16,8 +16,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, run_script
+from exercises.neurons import and_neuron, or_neuron, perceptron
 from npdl.errors import InputError
-from npdl.layers.neuron import XOR, ThresholdNeuron, and_neuron, or_neuron, perceptron
+from npdl.layers.neuron import XOR, ThresholdNeuron
 
 QUESTION = """\
 Question 1. Find w and b of f(x) = 1 if w.x + b >= 0, else 0, that compute AND and OR of two bits.

@@ -66,9 +66,8 @@ def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=Tru
     BLAS has its own threads and there are no others; without `keep` as well, freed memory goes
     back to the system.
     """
-    from npdl.training.memory import keep_freed_memory
-    from npdl.training.parallel import Workers
-
+    from npdl.fast.memory import keep_freed_memory
+    from npdl.fast.threads import Workers
     from npdl.optim import clip_by_global_norm
     from npdl.training.task import learn_piece, make_piece
 

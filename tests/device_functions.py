@@ -9,10 +9,10 @@ import sys
 from collections import Counter
 
 import numpy as np
-from npdl.models.generate import Recomputed, continuation
 
 from npdl import backend, losses
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
+from npdl.decoding.wiring import Recomputed, continuation
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training.loop import Trainer

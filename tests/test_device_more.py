@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from npdl.models.generate import Recomputed, continuation
 
 from npdl import backend, losses
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
+from npdl.decoding.wiring import Recomputed, continuation
 from npdl.layers.dropout import Dropout
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM

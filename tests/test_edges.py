@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from npdl.layers.truncated import truncated_bptt
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream
@@ -35,6 +34,7 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
 from npdl.quantize import dequantize, pack, quantize, unpack
+from npdl.training.truncated import truncated_bptt
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from npdl.layers.scores import DotAttention
 
 from npdl.backend import stream
 from npdl.errors import InputError

@@ -9,11 +9,11 @@ import warnings
 
 import numpy as np
 import pytest
-from npdl.models.generate import continuation
 
 from npdl import backend
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, greedy
+from npdl.decoding.wiring import continuation
 from npdl.errors import BackendError, InputError
 from npdl.layers.embedding import Embedding
 from npdl.models.gpt import GPT

@@ -3,14 +3,12 @@
 
 import numpy as np
 import pytest
-from npdl.layers.rnn import RNNCell
-from npdl.layers.through_time import Cell
 
 import tests.mutation as mutation
 from npdl.backend import stream
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
-from npdl.layers.recurrent import LSTMCell
+from npdl.layers.recurrent import Cell, LSTMCell, RNNCell
 from tests.cases import all_cases
 from tests.mutant_kinds import Replacement, all_mutants
 from tests.mutation import Checked, backward_functions, judge, score

@@ -3,8 +3,8 @@
 import sys
 
 import pytest
-from npdl.training.parallel import Workers
 
+from npdl.fast.threads import Workers
 from npdl.layers.linear import Linear
 from npdl.optim import Flat
 

@@ -1,13 +1,11 @@
 """A wrong gradient's row says where it is wrong: gate, time step, row, channel."""
 
 import numpy as np
-from npdl.layers.gru import GRUCell
-from npdl.layers.rnn import RNN, RNNCell
 
 from npdl.backend import stream
 from npdl.layers.embedding import Embedding
 from npdl.layers.norms import BatchNorm
-from npdl.layers.recurrent import LSTM, LSTMCell, split_gates
+from npdl.layers.recurrent import LSTM, RNN, GRUCell, LSTMCell, RNNCell, split_gates
 from npdl.study.gradcheck import gradcheck
 
 RNG = stream(21)

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from npdl.layers.gru import GRUCell
-from npdl.layers.rnn import RNNCell
 
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl.layers.recurrent import LSTMCell
+from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
 from npdl.losses import SequenceLoss
 from npdl.study import plots_embeddings, plots_flow, plots_time
 from npdl.study.plots import KINDS, plot

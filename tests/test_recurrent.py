@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from npdl.layers.truncated import truncated_bptt
 
 from npdl.errors import InputError
 from npdl.functions import length_mask, reverse
@@ -19,6 +18,7 @@ from npdl.layers.recurrent import (
     RNNLayer,
 )
 from npdl.models.attentive_rnn import AttentiveRNN
+from npdl.training.truncated import truncated_bptt
 from tests.recurrent_helpers import (  # noqa: F401
     assert_close,
     assert_same_gradients,

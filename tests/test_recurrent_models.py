@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from npdl.layers.truncated import truncated_bptt
 
 from npdl.functions import length_mask
 from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN, attentions
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
+from npdl.training.truncated import truncated_bptt
 from tests.recurrent_helpers import (  # noqa: F401
     RNG,
     assert_close,

@@ -13,10 +13,10 @@ import torch_reference as reference
 
 from npdl.backend import stream
 from npdl.layers.recurrent import GRU, LSTM, RNN
-from npdl.layers.truncated import truncated_bptt
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.study.gradcheck import randomise
+from npdl.training.truncated import truncated_bptt
 from tests.composites import WithLoss
 from tests.torch_pairs_recurrent import MODULES, packed, run_module
 

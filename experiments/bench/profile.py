@@ -39,8 +39,7 @@ class Profile:
         setattr(owner, name, timed)
 
     def __enter__(self):
-        from npdl.prefix import PrefixTree
-
+        from npdl.fast.prefix import PrefixTree
         from npdl.optim import Optimizer
 
         for kind in subclasses(Layer):

@@ -7,9 +7,9 @@ import itertools
 import shutil
 
 import numpy as np
-from npdl.training.parallel import unwarned
 
 from npdl.backend import stream
+from npdl.fast.threads import unwarned
 from npdl.optim import AdamW, clip_by_global_norm
 from npdl.training import checkpoint
 from npdl.training.config import Config
@@ -80,7 +80,7 @@ def operations():
 
     Global norm, clipping and AdamW are elementwise operations and NumPy's own pairwise sums. So
     they have the same bits inside and outside of a limit on threads; all matrix products of a
-    training happen inside one (npdl.training.parallel).
+    training happen inside one (npdl.fast.threads).
     """
     from threadpoolctl import threadpool_limits
 

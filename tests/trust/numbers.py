@@ -4,13 +4,17 @@ import contextlib
 import io
 
 import numpy as np
-from npdl.layers.scores import AdditiveAttention, DotAttention, ScaledDotAttention
-from npdl.training.parallel import unwarned
 
 from npdl.backend import stream
 from npdl.decoding import filtered
+from npdl.fast.threads import unwarned
 from npdl.layers.activation import log_softmax, softmax
-from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.attention import (
+    AdditiveAttention,
+    DotAttention,
+    MultiHeadAttention,
+    ScaledDotAttention,
+)
 from npdl.layers.graph import GraphAttention
 from npdl.layers.norm import LayerNorm
 from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, RMSNorm
