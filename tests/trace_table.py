@@ -101,9 +101,10 @@ def of_update(engine, threads=1):
     return traced
 
 
-def main():
+def layers():
+    """{name: what ran} of a forward and a backward."""
     x, mask = np.ones((2, 3, 4)), causal_mask(3)
-    rows = {
+    return {
         "LayerNorm": of_layer(LayerNorm(4), x),
         "LSTM through time": of_layer(LSTMLayer(4, 4), x),
         "LSTM, several layers": of_layer(LSTM(4, 4, 2), x),
@@ -111,8 +112,11 @@ def main():
         "GPT": of_layer(GPT(5, 4, 2, 2), np.ones((2, 3), int)),
         "AdamW": of_adamw(),
     }
+
+
+def main():
     print("| | files | functions | lines | lines of checks |\n|---|--:|--:|--:|--:|")
-    for name, traced in rows.items():
+    for name, traced in layers().items():
         print(f"| {name} | " + " | ".join(map(str, traced.of_pages())) + " |")
     print("\n| one update of the GPT in the script | files | moves between files | threads | "
           "deepest stack |\n|---|--:|--:|--:|--:|")
