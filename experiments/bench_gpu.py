@@ -31,7 +31,7 @@ from bench.cases import DOCUMENT, Case  # noqa: E402
 from bench.guard import Guard  # noqa: E402
 from bench.worker import WorkerError  # noqa: E402
 
-from npdl.script import OneLineParser, place  # noqa: E402
+from npdl.script import OneLineParser, folder, guarded  # noqa: E402
 
 SCRIPT = Path(__file__).resolve()
 MODES = ("step", "growth")
@@ -131,7 +131,7 @@ def parse(argv):
     parser.add_argument("--no-compile", dest="compiled", action="store_false",
                         help="without torch.compile, which takes most of the time")
     parser.add_argument("--tf32", action="store_true", help="let both sides round to TF32")
-    parser.add_argument("--out", metavar="DIR", type=place,
+    parser.add_argument("--out", metavar="DIR", type=folder,
                         help="also write tables, JSON and figures there")
     parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -205,4 +205,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded("bench_gpu.py", main))

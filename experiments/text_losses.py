@@ -77,7 +77,8 @@ def main(given=None):
         for folder in options.runs:
             run = load_run(folder)
             losses = whole_losses(run, options.text)
-            recorded = run.records[-1].get("validation_loss", math.nan)
+            recorded = run.records[-1].get("validation_loss") if run.records else None
+            recorded = math.nan if recorded is None else recorded
             found.append((recorded, losses.mean(dtype=float)))
             print(f"| {folder} | {recorded:.4f} | {found[-1][1]:.4f} "
                   f"| {losses.std(dtype=float) / math.sqrt(DRAWN):.4f} |")

@@ -35,6 +35,13 @@ def place(text):
     return text
 
 
+def folder(text):
+    """The type of an argument that names a folder to write into: an old one or a new one."""
+    if os.path.lexists(place(text)) and not os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"{text} is there and is not a folder; name another one")
+    return text
+
+
 def begin():
     """Make Ctrl-C quiet while a script imports the rest of npdl: its first call.
 

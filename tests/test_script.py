@@ -58,6 +58,8 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
     while recorded_step(tmp_path / "run") < 3 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)                 # a system that shuts down sends both
+    process.send_signal(signal.SIGHUP)
     _, errors = process.communicate()
     assert process.returncode == 130 and "go on with: --resume" in errors
     assert checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"] >= 3

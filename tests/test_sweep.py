@@ -228,6 +228,9 @@ def test_a_signal_ends_the_runs_with_the_launcher(tmp_path, jobs, number):
     while steps_done(folder, config) < 20 and launcher.poll() is None:
         time.sleep(0.02)
     launcher.send_signal(number)
+    if number != signal.SIGINT:                     # a system that shuts down sends both
+        launcher.send_signal(signal.SIGTERM)
+        launcher.send_signal(signal.SIGHUP)
     launcher.wait()
     assert not (folder / "claim.json").exists()
     assert checkpoint.load(folder / "checkpoint.npz")[1]["step"] >= 20       # it was saved

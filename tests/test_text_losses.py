@@ -51,6 +51,9 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert f"{np.mean(wanted):.4f}" in shown and "mean ± population deviation" in shown
     assert f"{run.records[-1]['validation_loss']:.4f}" in shown
+    (tmp_path / "run" / "metrics.jsonl").write_text("")             # nothing recorded yet
+    assert text_losses.main([out]) == 0
+    assert f"| nan | {np.mean(wanted):.4f}" in capsys.readouterr().out
 
 
 def test_other_runs_are_refused_in_one_line(tmp_path, text, capsys):

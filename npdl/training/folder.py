@@ -30,31 +30,43 @@ MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, besi
 
 def make_folder(config, folder):
     """Make the folder of a new run; InputError if it holds one or cannot be made."""
+    _refuse_another(config, folder)
     try:
-        left = [name for name in MADE if os.path.lexists(folder / name)]    # config.json is older
-        if (folder / "config.json").exists():
-            if not _is_bare(config, folder):
-                raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, "
-                                 "or choose another folder")
-        elif left:
-            raise InputError(f"--out {folder}: holds the {left[0]} of a run, but its config.json "
-                             "is missing; put that back and --resume, or choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out {folder}: cannot be made ({reason(error)}); choose a folder "
-                         "that you may write to") from error
+        raise _unusable(folder, error) from error
 
 
 def begin(config, folder):
     """Write the settings of a new run into its folder, which this process has claimed."""
-    make_folder(config, folder)                 # another process may have been quicker
+    _refuse_another(config, folder)             # another process may have been quicker
     clean_stale(folder)                         # of a run that was killed while it began
     try:
         (folder / "metrics.jsonl").unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"--out {folder}: cannot be emptied ({reason(error)}); choose a folder "
-                         "that you may write to") from error
+        raise _unusable(folder, error) from error
     write_config(folder, config)
+
+
+def _refuse_another(config, folder):
+    """Raise InputError if a folder holds a run, or what is left of one."""
+    try:
+        left = [name for name in MADE if os.path.lexists(folder / name)]    # config.json is older
+        if not (folder / "config.json").exists():
+            if left:
+                raise InputError(f"--out {folder}: holds the {left[0]} of a run, but its "
+                                 "config.json is missing; put that back and --resume, or choose "
+                                 "another folder")
+        elif not _is_bare(config, folder):
+            raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, or "
+                             "choose another folder")
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def _unusable(folder, error):
+    return InputError(f"--out {folder}: cannot be made ({reason(error)}); choose a folder that you "
+                      "may write to")
 
 
 def _is_bare(config, folder):

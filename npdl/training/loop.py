@@ -151,8 +151,8 @@ def make_optimizer(config, model):
 
 
 class StopSignals:
-    """While active, the first Ctrl-C (or SIGTERM, or SIGHUP when a terminal closes) only sets
-    `asked`; a second one interrupts. A hangup that is ignored, as by nohup, stays so."""
+    """While active, Ctrl-C, SIGTERM and SIGHUP (a terminal closes) only set `asked`; a second
+    Ctrl-C interrupts. A hangup that is ignored, as by nohup, stays so."""
 
     def __init__(self):
         self.asked = False
@@ -173,6 +173,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _stop(self, number, frame):
-        if self.asked:
+        if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True

@@ -193,12 +193,18 @@ def sweep(configs, root, jobs=2, backend="threading", address=None, quiet=False)
 
 @contextlib.contextmanager
 def _interrupted_by_all():
-    """SIGTERM, and SIGHUP unless it is ignored, are as Ctrl-C: KeyboardInterrupt."""
-    before = {}
+    """The first SIGTERM or SIGHUP (unless it is ignored) is as Ctrl-C: KeyboardInterrupt."""
+    before, told = {}, []
+
+    def tell(number, frame):
+        told.append(number)
+        if len(told) == 1:                      # a closing terminal may send both, or one twice
+            raise KeyboardInterrupt
+
     with contextlib.suppress(ValueError):       # not the main thread: another one handles signals
         for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
             if signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, signal.default_int_handler)
+                before[number] = signal.signal(number, tell)
     try:
         yield
     finally:

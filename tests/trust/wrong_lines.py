@@ -150,6 +150,8 @@ def other_cases():
         Case("bench_cpu", ("--mode", "magic"), ("--mode", "magic")),
         Case("bench_cpu", ("--rounds", "0"), ("--rounds", "0")),
         Case("bench_cpu", ("--threads", "x"), ("--threads", "x")),
+        Case("bench_cpu", ("--out", "{tmp}/file"), ("--out", "file", "not a folder")),
+        Case("bench_gpu", ("--out", ""), ("--out", "empty")),
         Case("npdl", (), ("COMMAND",)),
         Case("npdl", ("magic",), ("magic", "step")),
         Case("npdl", ("step",), ("LAYER",)),
