@@ -11,8 +11,7 @@ import functools
 import linecache
 from dataclasses import dataclass
 
-from npdl.study.patch import find_code
-from tests.mutants import Mutant, mutants
+from tests.mutants import Mutant, compiled, mutants
 
 GROUPS = [
     ("i", "f", "o", "g"), ("di", "df", "do", "dg"), ("dz_i", "dz_f", "dz_o", "dz_g"),
@@ -47,10 +46,7 @@ class Replacement(Mutant):
         return text[:start] + self.now + text[start + len(self.was) :]
 
     def code(self):
-        code = self.function.__code__
-        source, name = self.source(), f"{code.co_filename}#mutant"
-        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        return find_code(compile(source, name, "exec"), code.co_qualname)
+        return compiled(self.function.__code__, self.source().splitlines(True))
 
     def __str__(self):
         was, now = (" ".join(text.split()) for text in (self.was, self.now))
