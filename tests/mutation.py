@@ -10,7 +10,9 @@ import time
 
 import numpy as np
 
+import npdl.functions as shared
 from npdl.backend import stream
+from npdl.core import gradients_of
 from npdl.study.gradcheck import GradientCheck
 from npdl.study.nests import leaves
 from npdl.study.patch import patched
@@ -18,9 +20,6 @@ from tests.mutation_reasons import reason
 from tests.running import case_rng, npdl_modules
 
 SECONDS = 10            # of processor time: a backward that takes longer does not end
-HOMES = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.prefix")
-# These compute a slope in the forward; a mutant of theirs counts when it leaves the outputs alone.
-SLOPES_IN_FORWARD = ("_gelu_exact", "_gelu_tanh")
 PROBES = (1, 2)                                     # seeds of the inputs that tell equivalents
 
 
@@ -29,7 +28,7 @@ class Checked:
 
     def __init__(self, case):
         self.case = case
-        self._check, self._outputs, self._probes, self._spans = None, None, [], {}
+        self._check, self._probes, self._spans = None, [], {}
 
     def _build(self, seed=None):
         rng = case_rng(self.case) if seed is None else stream(seed, 91)
@@ -43,13 +42,6 @@ class Checked:
         if self._check is None:
             self._check = self._build()
         return self._check
-
-    @property
-    def outputs(self):
-        """What the forward gives with the code as it is."""
-        if self._outputs is None:
-            self._outputs = outputs(self.check)
-        return self._outputs
 
     def probe(self):
         """Compute what `differs` compares with, while the code is as it is."""
@@ -98,13 +90,9 @@ class Checked:
                 array[...] = copy
 
 
-def outputs(check):
-    return [np.array(a) for _, a in leaves(check.run()[0])]
-
-
 def results(check):
-    """Every gradient, with all outputs used and with each alone; and the outputs."""
-    found = outputs(check)
+    """Every gradient, with all outputs used and with each alone."""
+    found = []
     for used in check.uses:
         gradients, _ = check.backward(used)
         found += [np.array(gradients[name]) for name in check.arrays]
@@ -117,11 +105,9 @@ def same(found, wanted):
 
 
 def functions():
-    """{code: function} of what npdl's layers, models and losses define."""
-    found = {}
-    for module in npdl_modules():
-        if not module.__name__.startswith(HOMES):
-            continue
+    """{code: function} of what npdl's layers, models and losses define, and what they share."""
+    found = {gradients_of.__code__: gradients_of}
+    for module in [*npdl_modules(), shared]:
         linecache.getlines(module.__file__)         # the source as it was imported
         for thing in vars(module).values():
             if getattr(thing, "__module__", "") == module.__name__:
@@ -153,11 +139,7 @@ def backward_functions(checked):
         item.cost = (time.perf_counter() - start) * sum(a.size for a in check.arrays.values())
         for code in ran & known.keys():
             backward[code].append(item)
-    found = {known[code]: items for code, items in backward.items()
-             if code not in forward or code.co_name in SLOPES_IN_FORWARD}
-    for code, function in known.items():
-        if code.co_name in SLOPES_IN_FORWARD:
-            found[function] = [i for i in checked if "GELU" in str(i.case)]
+    found = {known[code]: items for code, items in backward.items() if code not in forward}
     for function, items in found.items():
         items.sort(key=lambda i: (i.case.layer_class.__name__ != owner(function), i.cost))
     return dict(sorted(found.items(), key=lambda f: (f[0].__module__,
@@ -198,21 +180,18 @@ def judge(mutant, items):
     """How a mutant fares in the cases `items`.
 
     "caught"; "raised": caught by an exception; "survived": no case fails, or no case runs what was
-    changed; "equivalent"; "forward": it changes the outputs, and so is no mutant of a backward.
+    changed; "equivalent".
     """
     code = mutant.code()
-    slope = mutant.function.__name__ in SLOPES_IN_FORWARD
     for item in items:
-        wanted = item.outputs
+        _ = item.check                                  # computed while the code is as it is
         with item.kept(), patched(mutant.function, code), np.errstate(all="ignore"):
             try:
                 with time_limit(SECONDS):
-                    if slope and not same(outputs(item.check), wanted):
-                        return "forward"
                     if not item.check.passes():
                         return "caught"
             except Exception:
-                return "forward" if slope else "raised"
+                return "raised"
     changes = (reason(mutant) or not is_run(mutant, items)
                or any(_differs(mutant, code, item) for item in items))
     return "survived" if changes else "equivalent"

@@ -36,7 +36,7 @@ def state(kind, *shape):
 def padded(lengths, S, D):
     """x (B, S, D), NaN after the end of each sequence."""
     def x(rng):
-        real = length_mask(lengths, S)[..., None]
+        real = np.arange(S)[:, None] < np.array(lengths)[:, None, None]
         return np.where(real, rng.standard_normal((len(lengths), S, D)), np.nan)
 
     return x
