@@ -16,7 +16,6 @@ from npdl.study import homework_grade as grade
 from npdl.study.homework import LAYERS, homework, student_module
 from npdl.study.homework_source import loaded
 from npdl.study.samples import layer_classes
-from npdl.study.target import find_class
 
 ROOT = str(Path(__file__).parent.parent)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -105,8 +104,8 @@ def test_the_whole_lstm_solved_passes(tmp_path, forward):
     grade.assert_stacked(module.LSTM)
 
 
-@pytest.mark.parametrize(("level", "forward"), [("layer", False), ("line", True)])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("name", "level", "forward"), [(name, "layer", False) for name in ALL] + [
+    (name, level, way) for name in LAYERS for level, way in (("line", False), ("line", True))])
 def test_every_blank_of_every_layer_fails_with_its_equation(tmp_path, name, level, forward):
     made = homework(tmp_path, [name], level, forward, seed=3)
     (text,) = made.files.values()

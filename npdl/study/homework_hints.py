@@ -147,7 +147,8 @@ def _called(body):
     for node in (n for s in body for n in ast.walk(s) if isinstance(n, ast.Call)):
         name = ast.unparse(node.func)
         last = name.rsplit(".", 1)[-1]
-        plain = name in PLAIN or name.startswith("check") or ("." in name and (last in ARRAYS or name.startswith("xp.")))
+        plain = name in PLAIN or name.startswith("check") or (
+            "." in name and (last in ARRAYS or name.startswith("xp.")))
         if not plain and re.fullmatch(r"[\w.]+", name):
             found.append(name)
     return list(dict.fromkeys(found))
