@@ -13,6 +13,8 @@ COMMANDS = {
              "npdl.study.commands", "add_step", "run_step"),
     "blame": ("find the first wrong line of a backward; exit status 1 if there is one",
               "npdl.study.commands", "add_blame", "run_blame"),
+    "example": ("write mine.py, a layer of your own to start from", "npdl.study.example",
+                "add_arguments", "run"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
                  "npdl.study.homework", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",

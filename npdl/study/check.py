@@ -20,7 +20,7 @@ class Check:
         self.notes = [f"input {i} is {value.dtype}: it has no gradient to check"
                       for i, value in enumerate(self.inputs)
                       if isinstance(value, np.ndarray) and value.dtype.kind in "iub"]
-        self.refusal = self._changed_inputs()
+        self.refused, self.refusal = "aliasing", self._changed_inputs()
         if self.refusal:
             return
         with np.errstate(all="ignore"):

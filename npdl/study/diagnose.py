@@ -1,5 +1,6 @@
 """In what way a value is wrong, in words: sign, factor, transposed, missing sum or term."""
 
+import ast
 import math
 import os
 import textwrap
@@ -23,14 +24,16 @@ def similar(a, b):
 class Diagnosis:
     """`kind` in one word and `text` in one sentence, from an edit that helps, or from numbers."""
 
-    def __init__(self, computed, wanted, found, step, search):
+    def __init__(self, computed, wanted, found, step, search, explanation=None):
         self.kind, self.text = "", ""
         if found is not None:
             self._from_edit(found, computed, wanted)
+        elif explanation is not None:
+            self.kind, self.text = explanation.kind, explanation.text
         elif step.error is not None:
             self.kind, self.text = "raised", _what_it_read(step, search.recording)
         elif isinstance(computed, np.ndarray) and isinstance(wanted, np.ndarray):
-            self._from_values(computed, wanted, search, step)
+            self._from_values(computed, wanted)
         if not self.text:
             self._overwritten(search, step)
 
@@ -39,7 +42,7 @@ class Diagnosis:
         self.kind = edit.kind
         outcome = "every gradient" if found.everywhere else "this line"
         change = f"with `{edit.now}` in place of `{edit.was}` {outcome} is right"
-        if edit.kind in ("number", "operator", "name", "extra part", "order", "axis"):
+        if edit.kind in ("number", "operator", "name", "extra part", "order"):
             numbers = compare(computed, wanted)
             if numbers:
                 self.kind, says = numbers
@@ -47,34 +50,25 @@ class Diagnosis:
         what = {"overwritten": "the gradient is overwritten where it must be added to (+=)",
                 "sign": "the sign is wrong", "transposed": "a transpose is missing or too many",
                 "missing sum": "a sum is missing", "missing term": "a term is missing",
-                "missing factor": "a factor is missing"}.get(self.kind)
+                "missing factor": "a factor is missing", "axis": "the axis is wrong",
+                "name": "another array is meant", "reversed": "a reversal is missing or too many",
+                "comparison": "the mask is not that of the forward",
+                "power": "a power is missing", "order": "the order is wrong",
+                "repeated": "an index that comes twice is added once only"}.get(self.kind)
         self.text = f"{what}; {change}" if what and not change.startswith(what) else change
 
-    def _from_values(self, computed, wanted, search, step):
-        found = compare(computed, wanted)
+    def _from_values(self, computed, wanted):
+        found = compare(computed, wanted) or where_wrong(computed, wanted)
         if found:
             self.kind, self.text = found
-            return
-        if computed.shape == wanted.shape:
-            difference = wanted - computed
-            for other in search.recording.phase("backward"):
-                for write in other.writes:
-                    if other.index < step.index and isinstance(write.value, np.ndarray) \
-                            and write.value.size > 1:
-                        for sign, word in ((1, "+"), (-1, "-")):
-                            if similar(sign * write.value, difference):
-                                self.kind = "missing term"
-                                self.text = (f"a term is missing: {word} {write.name} of line "
-                                             f"{other.statement.first}")
-                                return
 
     def _overwritten(self, search, step):
         """`self.W.grad = ...` where += belongs."""
         for source in step.statement.changes:
-            if source.endswith(".grad"):
+            if source.endswith(".grad") and isinstance(step.statement.node, ast.Assign):
                 param = owner(source, step)
                 for name, own in search.check.layer.params():
-                    if own is param and "+=" not in step.statement.source:
+                    if own is param:
                         self.kind = "overwritten"
                         self.text = (f"the gradient of {name} is overwritten where it must be "
                                      "added to (+=)")
@@ -100,6 +94,20 @@ def compare(computed, wanted):
     ratio = factor(computed, wanted)
     if ratio is not None:
         return "factor", f"it is {ratio} times what it should be"
+    return None
+
+
+def where_wrong(computed, wanted):
+    """("part", sentence) when only some places along an axis are wrong, else None."""
+    if computed.shape != wanted.shape or not computed.ndim:
+        return None
+    bad = np.abs(computed - wanted) > CLOSE * max(np.abs(wanted).max(initial=0), 1e-9)
+    for axis in range(bad.ndim):
+        lines = bad.any(tuple(i for i in range(bad.ndim) if i != axis))
+        if lines.any() and not lines.all():
+            at = ", ".join(map(str, np.flatnonzero(lines)[:6]))
+            nothing = " (nothing arrives there)" if not computed[bad].any() else ""
+            return "part", f"it is wrong at {at} along axis {axis} only{nothing}"
     return None
 
 

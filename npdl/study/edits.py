@@ -7,6 +7,7 @@ or a factor. npdl.study.repair tries them.
 import ast
 import copy
 import io
+import itertools
 import textwrap
 import tokenize
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ def edits(statement, names, fields):
     """Every Edit of a statement.
 
     names   {local name: kind of its value}; those of one kind are likelier to be confused
-    fields  the attributes that could stand for one: {"x_hat", "rstd"} of `cache.x_hat`
+    fields  what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
     """
     found = []
     for place, node in enumerate(ast.walk(statement.node)):
@@ -78,11 +79,15 @@ def _variants(node, names, fields, whole):
     """(rank, kind, replacement) for one node of a statement."""
     if isinstance(node, ast.BinOp):
         yield from _of_operator(node)
-        yield from _of_terms(node, names)
+        yield from _of_terms(node, names, fields)
     elif isinstance(node, ast.AugAssign) and type(node.op) in OPPOSITE:
         yield 0, "sign", ast.AugAssign(node.target, OPPOSITE[type(node.op)](), node.value)
+        if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add):
+            yield from _of_repeated(node.target, node.value)
     elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith((".grad", "]")):
         yield 0, "overwritten", ast.AugAssign(node.targets[0], ast.Add(), node.value)
+        if isinstance(node.targets[0], ast.Subscript):
+            yield from _of_repeated(node.targets[0], node.value)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield 0, "sign", node.operand
     elif isinstance(node, ast.Name) and node.id in names:
@@ -90,8 +95,19 @@ def _variants(node, names, fields, whole):
             if name != node.id:
                 alike = names[name] == names[node.id] and isinstance(node.ctx, ast.Load)
                 yield 3 if alike else 6, "name", ast.Name(name, node.ctx)
+        if names[node.id] == "array" and isinstance(node.ctx, ast.Load):
+            for text in fields:
+                yield 4, "name", _parsed(text)
+            for power in (2, 3):
+                yield 4, "power", ast.BinOp(node, ast.Pow(), ast.Constant(power))
+            yield from ((4, "reversed", _parsed(f"{node.id}[{index}::-1]"))
+                        for index in ("", ":, "))
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-        yield from _of_attribute(node, fields)
+        yield from _of_attribute(node, fields, names)
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        yield from _of_subscript(node, fields)
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        yield from _of_items(node)
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         yield from _of_number(node.value)
     elif isinstance(node, ast.Call):
@@ -101,7 +117,7 @@ def _variants(node, names, fields, whole):
             yield 2, "comparison", ast.Compare(node.left, [op()], node.comparators)
     value = getattr(whole, "value", None)
     if node is value and node is not None:
-        yield from _of_value(node, names)
+        yield from _of_value(node, names, fields)
 
 
 def _of_operator(node):
@@ -120,20 +136,69 @@ def _of_operator(node):
         yield 1, "transposed", ast.BinOp(node.left, node.op, _transposed(node.right))
         yield 1, "transposed", ast.BinOp(_transposed(node.right), node.op,
                                          _transposed(node.left))
+        yield 2, "transposed", ast.BinOp(_swapped(node.left), node.op, node.right)
+        yield 2, "transposed", ast.BinOp(node.left, node.op, _swapped(node.right))
 
 
-def _of_terms(node, names):
+def _others(names, fields):
+    """Expressions for every array that a statement could have used."""
+    return [ast.Name(name, ast.Load()) for name, kind in names.items() if kind == "array"] + [
+        _parsed(text) for text in fields]
+
+
+def _parsed(text):
+    return ast.parse(text, mode="eval").body
+
+
+def _of_terms(node, names, fields):
     """A term of a sum that lacks a factor: a - b for a - c * b."""
     if not isinstance(node.op, (ast.Add, ast.Sub)):
         return
-    for name in (name for name, kind in names.items() if kind == "array"):
-        other = ast.Name(name, ast.Load())
+    for number in (2, 0.5):
+        factor = ast.Constant(number)
+        yield 4, "factor", ast.BinOp(node.left, node.op, ast.BinOp(factor, ast.Mult(), node.right))
+        yield 4, "factor", ast.BinOp(ast.BinOp(factor, ast.Mult(), node.left), node.op, node.right)
+    for other in _others(names, fields):
         for left in (True, False):
             term = node.left if left else node.right
-            if isinstance(term, ast.Name) and term.id != name:
+            if ast.unparse(term) != ast.unparse(other):
                 whole = ast.BinOp(other, ast.Mult(), term)
                 sides = (whole, node.right) if left else (node.left, whole)
                 yield 5, "missing factor", ast.BinOp(sides[0], node.op, sides[1])
+
+
+def _of_repeated(target, value):
+    """G[i] += v adds once where an index comes twice."""
+    if not any(isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
+        where = [_parsed(ast.unparse(part)) for part in (target.value, target.slice, value)]
+        yield 1, "repeated", ast.Expr(ast.Call(_parsed("np.add.at"), where, []))
+
+
+def _of_subscript(node, fields):
+    """x[:, ::-1] for x[:, :], and the other way round; another field of a dict."""
+    items = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    for i, item in enumerate(items):
+        if isinstance(item, ast.Slice) and item.lower is None and item.upper is None:
+            turned = ast.Slice(None, None, _number(-1) if item.step is None else None)
+            parts = [*items[:i], turned, *items[i + 1 :]]
+            index = ast.Tuple(parts, ast.Load()) if len(parts) > 1 else parts[0]
+            yield 3, "reversed", ast.Subscript(node.value, index, node.ctx)
+    if ast.unparse(node) in fields:
+        for text in fields:
+            if text.startswith(ast.unparse(node.value) + "["):
+                yield 2, "name", _parsed(text)
+
+
+def _of_items(node):
+    """Two of a few items exchanged."""
+    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
+        items = list(node.elts)
+        items[i], items[j] = items[j], items[i]
+        yield 3, "order", type(node)(items, node.ctx)
+
+
+def _swapped(node):
+    return ast.Call(ast.Attribute(node, "swapaxes", ast.Load()), [_number(-1), _number(-2)], [])
 
 
 def _transposed(node):
@@ -142,15 +207,23 @@ def _transposed(node):
     return ast.Attribute(node, "T", ast.Load())
 
 
-def _of_attribute(node, fields):
+def _of_attribute(node, fields, names):
     if node.attr == "T":
         yield 0, "transposed", node.value
-    if node.attr in fields:
-        for name in sorted(fields - {node.attr}):
-            yield 2, "name", ast.Attribute(node.value, name, ast.Load())
     if node.attr in FUNCTIONS:
         for name in FUNCTIONS[node.attr]:
             yield 1, "operator", ast.Attribute(node.value, name, ast.Load())
+    own = ast.unparse(node)
+    if own in fields:
+        for text in fields:
+            if text != own and text.partition(".")[0] == own.partition(".")[0]:
+                yield 2, "name", _parsed(text)
+        for name in (n for n, kind in names.items() if kind == "array"):
+            yield 4, "name", ast.Name(name, ast.Load())
+        for index in ("", ":, "):
+            yield 4, "reversed", _parsed(f"{own}[{index}::-1]")
+        for power in (2, 3):
+            yield 4, "power", ast.BinOp(node, ast.Pow(), ast.Constant(power))
 
 
 def _of_number(value):
@@ -170,8 +243,12 @@ def _of_call(node):
     plain = [k for k in node.keywords if k.arg != "keepdims"]
     if name in ("sum", "mean"):
         for axis in (0, 1, -1, -2):
-            if not node.args or ast.unparse(node.args[0]) != str(axis):
-                yield 1, "axis", ast.Call(node.func, [_number(axis)], node.keywords)
+            if any(k.arg == "axis" for k in node.keywords):
+                yield 0, "axis", ast.Call(node.func, node.args, [
+                    ast.keyword("axis", _number(axis)) if k.arg == "axis" else k
+                    for k in node.keywords])
+            elif not node.args or ast.unparse(node.args[0]) != str(axis):
+                yield 0, "axis", ast.Call(node.func, [_number(axis)], node.keywords)
         yield 1, "axis", ast.Call(node.func, [ast.Tuple([_number(0), _number(1)], ast.Load())],
                                   plain)
         if isinstance(node.func.value, ast.expr) and not node.keywords:
@@ -184,7 +261,7 @@ def _of_call(node):
                                                   for j, a in enumerate(node.args)], node.keywords)
 
 
-def _of_value(node, names):
+def _of_value(node, names, fields):
     yield 2, "sign", ast.UnaryOp(ast.USub(), node)
     for axis in (0, 1, -1, -2):
         call = ast.Attribute(node, "sum", ast.Load())
@@ -192,8 +269,7 @@ def _of_value(node, names):
         keep = [ast.keyword("keepdims", ast.Constant(True))]
         yield 3, "missing sum", ast.Call(call, [_number(axis)], keep)
     yield 3, "transposed", ast.Attribute(node, "T", ast.Load())
-    for name in (name for name, kind in names.items() if kind == "array"):
-        other = ast.Name(name, ast.Load())
+    for other in _others(names, fields):
         yield 5, "missing factor", ast.BinOp(node, ast.Mult(), other)
         yield 5, "missing factor", ast.BinOp(node, ast.Div(), other)
         yield 5, "missing term", ast.BinOp(node, ast.Add(), other)

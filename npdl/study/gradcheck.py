@@ -49,7 +49,7 @@ class Row:
     used: str = ""
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """The rows of a check, worst first when printed."""
 
@@ -61,6 +61,9 @@ class Report:
 
     def ok(self, limit=LIMIT):
         return self.worst <= limit
+
+    def __repr__(self):
+        return str(self)
 
     def __str__(self):
         width = max([len(row.name) for row in self.rows] + [8])

@@ -19,8 +19,9 @@ from npdl.study.homework_text import readme, test_file
 from npdl.study.target import find_class
 
 LEVELS = ("layer", "line", "lstm")
-LAYERS = ("Linear", "Softmax", "LayerNorm", "Embedding", "CrossEntropy", "RNNCell", "LSTMCell",
-          "GRUCell", "MultiHeadAttention")
+# The easiest first.
+LAYERS = ("Tanh", "Linear", "Embedding", "CrossEntropy", "RNNCell", "Softmax", "LayerNorm",
+          "LSTMCell", "GRUCell", "MultiHeadAttention")
 # What the LSTM is made of: the classes of the level "lstm", the smallest first.
 LSTM_PARTS = ("LSTMCell", "RecurrentLayer", "LSTMLayer", "Recurrent", "LSTM")
 
@@ -59,8 +60,8 @@ def homework(out, layers=None, level="layer", forward=False, seed=0):
     if level == "lstm":
         _whole_lstm(work)
     else:
-        for name in dict.fromkeys(layers or LAYERS):
-            _one_layer(work, find_class(_plain(name)), stream(seed, 12))
+        for cls in _in_order(find_class(_plain(name)) for name in layers or LAYERS):
+            _one_layer(work, cls, stream(seed, 12))
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in work.text_files().items():
@@ -69,6 +70,12 @@ def homework(out, layers=None, level="layer", forward=False, seed=0):
         raise CheckpointError(f"--out {out}: can't be written ({error.strerror}); choose a folder "
                               "that you may write to") from error
     return work
+
+
+def _in_order(classes):
+    """Each class once, the easiest first; those that LAYERS does not have come last."""
+    order = {name: i for i, name in enumerate(LAYERS)}
+    return sorted(dict.fromkeys(classes), key=lambda cls: order.get(cls.__name__, len(order)))
 
 
 def _plain(name):
@@ -90,50 +97,66 @@ def student_module(class_name):
 
 
 def _one_layer(work, cls, rng):
-    module = source.Source(cls.__module__)
     name, student = cls.__name__, student_module(cls.__name__)
-    functions = module.functions(name, work.forward, source.reached_by(cls))
-    if not functions:
+    reached = source.reached_by(cls)
+    found = _functions(cls, work.forward, reached)
+    if not found:
         way = "forward" if work.forward else "backward"
         raise InputError(f"{name} has no {way} of its own to write; choose the layer or the cell "
                          "that it is built on")
-    kept = {name, *(f for f in functions if "." not in f)}
+    if work.level == "line":
+        work.holes.append(_a_line(work, cls, found, student, rng))
+    else:
+        work.holes += [source.blank_function(own, qualname, node, _owner(own, qualname),
+                                             f"{student}.py") for own, qualname, node in found]
     title = f"{name}: write what raises NotImplementedError."
-    chosen = _a_line if work.level == "line" else _whole_functions
-    edits, holes = chosen(work, module, functions, kept, student, rng)
-    work.files[f"{student}.py"] = source.student_text(module, kept, title, edits)
-    work.holes += holes
+    work.files[f"{student}.py"] = _text(cls, [name], found, title)
     work.graded.append((student, name))
+
+
+def _functions(cls, forward, reached):
+    """[(Source, qualname, node)] of what is to be written: in the class, in its module, and in
+    npdl.functions where its methods call a function there that is asked for."""
+    module, helpers = source.Source(cls.__module__), source.Source("npdl.functions")
+    own = module.functions(cls.__name__, forward, reached)
+    shared = helpers.called(own.values(), forward) if own else {}
+    shared = {name: f for name, f in shared.items() if (helpers.path, name) in reached}
+    if not all(source.delegates(f, shared) for f in own.values()):
+        shared = {}                                     # then they are there to be used
+    chosen = {**own, **shared}
+    return [(module if name in own else helpers, name, f) for name, f in chosen.items()
+            if not source.delegates(f, chosen)]
+
+
+def _text(cls, names, found, title):
+    """The text of a student file: the classes, with all that they need to be understood."""
+    module = next((s for s, _, _ in found if s.name == cls.__module__), None)
+    helpers = next((s for s, _, _ in found if s.name == "npdl.functions"), None)
+    module, helpers = module or source.Source(cls.__module__), helpers or source.Source(
+        "npdl.functions")
+    kept = module.closure(names)
+    used = {n.id for name in kept for n in source.ast.walk(module.definitions[name])
+            if isinstance(n, source.ast.Name)}
+    shared = helpers.closure(used & set(helpers.definitions))
+    return source.student_text([(module, kept), (helpers, shared)], title)
 
 
 def _owner(module, qualname):
     return module.definitions[qualname.split(".")[0]] if "." in qualname else None
 
 
-def _whole_functions(work, module, functions, kept, student, rng):
-    pairs = [source.blank_function(module, name, f, _owner(module, name), f"{student}.py")
-             for name, f in functions.items()]
-    return [edit for edit, _ in pairs], [hole for _, hole in pairs]
-
-
-def _a_line(work, module, functions, kept, student, rng):
+def _a_line(work, cls, found, student, rng):
     """One line, drawn among those that the sample runs through."""
-    lines = [(name, f, s) for name, f in functions.items()
+    lines = [(own, name, f, s) for own, name, f in found
              for s in source.statements(f, work.forward)]
     for i in rng.permutation(len(lines)):
-        name, function, statement = lines[i]
-        edit, hole = source.blank_line(module, name, function, _owner(module, name),
-                                       f"{student}.py", statement)
-        text = source.student_text(module, kept, "trial", [edit])
-        if _stops(text, student, work_class(kept, module)):
-            return [edit], [hole]
-    raise InputError(f"{work_class(kept, module)} has no line that can be blanked alone; use "
-                     "--level layer")
-
-
-def work_class(kept, module):
-    """The class among the names that a student file keeps."""
-    return next(n for n in kept if isinstance(module.definitions[n], source.ast.ClassDef))
+        own, name, function, statement = lines[i]
+        hole = source.blank_line(own, name, function, _owner(own, name), f"{student}.py",
+                                 statement)
+        if _stops(_text(cls, [cls.__name__], found, "trial"), student, cls.__name__):
+            return hole
+        own.edits.clear()
+    raise InputError(f"{cls.__name__} has no line that can be blanked alone; use --level layer")
 
 
 def _stops(text, student, name):
@@ -147,15 +170,13 @@ def _stops(text, student, name):
 
 def _whole_lstm(work):
     reached = source.reached_by(find_class("LSTM")) | source.reached_by(find_class("LSTMCell"))
-    module, edits = source.Source(find_class("LSTM").__module__), []
-    for name in LSTM_PARTS:
-        for qualname, function in module.functions(name, work.forward, reached).items():
-            edit, hole = source.blank_function(module, qualname, function,
-                                               module.definitions[name], "lstm.py")
-            edits.append(edit)
-            work.holes.append(hole)
+    module = source.Source(find_class("LSTM").__module__)
+    found = [(module, qualname, f) for name in LSTM_PARTS
+             for qualname, f in module.functions(name, work.forward, reached).items()]
+    work.holes += [source.blank_function(own, qualname, f, _owner(own, qualname), "lstm.py")
+                   for own, qualname, f in found]
     title = f"{', '.join(LSTM_PARTS)}: write what raises NotImplementedError."
-    work.files["lstm.py"] = source.student_text(module, LSTM_PARTS, title, edits)
+    work.files["lstm.py"] = _text(find_class("LSTM"), LSTM_PARTS, found, title)
     work.graded += [("lstm", "LSTMCell"), ("lstm", "LSTMLayer"), ("lstm", "LSTM")]
 
 

@@ -1,13 +1,19 @@
 """Grades student layers: outputs, gradients, manners. Each function raises AssertionError.
 
-A hole that is not filled yet, and a gradient that is wrong, are said in a line or a table;
-`blame` adds the first wrong line where it can.
+A hole that is not filled yet, an error in the student's file and a gradient that is wrong are said
+in a line or a table, without npdl's own frames; `blame` adds the first wrong line where it can.
 """
+
+import importlib
+import inspect
+import sys
+import traceback
 
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.gradcheck import LIMIT, cast, gradcheck, leaves
+from npdl.study.gradcheck import LIMIT, cast, gradcheck, leaves, randomise
+from npdl.study.guard import called, message
 from npdl.study.nudge import upstream
 from npdl.study.samples import sample
 from npdl.study.target import as_float64, find_class
@@ -15,20 +21,86 @@ from npdl.study.target import as_float64, find_class
 SAME = 1e-10
 
 
-def _of_student(work):
-    """What `work` returns; a hole that it meets is a failure with its own words, no traceback."""
+def load(module, name):
+    """The class of a student file beside the tests. A file that can't be imported, and a class
+    that is npdl's own, are a failure of this layer alone."""
     __tracebackhide__ = True
     try:
-        return work()
+        cls = getattr(importlib.import_module(module), name, None)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        at = _place(error, module) or f"line {getattr(error, 'lineno', '?')}"
+        trouble = f"{module}.py can't be imported: {message(error)} ({at})"
+    else:
+        own = inspect.isclass(cls) and cls.__module__ == module
+        trouble = "" if own else f"{module}.py has no class {name} of its own: write it there"
+    if trouble:
+        raise AssertionError(trouble)
+    return cls
+
+
+def assert_own(cls, originals):
+    """The student's code does its work without npdl's own functions `originals`, each given as
+    "module:qualname"."""
+    __tracebackhide__ = True
+    codes = {id(_code(where)): where for where in originals}    # equal lines give equal codes
+    used = []
+
+    def see(frame, event, argument):
+        if event == "call" and id(frame.f_code) in codes:
+            used.append(codes[id(frame.f_code)].split(":")[1])
+
+    before = sys.getprofile()
+    layer, inputs, options = sample(cls)
+
+    def run():
+        sys.setprofile(see)
+        try:
+            outputs, cache = layer.forward(*inputs, **options)
+            layer.backward(upstream(outputs, 0), cache)
+        finally:
+            sys.setprofile(before)
+
+    _of_student(run, cls)
+    if used:
+        raise AssertionError(f"{cls.__name__} calls npdl's own {used[0]}: write it yourself")
+
+
+def _code(where):
+    module, _, qualname = where.partition(":")
+    found = importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found.__code__
+
+
+def _of_student(work, cls):
+    """What `work` returns; what the student's code raises is a failure in one sentence."""
+    __tracebackhide__ = True
+    try:
+        return called(work, cls.__name__)
+    except AssertionError as error:
+        trouble = str(error)
     except NotImplementedError as error:
-        hole = " ".join(str(error).split())
-    raise AssertionError(hole)
+        trouble = " ".join(str(error).split())
+    except Exception as error:
+        at = _place(error, cls.__module__)
+        trouble = f"{cls.__name__} raised {message(error)}" + (f" ({at})" if at else "")
+    raise AssertionError(trouble)
+
+
+def _place(error, module):
+    """Where in a student's file an exception came from: "linear.py, line 40: ..."."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f"{module}.py, line {own[-1].lineno}: {own[-1].line}" if own else ""
 
 
 def assert_outputs(cls, seed=0):
     """forward returns what npdl's class of the same name returns, to rounding."""
     __tracebackhide__ = True
-    found = _of_student(lambda: _outputs(cls, seed))
+    found = _of_student(lambda: _outputs(cls, seed), cls)
     wanted = _outputs(find_class(cls.__name__), seed)
     assert found.keys() == wanted.keys(), (
         f"{cls.__name__}.forward returned arrays at {sorted(found)}; wanted {sorted(wanted)}")
@@ -50,7 +122,7 @@ def _outputs(cls, seed):
 def assert_gradients(cls, seed=0):
     """backward's gradients are those of forward, by central differences."""
     __tracebackhide__ = True
-    layer, inputs, options = sample(cls, seed)
+    layer, inputs, options = _of_student(lambda: sample(cls, seed), cls)
     _check(layer, inputs, options, seed)
 
 
@@ -65,8 +137,9 @@ def assert_stacked(cls):
 
 def _check(layer, inputs, options, seed):
     __tracebackhide__ = True
-    report = _of_student(lambda: gradcheck(layer, *inputs, seed=seed, **options))
-    assert report.ok(LIMIT), f"a gradient is wrong\n{report}\n{_blamed(layer, inputs, options)}"
+    report = _of_student(lambda: gradcheck(layer, *inputs, seed=seed, **options), type(layer))
+    if not report.ok(LIMIT):
+        raise AssertionError(f"a gradient is wrong\n{report}\n{_blamed(layer, inputs, options)}")
 
 
 def _blamed(layer, inputs, options):
@@ -76,20 +149,21 @@ def _blamed(layer, inputs, options):
 
         return str(blame(layer, *inputs, **options))
     except Exception as error:
-        return f"blame can't look: {type(error).__name__}: {error}"
+        return f"blame can't look: {message(error)}"
 
 
 def assert_manners(cls):
-    """Inputs and upstream gradients are unchanged; float32 in, float32 out."""
+    """Inputs, cache and upstream gradients are unchanged; float32 in, float32 out."""
     __tracebackhide__ = True
-    layer, inputs, options = sample(cls)
+    layer, inputs, options = _of_student(lambda: sample(cls), cls)
     layer, inputs = layer.astype("float32"), cast(inputs, "float32")
+    randomise(layer, stream(0, 14))                     # a gain of 1 hides what is written into dy
     kept = [array.copy() for _, array in leaves(inputs)]
     name = cls.__name__
-    outputs, cache = _of_student(lambda: layer.forward(*inputs, **options))
+    outputs, cache = _of_student(lambda: layer.forward(*inputs, **options), cls)
     dout = _float32(upstream(outputs, 0))
     given = [np.array(array) for _, array in leaves(dout)]
-    returned = _of_student(lambda: layer.backward(dout, cache))
+    returned = _of_student(lambda: layer.backward(dout, cache), cls)
     for before, (_, after) in zip(kept, leaves(inputs), strict=True):
         assert np.array_equal(before, after), f"{name} changes an input: write into a copy"
     for before, (_, after) in zip(given, leaves(dout), strict=True):

@@ -9,19 +9,25 @@ import tokenize
 WIDTH = 100
 
 
-def equation_of(lines, owner, function):
-    """The equation behind a function: from its docstring, its comments or its class's docstring."""
-    own, whole = (ast.get_docstring(node) if node is not None else None
+def equation_of(lines, owner, function, twin=None):
+    """The equation behind a function: of its forward `twin`, of its class, of its comments, or
+    its own, whichever is there first."""
+    if twin is not None and twin is not function and ast.get_docstring(twin):
+        return _first_sentence(ast.get_docstring(twin))
+    own, whole = (ast.get_docstring(node) or "" if node is not None else ""
                   for node in (function, owner))
     said = comments(lines, function.body[0].lineno, function.end_lineno).values()
-    equations = "; ".join(dict.fromkeys(_bare(text) for text, _ in said if "=" in text))
-    is_step = owner is not None and function.name.split("_")[0] in ("", "backward", "forward",
-                                                                     "step")
-    texts = [whole, equations, own] if is_step else [own, equations, whole]
-    paragraphs = [p for text in texts if text for p in text.split("\n\n")]
-    for paragraph in [p for p in paragraphs if "=" in p] + paragraphs:
-        return paragraph if paragraph == equations else _first_sentence(paragraph)
-    return f"the one that {function.name.removesuffix('_backward')} computes"
+    said = "; ".join(dict.fromkeys(_bare(text) for text, _ in said if "=" in text))
+    first = [_first_sentence(text) for text in (whole, without_answer(own)) if text]
+    found = [text for text in (first[:1] if whole else []) + [said] + first if "=" in text]
+    named = f"the one that {function.name.removesuffix('_backward')} computes"
+    return (found + [text for text in first if text] + [named])[0]
+
+
+def without_answer(text):
+    """A docstring up to the first equation of a gradient in it: "dx = y (dy - ...)"."""
+    kept = re.split(r"[:;,.]?\s+d[a-zA-Z]\w* = ", text)[0]
+    return kept if kept == text else kept.rstrip() + "."
 
 
 def _spaced(text):
@@ -33,9 +39,11 @@ def _bare(comment):
     return re.sub(r"^\w+ \([^)]*\)[:,]? ", "", _spaced(comment)).rstrip(":")
 
 
-def _first_sentence(paragraph):
-    paragraph = re.sub(r",?\n {4,}", ",  ", paragraph)     # equations below one another
-    return re.split(r"(?<=[^.])[.:] (?=[A-Z`(])", _spaced(paragraph))[0].rstrip(".:")
+def _first_sentence(text):
+    """The first sentence of a docstring, its equations beside one another, no citation in it."""
+    paragraph = re.sub(r",?\n {4,}", ",  ", text.split("\n\n")[0])
+    sentence = re.split(r"(?<=[^.])[.] (?=[A-Z`(])", _spaced(paragraph))[0].rstrip(".:")
+    return _spaced(re.sub(r"\([A-Z][^()]*\d{4}[^()]*\),?", "", sentence)).replace(":,", ":")
 
 
 def comments(lines, first, last):
@@ -114,14 +122,14 @@ def target_of(statement):
     return "return" if isinstance(statement, ast.Return) else ""
 
 
-def line_hint(lines, owner, function, statement):
+def line_hint(lines, owner, function, statement, twin=None):
     """(what the statement writes, the equation): its own comment's, else the last one before it,
     else the function's."""
     said = comments(lines, function.body[0].lineno, function.end_lineno)
     own = [text for line, (text, _) in said.items()
            if statement.lineno <= line <= statement.end_lineno]
     before = [text for line, (text, _) in said.items() if line < statement.lineno and "=" in text]
-    near = _bare(before[-1]) if before else equation_of(lines, owner, function)
+    near = _bare(before[-1]) if before else equation_of(lines, owner, function, twin)
     equation = near if not own or "=" in own[0] else f"{_spaced(own[0])}; {near}"
     if own and "=" in own[0]:
         equation = _bare(own[0])
@@ -139,7 +147,8 @@ def _called(body):
     for node in (n for s in body for n in ast.walk(s) if isinstance(n, ast.Call)):
         name = ast.unparse(node.func)
         last = name.rsplit(".", 1)[-1]
-        plain = name in PLAIN or ("." in name and (last in ARRAYS or name.startswith("xp.")))
+        plain = name in PLAIN or name.startswith("check") or (
+            "." in name and (last in ARRAYS or name.startswith("xp.")))
         if not plain and re.fullmatch(r"[\w.]+", name):
             found.append(name)
     return list(dict.fromkeys(found))

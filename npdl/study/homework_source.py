@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.study.homework_hints import equation_of, hinted, line_hint
+from npdl.study.homework_hints import equation_of, hinted, line_hint, without_answer
 from npdl.study.nudge import upstream
 from npdl.study.samples import sample
 
@@ -26,12 +26,14 @@ DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 @dataclass
 class Hole:
-    """What is to be written: a function, or one statement of it; and the equation behind it."""
+    """What is to be written: a function, or one statement of it; the equation behind it; and
+    npdl's own, as "module:qualname"."""
 
     file: str
     qualname: str
     equation: str
     statement: str = ""
+    original: str = ""
 
 
 class Source:
@@ -46,19 +48,55 @@ class Source:
         self.definitions = {n.name: n for n in self.tree.body if isinstance(n, DEFINITIONS)}
         self.assigned = {t.id for n in self.tree.body if isinstance(n, ast.Assign)
                          for t in n.targets if isinstance(t, ast.Name)}
+        self.edits = []
 
     def functions(self, class_name, forward, reached):
         """{qualname: node} of what a student writes for a class: its own backward functions (or
-        forward ones) and the module's that they call; only those that a sample reaches."""
+        forward ones) and the module's that they call; only those that a sample reaches, and none
+        that only calls another of them."""
         own = {f.name: f for f in self.definitions[class_name].body if isinstance(f, FUNCTIONS)}
         chosen = {f"{class_name}.{name}": f for name, f in own.items()
                   if _is_asked(name, own, forward)}
-        called = {n.id for f in chosen.values() for n in ast.walk(f) if isinstance(n, ast.Name)}
-        chosen |= {name: node for name, node in self.definitions.items()
-                   if isinstance(node, FUNCTIONS) and name in called
-                   and _is_asked(name, self.definitions, forward)}
+        chosen |= self.called(chosen.values(), forward)
         return {name: f for name, f in chosen.items()
                 if (self.path, name) in reached and not _only_raises(f)}
+
+    def called(self, functions, forward):
+        """{name: node} of the module's functions of the wanted direction that these call."""
+        names = {n.id for f in functions for n in ast.walk(f) if isinstance(n, ast.Name)}
+        return {name: node for name, node in self.definitions.items()
+                if isinstance(node, FUNCTIONS) and name in names
+                and _is_asked(name, self.definitions, forward)}
+
+    def twin(self, qualname):
+        """The forward function beside `softmax_backward`, or None."""
+        stem = qualname.removesuffix("_backward")
+        return self.definitions.get(stem) if stem != qualname else None
+
+    def closure(self, names):
+        """The definitions that these need from their own module: base classes and functions."""
+        kept, waiting = set(), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in kept:
+                continue
+            kept.add(name)
+            node = self.definitions[name]
+            bases = {b.id for b in getattr(node, "bases", ()) if isinstance(b, ast.Name)}
+            used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            waiting += [n for n, other in self.definitions.items()
+                        if n in bases or (n in used and isinstance(other, FUNCTIONS))]
+        return kept
+
+
+def delegates(function, chosen):
+    """Whether a function only hands its work to another that is to be written."""
+    body = [s for s in _body(function) if not isinstance(s, ast.Return)
+            and not isinstance(s, ast.Expr)]
+    names = {name for name in chosen if "." not in name}
+    return bool(body) and all(
+        isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
+        and getattr(s.value.func, "id", "") in names for s in body)
 
 
 def _is_asked(name, beside, forward):
@@ -105,19 +143,23 @@ def run_sample(cls):
         layer.backward(upstream(outputs, 0), cache)
 
 
-def student_text(source, names, title, edits):
+def student_text(sources, title):
     """The text of a student file.
 
-    names   the classes and functions of the module that it defines; everything else it imports
-    edits   (first line, last line, new lines) of the module's source, 1 the first
+    sources   [(Source, names)]: the classes and functions of each module that the file defines,
+              with the Source's edits (first line, last line, new lines); the rest it imports
     """
-    nodes = [source.definitions[name] for name in source.definitions if name in names]
-    used = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
-    parts = [f'"""{title}"""', "\n".join(_imports(source, used, names))]
-    for node in nodes:
-        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        parts.append("\n" + "\n".join(_edited(source.lines, first, node.end_lineno, edits)))
-    return "\n\n".join(parts) + "\n"
+    parts, used, defined = [], set(), set()
+    for source, names in sources:
+        nodes = [source.definitions[name] for name in source.definitions if name in names]
+        used |= {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+        defined |= set(names)
+        for node in nodes:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            edited = _edited(source.lines, first, node.end_lineno, source.edits)
+            parts.append("\n" + "\n".join(edited))
+    imports = _imports([source for source, _ in sources], used, defined)
+    return "\n\n".join([f'"""{title}"""', "\n".join(imports), *parts]) + "\n"
 
 
 def _edited(lines, first, last, edits):
@@ -129,25 +171,29 @@ def _edited(lines, first, last, edits):
     return result + lines[at - 1 : last]
 
 
-def _imports(source, used, names):
+def _imports(sources, used, defined):
     """Import statements of what the kept code uses, npdl's after the others."""
     plain, from_module = [], {}
-    for node in source.tree.body:
-        if isinstance(node, ast.Import):
-            plain += [f"import {a.name}" + (f" as {a.asname}" if a.asname else "")
-                      for a in node.names if (a.asname or a.name).split(".")[0] in used]
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if (alias.asname or alias.name) in used:
-                    shown = alias.name + (f" as {alias.asname}" if alias.asname else "")
-                    from_module.setdefault(node.module, []).append(shown)
-    rest = (set(source.definitions) | source.assigned) & used - set(names)
-    if rest:
-        from_module.setdefault(source.name, []).extend(rest)
+    for source in sources:
+        for node in source.tree.body:
+            if isinstance(node, ast.Import):
+                plain += [f"import {a.name}" + (f" as {a.asname}" if a.asname else "")
+                          for a in node.names if (a.asname or a.name).split(".")[0] in used]
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    name = alias.asname or alias.name
+                    if name in used and name not in defined:
+                        shown = alias.name + (f" as {alias.asname}" if alias.asname else "")
+                        from_module.setdefault(node.module, []).append(shown)
+        rest = (set(source.definitions) | source.assigned) & used - defined
+        if rest:
+            from_module.setdefault(source.name, []).extend(rest)
     order = sorted(from_module, key=lambda m: (m.startswith("npdl"), "." not in m, m))
-    if plain and from_module:
-        plain.append("")
-    return plain + [_from(module, sorted(from_module[module])) for module in order]
+    plain = sorted(set(plain))
+    own = [line for line in plain if line.split()[1].split(".")[0] in sys.stdlib_module_names]
+    rest = [line for line in plain if line not in own]
+    plain = [line for block in (own, rest) if block for line in (*block, "")]
+    return plain + [_from(module, sorted(set(from_module[module]))) for module in order]
 
 
 def _from(module, names):
@@ -159,23 +205,31 @@ def _from(module, names):
 
 
 def blank_function(source, qualname, function, owner, file):
-    """(edit, Hole): the whole body of a function gone, what its comments say kept as hints."""
-    body = _body(function)
-    equation = equation_of(source.lines, owner, function)
+    """The Hole, and an edit of the source: the whole body of a function gone, what its comments
+    say kept as hints, an answer in its docstring not."""
+    body, first = _body(function), function.body[0].lineno
+    twin = source.twin(qualname)
+    equation = equation_of(source.lines, owner, function, twin)
     indent = " " * body[0].col_offset
     message = f"{qualname} in {file} is yours to write; the equation: {equation}"
-    new = hinted(source.lines, function, body, equation, indent) + _raising(message, indent)
-    return (body[0].lineno, function.end_lineno, new), Hole(file, qualname, equation)
+    said = ast.get_docstring(function, clean=False)
+    new = [f'{indent}"""{without_answer(said)}"""'] if said else []
+    new += hinted(source.lines, function, body, equation, indent) + _raising(message, indent)
+    source.edits.append((first, function.end_lineno, new))
+    return Hole(file, qualname, equation, original=f"{source.name}:{qualname}")
 
 
 def blank_line(source, qualname, function, owner, file, statement):
-    """(edit, Hole): one statement gone."""
+    """The Hole, and an edit of the source: one statement gone."""
     indent = " " * statement.col_offset
-    target, equation = line_hint(source.lines, owner, function, statement)
+    target, equation = line_hint(source.lines, owner, function, statement,
+                                 source.twin(qualname))
     message = f"{target} of {qualname} in {file} is yours to write; the equation: {equation}"
-    new = [f"{indent}# {target} = ?    {equation}"[:WIDTH], *_raising(message, indent)]
-    hole = Hole(file, qualname, equation, target)
-    return (statement.lineno, statement.end_lineno, new), hole
+    sign = "+=" if isinstance(statement, ast.AugAssign) else "="
+    shown = "return" if target == "return" else f"{target} {sign}"
+    new = [f"{indent}# {shown} ?    {equation}"[:WIDTH], *_raising(message, indent)]
+    source.edits.append((statement.lineno, statement.end_lineno, new))
+    return Hole(file, qualname, equation, target, f"{source.name}:{qualname}")
 
 
 def _raising(message, indent):
@@ -201,10 +255,9 @@ def statements(function, forward):
 
 
 # Calls that only arrange arrays.
-ARRANGING = {"reshape", "split_gates", "split_sigmoids", "gradients_of", "split_groups",
-             "swapaxes", "zeros", "zeros_like", "empty", "empty_like", "gradient_parts",
-             "empty_gradients", "Cache", "split_heads", "merge_heads", "copy", "len", "type",
-             "astype"}
+ARRANGING = {"reshape", "split", "join", "gradients_of", "split_groups", "swapaxes", "zeros",
+             "zeros_like", "empty", "empty_like", "Cache", "copy", "len", "type", "astype", "stack",
+             "by_layer", "start", "each", "real_steps", "h_of", "reversed", "range", "append"}
 
 
 def _computes(node, forward):

@@ -7,11 +7,15 @@ README = """\
 {count} to write. Every place says `raise NotImplementedError` and tells the equation; put your
 own lines there. Nothing else has to change.
 
-| file | write | equation |
-|---|---|---|
+| | file | write | equation |
+|--:|---|---|---|
 {rows}
 
+The easiest come first. What a hole needs stands in its file.
+
 ## How
+
+The tests need pytest: `python -m pip install pytest`.
 
 ```sh
 {commands}
@@ -27,8 +31,9 @@ own lines there. Nothing else has to change.
   float32 out.
 {more}
 The tests compare your gradients with central differences in float64, every entry of every
-parameter and input; {limit} is the largest relative error allowed. These files were made from
-npdl's own source, so npdl has a solution to each: look at it afterwards.
+parameter and input; {limit} is the largest relative error allowed. They also see when a layer
+calls npdl's own in place of yours. These files were made from npdl's own source, so npdl has a
+solution to each: look at it afterwards.
 """
 
 FORWARD = """\
@@ -42,47 +47,40 @@ TEST = '''\
 import pytest
 from npdl.study import homework_grade as grade
 
-{imports}
-
-LAYERS = [{layers}]
-
-
-@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
-def test_outputs_are_those_of_npdl(layer):
-    grade.assert_outputs(layer)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
-def test_gradients(layer, seed):
-    grade.assert_gradients(layer, seed)
+# (file, class): what of npdl's own the class must do without; the easiest first
+LAYERS = {{
+{layers}
+}}
+CHECKS = {{
+    "outputs": lambda cls: grade.assert_outputs(cls),
+    "gradients": lambda cls: grade.assert_gradients(cls),
+    "gradients of other numbers": lambda cls: grade.assert_gradients(cls, seed=1),
+    "manners": lambda cls: grade.assert_manners(cls),
+    "your own work": lambda cls: grade.assert_own(cls, LAYERS[cls.__module__, cls.__name__]),
+}}
 
 
-@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
-def test_arguments_are_left_alone_and_dtypes_kept(layer):
-    grade.assert_manners(layer)
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer[1])
+def test(layer, check):
+    CHECKS[check](grade.load(*layer))
 '''
 
 LSTM_TEST = '''
 
 def test_two_layers_with_lengths_and_a_state():
-    grade.assert_stacked(LSTM)
+    grade.assert_stacked(grade.load("lstm", "LSTM"))
 '''
 
 
 def test_file(work):
     """The text of test_homework.py."""
-    graded = sorted(work.graded)
-    modules = dict.fromkeys(module for module, _ in graded)
-    imports = [f"from {m} import {', '.join(n for module, n in graded if module == m)}"
-               for m in modules]
-    lines, line = [], ""
-    for _, name in work.graded:                         # at most WIDTH letters in a row
-        if len(line) + len(name) > 80:
-            lines, line = [*lines, line], ""
-        line += f"{name}, "
-    layers = ("\n          ".join(part.rstrip() for part in [*lines, line])).rstrip(", ")
-    text = TEST.format(imports="\n".join(imports), layers=layers)
+    rows = []
+    for module, name in work.graded:
+        wanted = [f'"{h.original}"' for h in work.holes if h.file == f"{module}.py"]
+        wanted = ",\n        ".join(wanted)
+        rows.append(f'    ("{module}", "{name}"): [\n        {wanted},\n    ],')
+    text = TEST.format(layers="\n".join(rows))
     return text + (LSTM_TEST if work.level == "lstm" else "")
 
 
@@ -95,13 +93,12 @@ def readme(work):
     title = {"layer": f"the {way} of {names}", "line": f"one line of each {way} ({names})",
              "lstm": f"the whole LSTM, {way}"}[work.level]
     rows = "\n".join(
-        f"| `{h.file}` | `{h.qualname}`{f', `{h.statement}`' if h.statement else ''} | "
-        f"`{h.equation.replace('`', '').replace('|', chr(92) + '|')}` |" for h in work.holes)
+        f"| {i} | `{h.file}` | `{h.qualname}`{f', `{h.statement}`' if h.statement else ''} | "
+        f"`{h.equation.replace('`', '').replace('|', chr(92) + '|')}` |"
+        for i, h in enumerate(work.holes, 1))
     count = "1 thing" if len(work.holes) == 1 else f"{len(work.holes)} things"
     return README.format(title=title, count=count, rows=rows, commands=_commands(work),
                          more=FORWARD if work.forward else "", limit=f"{LIMIT:g}")
-
-
 
 
 def _commands(work):

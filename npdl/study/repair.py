@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.check import copied
 from npdl.study.edits import edits
-from npdl.study.nudge import LIMIT
 from npdl.study.patch import edited_code, function_of, patched
-from npdl.study.record import record
 from npdl.study.trace import file_of, original_file
 
-MOST_EDITS = 1500               # tried for a right result
-MOST_LOCAL = 300                # tried for a right value where more than one line is wrong
+MOST_EDITS = 1500
 
 
 @dataclass
@@ -29,28 +25,42 @@ class Found:
 
 
 class Repair:
-    """Tries edits of the statements of a Suspicion's region."""
+    """Tries edits of the statements of a region, backward steps; `origin` is the likeliest.
 
-    def __init__(self, search, suspicion):
+    `suspects` are the Units that can mend what is wrong; without them a statement raised.
+    """
+
+    def __init__(self, search, region, origin, suspects=()):
         self.check, self.dout = search.check, search.dout
-        self.origin, self.verdict = suspicion.origin, suspicion.verdict
-        self.param, self.region = suspicion.param, suspicion.region
-        self.missing = missing_name(self.origin.error)
+        self.origin, self.region = origin, region
+        self.suspects = {(unit.code, unit.statement) for unit in suspects}
+        self.missing = missing_name(origin.error)
+        wrong = search.trials.wrong if suspects else frozenset()
+        self.goal = suspects[0].mended if suspects and suspects[0].mended != wrong else None
+        self.wrong = wrong
         module = type(self.check.layer).__module__
         self.own_file = None if module.startswith("npdl.") else file_of(module)
+        self.tries = sorted(self._tries(), key=lambda item: item[0])[:MOST_EDITS]
 
-    def find(self):
-        """The likeliest Found, or None."""
-        tries = sorted(self._tries(), key=lambda item: item[0])
-        for found in self._patches(tries[:MOST_EDITS], True):
-            if self.check.works([self.dout]) and self.check.works():
+    def find(self, ranks=range(10)):
+        """The likeliest Found of the edits of these ranks, or None."""
+        tries = [item for item in self.tries if item[1].rank in ranks]
+        for found in self._patches(tries, True):
+            if self.goal is None and self.check.works([self.dout]) and self.check.works():
                 return found
-        if self.origin.error is None:
-            nearby = [item for item in tries if item[2].statement is self.origin.statement]
-            for found in self._patches(nearby[:MOST_LOCAL], False):
-                if self._value_is_right():
-                    return found
+            if self.goal is not None and self._helps():
+                found.everywhere = False
+                return found
         return None
+
+    def _helps(self):
+        """Whether the gradients that the suspects can mend are right, and no right one spoilt."""
+        try:
+            finals = self.check.finals(self.dout)
+        except Exception:
+            return False
+        return all(f.right or f.kink for f in finals if f.name in self.goal
+                   or f.name not in self.wrong)
 
     def _patches(self, tries, everywhere):
         """Yield a Found for each edit, while the function runs with it."""
@@ -74,8 +84,10 @@ class Repair:
             seen.add((step.call.code, step.statement))
             away = self.own_file not in (None, original_file(step.call.code.co_filename))
             for edit in edits(step.statement, *self._vocabulary(step.call)):
-                order = (away, self._unlikely(step, edit), edit.rank,
-                         step.statement is not self.origin.statement, -step.index)
+                known = (step.call.code, step.statement) in self.suspects
+                order = (away, self._unlikely(step, edit), edit.rank, not known,
+                         step.statement is not self.origin.statement,
+                         step.index if self.suspects else -step.index)
                 yield order, edit, step, function
 
     def _unlikely(self, step, edit):
@@ -98,39 +110,21 @@ class Repair:
             if other.call is step.call and other.index < step.index))
 
     def _vocabulary(self, call):
-        """({local: its kind} of a call, fields of its cache and parameters of its layer)."""
+        """({local: its kind} of a call, what else holds an array: "cache.x", "self.W.data")."""
         names = {name: "other" for s in call.function.statements for name in s.binds}
         names |= {name: kind for name, kind in call.kinds.items() if name not in ("self", "cache")}
         if self.missing:
             names.setdefault(self.missing, "other")
-        fields = set()
-        for value in (*call.arguments.values(), call.owner):
-            held = vars(value) if hasattr(value, "__dict__") else {}
-            fields |= {n for n, v in held.items() if hasattr(v, "shape")}
+        fields = []
+        held = call.arguments if call.owner is None else {"self": call.owner, **call.arguments}
+        for name, value in held.items():
+            if isinstance(value, dict):
+                fields += [f"{name}[{key!r}]" for key, item in value.items()
+                           if isinstance(key, str) and hasattr(item, "shape")]
+            elif hasattr(value, "__dict__"):
+                fields += [f"{name}.{key}" + ".data" * hasattr(item, "data") * hasattr(item, "grad")
+                           for key, item in vars(value).items() if hasattr(item, "shape")]
         return dict(sorted(names.items())), fields
-
-    def _value_is_right(self):
-        """Whether, with the edit in place, the value that was first found wrong is right."""
-        check, verdict = self.check, self.verdict
-        weights = check.weights(self.dout)
-        if verdict is None:                             # the gradient of a parameter
-            try:
-                finals = {f.name: f for f in check.finals(self.dout)}
-            except Exception:
-                return False
-            return any(finals[name].right for name, param in check.layer.params()
-                       if param is self.param and name in finals)
-        if verdict.step is None or verdict.name == "return" or verdict.local.path:
-            return False
-        check.reset()
-        again = record(check.layer, check.inputs, check.options, copied(self.dout),
-                       forward=check.forward)
-        for step in again.steps[verdict.step.index : verdict.step.index + 1]:
-            for write in step.writes:
-                if write.name == verdict.name and isinstance(write.value, np.ndarray):
-                    with np.errstate(all="ignore"):
-                        return check.oracle.error(verdict.local, write.value, weights) < LIMIT
-        return False
 
 
 def missing_name(error):

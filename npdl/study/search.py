@@ -1,5 +1,6 @@
 """From a check that fails to the line at fault."""
 
+import ast
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,11 +8,16 @@ import numpy as np
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.judge import Judge
+from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.slices import Slicer, owner
+from npdl.study.slices import owner
+from npdl.study.terms import explained
 from npdl.study.trace import is_helper, original_file
+from npdl.study.trials import Trials
+
+PLAIN = range(5)            # ranks of the edits of one token that are tried first
 
 
 @dataclass
@@ -41,20 +47,6 @@ class Blame:
 
     def __str__(self):
         return describe(self)
-
-
-@dataclass
-class Suspicion:
-    """Something wrong: the step that shows it, and the statements that can have caused it.
-
-    It is a wrong `verdict`, a wrong gradient of `param`, or an exception at `origin`.
-    """
-
-    at: float
-    origin: object
-    verdict: object = None
-    param: object = None
-    region: list = field(default_factory=list)
 
 
 def ended(layer, recording, notes=()):
@@ -94,25 +86,20 @@ class Search:
         """The Blame."""
         check = self.check
         if check.refusal:
-            return Blame(False, [], self.notes, kind="aliasing", diagnosis=check.refusal)
-        dout, found, error = self._failing()
-        if dout is None:
-            return Blame(True, found, self.notes)
-        self.dout, self.found, self.error = dout, found, error
+            return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
+        self.dout, self.found, self.error = self._failing()
+        if self.dout is None:
+            return Blame(True, self.found, self.notes)
         self.recording = self._record()
-        if isinstance(error, NotImplementedError):
+        if isinstance(self.error, NotImplementedError):
             return ended(check.layer, self.recording, self.notes)
-        with np.errstate(all="ignore"):
-            self.verdicts = Judge(check.oracle, self.recording, check.weights(dout)).run()
-        suspicion = self._first_suspicion()
-        if suspicion is None:
-            return Blame(False, found, self.notes, error=error, kind="unknown",
+        self.steps = self.recording.phase("backward")
+        if not self.steps:
+            return Blame(False, self.found, self.notes, error=self.error, kind="unknown",
                          diagnosis="no statement of the backward could be named")
-        found = Repair(self, suspicion).find()
-        if found is None:
-            return self._report(self._suspect(suspicion), None, suspicion)
-        step = next(s for s in suspicion.region if s.statement is found.statement)
-        return self._report(step, found, suspicion)
+        with np.errstate(all="ignore"):
+            self.verdicts = Judge(check.oracle, self.recording, check.weights(self.dout)).run()
+        return self._raised() if self.error is not None else self._wrong()
 
     def _record(self):
         check = self.check
@@ -137,68 +124,172 @@ class Search:
                 return dout, found, None
         return None, found, None
 
-    def _first_suspicion(self):
-        """The Suspicion that comes first in time, with its region; None when there is none."""
-        found = [Suspicion(v.at, v.step, v) for v in self.verdicts.wrong()]
-        params = dict(self.check.layer.params())
-        for final in self.found:
-            if not final.right and not final.kink and final.name in params:
-                writers = self._slicer().writers(params[final.name])
-                found += [Suspicion(step.index - 0.25, step, param=params[final.name])
-                          for step in writers[-1:]]
-        steps = self.recording.phase("backward")
-        found += [Suspicion(s.index, s) for s in steps if s.error is not None][:1]
-        for suspicion in sorted(found, key=lambda s: s.at):
-            suspicion.region = self._region(suspicion)
-            if suspicion.region:
-                suspicion.origin = suspicion.origin or suspicion.region[-1]
-                return suspicion
-        return Suspicion(0, steps[-1], region=steps) if steps else None
+    def _raised(self):
+        """The Blame for a backward that raised."""
+        origin = next((s for s in self.steps if s.error is not None), self.steps[-1])
+        region = [s for s in self.steps if s.index <= origin.index and not self._is_right(s)]
+        found = Repair(self, region, origin).find()
+        if found is not None:
+            step = next(s for s in region if s.statement is found.statement)
+            return self._report(step, region, found)
+        step = origin
+        for earlier in region:                          # the first value with a wrong shape
+            if any(v is not None and v.misshapen for v in self._verdicts(earlier)):
+                step = earlier
+                break
+        return self._report(step, region)
 
-    def _region(self, suspicion):
-        step, verdict = suspicion.origin, suspicion.verdict
-        if verdict is not None:
-            return self._slicer().from_verdict(verdict, self._wrong_entries(verdict))
-        if isinstance(step.error, NameError):
-            return [s for s in self.recording.phase("backward")
-                    if s.call is step.call and s.index <= step.index]
-        if suspicion.param is not None:
-            return self._slicer().from_parameter(suspicion.param)
-        return self._slicer().from_step(step)
+    def _wrong(self):
+        """The Blame for wrong gradients: of the statements that could mend them, the likeliest.
 
-    def _slicer(self):
-        return Slicer(self.recording, self.verdicts)
+        An edit of one token is looked for first, then what is missing in numbers, then a larger
+        edit; without any of them it is the first that could.
+        """
+        self.trials = Trials(self.check, self.dout, self.recording, self.found)
+        suspects = self._suspects()
+        goal = suspects[0].mended if suspects else frozenset()
+        own = {unit.code for unit in suspects}
+        last = [unit.steps[-1].index for unit in suspects]
+        others = [u for u in self.trials.units if u not in suspects and not self.right(u)
+                  and ((u.dark or not u.places) and (u.code in own or not suspects)
+                       or goal <= u.reached)
+                  and (not suspects or u.steps[0].index <= max(last))]
+        region = sorted((s for u in suspects + others for s in u.steps), key=lambda s: s.index)
+        if not region:
+            return self._report(self.steps[-1], self.steps)
+        first = suspects[0].steps[0] if suspects else region[0]
+        repair = Repair(self, region, first, suspects)
+        found = repair.find(PLAIN)
+        if found is None:
+            unit, explanation = self._explanation(suspects)
+            if explanation is not None:
+                return self._report(unit.steps[0], region, None, unit, explanation)
+            found = repair.find(range(PLAIN[-1] + 1, 10))
+        if found is None:
+            return self._report(first, region, None, suspects[0] if suspects else None)
+        return self._report(next(s for s in region if s.statement is found.statement), region,
+                            found)
 
-    def _wrong_entries(self, verdict):
-        """A mask of the entries of a wrong value that are wrong, or None."""
-        if verdict.step is None or verdict.name == "return" or np.size(verdict.value) > 4096:
-            return None
-        wanted = self._numerical(verdict)
-        if wanted is None or wanted.shape != verdict.value.shape:
-            return None
-        scale = max(np.abs(wanted).max(initial=0), 1e-3)
-        return ~(np.abs(verdict.value - wanted) < 1e-5 * scale)
+    def _suspects(self):
+        """The Units that can mend every wrong gradient, or as many as any can; the first first.
 
-    def _numerical(self, verdict):
-        if verdict.local is None:
-            return None
+        Those that wrote what is known to be right come into question when no other can.
+        """
+        trials, best = self.trials, []
+        fresh = [u for u in trials.units if u.places]
+        forward = {s.call.code for s in self.recording.phase("forward")}
+        passing = [u for u in fresh if _only_returns(u) or u.code in forward]
+        right = [u for u in fresh if u not in passing and self.right(u)]
+        first = [u for u in fresh if u not in passing and u not in right]
+        for group in (first, right, passing):
+            for unit in group:
+                trials.mend(unit)
+            best = [u for u in group if u.mended == trials.wrong]
+            if best:
+                break
+        most = max((len(u.mended) for u in fresh), default=0)
+        if not best and most:
+            lead = next(u for u in fresh if len(u.mended) == most)
+            best = [u for u in fresh if u.mended == lead.mended]
+        best.sort(key=lambda u: (_is_npdls(u.steps[0]), u.steps[0].index))
+        if best and best[0] in right:
+            return best[::-1]                           # what is right is followed by the mistake
+        proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
+        return best[: proved + 1]
+
+    def _proved(self, unit):
+        """Whether a Unit's values are not the gradients that their names promise, and ought to be:
+        with these in their place all is right."""
+        shifts = self._to_gradients(unit)
+        return bool(shifts) and self.trials.improves(shifts, unit.mended)
+
+    def _explanation(self, suspects):
+        """(the first Unit whose numbers say what is missing, its Explanation).
+
+        A number that is missing may be put into any line of several that give one name its value:
+        then it is the last of these.
+        """
+        for i, unit in enumerate(suspects):
+            explanation = self._explained(unit)
+            names = {name for _, name, *_ in unit.places}
+            later = [u for u in suspects[i + 1 :] if u.code is unit.code
+                     and names & {name for _, name, *_ in u.places}]
+            if explanation is not None and not (explanation.kind == "factor" and later):
+                return unit, explanation
+        return None, None
+
+    def right(self, unit):
+        """Whether what a Unit wrote last in each call is known to be right."""
+        last = {step.call.number: step for step in unit.steps}.values()
+        return all(self._is_right(step) for step in last)
+
+    def _verdicts(self, step):
+        return [self.verdicts.of.get((step.index, w.name)) for w in step.writes]
+
+    def _is_right(self, step):
+        """Whether all that a step wrote is known to be right, by its name or its numbers."""
+        return bool(step.writes) and all(
+            v.right if v is not None else self._is_some_gradient(step, w.value)
+            for v, w in zip(self._verdicts(step), step.writes, strict=True))
+
+    def _is_some_gradient(self, step, value):
+        """Whether a value without a partner's name is the gradient of something of the forward."""
+        if not isinstance(value, np.ndarray) or value.size < 2 or not value.any():
+            return False
+        oracle, weights = self.check.oracle, self.check.weights(self.dout)
+        calls = {pair.number for pair in step.call.pairs}
+        known = [b for b in oracle.shapes if b.call in calls] + list(oracle.arrays)
         with np.errstate(all="ignore"):
-            return self.check.oracle.gradient(verdict.local, self.check.weights(self.dout))
+            return any(oracle.shape(b) == value.shape and oracle.error(b, value, weights) < LIMIT
+                       for b in known)
 
-    def _suspect(self, suspicion):
-        """Without a repair: the first statement whose value has a wrong shape, else the origin."""
-        for step in suspicion.region if suspicion.origin.error is not None else ():
-            for write in step.writes:
-                verdict = self.verdicts.of.get((step.index, write.name))
-                if verdict is not None and verdict.misshapen:
-                    return step
-        return suspicion.origin
+    def _explained(self, unit):
+        """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
+        pairs = self._pairs(unit)[:3]
+        return explained([(v, w, self.trials.seen(at)) for at, _, v, w in pairs])
 
-    def _report(self, step, found, suspicion):
-        step, name, computed, wanted = self._values(step, found, suspicion.verdict)
-        diagnosis = Diagnosis(computed, wanted, found, step, self)
-        lines = sorted({(s.call.function.qualname, s.statement.first) for s in suspicion.region})
-        if found is not None and not found.everywhere:
+    def _pairs(self, unit):
+        """[(backward step, name, what it wrote, what it should have written)] where these differ.
+
+        The right value is the numerical gradient of what the name stands for, if that mends
+        everything; else the one value that does, if there is only one.
+        """
+        shifts = self._to_gradients(unit)
+        if shifts is None or not self.trials.improves(shifts, unit.mended):
+            shifts = unit.shift or {}
+        found = []
+        for at, changes in shifts.items():
+            for name, path, shift in changes:
+                value = next(w.value for w in self.steps[at].writes if w.name == name)
+                for i in path:
+                    value = value[i]
+                if np.abs(shift).max(initial=0) > 1e-7 * max(np.abs(value).max(initial=0), 1e-3):
+                    values = self._added(self.steps[at], name, [value, value + shift])
+                    found.append((at, name, *values))
+        return found
+
+    def _to_gradients(self, unit):
+        """The shifts that turn all that a Unit wrote into the gradients that its names promise."""
+        shifts = {}
+        for at, name, path, shape in unit.places:
+            verdict = self.verdicts.of.get((self.steps[at].index, name))
+            if path or verdict is None or verdict.local is None:
+                return None
+            weights = self.check.weights(self.dout)
+            with np.errstate(all="ignore"):
+                if self.check.oracle.shape(verdict.local) != shape:
+                    return None
+                wanted = self.check.oracle.gradient(verdict.local, weights)
+            shifts[at] = [(name, path, wanted - verdict.value)]
+        return shifts
+
+    def _report(self, step, region, found=None, unit=None, explanation=None):
+        step, name, computed, wanted = self._values(step, found, unit)
+        diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
+        lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
+        whole = found.everywhere if found is not None else (
+            unit is None or unit.mended == self.trials.wrong)
+        if not whole:
             self.notes.append("this is not the only wrong line: run blame again when it is right")
         return Blame(
             False, self.found, self.notes, original_file(step.call.code.co_filename),
@@ -207,16 +298,16 @@ class Search:
             step.error or self.error,
         )
 
-    def _added(self, step, write, other):
-        """Two values; of a parameter's gradient, what was added to it since the backward began."""
-        if not write.name.endswith(".grad"):
-            return write.value, other.value
-        param = owner(write.name, step)
-        before = next((self.check.before[name] for name, p in self.check.layer.params()
-                       if p is param), 0.0)
-        return write.value - before, other.value - before
+    def _added(self, step, name, values):
+        """Values; of a parameter's gradient, what was added to it since the backward began."""
+        if not name.endswith(".grad"):
+            return values
+        param = owner(name, step)
+        before = next((self.check.before[n] for n, p in self.check.layer.params() if p is param),
+                      0.0)
+        return [None if value is None else value - before for value in values]
 
-    def _values(self, step, found, verdict):
+    def _values(self, step, found, unit):
         """(step, name, what it wrote, what it should have been): where they first differ."""
         if found is not None:
             with patched(found.function, found.code):
@@ -224,10 +315,27 @@ class Search:
             differs = first_difference((self.recording, again), found.statement)
             if differs is not None:
                 first, write, other = differs
-                return first, write.name, *self._added(first, write, other)
+                return (first, write.name,
+                        *self._added(first, write.name, [write.value, other.value]))
+        elif unit is not None:
+            for at, name, value, wanted in self._pairs(unit):
+                return self.steps[at], name, value, wanted
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)
         if write is None:
             return step, "", None, None
-        known = verdict is not None and verdict.step is step and verdict.name == write.name
-        return step, write.name, write.value, self._numerical(verdict) if known else None
+        return step, write.name, *self._added(step, write.name, [write.value, None])
+
+
+def _only_returns(unit):
+    """Whether a statement does no more than return what it has under names."""
+    value = unit.statement.node.value if unit.statement.is_return else None
+    return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
+        isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
+
+
+def _value(step, name, path):
+    value = next(w.value for w in step.writes if w.name == name)
+    for i in path:
+        value = value[i]
+    return value

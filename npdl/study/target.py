@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import importlib.util
 import inspect
 import sys
 import traceback
@@ -105,6 +104,8 @@ def _load_file(where):
 
 
 def _executed(name, path):
+    import importlib.util  # here, as it needs threads from Python 3.12 on
+
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

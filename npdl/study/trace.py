@@ -6,10 +6,12 @@ line coverage tool.
 """
 
 import contextlib
+import inspect
+import os
 import sys
 from dataclasses import dataclass, field
 
-from npdl.core import Layer, walk
+from npdl.core import walk
 from npdl.errors import InputError
 from npdl.study.plan import plan
 
@@ -173,11 +175,14 @@ def refuse_debugger():
 
 
 def wanted(layer):
-    """A function code -> plan, for the code of npdl's layers and of the layer's own files."""
-    parts = {cls for part in walk(layer) for cls in type(part).__mro__} - {Layer, object}
-    own = {sys.modules[cls.__module__].__dict__.get("__file__") for cls in parts
-           if cls.__module__ in sys.modules
-           and not cls.__module__.startswith(("npdl.core", "npdl.study"))}
+    """A function code -> plan, for the code of npdl's layers and of the layer's own files; the
+    cell of a notebook is a file too."""
+    parts = {cls for part in walk(layer) for cls in type(part).__mro__ if not
+             cls.__module__.startswith(("npdl.core", "npdl.study", "builtins"))}
+    own = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in parts}
+    own |= {value.__code__.co_filename for cls in parts for value in vars(cls).values()
+            if inspect.isfunction(value)}
+    own = {file for file in own if file and os.path.dirname(file) != os.path.dirname(__file__)}
     skipped = {file_of(name) for name in SKIPPED}
     found = {}
 

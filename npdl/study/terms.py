@@ -1,0 +1,406 @@
+"""What is missing in a wrong value, found among the arrays that its function holds.
+
+`explained(trials, values)` looks at what a statement wrote and what it should have written, and
+tries: a factor, an order of entries, a term, a sum over an axis, by their numbers alone.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl.core import Cache, Layer, Param
+
+CLOSE = 1e-6
+MOST_ATOMS = 24
+MOST_FOUND = 6
+
+
+@dataclass
+class Explanation:
+    """`kind` in a word; `text` says what is missing; `expression` the missing part."""
+
+    kind: str
+    text: str
+    expression: str = ""
+
+
+@dataclass
+class Atom:
+    """An array that the function holds, or a simple expression of one."""
+
+    label: str
+    array: np.ndarray
+    weight: int = 0
+
+
+def same(a, b):
+    scale = max(np.abs(b).max(initial=0), 1e-9)
+    return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
+
+
+def explained(pairs):
+    """An Explanation of [(computed, wanted, locals)], one for each turn, or None.
+
+    It has to hold in every turn in which the two differ.
+    """
+    pairs = [(np.asarray(v, float), np.asarray(w, float), _atoms(names, w))
+             for v, w, names in pairs if np.shape(v) == np.shape(w) and not same(v, w)]
+    if not pairs:
+        return None
+    for look in (_factors, _orders, _terms, _wholes):
+        found = {e.text: e for e in itertools.islice(look(*pairs[0]), MOST_FOUND)}
+        for more in pairs[1:]:
+            if found:
+                held = {e.text for e in itertools.islice(look(*more), 8 * MOST_FOUND)}
+                found = {text: e for text, e in found.items() if text in held}
+        if found:
+            return next(iter(found.values()))
+    return None
+
+
+def _atoms(names, like):
+    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
+    found = {}
+
+    def add(label, value, weight):
+        if isinstance(value, (bool, str)) or value is None:
+            return
+        if isinstance(value, (int, float, np.ndarray, np.number)):
+            array = np.asarray(value)
+            if array.dtype.kind in "fiub" and array.size <= 4096 and (array.size or None):
+                found.setdefault(label, Atom(label, array.astype(float), weight))
+
+    for name, value in names.items():
+        add(name, value, 0)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                add(f'{name}["{key}"]', item, 0)
+        elif isinstance(value, (Cache, Layer)) or name == "self":
+            for field, item in vars(value).items():
+                add(f"{name}.{field}" + ".data" * isinstance(item, Param),
+                    item.data if isinstance(item, Param) else item, 0)
+    turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
+    for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
+        for name, t in turns.items():
+            if atom.array.ndim == np.ndim(like) + 1 > 1 and 0 <= t < atom.array.shape[1]:
+                add(f"{atom.label}[:, {name}]", atom.array[:, t], 1)
+    for atom in list(found.values()):                   # 1 where an array of classes points
+        a = atom.array
+        if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
+                and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
+            add(f"one_hot({atom.label})", np.eye(np.shape(like)[-1])[a.astype(int)], 1)
+    own, atoms = set(), []
+    for atom in found.values():
+        key = (atom.array.shape, atom.array.tobytes())
+        if key not in own:                              # x, and the same as cache.x
+            own.add(key)
+            atoms.append(atom)
+    return sorted(atoms, key=lambda a: (a.array.shape != np.shape(like), a.array.size))
+
+
+def _fits(array, shape):
+    """`array` broadcast to a shape, or None; (B,) rows count for (B, 1) too."""
+    for turned in (array, array[..., None] if array.ndim else array):
+        try:
+            if np.broadcast_shapes(turned.shape, shape) == tuple(shape):
+                return np.broadcast_to(turned, shape)
+        except ValueError:
+            continue
+    return None
+
+
+def _derived(atoms):
+    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a (1 - a), a > 0, a**2, sqrt(a)."""
+    with np.errstate(all="ignore"):
+        for atom in atoms:
+            a, label = atom.array, atom.label
+            yield atom
+            yield Atom(f"(1 - {label})", 1 - a, 1)
+            yield Atom(f"(1 - {label}**2)", 1 - a * a, 1)
+            yield Atom(f"({label} > 0)", (a > 0).astype(float), 1)
+            yield Atom(f"({label} * (1 - {label}))", a * (1 - a), 2)
+            yield Atom(f"{label}**2", a * a, 2)
+            yield Atom(f"{label}**3", a * a * a, 2)
+            if a.size == 1 and a > 0:
+                yield Atom(f"np.sqrt({label})", np.sqrt(a), 2)
+
+
+def _factors(v, wanted, atoms):
+    """A factor is missing, or one too many: a number, a length, an array."""
+    ratio = _ratio(v, wanted)
+    if ratio is not None:
+        yield from _named_factor(ratio, atoms)
+        return
+    for atom in _derived(a for a in atoms if a.array.size > 1):
+        f = _fits(atom.array, v.shape)
+        if f is None or same(f, np.ones_like(f)):
+            continue
+        c = _ratio(v * f, wanted)
+        if c is not None:
+            mask = ", the mask," if set(np.unique(f)) <= {0.0, 1.0} else ""
+            yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
+                              .replace(atom.label, atom.label + mask) , atom.label)
+        c = _ratio(wanted * f, v)
+        if c is not None and not (f == 0).any():
+            yield Explanation("extra factor", f"/ {atom.label} is missing, or * {atom.label} is "
+                              "one factor too many", atom.label)
+
+
+def _times(c, label, numbers=()):
+    number = _named(c, numbers)
+    return label if number == "1" else f"{number} * {label}" if number[0] != "-" \
+        else f"({number}) * {label}"
+
+
+def _ratio(v, wanted):
+    """c with c * v == wanted, or None."""
+    size = (v * v).sum()
+    if not np.isfinite(size) or size == 0:
+        return None
+    c = float((v * wanted).sum() / size)
+    return c if c != 0 and same(c * v, wanted) else None
+
+
+def readable(number):
+    """A number as a student would write it: 3, 1/4, sqrt(2), 1/sqrt(3), 0.3679."""
+    sign, size = "-" * (number < 0), abs(number)
+    if size == 0 or not np.isfinite(size):
+        return str(number)
+    for most, value, text in ((64, size, "{}"), (64, 1 / size, "1/{}"), (16, size**2, "sqrt({})"),
+                              (16, size**-2, "1/sqrt({})")):
+        whole = round(value)
+        if 0 < whole <= most and abs(value - whole) < 1e-6 * value:
+            return sign + text.format(whole)
+    return f"{number:.4g}"
+
+
+def _is_plain(number):
+    return "." not in readable(number) and "e" not in readable(number)
+
+
+def _numbers(atoms):
+    """[(label, value)] of the function's numbers, and of the lengths of its arrays."""
+    found = [(a.label, float(a.array.ravel()[0])) for a in atoms if a.array.size == 1]
+    for atom in atoms:
+        if atom.array.size > 1:
+            found += [(f"{atom.label}.shape[{i}]", n) for i, n in enumerate(atom.array.shape)]
+            found += [(f"{atom.label}.size", atom.array.size)] * (atom.array.ndim > 1)
+    return [(label, value) for label, value in found if value not in (0, 1)]
+
+
+def _named(c, numbers):
+    """A number in the function's own words: dloss / N, np.sqrt(D), 1/2, 0.3679."""
+    if _is_plain(c):
+        return readable(c)
+    own = [("1", 1.0), *numbers]
+    ways = [(f"{a} * {b}", x * y) for (a, x), (b, y) in itertools.combinations(own, 2)]
+    ways += [(f"{a} / {b}", x / y) for (a, x), (b, y) in itertools.permutations(own, 2)]
+    ways += [(f"{a} * np.sqrt({b})", x * y**0.5) for a, x in own[:1] for b, y in numbers if y > 0]
+    for text, value in ways:
+        if abs(abs(value) - abs(c)) < CLOSE * abs(c):
+            return "-" * (value * c < 0) + text.removeprefix("1 * ")
+    return readable(c)
+
+
+def _named_factor(c, atoms):
+    """c times the value is right: what number of the function's is c?"""
+    if abs(c + 1) < CLOSE:
+        yield Explanation("sign", "the sign is wrong")
+        return
+    found = ""
+    for label, value in _numbers(atoms):
+        ways = [(f"* {label}", value), (f"/ {label}", 1 / value)]
+        if value > 0:
+            ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
+        found = found or next((t for t, n in ways if abs(n - c) < CLOSE * abs(c)), "")
+    says = f"it is {readable(1 / c)} times what it should be"
+    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing", found)
+
+
+def _orders(v, wanted, atoms):
+    """The entries in another order: reversed, transposed, moved along an axis, blocks swapped."""
+    for axis in range(v.ndim):
+        if same(np.flip(v, axis), wanted):
+            yield Explanation("reversed", f"it is not reversed along axis {axis}: "
+                              f"[{':, ' * axis}::-1] is missing", "[::-1]")
+    for i, j in itertools.combinations(range(v.ndim), 2):
+        if v.shape[i] == v.shape[j] and same(np.swapaxes(v, i, j), wanted):
+            yield Explanation("transposed", "it is transposed"
+                              + (f" (axes {i} and {j})" if v.ndim > 2 else ""))
+    for axis, n in enumerate(v.shape):
+        for count in (c for c in (2, 3, 4) if n % c == 0):
+            blocks = np.split(v, count, axis)
+            for order in itertools.permutations(range(count)):
+                if list(order) != list(range(count)) and same(
+                        np.concatenate([blocks[i] for i in order], axis), wanted):
+                    yield Explanation("order", f"its {count} parts along axis {axis} are in "
+                                      f"another order: they should be {list(order)} of these")
+    if not v.size or v.ndim < 1:
+        return
+    for axis, n in enumerate(v.shape):
+        for shift in (1, -1) if n > 2 else ():
+            if same(np.roll(v, shift, axis), wanted):
+                yield Explanation("moved", f"it is moved by one along axis {axis}")
+    if v.size > 3 and same(np.sort(v, None), np.sort(wanted, None)):
+        yield Explanation("order", "its entries are right, but in another order: a transpose, or "
+                          "another order of the axes before a reshape, is missing")
+
+
+def _products(atoms, shape):
+    """(label, array) of arrays, and of products of two, outer and matrix products too."""
+    for atom in atoms:
+        yield atom.label, atom.array
+    for a, b in itertools.combinations_with_replacement(atoms, 2):
+        try:
+            yield f"{a.label} * {b.label}", a.array * b.array
+        except ValueError:
+            continue
+    for a, b in itertools.permutations(atoms, 2):
+        if a.array.ndim == b.array.ndim == 1 and (a.array.size, b.array.size) == tuple(shape):
+            yield f"np.outer({a.label}, {b.label})", np.outer(a.array, b.array)
+        if a.array.ndim < 2 or b.array.ndim < 2:
+            continue
+        left, right = np.swapaxes(a.array, -1, -2), np.swapaxes(b.array, -1, -2)
+        for label, x, y in ((f"{a.label} @ {b.label}", a.array, b.array),
+                            (f"{a.label} @ {b.label}.T", a.array, right),
+                            (f"{a.label}.T @ {b.label}", left, b.array)):
+            if x.shape[-1] == y.shape[-2] and (*x.shape[:-1], y.shape[-1]) == tuple(shape):
+                try:
+                    yield label, x @ y
+                except ValueError:
+                    continue
+
+
+def _triples(atoms, shape):
+    """(label, array) of products of three, one of which may be a slope or a power."""
+    base = [a for a in atoms if _fits(a.array, shape) is not None][:8]
+    for a, b in itertools.combinations_with_replacement(base, 2):
+        both = _fits(a.array, shape) * _fits(b.array, shape)
+        for c in _derived(base):
+            yield f"{a.label} * {b.label} * {c.label}", both * _fits(c.array, shape)
+        yield from ((f"{a.label} * {c.label}", _fits(a.array, shape) * _fits(c.array, shape))
+                    for c in _derived([b]) if c.weight)
+
+
+def _candidates(atoms, shape):
+    """(label, array, words) of what a missing term may be, the simplest first."""
+    atoms = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
+    flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
+             for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
+    sums = []
+    for label, product in itertools.chain(_products(atoms, shape), flips):
+        fits = _fits(product, shape)
+        if fits is not None:
+            yield label, fits, ""
+        sums += _sums(label, product, shape)
+    yield from ((label, fits, "") for label, fits in _triples(atoms, shape))
+    yield from sums
+    for label, total, words in sums:
+        for atom in atoms:
+            fits = _fits(atom.array, shape)
+            if fits is not None:
+                yield f"{atom.label} * {label}", fits * total, words
+    if len(shape) == 1:                                 # the gradient of a gain or of a bias
+        for label, product in itertools.chain.from_iterable(
+                _triples(atoms, a.array.shape) for a in atoms[:6] if a.array.ndim > 1
+                and a.array.shape[-1:] == tuple(shape)):
+            yield from _sums(label, product, shape)
+
+
+def _sums(label, product, shape):
+    """The sums over one axis of a product that fit a shape."""
+    found = []
+    for axis in range(product.ndim) if len(shape) else ():
+        if product.shape[axis] > 1:
+            keep = product.ndim == len(shape)
+            fits = _fits(product.sum(axis, keepdims=keep), shape)
+            last = axis == product.ndim - 1
+            where = "the last axis" if last else f"axis {axis}"
+            at = f"{-1 if last else axis}{', keepdims=True' * keep}"
+            if fits is not None:
+                found.append((f"({label}).sum({at})", fits,
+                              f" (the sum over {where} of {label})"))
+    return found
+
+
+def _terms(v, wanted, atoms):
+    """A term is missing: what has to be added is an expression of the function's arrays."""
+    numbers = _numbers(atoms)
+    for label, c, words in _proportional(wanted - v, atoms):
+        number = _named(abs(c), numbers)
+        mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
+        yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
+                          f"{'' if number == '1' else number + ' * '}{label}{mean}", label)
+
+
+def _proportional(goal, atoms):
+    """(label, factor, words) of the candidates of which `goal` is a multiple, odd factors last."""
+    size = np.abs(goal).max(initial=0)
+    if goal.size < 3 or size == 0:
+        return
+    unit = goal / np.sqrt((goal * goal).sum())
+    numbers, odd = _numbers(atoms), []
+    for label, array, words in _candidates(atoms, goal.shape):
+        with np.errstate(all="ignore"):
+            along, length = (array * unit).sum(), (array * array).sum()
+            if along * along > (1 - 1e-9) * length > 0:
+                c = _ratio(array, goal)
+                if c is not None and "." not in _named(c, ()):
+                    yield label, c, words
+                elif c is not None:
+                    odd.append((label, c, words))
+    named = [found for found in odd if "." not in _named(found[1], numbers).replace(".s", "")]
+    yield from named or odd[:1]
+
+
+def _wholes(v, wanted, atoms):
+    """It should be another expression of the function's arrays."""
+    for label, c, words in _proportional(wanted, atoms):
+        yield Explanation("expression", f"it should be {_times(c, label, _numbers(atoms))}{words}",
+                          label)
+    yield from _projections(wanted, atoms)
+    zero = np.abs(wanted) <= 1e-9 * max(np.abs(wanted).max(initial=0), 1e-300)
+    same_entries = np.abs(v - wanted) <= CLOSE * max(np.abs(wanted).max(initial=0), 1e-300)
+    if (zero | same_entries).all():
+        yield Explanation("mask", "it should be 0 in the entries that are wrong: "
+                          "a mask is not applied")
+
+
+def _projections(wanted, atoms):
+    """It should be one of the forms that a softmax or a norm gives, times a factor of the layer's.
+
+    Their outputs depend on each other along an axis; so a sum over it is subtracted.
+    """
+    full = [a for a in atoms if a.array.shape == wanted.shape]
+    factors = [Atom("", np.ones(()))] + [
+        Atom(a.label, f) for a in atoms if (f := _fits(a.array, wanted.shape)) is not None]
+    for axis in range(wanted.ndim):
+        at = "-1" if axis == wanted.ndim - 1 else str(axis)
+
+        def over(label, array, how, axis=axis, at=at):
+            total = array.sum(axis, keepdims=True) / (array.shape[axis] if how == "mean" else 1)
+            return f"{label}.{how}({at}, keepdims=True)", total
+
+        for a, b in itertools.permutations(full, 2):
+            x, g = a.array, b.array
+            ab = f"({b.label} * {a.label})"
+            along, s = over(ab, x * g, "sum")
+            mean_along, m = over(ab, x * g, "mean")
+            mean, m0 = over(b.label, g, "mean")
+            for label, array, what in (
+                    (f"{a.label} * ({b.label} - {along})", x * (g - s), along),
+                    (f"{b.label} - {mean}", g - m0, mean),
+                    (f"{b.label} - {a.label} * {along}", g - x * s, along),
+                    (f"{b.label} - {a.label} * {mean_along}", g - x * m, mean_along),
+                    (f"{b.label} - {mean} - {a.label} * {mean_along}", g - m0 - x * m,
+                     f"{mean} and {mean_along}")):
+                for f in factors:
+                    c = _ratio(array * f.array, wanted) if wanted.size > 3 else None
+                    if c is not None:
+                        whole = f"{f.label} * ({label})" if f.label else label
+                        kind = "mean" if "mean" in what else "sum"
+                        yield Explanation(
+                            f"missing {kind}", f"the {kind} {what} is missing or wrong: the "
+                            f"entries along axis {at} depend on each other; it should be "
+                            f"{_times(c, whole)}", whole)

@@ -1,0 +1,103 @@
+"""`from npdl import LSTM, GPT, AdamW, gradcheck, step, blame`: there, free of charge, anywhere."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl.study.samples import layer_classes
+
+ROOT = Path(npdl.__file__).parent
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_name_is_there_and_every_layer_is_among_them():
+    for name in npdl.__all__:
+        value = getattr(npdl, name)
+        assert value.__name__ == name and value.__module__ == npdl._MODULES[name]
+    assert set(npdl.__all__) <= set(dir(npdl))
+    files = [*(ROOT / "layers").glob("*.py"), *(ROOT / "models").glob("*.py"), ROOT / "losses.py"]
+    bases, classes = {"Layer"}, [node for file in files for node in ast.parse(file.read_text()).body
+                                 if isinstance(node, ast.ClassDef)]
+    for _ in range(4):                                  # bases of bases
+        bases |= {c.name for c in classes if {ast.unparse(b) for b in c.bases} & bases}
+    assert bases - {"Layer"} == set(layer_classes())
+    with pytest.raises(AttributeError, match="module 'npdl' has no attribute 'LTSM'"):
+        npdl.LTSM  # noqa: B018
+
+
+def test_what_is_not_used_is_not_imported():
+    code = """
+import sys, npdl
+assert not [m for m in sys.modules if m.startswith("npdl.")] and "numpy" not in sys.modules
+from npdl import LSTM
+assert "npdl.layers.recurrent" in sys.modules
+print(sorted(m for m in sys.modules if m.startswith(("npdl.study", "npdl.models", "npdl.optim"))))
+"""
+    assert run(code) == "[]\n"
+
+
+def test_numpy_alone_is_enough():
+    """The engine and its checks without threads, signals, processes or locks of files."""
+    code = """
+import sys, numpy, numpy.random
+for name in ("fcntl", "signal", "subprocess", "threading", "multiprocessing", "matplotlib"):
+    sys.modules[name] = None                            # importing one of these raises
+import numpy as np
+from npdl import GPT, LSTM, AdamW, SequenceLoss, blame, gradcheck, step
+x = np.random.default_rng(0).standard_normal((2, 3, 2))
+layer = LSTM(2, 3)
+assert gradcheck(layer, x).ok() and blame(layer, x).right
+walk = step(layer, x)
+assert all(f.right for f in walk.finals) and "<iframe" in walk._repr_html_()
+ids = np.array([[1, 2, 3]])
+model, loss = GPT(5, 8, 1, 2, max_len=4), SequenceLoss()
+optimizer = AdamW(model)
+logits, cache = model.forward(ids)
+_, c = loss.forward(logits, ids, ids > 0)
+model.backward(loss.backward(1.0, c), cache)
+optimizer.step()
+__import__("os")._exit(0)                               # the interpreter's own end needs threads
+"""
+    run(code)
+
+
+NOTEBOOK = '''
+import numpy as np
+from npdl import Cache, Layer
+class Cell(Layer):
+    def forward(self, x):
+        y = np.tanh(x)
+        return y, Cache(y=y)
+    def backward(self, dy, cache):
+        dx = dy * (1 - cache.y)
+        return dx
+'''
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
+def test_results_show_themselves_in_a_notebook():
+    """The class stands in a cell: no file, but lines that linecache knows."""
+    import linecache
+
+    linecache.cache["<cell 7>"] = len(NOTEBOOK), None, NOTEBOOK.splitlines(True), "<cell 7>"
+    names = {"__name__": "__main__"}
+    exec(compile(NOTEBOOK, "<cell 7>", "exec"), names)
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    walk = npdl.step(names["Cell"](), x)
+    assert [s.statement.source.strip() for s in walk.steps()][:2] == ["y = np.tanh(x)",
+                                                                     "dx = dy * (1 - cache.y)"]
+    assert repr(walk).startswith("Cell: 3 statements, wrong: the gradients of input 0;")
+    shown = walk._repr_html_()
+    assert shown.startswith("<iframe") and shown.count("<iframe") == 1 and "<script" not in shown
+    assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")
