@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 from npdl.errors import InputError
 
@@ -21,6 +21,7 @@ The figure itself is missing; these numbers follow from the sums in the printed 
 says nothing about what comes after "the green" and "a red".
 2.4a  What does greedy decoding find, and with which log-likelihood?
 2.4b  What does beam search of width 2 find?"""
+TITLES = {"2.4a": "Greedy decoding on a tree", "2.4b": "Beam search of width 2 on the same tree"}
 
 # {word: (log-probability, subtree)}; what the document does not print is left out.
 PRINTED_TREE = {
@@ -141,11 +142,11 @@ def greedy_claims():
         claim("4a", "The probability of the first word is the larger of -1.7 and -2.0.",
               "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
               f"log p = {log_p}, so p = {p:.4f}; the word is the arg max, the number the max",
-              judge(0 <= log_p <= 1),
+              judge(0 <= log_p <= 1, if_false="slip"),
               "a probability is not negative; the same slip stands in the lines for w2 and w3"),
         claim("4a", "The second word's probability is conditioned on the first word.",
               "p(w2 | w1)", f"p(w2 | <BOS>, w1) = {both:.5f} / {p:.5f} = {both / p:.4f}",
-              "convention",
+              judgement("convention", provided=math.isclose(both / p, math.exp(-3.3))),
               "the whole prefix decides; leaving out <BOS> changes nothing, as it is always there"),
     ]
 
