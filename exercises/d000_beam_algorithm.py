@@ -21,6 +21,7 @@ QUESTION = """\
      steps all B N scores s_b(j) are computed, and for b = 1 to B the b-th largest score decides
      which beam and word become beam b. What are its time and its memory as O() of T, B and N,
      and is it practical when the vocabulary is large?"""
+TITLES = {"2.3": "Algorithm 1, beam search: its time and its memory"}
 
 claim = partial(Claim, "000", "Q2", "3")
 

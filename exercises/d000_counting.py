@@ -20,6 +20,10 @@ QUESTION = """\
      tokens start with <BOS>? Give the exact number.
 2.2  Is it feasible to find the most probable one by scoring them all, and how does that grow
      with N? (The document's example: N = 10,000 and T = 10.)"""
+TITLES = {
+    "2.1": "How many sequences there are",
+    "2.2": "The cost of trying them all",
+}
 
 SMALL = ((2, 5), (3, 4), (4, 3), (6, 2))                    # (N, T) that can be listed
 SECONDS_PER_YEAR = 365 * 24 * 3600

@@ -21,6 +21,11 @@ QUESTION = """\
 4.1  How do LoRA and QLoRA differ in their low-rank updates?
 4.2  How does the rank change quality and memory in each?
 4.3  What do they trade in speed and latency at inference?"""
+TITLES = {
+    "4.1": "LoRA and QLoRA, how they update a layer",
+    "4.2": "What the rank of an adapter changes",
+    "4.3": "LoRA and QLoRA at inference: speed and latency",
+}
 
 claim = partial(Claim, "000", "Q4")
 

@@ -19,6 +19,7 @@ QUESTION = """\
 A tensor of 4 samples x 2 channels x 3 features is given:
   [[2 5 1] [4 3 4]]  [[1 2 4] [1 2 2]]  [[3 1 2] [3 2 4]]  [[3 4 3] [5 2 3]]
 Which mean and which variance do batch, layer and instance normalisation use for it?"""
+TITLES = {"1": "Means and variances of batch, layer and instance normalisation"}
 
 TENSOR = np.array([
     [[2, 5, 1], [4, 3, 4]],

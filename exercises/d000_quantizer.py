@@ -19,6 +19,7 @@ QUESTION = """\
 4.   QLoRA keeps a frozen matrix as m-bit integers:
        quant(W) = floor(W / step),  step = max|W| / (2^(m-1) - 1),  dequant = step * quant(W).
      Do these two formulas do what they are given for, and is this the quantization of QLoRA?"""
+TITLES = {"4.4": "The m-bit quantizer, there and back"}
 
 BITS = tuple(range(2, 17))
 

@@ -17,6 +17,7 @@ from npdl.errors import InputError
 
 QUESTION = """\
 2.5  What is the main weakness of greedy decoding, and what is that of beam search?"""
+TITLES = {"2.5": "What greedy decoding and beam search miss"}
 
 claim = partial(Claim, "000", "Q2", "5")
 

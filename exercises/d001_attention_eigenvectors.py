@@ -20,6 +20,10 @@ W_Q and W_K are symmetric; the columns of P_Q and of P_K are their eigenvectors.
 4.2  Prove that if every column of P_Q is orthogonal to every column of P_K, attention tends to
      be uniform.
 (The document gives no numbers; random inputs are used here.)"""
+TITLES = {
+    "4.1": "Attention whose projections share their eigenvectors",
+    "4.2": "Attention whose projections have orthogonal eigenvectors",
+}
 
 claim = partial(Claim, "001", "Q4")
 

@@ -18,6 +18,12 @@ QUESTION = """\
 Give the dimensions of these derivatives, for an output matrix O (n x m), a hidden state matrix
 H (n x m), an input vector X of p elements and a scalar loss L:
   1. dL/dO    2. dO/dH    3. dH/dX    4. d^2 L / dH^2"""
+TITLES = {
+    "2.1": "The shape of dL/dO",
+    "2.2": "The shape of dO/dH",
+    "2.3": "The shape of dH/dX",
+    "2.4": "The shape of the second derivative d²L/dH²",
+}
 
 MARKS = {"Q1": 4, "Q2": 4, "Q3": 6, "Q4": 6}
 PART_MARKS = {"Q1": (4,), "Q2": (None, 1, 1, 1), "Q3": (2, 2, None), "Q4": (None, None, 1)}

@@ -38,7 +38,8 @@ def find(text: str) -> list[tuple[str, str, ModuleType]]:
     """
     rows = listing()
     if re.fullmatch(r"\d{3}(\.\w+)*\.?", text):
-        found = [row for row in rows if within(row[0], text) or within(text, row[0])]
+        found = ([row for row in rows if within(row[0], text)]
+                 or [row for row in rows if within(text, row[0])])
         if not found:
             raise InputError(f"question {text!r} is not there; --list shows all questions")
         return found

@@ -61,7 +61,8 @@ class Solution:
     steps: tuple[Step, ...]
     answer: str                             # one line
     checks: tuple[Check, ...]
-    example: str = ""                       # the numbers that it is worked on
+    example: str = ""                       # what it is worked on, in words
+    given: Mapping = field(default_factory=dict)  # {name: vector or matrix} of the example
     picture: str = ""                       # what --figures shows of it, where it shows anything
 
     def __post_init__(self):
@@ -95,10 +96,11 @@ def vec(values, digits=3) -> str:
 
 
 def sub(text) -> str:
-    """Digits and signs as subscripts: sub(12) is ₁₂, sub("t-1") stays _(t-1)."""
+    """A subscript: sub(12) is ₁₂, sub("T") is _T, sub("T-1") is _(T-1)."""
     text = str(text)
-    small = text.translate(str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎"))
-    return small if not any(letter.isalpha() for letter in text) else f"_({text})"
+    if text.isdigit():
+        return text.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+    return f"_{text}" if text.isalnum() else f"_({text})"
 
 
 def terms(values, digits=3) -> str:
@@ -122,6 +124,9 @@ def solution_text(solution: Solution, title: str = "", width: int = WIDTH) -> st
     lines = [heading, "-" * len(heading)]
     if solution.example:
         lines += [paragraph(solution.example, width=width)]
+    if solution.given:
+        lines += ["     " + line for line in side_by_side(
+            [array_lines(name, value, 3) for name, value in solution.given.items()])]
     for place, step in enumerate(solution.steps, 1):
         lines += ["", paragraph(f"{place}. {step.text}", 0, 3, width), *step_lines(step)]
     lines += ["", paragraph(f"Answer: {solution.answer}", 0, 8, width)]
@@ -157,12 +162,15 @@ def table_lines(table: Table) -> list[str]:
 
 
 def array_lines(name: str, value, digits: int) -> list[str]:
-    """A matrix, or a vector as a column, in brackets after its name."""
+    """A matrix, or a vector as a column, in brackets after its name; no digits but those needed."""
     array = np.asarray(value)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or not array.size:
         raise InputError(f"{name} has shape {array.shape}: a vector or a matrix can be shown")
+    if array.dtype.kind == "f":
+        digits = next((few for few in range(digits)
+                       if np.allclose(array.round(few), array, rtol=0, atol=1e-12)), digits)
     cells = [[num(entry, digits) for entry in row] for row in array]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     rows = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]

@@ -109,7 +109,7 @@ def beam_solution(width=2):
          Check(f"With a word after {phrase(open_prefix)} a little above or below these bounds, "
                "npdl's beam search ends as said.",
                bounds_decide(bounds, known))), EXAMPLE,
-        "both beams as trees, the right one and the document's")
+        picture="both beams as trees, the right one and the document's")
 
 
 def bounds_decide(bounds, known, margin=0.01):
