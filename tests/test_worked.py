@@ -51,7 +51,7 @@ def test_a_step_as_a_terminal_shows_it():
 
 
 def test_arrays_that_are_too_wide_go_below_each_other():
-    lines = step_lines(Step("Look.", arrays={name: np.zeros((1, 8)) for name in "AB"}))
+    lines = step_lines(Step("Look.", arrays={name: np.full((1, 8), 0.1234) for name in "AB"}))
     assert len(lines) == 2 and lines[1].startswith("     B = ")
 
 

@@ -55,7 +55,7 @@ def cost_solution():
               f"FFN: {sums['FFN base']} + {sums['FFN adapter']} = {ffn}\nMHA: {sums['MHA base']} + "
               f"{sums['MHA adapter']} + {sums['attention']} + {sums['output']} = {mha}"),
          Step("QLoRA multiplies each entry of a quantized matrix by its step once in every pass, "
-              "so that both factors of the products are floats: W_Q, W_K, W_V of every head, W_O, W_F.",
+              "so that both factors of the products are floats: all W_Q, W_K, W_V; W_O; W_F.",
               "FFN: + d²      MHA: + 3 h d² + (d h) d = 4 h d²",
               f"FFN: + {quant['FFN']};   MHA: + {quant['MHA']}"),
          Step("Keep the fastest growing terms: 2 n d r ≤ 2 n d² because r ≤ d, and d² ≤ n d².",
@@ -99,7 +99,8 @@ def choice_solution():
          Step("Decide. One goal has one best choice; two goals have none, as none of the four is "
               "better than another in both.",
               numbers=f"memory: {least[0]}, {least[1]}\nspeed: {fastest[0]}, {fastest[1]}\n"
-                      f"both: QLoRA for MHA alone already saves {num(100 * share, 1)} % of what both save")),
+                      f"both: QLoRA for MHA alone already saves {num(100 * share, 1)} % of what "
+                      "both save")),
         f"Memory limit: {' and '.join(least)}; faster inference: {' and '.join(fastest)}, merged; "
         "both: QLoRA where the memory is (MHA), for LFFN either, by what matters more.",
         (Check("The bytes are those that npdl's layers store.",
