@@ -190,7 +190,7 @@ def tanh_claim():
 
 
 def figures(folder):
-    from exercises.birnn_claims import draw_graph
+    from exercises.birnn_picture import draw_graph
 
     return [draw_graph(Path(folder) / "d000_birnn_graph.png")]
 

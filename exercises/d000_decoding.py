@@ -45,6 +45,8 @@ PRINTED_BEAM = {
     3: [("the", "red", "rectangle"), ("a", "blue", "square")],
 }
 
+PRUNED = "step 2 keeps the third best"
+
 claim = partial(Claim, "000", "Q2")
 
 
@@ -131,6 +133,7 @@ def left_out_claim():
 
 def greedy_claims():
     (words, total), = decode(PRINTED_TREE, "greedy")
+    added = math.isclose(total, path_sum(PRINTED_TREE, words))
     log_p = path_sum(PRINTED_TREE, words[:1])
     p, both = math.exp(log_p), math.exp(path_sum(PRINTED_TREE, words[:2]))
     return [
@@ -138,7 +141,7 @@ def greedy_claims():
               f"({', '.join(words)})", judge(words == ("the", "red", "rectangle")),
               "npdl's greedy on the tree; each step's largest branch is printed"),
         claim("4a", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
-              judge(round(total, 9) == -9.7), "sum of the three branches"),
+              judge(round(total, 9) == -9.7, provided=added), "sum of the three branches"),
         claim("4a", "The probability of the first word is the larger of -1.7 and -2.0.",
               "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
               f"log p = {log_p}, so p = {p:.4f}; the word is the arg max, the number the max",
@@ -170,7 +173,7 @@ def step_claims():
         claim("4b", "The two best of step 2 are (a, blue) and (the, red).",
               names(PRINTED_BEAM[2]), names(kept), judge(set(kept) == set(PRINTED_BEAM[2])),
               f"(a, red) has {missed['a', 'red']:.1f}, (the, red) only "
-              f"{missed['the', 'red']:.1f}; both numbers are printed"),
+              f"{missed['the', 'red']:.1f}; both numbers are printed", error=PRUNED),
         claim("4b", "The four sums of step 3.", "-10.3, -9.9, -10.0, -9.7",
               ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 3),
               judge(not wrong_sums[3]),
@@ -179,7 +182,7 @@ def step_claims():
               f"of the four listed {len(allowed)} descend from the right beam: {names(allowed)}; "
               "the words after (a, red) are missing",
               judge(len(allowed) == 4), "(the, red) was pruned at step 2, so its words can't be "
-              "candidates"),
+              "candidates", error=PRUNED),
         claim("4b", "Of the four candidates listed, the two marked are the best.",
               names(PRINTED_BEAM[3]), names(listed[:2]), judge(listed[:2] == PRINTED_BEAM[3]),
               "the mistake lies in the list, not in the choice from it"),
@@ -201,7 +204,8 @@ def result_claims():
               "(the, red, rectangle), -9.7", "(a, blue, square) with -9.9 unless a word after "
               "(a, red) has more than -5.0, which then comes first",
               judge(with_first > 0), f"in {with_first} of {count} ways to give (a, red) two words "
-              "is it in the beam of npdl's search: its prefix was pruned"),
+              "is it in the beam of npdl's search: its prefix was pruned", weight="answer",
+              error=PRUNED),
         claim("4b", "The second of the final beam is (a, blue, square) with -9.9.",
               "(a, blue, square), -9.9", "first if no word after (a, red) has more than -5.0, "
               "second if one has, out if two have", judge(rule, "under-specified"),
@@ -210,7 +214,8 @@ def result_claims():
               "the same best sequence", "never on this tree; it may even end below greedy's "
               f"{greedy_total:.1f}", judge(with_first == count),
               f"in {worse} of {count} ways its best is below {greedy_total:.1f} (no word after "
-              "(a, red) above -4.8): a wider beam is not always better"),
+              "(a, red) above -4.8): a wider beam is not always better", weight="answer",
+              error=PRUNED),
         claim("4b", "(the, red, rectangle) is the most probable sequence of the tree.",
               "called the best sequence", "if no word after (the, green) has more than -4.4 and "
               "none after (a, red) more than -4.8", judge(thresholds_hold(), "under-specified"),
