@@ -27,8 +27,9 @@ from npdl.errors import InputError
 from npdl.script import INTERRUPTED, OneLineParser
 
 FAILED = "our computation failed"           # no verdict on the document: status 1
+UNDECIDED = "undecided"                     # by the runs that there are
 VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
-            "essay", FAILED)
+            "essay", UNDECIDED, FAILED)
 WEIGHTS = ("answer", "step")                # of what is wrong: the answer asked for, or the way
 
 
@@ -81,6 +82,7 @@ class Claim:
     evidence: str  # one line: an error, a count, a counter-example
     weight: str = "step"  # one of WEIGHTS, read where the verdict is "wrong"
     error: str = ""  # a name that claims share which show one and the same error
+    link: str = ""  # where more is said: a path from the root of the repository
 
     def __post_init__(self):
         for field in fields(self):
@@ -91,7 +93,7 @@ class Claim:
                 )
             if "\n" in text:
                 raise InputError(f"Claim.{field.name} has a line break: it must be one line")
-            if not text.strip() and field.name not in ("part", "error"):
+            if not text.strip() and field.name not in ("part", "error", "link"):
                 raise InputError(f"Claim.{field.name} is empty: say what it is")
         if self.verdict not in VERDICTS:
             raise InputError(f"verdict {self.verdict!r}: it must be one of {', '.join(VERDICTS)}")
@@ -142,6 +144,7 @@ def present(question: str, claims: list[Claim], figures=(), solutions=(), titles
             ("document", claim.documents_answer),
             ("computed", claim.computed),
             ("evidence", claim.evidence),
+            *([("more in", claim.link)] if claim.link else []),
             ("verdict", shown_verdict(claim).upper()),
         ):
             print(paragraph(f"{name:<9} {text}", indent=2, hang=10))

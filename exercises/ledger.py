@@ -17,9 +17,11 @@ TITLE = "# The ledger: every question computed, every claim judged"
 PREFACE = f"""\
 Written by `python -m exercises --ledger`; do not edit it by hand. Each row is one claim of an
 exercise document, restated; what the document answers; what npdl computes; the verdict; the
-evidence. The verdicts are {", ".join(VERDICTS[:-1])}. A slip is one word, index or sign
-that is wrong where what is meant is right. Verdicts are computed, but for those that say that they
-are a judgement. `python -m exercises 000.2.4` works one question out, step by step."""
+evidence. The verdicts are {", ".join(VERDICTS[:-1])}.
+A slip is one word, index or sign that is wrong where what is meant is right. Verdicts are computed,
+but for those that say that they are a judgement; those of document 004, Problem 4, 2 to 8, by the
+kept runs of [the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question
+out, step by step."""
 KINDS = (*WEIGHTS, "slip")
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
             "slip": "Slips"}
@@ -123,7 +125,7 @@ def as_text(claims, width=96) -> str:
             lines += ["", title, "-" * len(title)]
         mark = f"{claim.part + '  ' if claim.part else ''}[{shown_verdict(claim)}] "
         lines.append(paragraph(mark + claim.claim, 2, 4, width))
-        for label in ("documents_answer", "computed", "evidence"):
+        for label in ("documents_answer", "computed", "evidence", *["link"] * bool(claim.link)):
             shown = f"{label.removesuffix('s_answer'):<9} {getattr(claim, label)}"
             lines.append(paragraph(shown, 6, 10, width))
     lines += ["", f"Different errors: {error_counts(claims)}"]
@@ -161,8 +163,9 @@ def as_markdown(claims) -> str:
         verdict = shown_verdict(claim)
         if claim.verdict == "wrong":
             verdict = f"**{verdict}**"
+        more = f" ([more](../{claim.link}))" if claim.link else ""
         lines += table_row(*map(escape, (claim.part, claim.claim, claim.documents_answer,
-                                         claim.computed)), verdict, escape(claim.evidence))
+                                         claim.computed)), verdict, escape(claim.evidence) + more)
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ from npdl.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["document", "question", "part", "claim", "documents_answer", "computed", "verdict",
-          "evidence", "weight", "error", "basis"]
+          "evidence", "weight", "error", "link", "basis"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_every_document_and_every_verdict_has_claims(claims):
 
 
 def test_claims_are_said_once(claims):
-    keys = [(claim.document, claim.question, claim.claim) for claim in claims]
+    keys = [(claim.document, claim.question, claim.part, claim.claim) for claim in claims]
     assert sorted(set(keys)) == sorted(keys)
 
 
@@ -57,7 +57,7 @@ def test_data_has_the_schema(claims):
         assert all(isinstance(value, str) for value in row.values())
         assert row["verdict"] in VERDICTS
         assert re.fullmatch(r"00\d", row["document"])
-        assert all(row[name].strip() for name in FIELDS if name not in ("part", "error"))
+        assert all(row[name].strip() for name in FIELDS if name not in ("part", "error", "link"))
 
 
 def test_claims_hold_no_place_of_this_machine(claims):
@@ -94,7 +94,7 @@ def a_claim(**changes):
 
 @pytest.mark.parametrize("changes", [
     {"verdict": "right"}, {"weight": "heavy"}, {"claim": ""},
-    {"evidence": "two\nlines"}, {"computed": 3},
+    {"evidence": "two\nlines"}, {"computed": 3}, {"evidence": " "},
 ])
 def test_claim_refuses_what_is_no_claim(changes):
     with pytest.raises(InputError) as error:
