@@ -23,16 +23,10 @@ says nothing about what comes after "the green" and "a red".
 2.4b  What does beam search of width 2 find?"""
 TITLES = {"2.4a": "Greedy decoding on a tree", "2.4b": "Beam search of width 2 on the same tree"}
 
-# {word: (log-probability, subtree)}; what the document does not print is left out.
+# {word: (log-probability, subtree)}
 PRINTED_TREE = {
-    "the": (-1.7, {
-        "green": (-3.6, {}),
-        "red": (-3.3, {"circle": -5.0, "rectangle": -4.7}),
-    }),
-    "a": (-2.0, {
-        "blue": (-2.7, {"ellipse": -5.6, "square": -5.2}),
-        "red": (-2.9, {}),
-    }),
+    "the": (-1.7, {"green": (-3.6, {}), "red": (-3.3, {"circle": -5.0, "rectangle": -4.7})}),
+    "a": (-2.0, {"blue": (-2.7, {"ellipse": -5.6, "square": -5.2}), "red": (-2.9, {})}),
 }
 PRINTED_SUMS = {
     ("the", "green"): -5.3, ("the", "red"): -5.0, ("a", "blue"): -4.7, ("a", "red"): -4.9,
@@ -217,22 +211,27 @@ def result_claims():
               "(a, red) above -4.8): a wider beam is not always better", weight="answer",
               error=PRUNED),
         claim("4b", "(the, red, rectangle) is the most probable sequence of the tree.",
-              "called the best sequence", "if no word after (the, green) has more than -4.4 and "
-              "none after (a, red) more than -4.8", judge(thresholds_hold(), "under-specified"),
+              "called the best sequence", "if " + " and ".join(
+                  f"no word after {names([path])} has more than {bound:.1f}"
+                  for path, bound in thresholds().items()),
+              judge(thresholds_hold(), "under-specified"),
               "exhaustive search with words on either side of both bounds"),
     ]
 
 
+def thresholds():
+    """{prefix: how probable a word after it must be to beat the printed best sequence}."""
+    best = path_sum(PRINTED_TREE, PRINTED_BEAM[3][0])
+    return {path: best - path_sum(PRINTED_TREE, path) for path in (("the", "green"), ("a", "red"))}
+
+
 def thresholds_hold(margin=0.01):
-    """Whether -4.4 after (the, green) and -4.8 after (a, red) decide what is most probable."""
-    best = PRINTED_BEAM[3][0]
-
-    def wins(red, green):
-        tree = completed({"cube": red}, {"oval": green})
-        return decode(tree, "exhaustive")[0][0] == best
-
-    return (wins(-4.8 - margin, -4.4 - margin) and not wins(-4.8 + margin, -4.4 - margin)
-            and not wins(-4.8 - margin, -4.4 + margin))
+    """Whether words just below both thresholds leave it the best, and one just above does not."""
+    green, red = thresholds().values()
+    found = [decode(completed({"cube": red + up * margin}, {"oval": green + also * margin}),
+                    "exhaustive")[0][0] == PRINTED_BEAM[3][0]
+             for up, also in ((-1, -1), (1, -1), (-1, 1))]
+    return found == [True, False, False]
 
 
 def names(paths):
