@@ -6,15 +6,14 @@ if __name__ == "__main__":
     begin()  # Ctrl-C is quiet from here on
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
 from exercises import ledger, questions
-from exercises.framework import add_parts, failures, report
+from exercises.framework import add_parts, failures, guarded, report
 from npdl.errors import InputError
-from npdl.script import INTERRUPTED, OneLineParser
+from npdl.script import OneLineParser
 
 
 def parse(argv):
@@ -79,20 +78,7 @@ def run(options):
 
 
 def main(argv=None):
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without these letters
-    try:
-        status = run(parse(argv))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough: `python -m exercises | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (InputError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return status
+    return guarded(lambda: run(parse(argv)))
 
 
 if __name__ == "__main__":

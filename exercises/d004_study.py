@@ -34,10 +34,19 @@ TITLES = {                                  # experiments/REPORT.md works these 
     "4.8": "Attention maps of a model that generalised",
 }
 
-# What claims that show one error have in common, whether it is a slip, and the error's name.
+# What the claims that show one slip, or one error, have in common, and its name.
 SLIPS = (("was run", "0.7 for 0.75"), ("d, not the batch size", "batch size for width"),
          ("d is the width", "batch size for width"))
 
+ERRORS = (("LSTM first generalises", "where the LSTM generalises"),
+          ("a gap of 0.3", "where the LSTM generalises"),
+          ("BOS", "attention to BOS"), ("above all at early queries", "attention to BOS"),
+          ("looks at the start", "attention to BOS"),
+          ("L_val rises with B", "larger batches are worse"),
+          ("A_val falls with B", "larger batches are worse"),
+          ("large B mean", "larger batches are worse"),
+          ("small B and large", "larger batches are worse"),
+          ("the caption describes this figure", "a caption printed twice"))
 REPEATED = "word for word"                  # a caption of another figure, whatever runs say of it
 READING = "puzzle"                          # in the title of the section on readings of the recipe
 
@@ -59,16 +68,22 @@ def judged(title, verdict):
     """A verdict of the report as a Claim of the ledger."""
     against, _, ours = verdict.ours.partition("; by our runs: ")
     ours = "" if REPEATED in against else ours.partition(";")[0]
-    slip = next((name for text, name in SLIPS if text in verdict.claim + against), "")
+    slip = named(SLIPS, verdict.claim + against)
+    word = verdict_of(verdict.verdict, ours, slip, READING in title)
     why = {CONTRADICTED: f"the document contradicts itself: {against}",
            TWO_SEEDS: "seeds disagree, or differ too little for two of them to decide",
            MISSING: "a run that is needed is not kept"}
     return claim(
         question(title, verdict.where), verdict.claim, verdict.document, verdict.ours,
-        verdict_of(verdict.verdict, ours, slip, READING in title),
-        why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
-        weight="answer" if re.search(r"\([a-z]\)", verdict.where) else "step", error=slip,
+        word, why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
+        weight="answer" if re.search(r"\([a-z]\)", verdict.where) else "step",
+        error=slip if word == "slip" else named(ERRORS, verdict.claim),
         link=f"experiments/REPORT.md#{anchor(title)}")
+
+
+def named(table, text):
+    """The name of the first row whose words stand in a text, or ""."""
+    return next((name for words, name in table if words in text), "")
 
 
 def question(title, where):

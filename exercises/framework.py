@@ -16,6 +16,7 @@ exercises/solved), claims() and, where there is something to see, figures(folder
 """
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class Claim:
     claim: str  # restated in our own words, one line
     documents_answer: str
     computed: str  # ours, with numbers
-    verdict: str  # from judge() or judgement()
+    verdict: Verdict  # from judge() or judgement()
     evidence: str  # one line: an error, a count, a counter-example
     weight: str = "step"  # one of WEIGHTS, read where the verdict is "wrong"
     error: str = ""  # a name that claims share which show one and the same error
@@ -95,15 +96,16 @@ class Claim:
                 raise InputError(f"Claim.{field.name} has a line break: it must be one line")
             if not text.strip() and field.name not in ("part", "error", "link"):
                 raise InputError(f"Claim.{field.name} is empty: say what it is")
-        if self.verdict not in VERDICTS:
-            raise InputError(f"verdict {self.verdict!r}: it must be one of {', '.join(VERDICTS)}")
+        if not isinstance(self.verdict, Verdict):
+            raise InputError(f"verdict {self.verdict!r} is a word: let judge() compute it, or say "
+                             "by judgement() that it is one")
         if self.weight not in WEIGHTS:
             raise InputError(f"weight {self.weight!r}: it must be one of {', '.join(WEIGHTS)}")
 
     @property
     def basis(self) -> str:
         """ "computed" or "judgement": how the verdict was reached."""
-        return getattr(self.verdict, "basis", "computed")
+        return self.verdict.basis
 
     @property
     def number(self) -> str:
@@ -168,19 +170,33 @@ def run_script(module: dict, argv=None) -> int:
     parser = OneLineParser(description=(module.get("__doc__") or "").split("\n")[0])
     add_parts(parser)
     options = parser.parse_args(argv)
-    try:
+
+    def work():
         solutions, claims = answers(module, options)
         drawn = draw(module.get("figures"), options.figures)
+        present(module.get("QUESTION") or module.get("__doc__") or "", claims, drawn, solutions,
+                module.get("TITLES"))
+        return report(failures(solutions, claims))
+
+    return guarded(work)
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit status that work() returns; 2 and one line for what went wrong."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without these letters
+    try:
+        status = work()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader has seen enough: `python -m exercises | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except (InputError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without these letters
-    present(module.get("QUESTION") or module.get("__doc__") or "", claims, drawn, solutions,
-            module.get("TITLES"))
-    return report(failures(solutions, claims))
 
 
 def answers(module: dict, options) -> tuple[list[Solution], list[Claim]]:

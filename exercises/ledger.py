@@ -17,11 +17,12 @@ TITLE = "# The ledger: every question computed, every claim judged"
 PREFACE = f"""\
 Written by `python -m exercises --ledger`; do not edit it by hand. Each row is one claim of an
 exercise document, restated; what the document answers; what npdl computes; the verdict; the
-evidence. The verdicts are {", ".join(VERDICTS[:-1])}.
-A slip is one word, index or sign that is wrong where what is meant is right. Verdicts are computed,
-but for those that say that they are a judgement; those of document 004, Problem 4, 2 to 8, by the
-kept runs of [the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question
-out, step by step."""
+evidence. The verdicts are {", ".join(VERDICTS[:5])},
+{", ".join(VERDICTS[5:-1])}. A slip is one word, index or sign that is wrong where what is meant is
+right. An error that several claims show counts once. Verdicts are computed, but for those that say
+that they are a judgement; those of document 004, Problem 4, 2 to 8, by the kept runs of
+[the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question out, step by
+step."""
 KINDS = (*WEIGHTS, "slip")
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
             "slip": "Slips"}

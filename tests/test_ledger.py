@@ -93,7 +93,7 @@ def a_claim(**changes):
 
 
 @pytest.mark.parametrize("changes", [
-    {"verdict": "right"}, {"weight": "heavy"}, {"claim": ""},
+    {"verdict": "right"}, {"verdict": "wrong"}, {"weight": "heavy"}, {"claim": ""},
     {"evidence": "two\nlines"}, {"computed": 3}, {"evidence": " "},
 ])
 def test_claim_refuses_what_is_no_claim(changes):
@@ -112,6 +112,11 @@ def test_claim_refuses_what_is_no_claim(changes):
 def test_what_a_comparison_says(holds, provided, names, verdict):
     found = judge(holds, *names, provided=provided)
     assert found == verdict and found.basis == "computed"
+
+
+def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
+    assert {claim.basis for claim in claims} == {"computed", "judgement"}
+    assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}
 
 
 def test_what_nothing_computes_is_a_judgement():
