@@ -104,17 +104,16 @@ def twin_heads(seed=2, updates=20, apart=0.0):
     return float(np.abs(W[:, :4] - W[:, 4:]).max()), float(np.abs(W - start).max())
 
 
-def two_places(heads):
-    """Smallest error of a unit of values when token 0 is to hand over tokens 1 and 2 unmixed.
+def two_places(heads, values=(1.0, -1.0)):
+    """Smallest error when token 0 is to hand over the values of tokens 1 and 2 unmixed.
 
     One head gives a convex combination w v_1 + (1 - w) v_2, at best off by half the difference;
-    two heads give both. Values v_1 = 1, v_2 = -1 in each head's own coordinate.
+    two heads give both.
     """
-    values = np.array([1.0, -1.0])
+    values = np.array(values)
     if heads == 1:
-        mixed = np.linspace(0, 1, 1001)[:, None] * values[0] + \
-            (1 - np.linspace(0, 1, 1001))[:, None] * values[1]
-        return float(np.abs(mixed - values).max(-1).min())
+        w = np.linspace(0, 1, 1001)[:, None]
+        return float(np.abs(w * values[0] + (1 - w) * values[1] - values).max(-1).min())
     q, k = np.full((2, 1, 1), 50.0), np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
     (y, _), _ = attend(q, k, np.broadcast_to(values[:, None], (2, 2, 1)))
     return float(np.abs(y.ravel() - values).max())
