@@ -132,7 +132,8 @@ def unscaled():
         (Check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
                abs(sample.var() / 16 - 1) < 0.03),
          Check("the slope is a difference of two softmaxes", _slope_is_right())),
-        "Standard normal q and k (μ = 0, σ = 1), two keys.")
+        "Standard normal q and k (μ = 0, σ = 1), two keys.",
+        picture="the softmax's largest weight and the gradient of q against d")
 
 
 def _slope_is_right(gap=1.3, step=1e-6):

@@ -45,7 +45,7 @@ def remedies():
                              tuple((num(f, 2), f"{f**10:.2g}", f"{f**50:.1e}") for f in gates))),
             Step("Initialisation: with n inputs of variance v a step changes a length by √(n v) "
                  "on average.", "E|W h|² = n v |h|²",
-                 f"v = 1/n (Xavier): √1 = {num(xavier)} a step;  v = 2/n (He): √2 = {num(he)} a "
+                 f"v = 1/n (Xavier): √1 = {num(xavier)} a step\nv = 2/n (He): √2 = {num(he)} a "
                  f"step, {num(he**20, 0)} after 20 steps near h = 0"),
             Step("Batch normalisation divides by the deviation of z, so that the size of W "
                  "cancels.", "z ← a z  →  std(z) ← a std(z)  →  W/std(z) unchanged",

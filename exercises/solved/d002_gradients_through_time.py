@@ -70,7 +70,7 @@ def through_time():
                  "the uses of w; the use k steps back counts w^k times.",
                  "∂h_T/∂w = h_T₋₁ + w h_T₋₂ + w² h_T₋₃ + …",
                  f"w = {num(w, 1)}, h → 1/(1 − w) = {num(1 / (1 - w), 1)}: "
-                 + terms([w**k / (1 - w) for k in range(6)], 2) + " + …: nothing of the far past"),
+                 + terms([w**k / (1 - w) for k in range(5)], 2) + " + …: nothing of the far past"),
         ),
         f"Every step multiplies the gradient by a Jacobian: with |λ| (1 − h²) below 1 it vanishes "
         f"({across * small**50:.0e} at λ = {num(small)} after 50 steps) and far causes "
@@ -81,7 +81,8 @@ def through_time():
          Check("both eigenvectors: W (1, 1) = λ₁ (1, 1) and W (1, −1) = λ₂ (1, −1)",
                np.allclose(np.array(W) @ [1, 1], large) and
                np.allclose(np.array(W) @ [1, -1], [small, -small]))),
-        "Two units, W symmetric, a gradient that begins in the first unit alone.")
+        "Two units, W symmetric, a gradient that begins in the first unit alone.",
+        picture="the gradient's length against the steps back, for five spectral radii")
 
 
 def solutions():

@@ -75,7 +75,7 @@ def heads():
         (
             Step("One head gives one set of weights, so one mixture of the values. It can't hand "
                  "over two values unmixed.",
-                 "y = w v₁ + (1 − w) v₂", f"w = {vec(shares, 1)}:  y = {vec(mixtures, 1)};   "
+                 "y = w v₁ + (1 − w) v₂", f"w = {vec(shares, 1)}:  y = {vec(mixtures, 1)}\n"
                  f"furthest from v₁ or v₂: {vec(errors, 1)}, at best {num(min(errors), 1)}"),
             Step("Two heads have two sets of weights: one looks at token 1, one at token 2, and "
                  "the concatenation holds both.", "y = [v from head 1, v from head 2]",

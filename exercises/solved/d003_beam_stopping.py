@@ -97,7 +97,8 @@ def proof():
                and abs(math.exp(found.best.log_prob) - best) < 1e-12),
          Check("in this tree it is also the best of all sequences",
                abs(math.exp(best_of_all(TREE).log_prob) - best) < 1e-12)),
-        "Scores are sums of log-probabilities; the table shows probabilities beside them.")
+        "Scores are sums of log-probabilities; the table shows probabilities beside them.",
+        picture="the best live and the best complete score, step by step, and where the rule stops")
 
 
 def solutions():

@@ -86,7 +86,8 @@ def powers():
                and math.isclose(spectral_radius(np.array(W_T)), large)),
          Check("the Jordan block to the power 10, by products",
                np.linalg.matrix_power(jordan(1.0, 2), t)[0, 1] == block[1])),
-        f"n = 2, h₀ = {vec(H_0, 0)}.")
+        f"n = 2, h₀ = {vec(H_0, 0)}.",
+        picture="the length of hₜ for normal, orthogonal and defective matrices")
 
 
 def solutions():

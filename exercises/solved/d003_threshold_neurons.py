@@ -84,7 +84,8 @@ def xor():
         "11 to w₁ + w₂ + 2b < 0.",
         (Check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0),
          Check("the same search finds AND and OR",
-               grid_search(TABLES["AND"])[0] > 0 and grid_search(TABLES["OR"])[0] > 0)))
+               grid_search(TABLES["AND"])[0] > 0 and grid_search(TABLES["OR"])[0] > 0)),
+        picture="the half-planes of AND and OR, and the two that XOR needs")
 
 
 def solutions():

@@ -39,7 +39,7 @@ def forward(B=2, S=3, V=5, heads=2, blocks=2):
                  "every row has mean 0 and deviation 1; before the branch (pre) the sum is handed "
                  "on as it is, and one more norm is needed before the classifier.",
                  "post: y = LN(x + f(x))      pre: y = x + f(LN(x))",
-                 f"the same branch f = {vec(branch, 0)} added to x = {vec(x, 0)}:  post "
+                 f"the same branch f = {vec(branch, 0)} added to x = {vec(x, 0)}:\npost "
                  f"{vec(post)}, pre {vec(pre, 0)}"),
             Step("Return the logits as they are: the loss takes the log-softmax."),
         ),

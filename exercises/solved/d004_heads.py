@@ -44,7 +44,8 @@ def split(m=2, d=3):
         (Check("npdl's split_heads gives the table's y, and merge_heads the row again",
                y[0, :, 0].ravel().tolist() == [r[3] for r in rows]
                and layer.merge_heads(y)[0, 0].tolist() == row.tolist()),),
-        f"m = {m} heads of width d = {d}, one token.")
+        f"m = {m} heads of width d = {d}, one token.",
+        picture="the columns that each head reads, under three readings of the index")
 
 
 def weights_of(column):

@@ -56,7 +56,8 @@ def cell():
         "is shown.",
         (Check("npdl's LSTM cell with these weights gives the same c' and h'",
                abs(c_own[0, 0] - c) < 1e-12 and abs(h_own[0, 0] - h) < 1e-12),),
-        f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.")
+        f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.",
+        picture="the candidate by tanh and, as printed once, by σ")
 
 
 def solutions():

@@ -46,7 +46,8 @@ def table():
                np.allclose(PE, sinusoidal(4, D, "k/d", "float64"))
                and np.allclose(usual, sinusoidal(4, D, "2k/d", "float64"))),
          Check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))),
-        f"d = {D}, positions 0 to 3, the exponent k/d of the question.")
+        f"d = {D}, positions 0 to 3, the exponent k/d of the question.",
+        picture="the tables of both exponents, and how long their waves are")
 
 
 def embedded(ids):
