@@ -98,7 +98,7 @@ def proof():
          Check("in this tree it is also the best of all sequences",
                abs(math.exp(best_of_all(TREE).log_prob) - best) < 1e-12)),
         "Scores are sums of log-probabilities; the table shows probabilities beside them.",
-        picture="the best live and the best complete score, step by step, and where the rule stops")
+        picture="the best live and the best complete score at each step, and the stop")
 
 
 def solutions():
