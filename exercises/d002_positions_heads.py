@@ -65,6 +65,11 @@ def encoding(length, d):
     return table
 
 
+def outside(d, values):
+    """For how many i of 0 .. values - 1 the column 2i + 1 lies outside a vector of width d."""
+    return sum(2 * i + 1 >= d for i in range(values))
+
+
 def relative_head(length=32, d=64, offset=-1, sharpness=50.0):
     """The share of positions whose head looks hardest at `offset` from itself, by position alone.
 
@@ -144,7 +149,7 @@ def sines():
     table, own = encoding(50, 64), sinusoidal(50, 64, "2k/d", "float64")
     error = float(np.abs(table - own).max())
     d = 64
-    beyond = sum(2 * i + 1 >= d for i in range(d))
+    beyond = outside(d, d)
     shares = [relative_head(offset=offset) for offset in (-1, 1)]
     lengths = np.linalg.norm(table, axis=1)
     yield claim_of(

@@ -198,6 +198,7 @@ def test_multiplications_by_hand():
 
 def test_places_by_hand():
     assert heads.encoding(1, 2).tolist() == [[0, 1]]
+    assert (heads.outside(6, 3), heads.outside(6, 6), heads.outside(7, 4)) == (0, 3, 1)
     assert heads.encoding(2, 4)[1] == pytest.approx(
         [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)])
     for wrong in ((0, 2), (1, 0), (1, 3)):
