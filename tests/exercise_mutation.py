@@ -8,9 +8,9 @@ The tests of tests/test_exercises_*.py that run the function are run, the quicke
 fails; tests/test_ledger.py, which compares with kept text, is not among them. An exception, or a
 test that does not end, counts as caught.
 
-The table is docs/exercise-mutation.md. An exercise whose source and tests have not changed since
-keeps its row there; --all measures every one again. With --functions or --every the result is
-printed only. Exit status 1 below 90 % caught.
+The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
+tests have not changed since keeps its row; --all measures it again. With --every the result is
+printed, and not kept. Exit status 1 below 90 % caught.
 """
 
 import argparse
@@ -220,21 +220,20 @@ def markdown(rows):
     return "\n".join(lines) + "\n"
 
 
-def measure(names, every):
-    """{exercise: row} of the named exercises, by running pytest on their tests."""
+def measure(names, every, keep):
+    """Call keep(exercise, row) for each of the named ones, by running pytest on their tests."""
     settings.register_profile("mutation", phases=(Phase.explicit, Phase.generate), database=None)
     settings.load_profile("mutation")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     chosen = {name: measured(name) for name in names}
-    rows = {}
 
     def work(items):
         facts = Facts(items, [f for functions in chosen.values() for f in functions])
         for name, functions in chosen.items():
             pool = [m for f in functions for m in mistakes(f)][::every]
             start, unseen = time.time(), [m for m in pool if not facts.catch(m)]
-            rows[name] = (len(pool), len(pool) - len(unseen), digest(name),
-                          [f"{m}".replace("|", "\\|") for m in unseen])
+            keep(name, (len(pool), len(pool) - len(unseen), digest(name),
+                        [f"{m}".replace("|", "\\|") for m in unseen]))
             print(f"{name}: {len(pool) - len(unseen)} of {len(pool)} caught, "
                   f"{time.time() - start:.0f} s", file=sys.__stderr__, flush=True)
 
@@ -242,7 +241,6 @@ def measure(names, every):
         f"test_exercises_{name[1:4] if re.match(r'd[0-9]{3}_', name) else ''}*.py")})
     pytest.main([*files, "-q", "--tb=no", "-p", "no:cacheprovider",
                  "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"], [Items(work)])
-    return rows
 
 
 def main(given=None):
@@ -251,19 +249,26 @@ def main(given=None):
     parser.add_argument("--every", type=int, default=1, help="take one mistake in N")
     parser.add_argument("--all", action="store_true", help="measure what has not changed, too")
     options = parser.parse_args(given)
-    partial = bool(options.functions) or options.every > 1
-    text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
-    old = {} if options.all or partial else kept_rows(text)
-    names = [name for name in exercise_names() if options.functions in name]
-    kept = {name: old[name] for name in names if name in old and old[name][2] == digest(name)}
-    rows = kept | measure([name for name in names if name not in kept], options.every)
-    rows = {name: row for name, row in rows.items() if row[0]}
-    if partial:
-        print(markdown(rows))
-    else:
-        TABLE.write_text(markdown(rows), encoding="utf-8")
-    print(f"{100 * share(rows):.1f} % caught")
-    return int(share(rows) < GOAL)
+    names, found = exercise_names(), {}
+
+    def table():
+        """The kept rows, read again each time: another run may have added some."""
+        text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
+        rows = {name: row for name, row in kept_rows(text).items() if name in names}
+        return (rows if options.every == 1 else {}) | found
+
+    def keep(name, row):
+        found[name] = row
+        if options.every == 1:
+            TABLE.write_text(markdown(table()), encoding="utf-8")
+
+    rows = table()
+    measure([name for name in names if options.functions in name and (
+        options.all or name not in rows or rows[name][2] != digest(name))], options.every, keep)
+    if options.every > 1:
+        print(markdown(found))
+    print(f"{100 * share(table()):.1f} % caught")
+    return int(share(table()) < GOAL)
 
 
 if __name__ == "__main__":
