@@ -1,4 +1,4 @@
-"""python -m exercises: run every exercise and print the ledger of claims."""
+"""python -m exercises: work one question out, or run them all and print the ledger of claims."""
 
 if __name__ == "__main__":
     from npdl.script import begin
@@ -6,14 +6,14 @@ if __name__ == "__main__":
     begin()  # Ctrl-C is quiet from here on
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
-from exercises import ledger
-from npdl.errors import InputError, NpdlError
-from npdl.script import INTERRUPTED, OneLineParser, open_streams, place
+from exercises import ledger, questions
+from exercises.framework import add_parts, failures, guarded, report
+from npdl.errors import InputError
+from npdl.script import OneLineParser, place
 from npdl.training.files import is_file
 
 
@@ -22,20 +22,34 @@ def parse(argv):
         prog="python -m exercises",
         description="Answer the documents' questions by computing, and judge what they claim.",
     )
+    parser.add_argument("question", nargs="*", metavar="QUESTION",
+                        help="work out one question: its number, 000.2.4, or words of its title")
+    parser.add_argument("--list", action="store_true", help="all questions, one line each")
+    add_parts(parser)
     parser.add_argument("--only", nargs="+", metavar="DOCUMENT", default=[],
                         help="only these documents, such as 000")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", type=place,
                         help="write the claims as JSON to FILE, or to standard output")
     parser.add_argument("--ledger", action="store_true", help="write exercises/LEDGER.md again")
-    parser.add_argument("--figures", metavar="DIR", type=place,
-                        help="draw the pictures into this folder")
     options = parser.parse_args(argv)
     if options.ledger and options.only:
         raise InputError("--ledger with --only: the ledger holds every document; leave out --only")
+    for part in ("solution", "claims"):
+        if getattr(options, part) and not options.question:
+            raise InputError(f"--{part} without a question: name one, such as 000.2.4; --list "
+                             "shows all")
+    for other in ("json", "ledger", "only"):
+        if options.question and getattr(options, other):
+            raise InputError(f"--{other} with a question: it is for all questions; leave out one")
     return options
 
 
 def run(options):
+    """Do what the options say; the exit status."""
+    if options.list:
+        rows = questions.listing(options.only)
+        ledger.write("-", "".join(f"{number:<10} {title}\n" for number, title, _ in rows))
+        return 0
     if options.json and not Path(options.json).absolute().parent.is_dir():
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")
     if options.json not in (None, "-") and not is_file(options.json, or_nothing=True):
@@ -46,6 +60,9 @@ def run(options):
         except OSError as error:
             raise InputError(f"--figures {options.figures}: cannot be made ({error.strerror}); "
                              "choose another folder") from error
+    if options.question:
+        return report(questions.show(" ".join(options.question), options.solution, options.claims,
+                                     options.figures))
     claims, drawn = ledger.gather(ledger.modules(options.only), options.figures, sys.stderr)
     if not claims:
         raise InputError(f"no exercises in {ledger.FOLDER.name}/: there is nothing to run")
@@ -60,21 +77,11 @@ def run(options):
     for path in [*drawn, *([ledger.LEDGER.relative_to(ledger.FOLDER.parent)]
                            if options.ledger else [])]:
         print(f"wrote {path}", file=sys.stderr)
+    return report(failures([], claims))
 
 
 def main(argv=None):
-    open_streams()
-    try:
-        run(parse(argv))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough: `python -m exercises | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (NpdlError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
+    return guarded(lambda: run(parse(argv)))
 
 
 if __name__ == "__main__":

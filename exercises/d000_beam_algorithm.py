@@ -21,6 +21,7 @@ QUESTION = """\
      steps all B N scores s_b(j) are computed, and for b = 1 to B the b-th largest score decides
      which beam and word become beam b. What are its time and its memory as O() of T, B and N,
      and is it practical when the vocabulary is large?"""
+TITLES = {"2.3": "Algorithm 1, beam search: its time and its memory"}
 
 claim = partial(Claim, "000", "Q2", "3")
 
@@ -131,7 +132,7 @@ def start_claim(N=6, width=3, steps=4):
         f"B = {width}: {len({tokens for tokens, _ in literal})} different sequence, the greedy "
         "one; started from a single beam the same loop gives "
         f"{len({tokens for tokens, _ in single})}",
-        judge(not (collapsed and agree)),
+        judge(not collapsed, provided=agree),
         f"N = {N}, T = {steps}: at t = 1 every score occurs B times, so the B largest are B "
         "copies of one word, and so on (b-th largest in its usual sense, equal scores counted "
         "each; the next row has the other); npdl's beam search, which starts from one beam, "
@@ -191,13 +192,14 @@ def memory_claims(N=10_000, width=5, steps=10):
         claim("The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
               f"O(B (T + N)): at N = 40, B = {width}, T = {steps} up to {held} numbers at once, "
               f"against {sequences} for the sequences",
-              judge(held <= sequences + width),
+              judge(held <= sequences + width, provided=held == width * 40 + width * steps),
               f"all s_b(j) exist before the first is selected; at N = {N:,} that is "
               f"{width * N:,} numbers beside {sequences}. Selecting while scoring needs O(N): "
-              "the model hands out N probabilities at once"),
+              "the model hands out N probabilities at once", weight="answer"),
         claim("The memory does not matter for reasonable B and T.", "O(B T) is manageable",
               f"{(width * N + sequences) * 4 / 1e6:.1f} MB of scores at N = {N:,}, B = {width}",
-              judge((width * N + sequences) * 4 < 1e9),
+              judge((width * N + sequences) * 4 < 1e9,
+                    provided=held == width * 40 + width * steps),
               "manageable even with the B N that was left out; a model's own states, one set for "
               "each beam, are usually larger"),
     ]

@@ -22,6 +22,11 @@ A bidirectional RNN, all matrices d x d:
       Jacobians df_(t+1)/df_t and db_(t-1)/db_t entry by entry, (b) as matrices.
 3.3   Give the gradients of L in W_b and U_f.
 (The document gives no numbers; T = 3, d = 4 and random matrices are used here.)"""
+TITLES = {
+    "3.1": "The graph of a bidirectional RNN",
+    "3.2": "Its gradients through time, and the Jacobians",
+    "3.3": "Its gradients in the weights W_b and U_f",
+}
 
 WEIGHTS = ("W_f", "U_f", "V_f", "W_b", "U_b", "V_b")
 
@@ -185,7 +190,7 @@ def tanh_claim():
 
 
 def figures(folder):
-    from exercises.birnn_claims import draw_graph
+    from exercises.birnn_picture import draw_graph
 
     return [draw_graph(Path(folder) / "d000_birnn_graph.png")]
 

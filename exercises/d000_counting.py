@@ -20,6 +20,10 @@ QUESTION = """\
      tokens start with <BOS>? Give the exact number.
 2.2  Is it feasible to find the most probable one by scoring them all, and how does that grow
      with N? (The document's example: N = 10,000 and T = 10.)"""
+TITLES = {
+    "2.1": "How many sequences there are",
+    "2.2": "The cost of trying them all",
+}
 
 SMALL = ((2, 5), (3, 4), (4, 3), (6, 2))                    # (N, T) that can be listed
 SECONDS_PER_YEAR = 365 * 24 * 3600
@@ -121,23 +125,27 @@ def points_claim():
 
 def product_claim():
     error = max(abs(total_probability(N, T) - 1) for N, T in SMALL)
+    rows = max(np.abs(np.exp(random_model(N)).sum(1) - 1).max() for N, _ in SMALL)
     return claim(
         "", "The product of the conditional probabilities is a distribution over the sequences.",
         "formula given in the question", "it sums to 1 over all N^T sequences",
-        judge(error < 1e-12), f"{len(SMALL)} random models, sizes as below: error "
+        judge(error < 1e-12, provided=rows < 1e-12),
+        f"{len(SMALL)} random models, sizes as below: error "
         f"{below(error, 1e-12)}; each factor needs the whole prefix, unless the model reads less")
 
 
 def count_claims():
     counts = {(N, T): listed(N, T)[0] for N, T in SMALL}
-    agree = all(count == count_sequences(N, T) for (N, T), count in counts.items())
+    agree = all(count == N**T for (N, T), count in counts.items())
+    written = all(count == len(set(product(range(N), repeat=T)))
+                  for (N, T), count in counts.items())
     fewer = {(N, T): listed(N, T, bos_recurs=False)[0] for N, T in SMALL}
     agree_fewer = all(n == count_sequences(N, T, False) for (N, T), n in fewer.items())
     shown = "; ".join(f"N = {N}, T = {T}: {n}" for (N, T), n in counts.items())
     shown_fewer = "; ".join(f"N = {N}, T = {T}: {n}" for (N, T), n in fewer.items())
     return [
         claim("1", "There are exactly N^T sequences of T + 1 tokens that start with <BOS>.", "N^T",
-              f"N^T ({shown})", judge(agree),
+              f"N^T ({shown})", judge(agree, provided=written),
               "exhaustive search listed each of them; any of N words may follow, as in the loop "
               "j = 1 to N of Algorithm 1"),
         claim("1", "Each of the T later places can hold any of the N words.", "any of N",
@@ -165,13 +173,13 @@ def cost_claims():
               "N^T N/(N - 1), so O(N^T) needs shared prefixes and O(1) for each probability"),
         claim("2", "The time grows exponentially with the length T.", "exponential in T",
               f"one more step costs {growth[0]:.4f} and {growth[1]:.4f} times as much at N = 10, "
-              "T = 5 and 10", judge(all(9.9 < g < 10.1 for g in growth)),
+              "T = 5 and 10", judge(all(9.9 < g < 10.1 for g in growth), provided=agree),
               "quotients of exact counts tend to N"),
         claim("2", "Memory is a second reason: the method has to store all N^T sequences.",
               "space, beside time, as a reason: storing N^T sequences is infeasible",
               f"{scorer.most_alive} model states alive at most for {count} sequences "
               f"(N = {N}, T = {T}): one path and the best sequence so far",
-              judge(scorer.most_alive >= count),
+              judge(scorer.most_alive >= count, provided=count == N**T),
               f"exhaustive search goes depth first: {scorer.most_alive} states for T = {T}; only "
               "time makes it infeasible"),
     ]
@@ -180,7 +188,7 @@ def cost_claims():
 def size_claims(N=10_000, T=10, per_second=10**9):
     total = count_sequences(N, T)
     years = total / per_second / SECONDS_PER_YEAR
-    doubled = count_sequences(2 * N, T) // total
+    doubled = {t: _work(8, t) / _work(4, t) for t in (1, 2, 5)}
     return [
         claim("2", f"With N = {N:,} and T = {T} there are 10^40 sequences.",
               "10,000^10 = 10^40", f"10^{len(str(total)) - 1}",
@@ -190,12 +198,18 @@ def size_claims(N=10_000, T=10, per_second=10**9):
               judge(years > 1e6), f"{total:.0e} / {per_second:.0e} per second"),
         claim("2", "The method does not scale with the size of the vocabulary.",
               "not scalable; the reason given is the growth with T",
-              f"twice the vocabulary costs {doubled} times as much at T = {T}: a power of N, "
-              "exponential only in T",
-              judge(doubled == 2**T, "under-specified"),
-              f"(2N)^T / N^T = 2^T = {doubled}; for T = 1 the cost is linear in N, so the answer "
-              "needs T to be more than a few"),
+              "twice the vocabulary costs " + ", ".join(
+                  f"{ratio:.1f} times as much at T = {t}" for t, ratio in doubled.items())
+              + ": a power of N, exponential only in T",
+              judge(doubled[1] == 2 and doubled[5] > 20, "under-specified"),
+              "probabilities counted in exhaustive search at N = 4 and 8; (2N)^T / N^T = 2^T: for "
+              "T = 1 the cost is linear in N, so the answer needs T to be more than a few"),
     ]
+
+
+def _work(N, T):
+    """Probabilities that an exhaustive search reads, counted."""
+    return listed(N, T)[1].rows * N
 
 
 if __name__ == "__main__":

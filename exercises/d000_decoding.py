@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 from npdl.errors import InputError
 
@@ -21,17 +21,12 @@ The figure itself is missing; these numbers follow from the sums in the printed 
 says nothing about what comes after "the green" and "a red".
 2.4a  What does greedy decoding find, and with which log-likelihood?
 2.4b  What does beam search of width 2 find?"""
+TITLES = {"2.4a": "Greedy decoding on a tree", "2.4b": "Beam search of width 2 on the same tree"}
 
-# {word: (log-probability, subtree)}; what the document does not print is left out.
+# {word: (log-probability, subtree)}
 PRINTED_TREE = {
-    "the": (-1.7, {
-        "green": (-3.6, {}),
-        "red": (-3.3, {"circle": -5.0, "rectangle": -4.7}),
-    }),
-    "a": (-2.0, {
-        "blue": (-2.7, {"ellipse": -5.6, "square": -5.2}),
-        "red": (-2.9, {}),
-    }),
+    "the": (-1.7, {"green": (-3.6, {}), "red": (-3.3, {"circle": -5.0, "rectangle": -4.7})}),
+    "a": (-2.0, {"blue": (-2.7, {"ellipse": -5.6, "square": -5.2}), "red": (-2.9, {})}),
 }
 PRINTED_SUMS = {
     ("the", "green"): -5.3, ("the", "red"): -5.0, ("a", "blue"): -4.7, ("a", "red"): -4.9,
@@ -43,6 +38,8 @@ PRINTED_BEAM = {
     2: [("a", "blue"), ("the", "red")],
     3: [("the", "red", "rectangle"), ("a", "blue", "square")],
 }
+
+PRUNED = "step 2 keeps the third best"
 
 claim = partial(Claim, "000", "Q2")
 
@@ -130,6 +127,7 @@ def left_out_claim():
 
 def greedy_claims():
     (words, total), = decode(PRINTED_TREE, "greedy")
+    added = math.isclose(total, path_sum(PRINTED_TREE, words))
     log_p = path_sum(PRINTED_TREE, words[:1])
     p, both = math.exp(log_p), math.exp(path_sum(PRINTED_TREE, words[:2]))
     return [
@@ -137,15 +135,15 @@ def greedy_claims():
               f"({', '.join(words)})", judge(words == ("the", "red", "rectangle")),
               "npdl's greedy on the tree; each step's largest branch is printed"),
         claim("4a", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
-              judge(round(total, 9) == -9.7), "sum of the three branches"),
+              judge(round(total, 9) == -9.7, provided=added), "sum of the three branches"),
         claim("4a", "The probability of the first word is the larger of -1.7 and -2.0.",
               "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
               f"log p = {log_p}, so p = {p:.4f}; the word is the arg max, the number the max",
-              judge(0 <= log_p <= 1),
+              judge(0 <= log_p <= 1, if_false="slip"),
               "a probability is not negative; the same slip stands in the lines for w2 and w3"),
         claim("4a", "The second word's probability is conditioned on the first word.",
               "p(w2 | w1)", f"p(w2 | <BOS>, w1) = {both:.5f} / {p:.5f} = {both / p:.4f}",
-              "convention",
+              judgement("convention", provided=math.isclose(both / p, math.exp(-3.3))),
               "the whole prefix decides; leaving out <BOS> changes nothing, as it is always there"),
     ]
 
@@ -169,7 +167,7 @@ def step_claims():
         claim("4b", "The two best of step 2 are (a, blue) and (the, red).",
               names(PRINTED_BEAM[2]), names(kept), judge(set(kept) == set(PRINTED_BEAM[2])),
               f"(a, red) has {missed['a', 'red']:.1f}, (the, red) only "
-              f"{missed['the', 'red']:.1f}; both numbers are printed"),
+              f"{missed['the', 'red']:.1f}; both numbers are printed", error=PRUNED),
         claim("4b", "The four sums of step 3.", "-10.3, -9.9, -10.0, -9.7",
               ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 3),
               judge(not wrong_sums[3]),
@@ -178,7 +176,7 @@ def step_claims():
               f"of the four listed {len(allowed)} descend from the right beam: {names(allowed)}; "
               "the words after (a, red) are missing",
               judge(len(allowed) == 4), "(the, red) was pruned at step 2, so its words can't be "
-              "candidates"),
+              "candidates", error=PRUNED),
         claim("4b", "Of the four candidates listed, the two marked are the best.",
               names(PRINTED_BEAM[3]), names(listed[:2]), judge(listed[:2] == PRINTED_BEAM[3]),
               "the mistake lies in the list, not in the choice from it"),
@@ -200,7 +198,8 @@ def result_claims():
               "(the, red, rectangle), -9.7", "(a, blue, square) with -9.9 unless a word after "
               "(a, red) has more than -5.0, which then comes first",
               judge(with_first > 0), f"in {with_first} of {count} ways to give (a, red) two words "
-              "is it in the beam of npdl's search: its prefix was pruned"),
+              "is it in the beam of npdl's search: its prefix was pruned", weight="answer",
+              error=PRUNED),
         claim("4b", "The second of the final beam is (a, blue, square) with -9.9.",
               "(a, blue, square), -9.9", "first if no word after (a, red) has more than -5.0, "
               "second if one has, out if two have", judge(rule, "under-specified"),
@@ -209,24 +208,30 @@ def result_claims():
               "the same best sequence", "never on this tree; it may even end below greedy's "
               f"{greedy_total:.1f}", judge(with_first == count),
               f"in {worse} of {count} ways its best is below {greedy_total:.1f} (no word after "
-              "(a, red) above -4.8): a wider beam is not always better"),
+              "(a, red) above -4.8): a wider beam is not always better", weight="answer",
+              error=PRUNED),
         claim("4b", "(the, red, rectangle) is the most probable sequence of the tree.",
-              "called the best sequence", "if no word after (the, green) has more than -4.4 and "
-              "none after (a, red) more than -4.8", judge(thresholds_hold(), "under-specified"),
+              "called the best sequence", "if " + " and ".join(
+                  f"no word after {names([path])} has more than {bound:.1f}"
+                  for path, bound in thresholds().items()),
+              judge(thresholds_hold(), "under-specified"),
               "exhaustive search with words on either side of both bounds"),
     ]
 
 
+def thresholds():
+    """{prefix: how probable a word after it must be to beat the printed best sequence}."""
+    best = path_sum(PRINTED_TREE, PRINTED_BEAM[3][0])
+    return {path: best - path_sum(PRINTED_TREE, path) for path in (("the", "green"), ("a", "red"))}
+
+
 def thresholds_hold(margin=0.01):
-    """Whether -4.4 after (the, green) and -4.8 after (a, red) decide what is most probable."""
-    best = PRINTED_BEAM[3][0]
-
-    def wins(red, green):
-        tree = completed({"cube": red}, {"oval": green})
-        return decode(tree, "exhaustive")[0][0] == best
-
-    return (wins(-4.8 - margin, -4.4 - margin) and not wins(-4.8 + margin, -4.4 - margin)
-            and not wins(-4.8 - margin, -4.4 + margin))
+    """Whether words just below both thresholds leave it the best, and one just above does not."""
+    green, red = thresholds().values()
+    found = [decode(completed({"cube": red + up * margin}, {"oval": green + also * margin}),
+                    "exhaustive")[0][0] == PRINTED_BEAM[3][0]
+             for up, also in ((-1, -1), (1, -1), (-1, 1))]
+    return found == [True, False, False]
 
 
 def names(paths):

@@ -22,6 +22,10 @@ QUESTION = """\
      (a) What are the times of a forward pass and the numbers of trainable parameters?
      (b) Which of LoRA and QLoRA for each of the two parts: with little memory, for fast
          inference, for both?"""
+TITLES = {
+    "4.4a": "Parameters and multiplications with LoRA and QLoRA",
+    "4.4b": "Which of LoRA and QLoRA to choose",
+}
 
 
 @dataclass(frozen=True)

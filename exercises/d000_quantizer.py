@@ -19,6 +19,7 @@ QUESTION = """\
 4.   QLoRA keeps a frozen matrix as m-bit integers:
        quant(W) = floor(W / step),  step = max|W| / (2^(m-1) - 1),  dequant = step * quant(W).
      Do these two formulas do what they are given for, and is this the quantization of QLoRA?"""
+TITLES = {"4.4": "The m-bit quantizer, there and back"}
 
 BITS = tuple(range(2, 17))
 
@@ -41,6 +42,12 @@ def quantize_exactly(values, bits, rounding="floor"):
         raise InputError("all values are 0, so the step would be 0; give at least one other")
     step = largest / (2 ** (bits - 1) - 1)
     return [(floor if rounding == "floor" else round)(value / step) for value in values], step
+
+
+def bare_formula(values, bits):
+    """The codes by the printed formulas alone, which may divide by zero."""
+    step = Fraction(max(map(abs, values)), 2 ** (bits - 1) - 1)
+    return [floor(value / step) for value in values]
 
 
 def normal_float_levels():
@@ -94,19 +101,22 @@ def formula_claims():
         top[bits] = 2 ** (bits - 1) - 1
         used[bits] = min(codes) >= -top[bits] and max(codes) == top[bits]
         agree &= quantize(W, bits)[0].tolist() == codes
-    refused = 0
+    undefined = 0
     for arguments in (([1, 2], 1), ([0, 0], 4)):
         try:
-            quantize_exactly(*arguments)
-        except InputError:
-            refused += 1
+            bare_formula(*arguments)
+        except ZeroDivisionError:
+            undefined += 1
+    whole = bare_formula([1, 2], 4) == quantize_exactly([1, 2], 4)[0]
     return [
         claim("4", "The codes fit into m bits.", "m-bit integers",
               f"m = 4: -{top[4]} to {top[4]}, so {2 * top[4] + 1} of the 16 patterns",
-              judge(all(used.values())), f"fractions, m = 2 to 16; npdl's codes are "
+              judge(all(used.values()), provided=agree),
+              f"fractions, m = 2 to 16; npdl's codes are "
               f"{'the same' if agree else 'others'}; one pattern is always left over"),
         claim("4", "The formula quantizes any matrix to any m.", "no condition is given",
-              "m at least 2, and W not all zeros", judge(refused == 2, "under-specified"),
+              "m at least 2, and W not all zeros",
+              judge(undefined == 2 and whole, "under-specified"),
               "m = 1: 2^0 - 1 = 0; W = 0: step 0; npdl refuses the first and stores zeros for "
               "the second"),
     ]
@@ -125,7 +135,7 @@ def inverse_claim(bits=4):
         "4", "Dequantizing gives the original matrix W back.", "W = dequant(quant(W))",
         f"W - step < dequant(quant(W)) <= W; equal only where W is a multiple of the step: "
         f"{exact} of {len(values)} numbers at m = {bits}",
-        judge(exact == len(values)),
+        judge(exact == len(values), provided=inside and again == codes),
         f"in fractions {'all' if inside else 'not all'} errors lie between 0 and one step, mean "
         f"{float(sum(errors) / len(errors) / step):.2f} steps; of multiples of the step it is "
         f"{'' if again == codes else 'not '}the inverse")

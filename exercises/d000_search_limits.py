@@ -17,6 +17,7 @@ from npdl.errors import InputError
 
 QUESTION = """\
 2.5  What is the main weakness of greedy decoding, and what is that of beam search?"""
+TITLES = {"2.5": "What greedy decoding and beam search miss"}
 
 claim = partial(Claim, "000", "Q2", "5")
 
@@ -63,10 +64,12 @@ def rows_scored(method, N, T, width=1):
 def claims(N=4, T=4):
     widths = (1, 2, 3, 4, 8, N ** (T - 1))
     results = search_results(widths, N=N, T=T)
-    return [*greedy_claims(results), *beam_claims(results, widths, N, T)]
+    full = found_best(results, widths[-1]) == len(results["best"])
+    return [*greedy_claims(results, full), *beam_claims(results, widths, N, T, full)]
 
 
-def greedy_claims(results):
+def greedy_claims(results, full):
+    """full: whether a beam that can miss nothing agrees with the exhaustive search."""
     trees = len(results["best"])
     missed = trees - found_best(results, "greedy")
     early = sum(one.tokens[0] != best.tokens[0]
@@ -77,33 +80,36 @@ def greedy_claims(results):
         claim("Greedy decoding can end in a sequence that is not the most probable.",
               "locally optimal choices can be globally poor",
               f"{share(missed, trees)} of {trees} random trees (4 words, 4 levels)",
-              judge(missed > 0), "compared with exhaustive search on each tree"),
+              judge(missed > 0, provided=full),
+              "compared with exhaustive search on each tree"),
         claim("A slightly less probable early choice may lead to a much better sequence.",
               "a trade that greedy decoding never makes",
               f"in {share(early, trees)} the best sequence starts with another word; the largest "
               f"loss is a factor {np.exp(gap):.0f} in probability",
-              judge(early > 0), "first words of both sequences compared on each tree"),
+              judge(early > 0, provided=full),
+              "first words of both sequences compared on each tree"),
     ]
 
 
-def beam_claims(results, widths, N, T):
+def beam_claims(results, widths, N, T, full):
     trees = len(results["best"])
     cost = {width: rows_scored("beam", 20, 6, width) for width in (1, 2, 4, 8)}
     expected = all(cost[width] == 1 + 5 * width for width in cost)
+    least = rows_scored("greedy", 20, 6)
+    dearer = least <= cost[1] < cost[2] < cost[4] < cost[8]
     shares = {width: share(found_best(results, width), trees) for width in widths}
     tree = completed({"cube": -5.1, "disc": -5.5})
     narrow, wide = decode(tree, "greedy")[0], decode(tree, "beam", 2)[0]
-    full = found_best(results, widths[-1]) == trees
     return [
         claim("Beam search costs more than greedy decoding, the more the wider it is.",
               "more expensive", f"distributions asked for at T = 6: greedy "
-              f"{rows_scored('greedy', 20, 6)}; " + ", ".join(
+              f"{least}; " + ", ".join(
                   f"B = {width}: {rows}" for width, rows in cost.items()),
-              judge(expected), "counted: 1 + (T - 1) B against T; the beam's rows can be computed "
-              "together"),
+              judge(dearer, provided=expected),
+              "counted: 1 + (T - 1) B against T; the beam's rows can be computed together"),
         claim("Too narrow a beam can miss the most probable sequence.", "can still miss it",
               "best found: " + ", ".join(f"B = {w}: {text}" for w, text in shares.items()),
-              judge(found_best(results, 2) < trees and full),
+              judge(found_best(results, 2) < trees, provided=full),
               f"{trees} random trees; no beam of N^(T-1) = {widths[-1]} can miss it"),
         claim("Width trades cost for quality: a wider beam finds better sequences.",
               "a trade-off", "on average yes, in each case no: on the tree of 2.4 width 1 can end "

@@ -20,6 +20,10 @@ W_Q and W_K are symmetric; the columns of P_Q and of P_K are their eigenvectors.
 4.2  Prove that if every column of P_Q is orthogonal to every column of P_K, attention tends to
      be uniform.
 (The document gives no numbers; random inputs are used here.)"""
+TITLES = {
+    "4.1": "Attention whose projections share their eigenvectors",
+    "4.2": "Attention whose projections have orthogonal eigenvectors",
+}
 
 claim = partial(Claim, "001", "Q4")
 
@@ -73,6 +77,12 @@ def largest_overlap(P_Q, P_K):
     return float(np.abs(P_Q.T @ P_K).max())
 
 
+def off_line(W, v):
+    """How far W v is from a multiple of v, relative to W v: 0 for an eigenvector."""
+    along = W @ v
+    return float(np.linalg.norm(along - (along @ v) / (v @ v) * v) / np.linalg.norm(along))
+
+
 def probe(P, length=3.0):
     """Inputs along each eigenvector, both ways: (2 d, d)."""
     return length * np.concatenate([P.T, -P.T])
@@ -94,6 +104,8 @@ def premise_claims(X, P, rng):
         columns = True
     except ValueError:
         columns = False
+    keys = {h: attention_weights(X, np.eye(d), np.eye(d) * np.sqrt(h)) for h in (1, 4)}
+    apart = np.abs(keys[1] - keys[4]).max()
     one = np.eye(d)
     any_basis = max(np.abs(symmetric(orthogonal(d, rng), np.ones(d)) - one).max() for _ in range(5))
     return [
@@ -101,6 +113,12 @@ def premise_claims(X, P, rng):
               "the x_i are the rows of X (n x d); as columns it would be W_Q X",
               judge(not columns, "convention"),
               f"n = {n}, d = {d}: a d x n matrix times a d x d one does not exist"),
+        claim("", "The scores are divided by sqrt(d_k).", "d_k is never defined",
+              f"the width of the keys: d_k = d = {d} by the given shapes; d / h, were they split "
+              "among h heads, as 'each head' in the question suggests",
+              judge(apart > 0.01, "under-specified"),
+              f"the weights for d_k = {d} and for {d} / 4 (4 heads) differ by up to {apart:.2f} on "
+              "the same scores"),
         claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
               "two assumptions",
               "the second follows from the first, with orthogonal eigenvectors",
@@ -162,6 +180,7 @@ def orthogonal_claims(X, P, rng):
     n, d = X.shape
     overlaps = [largest_overlap(P, orthogonal(d, rng)) for _ in range(200)]
     lowest, least = min(overlaps), largest_overlap(np.eye(d), hadamard(d))
+    sums = np.abs(((P.T @ orthogonal(d, rng)) ** 2).sum(0) - 1).max()
     half = np.arange(d) < d // 2
     disjoint = attention_weights(X, symmetric(P, 3.0 * half), symmetric(P, 3.0 * ~half))
     off = np.abs(disjoint - 1 / n).max()
@@ -171,14 +190,15 @@ def orthogonal_claims(X, P, rng):
                                       symmetric(hadamard(d), signed / 10)))
     apart = symmetric(P, np.arange(1.0, d + 1)), symmetric(np.roll(P, 1, 1), np.arange(1.0, d + 1))
     shifted = attention_weights(X, *apart)
+    values = np.arange(1.0, d + 1)
     pairs = np.abs(np.einsum("ij,ij->j", P, np.roll(P, 1, 1))).max()
     return [
         claim("2", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
               f"impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
               f"some cosine is at least 1/sqrt(d) = {1 / np.sqrt(d):.4f}",
-              judge(least < 1e-12),
+              judge(min(least, lowest) < 1e-12, provided=sums < 1e-12),
               f"the squared cosines of p with a basis add up to 1; least of 200 random pairs "
-              f"{lowest:.3f}, Hadamard matrix {least:.4f}"),
+              f"{lowest:.3f}, Hadamard matrix {least:.4f}", weight="answer"),
         claim("2", "With such eigenvectors attention tends to be uniform.", "to be proved",
               "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
               "W_Q W_K = 0 and all scores are 0", judge(off < 1e-12, "under-specified"),
@@ -193,8 +213,10 @@ def orthogonal_claims(X, P, rng):
               f"its columns moved by one, cosines below {max(pairs, 1e-12):.0e}, which is the case "
               f"of part 1 again; holds for small eigenvalues: a tenth as large, {small:.3f}"),
         claim("2", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
-              judge(P[:1].shape != P[:, 1].shape, "convention"),
-              f"shapes {P[:1].shape} and {P[:, 1].shape} in array notation"),
+              judge(np.array_equal(P[:1].ravel(), P[:, 0]), if_false="slip"),
+              f"[:1] is the first row, {P[:1].shape}; W_Q times it is off a multiple of it by "
+              f"{off_line(symmetric(P, values), P[0]):.2f}, times column 1 by "
+              f"{below(off_line(symmetric(P, values), P[:, 0]), 1e-12)}"),
     ]
 
 

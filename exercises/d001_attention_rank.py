@@ -16,6 +16,7 @@ from npdl.layers.attention import ScaledDotAttention
 QUESTION = """\
 4.3  Q K^T has rank p and V has rank q. What follows for the rank of softmax(Q K^T / sqrt(d)) V?
 (Scores that are whole multiples of log 2 make the weights fractions, so ranks can be exact.)"""
+TITLES = {"4.3": "The rank of attention"}
 
 claim = partial(Claim, "001", "Q4", "3")
 

@@ -18,6 +18,12 @@ QUESTION = """\
 Give the dimensions of these derivatives, for an output matrix O (n x m), a hidden state matrix
 H (n x m), an input vector X of p elements and a scalar loss L:
   1. dL/dO    2. dO/dH    3. dH/dX    4. d^2 L / dH^2"""
+TITLES = {
+    "2.1": "The shape of dL/dO",
+    "2.2": "The shape of dO/dH",
+    "2.3": "The shape of dH/dX",
+    "2.4": "The shape of the second derivative d²L/dH²",
+}
 
 MARKS = {"Q1": 4, "Q2": 4, "Q3": 6, "Q4": 6}
 PART_MARKS = {"Q1": (4,), "Q2": (None, 1, 1, 1), "Q3": (2, 2, None), "Q4": (None, None, 1)}
@@ -93,6 +99,14 @@ def chain(found):
     return np.tensordot(dH, found["dH/dX"], axes=2)
 
 
+def chain_error(found, n, m, p):
+    """How far chain(found) is from differences of L in X, relative to the largest."""
+    hidden, output, loss = network(n, m, p)
+    X = np.random.default_rng(1).standard_normal(p)
+    direct = numerical_derivative(lambda x: loss(output(hidden(x))), X)
+    return np.abs(chain(found) - direct).max() / np.abs(direct).max()
+
+
 def claims(n=3, m=4, p=5):
     found = derivatives(n, m, p)
     return [*shape_claims(found, n, m, p), *layout_claims(found, n, m, p)]
@@ -102,6 +116,7 @@ def shape_claims(found, n, m, p):
     hessian = found["d2L/dH2"].reshape(n * m, n * m)
     symmetric = np.abs(hessian - hessian.T).max() < 1e-6 * np.abs(hessian).max()
     filled = np.count_nonzero(np.abs(found["dO/dH"]) > 1e-9)
+    chained = chain_error(found, n, m, p)
     answers = {
         "dL/dO": ("n x m", ""),
         "dO/dH": ("n x m x n x m (as a matrix, nm x nm)",
@@ -116,17 +131,15 @@ def shape_claims(found, n, m, p):
     for part, (name, (answer, more)) in enumerate(answers.items(), 1):
         right = found[name].shape == expected_shapes(n, m, p)[name]
         rows.append(claim(
-            str(part), f"Dimensions of {name}.", "none", answer, judge(right, "no answer given"),
+            str(part), f"Dimensions of {name}.", "none", answer,
+            judge(right and chained < 1e-8, "no answer given"),
             f"n = {n}, m = {m}, p = {p}: differences give {times(found[name].shape)} numbers"
             f"{more}"))
     return rows
 
 
 def layout_claims(found, n, m, p):
-    hidden, output, loss = network(n, m, p)
-    X = np.random.default_rng(1).standard_normal(p)
-    direct = numerical_derivative(lambda x: loss(output(hidden(x))), X)
-    error = np.abs(chain(found) - direct).max() / np.abs(direct).max()
+    error = chain_error(found, n, m, p)
     wider = wider_output(n, m, m + 2)
     rows = [mark for row in PART_MARKS.values() for mark in row]
     printed = len(rows) - rows.count(None), len(rows)
@@ -149,7 +162,8 @@ def layout_claims(found, n, m, p):
               ", ".join(f"{question}: {left} for {'part' if len(places) == 1 else 'parts'} "
                         f"{' and '.join(map(str, places))}"
                         for question, (left, places) in missing_marks().items()),
-              "no answer given", "the question's marks less those printed for its other parts; "
+              judge(printed[0] < printed[1], "no answer given"),
+              "the question's marks less those printed for its other parts; "
               "how the two parts of Q4 share theirs can't be derived"),
     ]
 

@@ -20,6 +20,7 @@ P(output | context); Q(output | context) approximates the posterior. With
 D(P || Q) = E_(y from P) log(P(y) / Q(y)), show that
   D(Q || posterior) = log P(context) - E_Q[log P(context | output)] + D(Q || prior).
 (The document gives no numbers; random distributions over 5 outputs are used here.)"""
+TITLES = {"1": "The divergence of an approximate posterior, taken apart"}
 
 claim = partial(Claim, "001", "Q1")
 
@@ -104,7 +105,7 @@ def identity_claim(rng, cases):
     return claim(
         "1", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
         "to be shown, no proof given", "holds",
-        judge(error < 1e-12 and exact),
+        judge(error < 1e-12, provided=exact),
         f"{cases} random cases: error {below(error, 1e-12)}; in fractions q / posterior = "
         "P(context) q / (likelihood prior) for each output; both sides are E_Q of its logarithm")
 

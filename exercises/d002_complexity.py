@@ -24,6 +24,8 @@ attention cost (a) inside the encoder, (b) from the decoder to the encoder, (c) 
 Problem 7.4. Do the encoder's activations depend on the decoder's? How much more computation does \
 a translation into another target language take, in M and N?"""
 
+TITLES = {"7.3": "The cost of attention", "7.4": "A second target language"}
+
 claim_of = partial(Claim, "002", "Problem 7")
 
 
@@ -145,7 +147,7 @@ def cross_cost():
     yield claim_of(
         "3b", "the dot products of N queries with M keys", "the formula is missing in the print",
         f"O(M N k): 2 M N k = {products} with the weighted sum",
-        "no answer given" if products == 2 * M * N * k else "wrong",
+        judge(products == 2 * M * N * k, "no answer given"),
         f"counted at M = {M}, N = {N}, k = {k}: {products}")
     long = power(lambda m: formula(1, m, 512) / (m * 512), 4096)
     ratio = formula(1, 10**6, 512) / (10**6 * 512)
@@ -185,7 +187,7 @@ def decoder_cost():
         "3c", "the cost counts N tokens decoded at once", "not said",
         "as in training, or generating with kept keys and values; generating anew at each step "
         "costs O(N^3 k + N^2 k^2)",
-        "under-specified" if growth[1] > 2.8 > growth[0] else "confirmed",
+        judge(growth[1] > 2.8 > growth[0], "under-specified"),
         f"k = 16, N from 1024 to 2048: the count grows as N^{growth[0]:.2f} with kept keys, "
         f"N^{growth[1]:.2f} without")
 

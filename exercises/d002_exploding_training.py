@@ -23,6 +23,8 @@ QUESTION = """\
 Problem 1, exploding gradients. Their effects are said to be weights that grow exponentially, a
 saturated loss, and loss curves that oscillate or diverge. What does one recurrent unit show?"""
 
+TITLES = {"1": "What exploding gradients do to training"}
+
 claim_of = partial(Claim, "002", "Problem 1")
 
 
@@ -65,23 +67,23 @@ def cross_entropy_slopes(margins=(1.0, 10.0, 100.0)):
 def claims():
     bent, bent_losses = training(updates=4)
     straight, straight_losses = training(squash=None)
-    slopes = cross_entropy_slopes()
-    ratios = [b / a for a, b in pairwise(np.abs(bent))]
+    slopes, unstable = cross_entropy_slopes(), [_unstable(straight_losses), _unstable(bent_losses)]
+    grow = exponential(bent), exponential(straight)
     return [
         claim_of(
             "exploding", "exploding gradients make the weights grow exponentially during training",
             "weights grow exponentially",
-            "what is exponential is the gradient in the number of time steps, not the weight in "
-            "the number of updates: with tanh one jump and then nothing, "
-            f"w = {listing(bent, '.2f')}",
-            judge(min(ratios) > 1.2),
-            "h' = tanh(w h), 30 steps, plain descent; without tanh, faster than exponential: "
-            f"|w| = {listing(np.abs(straight), '.3g')}"),
+            "it depends on the net: without tanh the weight grows at every update, faster than "
+            f"exponentially, |w| = {listing(np.abs(straight), '.3g')}; with tanh there is one jump "
+            f"and then nothing, w = {listing(bent, '.2f')}",
+            judge(all(grow), if_false="under-specified" if any(grow) else "wrong"),
+            "h' = w h and h' = tanh(w h), 30 steps, plain descent; what always is exponential is "
+            "the gradient in the number of time steps"),
         claim_of(
             "exploding", "a rapidly rising loss under exploding gradients is a saturation of the "
             "loss", "called loss function saturation",
-            "saturated means flat, where the gradient is near 0: the opposite of exploding",
-            judge(all(slope < 0.1 for _, slope in slopes)),
+            "a rising loss; saturated means flat, where the gradient is near 0",
+            judge(all(slope < 0.1 for _, slope in slopes), if_false="slip"),
             "cross-entropy " + listing([loss for loss, _ in slopes]) + " has slopes "
             + listing([slope for _, slope in slopes]) + ": it does not flatten as it rises"),
         claim_of(
@@ -89,11 +91,15 @@ def claims():
             "oscillating or diverging loss curves",
             f"without tanh it diverges, {listing(straight_losses, '.2g')}; with tanh it can also "
             f"jump once and stay there, {listing(bent_losses, '.2g')}",
-            judge(_unstable(straight_losses), judge(_unstable(bent_losses), "confirmed",
-                                                    "under-specified")),
+            judge(all(unstable), if_false="under-specified" if any(unstable) else "wrong"),
             "the same two recurrences, losses before and after each update; after the jump every "
             "state is at an end of tanh, where the gradient is 0"),
     ]
+
+
+def exponential(weights):
+    """Whether |w| grows by 20 % or more at every update."""
+    return all(b >= 1.2 * a for a, b in pairwise(map(abs, weights)))
 
 
 def _unstable(losses):

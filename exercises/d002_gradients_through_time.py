@@ -25,6 +25,8 @@ Problem 1. Why do vanishing and exploding gradients trouble recurrent networks? 
 effects and one common cause, without numbers. Here each is an experiment on npdl's RNN cell: a \
 gradient of length 1 at the last step is carried back through up to 100 steps."""
 
+TITLES = {"1": "Why gradients that vanish or explode trouble a recurrent network"}
+
 claim_of = partial(Claim, "002", "Problem 1")
 
 
@@ -147,7 +149,7 @@ def effects():
         "negligible updates, stalled training",
         f"only the part from far back is: the steps 20 and more before the loss add at most "
         f"{far:.1e} of the length of dL/dW, the last three steps up to {near:.2f}",
-        judge(far < 1e-3 < 0.1 < near, "under-specified", "confirmed"),
+        judge(far < 1e-3 < 0.1 < near, "under-specified"),
         f"radius 0.5, 60 steps: dL/dW is a sum over uses of W, and its total length is {total:.2f}")
 
 
@@ -164,7 +166,7 @@ def causes():
         "repeated multiplication of gradients",
         "what is multiplied are the Jacobians dh_t/dh_(t-1) of the steps; one gradient of the "
         "loss runs through them",
-        judge(by_gradients < 1e-9, if_false=judge(by_jacobians < 1e-9, "under-specified")),
+        judge(by_gradients < 1e-9, if_false="under-specified", provided=by_jacobians < 1e-9),
         "holds if a gradient is any derivative of a step: over 12 steps the product of Jacobians "
         f"is off by {below(by_jacobians)}, the product of the loss's gradients by "
         f"{by_gradients:.1f} times the largest entry")

@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.activation import sigmoid
@@ -25,6 +25,9 @@ h^ = tanh(x W + r * (h U)) and the new state h' = (1 - z) * h + z * h^.
 (a) Show sigmoid(-x) = 1 - sigmoid(x).
 (b) True or false: with z near 0 the state hardly changes.
 (c) True or false: for z near 1 together with r near 0, the past is remembered very well."""
+
+TITLES = {"2a": "The sigmoid's symmetry", "2b": "A GRU with its update gate near 0",
+          "2c": "A GRU with its update gate near 1 and its reset gate near 0"}
 
 claim_of = partial(Claim, "002", "Problem 2")
 
@@ -115,9 +118,18 @@ def symmetry():
         "a", "sigmoid(-x) = 1 - sigmoid(x), and every line of the proof",
         "shown by four equal fractions",
         "all four lines are equal as exact fractions",
-        judge(all(len(set(line)) == 1 for line in lines) and error < 1e-12),
+        judge(all(len(set(line)) == 1 for line in lines), provided=error < 1e-12),
         f"{len(lines)} rational values of exp(-x), no difference; npdl's sigmoid on [-50, 50]: "
         f"error {below(error)}")
+    x = np.linspace(-3, 3, 7)
+    printed = np.abs(sigmoid(-x) - 1 * sigmoid(x))
+    yield claim_of(
+        "a, question", "what is to be shown is sigmoid(-x) = 1 sigmoid(x), without a minus",
+        "so in the question; the solution has 1 - sigmoid(x)",
+        "the minus is lost: as printed it holds at x = 0 alone",
+        judge(float(printed.max()) < 1e-12, if_false="slip"),
+        f"x = {listing(x, 'g')}: equal at {int((printed < 1e-12).sum())} of {len(x)}, off by up to "
+        f"{printed.max():.2f}")
 
 
 def update_gate():
@@ -135,16 +147,17 @@ def update_gate():
         "b", "with z near 0 the state is carried over long spans",
         "preserves long-term dependencies",
         "near 0 has to mean well below 1/T for T steps: (1 - z)^T is left",
-        judge(kept(0.1, 50) < 0.01 < 0.9 < kept(0.001, 50), "under-specified", "confirmed"),
+        judge(kept(0.1, 50) < 0.01 < 0.9 < kept(0.001, 50), "under-specified"),
         f"after 50 steps {100 * kept(0.1, 50):.2f} % at z = 0.1, {100 * kept(0.01, 50):.0f} % at "
         f"0.01, {100 * kept(0.001, 50):.0f} % at 0.001")
-    other = abs((1 - 0.01) * 1.0 + 0.01 * 0.0 - 1.0), abs(0.01 * 1.0 + (1 - 0.01) * 0.0 - 1.0)
+    low, high = (largest_update(z)[0] for z in (0.01, 0.99))
     yield claim_of(
         "b", "it is the update gate near 0, not near 1, that keeps the state",
         "h' = (1 - z) h + z h^",
         "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near 1 keeps",
-        "convention",
-        f"z = 0.01, h = 1, h^ = 0: the state moves by {other[0]:.2f} here, by {other[1]:.2f} there")
+        judgement("convention", provided=low < high),
+        f"npdl's cell, the document's: largest change {low:.2f} at z = 0.01, {high:.2f} at 0.99; "
+        "there the two change places")
 
 
 def reset_gate():
@@ -165,7 +178,7 @@ def reset_gate():
         "c", "then the past state is not remembered at all", "no contribution of h",
         "only in the limit: sigmoids stay inside (0, 1), and what is left is of the order "
         "(1 - z) + r",
-        judge(left[1] > 1e-3, "under-specified", "confirmed"),
+        judge(left[1] > 1e-3, "under-specified"),
         f"length of dh'/dh for 8 units: {left[1]:.3f} at z = 0.99, r = 0.01; {left[2]:.3f} at "
         "z = 0.9, r = 0.1 (the identity: 2.828)")
     yield claim_of(
@@ -179,7 +192,7 @@ def reset_gate():
         "c", "where the reset gate stands: tanh(W x + r * U h)", "r * U h",
         "read as r * (U h), as npdl does; U (r * h) is the other usual form, and the print does "
         "not say which comes first",
-        judge(full > 1e-3 and diagonal < 1e-12, "convention", "confirmed"),
+        judge(full > 1e-3, "convention", provided=diagonal < 1e-12),
         f"a random U of 8 x 8: they differ by up to {full:.2f}; with a diagonal U by "
         f"{below(diagonal)}; part (c) holds for both")
 

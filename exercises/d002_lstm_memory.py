@@ -11,13 +11,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.d002_gradient_remedies import forget_gate_norms
 from exercises.d002_gradients_through_time import gradient_norms, recurrent_matrix, rnn_cell
 from exercises.d002_lstm_statements import error_lengths, lstm_cell
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 
 QUESTION = """\
 Problem 4 (b). Which part of dJ/dW_g lets an LSTM mitigate the vanishing gradient? (And do the \
 reasons given for it hold: a derivative near 1, an identity, a skip connection?)"""
+
+TITLES = {"4b": "What keeps an LSTM's gradient alive"}
 
 claim_of = partial(Claim, "002", "Problem 4")
 
@@ -113,7 +115,7 @@ def comparisons():
         "repeated squashing by activations",
         "one of two causes: with W_h of radius 1 it is; a radius below 1 is enough with no "
         "squashing at all; and f, a sigmoid, is squashed too",
-        judge(linear > 0.1 * flat, if_false=judge(bent < 1e-3 * flat, "under-specified")),
+        judge(linear > 0.1 * flat, if_false="under-specified" if bent < 1e-3 * flat else "wrong"),
         f"length after 100 steps: tanh the identity, {linear:.1e} at radius 0.8, {flat:.2f} at "
         f"radius 1; tanh bent by inputs, {bent:.1e} at radius 1")
     yield claim_of(
@@ -125,13 +127,13 @@ def comparisons():
         f"f = 1/2, U large, states near 0: the gradient's length goes from 1 to {burst[-1]:.1e} in "
         "60 steps; holds for the part of the gradient that runs through C alone")
     same = memory_jacobians(_open_cell())[0]
+    off = float(np.abs(same - np.eye(len(same))).max())
     yield claim_of(
         "b", "the memory resembles the skip connections of residual networks",
         "similar to skip connections",
         "C' = C + i C~ at f = 1 has the form of a residual block; below 1 it is one with a decay",
-        "essay",
-        f"f = 1: dC_t/dC_(t-1) at fixed h differs from the identity by "
-        f"{below(float(np.abs(same - np.eye(len(same))).max()))}")
+        judgement("essay", provided=off < 1e-9),
+        f"f = 1: dC_t/dC_(t-1) at fixed h differs from the identity by {below(off)}")
 
 
 def _open_cell():

@@ -22,6 +22,9 @@ c' = f * c + i * c~, h' = o * tanh(c'). True or false:
 steps; (c) the entries of f, i, o are not negative; (d) f, i, o can be seen as probability \
 distributions."""
 
+TITLES = {"3a": "An LSTM without input", "3b": "An LSTM that forgets: does error go back?",
+          "3c": "The signs of an LSTM's gates", "3d": "Gates as probability distributions"}
+
 claim_of = partial(Claim, "002", "Problem 3")
 GATES = ("i", "f", "o", "g")
 
@@ -159,7 +162,7 @@ def signs():
         "never makes the memory completely negative",
         "the memory can be all negative; what holds is that f * c has the signs of c, so that it "
         "is not f that makes it so",
-        judge(all_negative == 0, if_false=judge(flips == 0, "under-specified")),
+        judge(all_negative == 0, if_false="under-specified", provided=flips == 0),
         f"{all_negative} of 2000 random steps end with all 6 entries of c below 0; f changed the "
         f"sign of {flips} of 12000 entries")
 

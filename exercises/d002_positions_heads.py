@@ -9,7 +9,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.d002_complexity import counted
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -19,6 +19,8 @@ QUESTION = """\
 Problem 7.1. What is positional encoding for, and how is it made?
 Problem 7.2. What do several attention heads bring, and which structures are found by them?
 The document encodes positions by sin(pos / 10000^(2i/d)) at 2i and cos of the same at 2i + 1."""
+
+TITLES = {"7.1": "Positional encoding", "7.2": "Several heads"}
 
 claim_of = partial(Claim, "002", "Problem 7")
 
@@ -63,6 +65,11 @@ def encoding(length, d):
     return table
 
 
+def outside(d, values):
+    """For how many i of 0 .. values - 1 the column 2i + 1 lies outside a vector of width d."""
+    return sum(2 * i + 1 >= d for i in range(values))
+
+
 def relative_head(length=32, d=64, offset=-1, sharpness=50.0):
     """The share of positions whose head looks hardest at `offset` from itself, by position alone.
 
@@ -80,12 +87,16 @@ def relative_head(length=32, d=64, offset=-1, sharpness=50.0):
     return float((A[rows].argmax(-1) == rows + offset).mean())
 
 
-def twin_heads(seed=2, updates=20):
-    """Difference of two heads that start alike, after plain descent towards a random target."""
+def twin_heads(seed=2, updates=20, apart=0.0):
+    """(difference of the two heads' W_Q after plain descent, how far W_Q has moved).
+
+    The heads start alike, but for `apart`, which is added to every entry of the second's W_Q.
+    """
     layer, rng = attention_layer(8, 2, seed), np.random.default_rng(seed)
     for linear in (layer.W_Q, layer.W_K, layer.W_V):
         linear.W.data[:, 4:], linear.b.data[4:] = linear.W.data[:, :4], linear.b.data[:4]
     layer.W_O.W.data[4:] = layer.W_O.W.data[:4]
+    layer.W_Q.W.data[:, 4:] += apart
     x, target = rng.standard_normal((2, 1, 6, 8))
     start = layer.W_Q.W.data.copy()
     for _ in range(updates):
@@ -98,17 +109,16 @@ def twin_heads(seed=2, updates=20):
     return float(np.abs(W[:, :4] - W[:, 4:]).max()), float(np.abs(W - start).max())
 
 
-def two_places(heads):
-    """Smallest error of a unit of values when token 0 is to hand over tokens 1 and 2 unmixed.
+def two_places(heads, values=(1.0, -1.0)):
+    """Smallest error when token 0 is to hand over the values of tokens 1 and 2 unmixed.
 
     One head gives a convex combination w v_1 + (1 - w) v_2, at best off by half the difference;
-    two heads give both. Values v_1 = 1, v_2 = -1 in each head's own coordinate.
+    two heads give both.
     """
-    values = np.array([1.0, -1.0])
+    values = np.array(values)
     if heads == 1:
-        mixed = np.linspace(0, 1, 1001)[:, None] * values[0] + \
-            (1 - np.linspace(0, 1, 1001))[:, None] * values[1]
-        return float(np.abs(mixed - values).max(-1).min())
+        w = np.linspace(0, 1, 1001)[:, None]
+        return float(np.abs(w * values[0] + (1 - w) * values[1] - values).max(-1).min())
     q, k = np.full((2, 1, 1), 50.0), np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
     (y, _), _ = attend(q, k, np.broadcast_to(values[:, None], (2, 2, 1)))
     return float(np.abs(y.ravel() - values).max())
@@ -123,7 +133,7 @@ def order():
         "1", "self-attention is permutation-invariant", "permutation-invariant",
         "equivariant: permuted tokens give permuted outputs; a sum over the outputs would be "
         "invariant",
-        judge(changed < 1e-9),
+        judge(changed < 1e-9, provided=moved < 1e-9),
         f"6 random tokens: f(Px) differs from f(x) by {changed:.2f}, from P f(x) by {below(moved)}")
     yield claim_of(
         "1", "transformers have no sense of order without positional encoding",
@@ -139,8 +149,9 @@ def sines():
     table, own = encoding(50, 64), sinusoidal(50, 64, "2k/d", "float64")
     error = float(np.abs(table - own).max())
     d = 64
-    beyond = sum(2 * i + 1 >= d for i in range(d))
+    beyond = outside(d, d)
     shares = [relative_head(offset=offset) for offset in (-1, 1)]
+    lengths = np.linalg.norm(table, axis=1)
     yield claim_of(
         "1", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
         "the usual sinusoids", "npdl's table with exponent 2k/d, entry by entry; d has to be even",
@@ -148,20 +159,20 @@ def sines():
     yield claim_of(
         "1", "i is the index of the dimension", "i is the dimension index",
         "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
-        judge(beyond == 0),
+        judge(beyond == 0, if_false="slip"),
         f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the vector")
     yield claim_of(
         "1", "the encoding is added to the token embedding as it is", "added directly",
         "the usual form; the original model multiplies embeddings by sqrt(d) first, so that they "
         "outweigh it",
-        "convention",
-        f"d = 64: an encoding has length sqrt(d/2) = {np.linalg.norm(table[7]):.2f}, every one")
+        judgement("convention", provided=float(np.ptp(lengths)) < 1e-9),
+        f"d = 64: an encoding has length sqrt(d/2) = {lengths[7]:.2f}, every one")
     yield claim_of(
         "1", "positions let the model learn dependencies on (relative) position",
         "learning dependencies based on positions",
         "one fixed matrix turns the encoding of pos into that of pos + c, so a head can look at "
         "the token before or after",
-        "essay",
+        judgement("essay", provided=shares == [1, 1]),
         f"32 positions, d = 64: the head looks hardest at the one before for "
         f"{100 * shares[0]:.0f} % of them, at the one after for {100 * shares[1]:.0f} %")
 
@@ -202,7 +213,7 @@ def heads():
         "agreement, coreference, meanings, alignments",
         "an empirical statement about trained models; what can be computed is that such patterns "
         "are within a head's reach",
-        "essay",
+        judgement("essay", provided=relative_head() == 1),
         f"a head built by hand looks at the token before for {100 * relative_head():.0f} % of the "
         "positions")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
@@ -22,6 +22,8 @@ QUESTION = """\
 Problem 5. (a) How is self-attention built into an RNN? The document scores h_t against all h_l, \
 takes a softmax, forms a_t = sum_(j < t) alpha_tj h_j and sets h_t = RNN(x_t, h_(t-1)) + a_t.
 (b) Write attention of queries q_1 .. q_n to keys k_1 .. k_t with values v_1 .. v_t as matrices."""
+
+TITLES = {"5a": "Self-attention in an RNN", "5b": "Attention in matrix form"}
 
 claim_of = partial(Claim, "002", "Problem 5")
 
@@ -78,8 +80,7 @@ def fixed_points(s, past, tries=200, seed=2):
 
     s (H,), past (P, H): the document's step with the score of h_t itself taken at its word.
     """
-    rng = np.random.default_rng(seed)
-    found = []
+    rng, found = np.random.default_rng(seed), []
     for _ in range(tries):
         h = 3 * rng.standard_normal(len(s))
         for _ in range(500):
@@ -127,10 +128,8 @@ def largest_state(steps, width=4):
 
 
 def seen_steps(steps=6, seed=5):
-    """(steps, steps) True where y_t depends on x_l, by backward, and the same one step back only.
-
-    The second: whether y_t depends on y_(t-1), the chain that has to be computed in order.
-    """
+    """(steps, steps) True where y_t depends on x_l, by backward; and whether y_t depends on
+    y_(t-1), the chain that has to be computed in order."""
     rng = np.random.default_rng(seed)
     model = AttentiveRNN(2, 3, rng=seed, dtype="float64")
     x = rng.standard_normal((1, steps, 2))
@@ -153,7 +152,7 @@ def definition():
     solutions = fixed_points(np.zeros(2), np.array([[3.0, 0.0], [0.0, 3.0]]))
     shown = "; ".join(sorted(listing(h + 0.0, ".1f", "()") for h in solutions))
     errors = score_errors()
-    mass = missing_mass()
+    mass, bounds = missing_mass(), [largest_state(steps) for steps in (1, 10, 100)]
     yield claim_of(
         "a", "h_t is computed from scores of h_t against the past states",
         "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
@@ -176,7 +175,6 @@ def definition():
         "t = 1 the sum is empty and a_1 = 0",
         judge(mass < 1e-3, "confirmed", "under-specified"),
         f"5 random states: with j up to t, {100 * mass:.0f} % of the weight is lost")
-    bounds = [largest_state(steps) for steps in (1, 10, 100)]
     yield claim_of(
         "a", "adding a_t to the state enhances retention and learning",
         "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
@@ -214,6 +212,7 @@ def benefits():
 def matrices():
     """Claims of part (b)."""
     by_row, by_column = matrix_form_errors()
+    difference, *sums = scores_and_weights(*np.random.default_rng(6).standard_normal((2, 5, 4)))
     yield claim_of(
         "b", "attention of many queries is softmax(Q K^T) V, softmax along each row",
         "A = softmax(Q K^T), output A V",
@@ -225,20 +224,21 @@ def matrices():
         "a and b", "what an attention score is", "e_tl in (a), alpha_i and A in (b)",
         "the name is used for the numbers before the softmax and for the weights after it; npdl "
         "calls the first scores, the second weights",
-        "convention", "in (a) the scores are made into weights by the softmax; in (b) the scores "
-        "have been through it")
+        judgement("convention", provided=abs(sums[1] - 1) < 1e-12 < abs(sums[0] - 1)),
+        f"5 random vectors: one row of (a)'s scores adds up to {sums[0]:.2f}, one of (b)'s to "
+        f"{sums[1]:.2f}")
     yield claim_of(
         "b", "the scores are q.k, not divided by sqrt(d)", "softmax(Q K^T)",
         "as the question has it; transformers divide by sqrt(d), which gives other weights",
-        "convention",
-        f"d = 4, random vectors: the weights differ by up to {_scaling_difference():.2f}")
+        judgement("convention", provided=difference > 1e-3),
+        f"d = 4, random vectors: the weights differ by up to {difference:.2f}")
 
 
-def _scaling_difference(seed=6):
-    Q, K, V = np.random.default_rng(seed).standard_normal((3, 5, 4))
-    (_, A), _ = DotAttention().forward(Q, K, V)
-    (_, scaled), _ = ScaledDotAttention().forward(Q, K, V)
-    return float(np.abs(A - scaled).max())
+def scores_and_weights(Q, K):
+    """(largest difference of unscaled and scaled weights, sum of the scores, sum of the weights)
+    of npdl's attention; the sums are those of the first query."""
+    A, scaled = (layer().forward(Q, K, K)[0][1] for layer in (DotAttention, ScaledDotAttention))
+    return float(np.abs(A - scaled).max()), float((Q @ K.T)[0].sum()), float(A[0].sum())
 
 
 def claims():

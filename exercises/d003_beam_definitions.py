@@ -19,6 +19,8 @@ Question 4, the definitions. (10) the most probable complete sequence is wanted;
 top b of all expansions of the pairs <y, s> in B_(t-1); (13) best_(<=t) is the largest score s of \
 a complete y in B_1 .. B_t. Do they say what is meant?"""
 
+TITLES = {"4": "Greedy, beam and exhaustive search by their definitions"}
+
 claim_of = partial(Claim, "003", "Q4")
 
 
@@ -49,6 +51,30 @@ def likely(p, least, max_len=9):
     return count
 
 
+# What y_0 may be: (whether a start symbol stands before the words, whether |y| counts it).
+NUMBERINGS = {"y_0 is a given start symbol that |y| does not count": (True, False),
+              "y_0 is a start symbol that |y| counts": (True, True),
+              "y_0 is the first word": (False, False)}
+
+
+def numbered(words, start, counted):
+    """(the token y_|y| or None, the product of the probabilities from j = 1), from y_0 on.
+
+    words [(token, probability)]; `start` puts a symbol of probability 1 before them, which |y|
+    takes in if it is `counted`.
+    """
+    y = [("<s>", 1.0), *words] if start else list(words)
+    length = len(words) + counted
+    return (y[length][0] if length < len(y) else None, math.prod(p for _, p in y[1:]))
+
+
+def ties(branches, width):
+    """How many complete hypotheses of all beams have the best score."""
+    result = search(_renamed(branches), width, stop=False)
+    scores = [h.log_prob for step in result.steps for h in step.kept if h.complete]
+    return sum(score == max(scores) for score in scores)
+
+
 def definitions():
     """Claims on the definitions (10) to (13)."""
     trees = [random_tree(seed) for seed in range(150)]
@@ -76,26 +102,32 @@ def definitions():
         judge(ends[0] == ends[1], "confirmed", "under-specified"),
         f"two words of 0.5, width 1: the best found is {ends[0]:.1f} or {ends[1]:.1f}, as one or "
         "the other comes first")
+    equal = ties({word: (0.5, {END: 1.0}) for word in "ab"}, 2)
     yield claim_of(
         "(13)", "best_(<=t) is the best completed hypothesis", "max of a set of scores s",
         "as defined it is a score; the hypothesis is the one that has it, or several with ties",
-        "convention",
-        f"npdl keeps both: score {searches[0].steps[-1].best.log_prob:.2f}, tokens "
-        f"{list(searches[0].steps[-1].best.tokens)} in the first tree")
+        judge(equal == 1, if_false="convention"),
+        f"two words of 0.5, each before </s>, width 2: {equal} hypotheses have the best score; "
+        "npdl keeps score and tokens of the one found first")
     yield from indices_and_optimum()
 
 
 def indices_and_optimum():
     """Claims on indices and on the existence of the maximum."""
-    path = [0.6, 0.55]
-    given, scored = math.prod([1.0, *path]), math.prod(path)
+    words = (("a", 0.6), (END, 0.5))
+    found = {name: numbered(words, *reading) for name, reading in NUMBERINGS.items()}
+    right = (END, math.prod(p for _, p in words))
+    fits = [name for name, (last, product) in found.items()
+            if last == right[0] and math.isclose(product, right[1])]
     yield claim_of(
         "(10)", "y_<t is (y_0 .. y_(t-1)), the last token y_|y|, and scores start at j = 1",
         "indices from 0 and from 1 in one definition",
-        "consistent when y_0 is a given start symbol of probability 1 that |y| does not count",
-        judge(len(path) == len(path) + 1, "confirmed", "under-specified"),
-        f"'a </s>' has |y| = 2 with y_1, y_2, and 3 tokens with y_0; products from 0 and from 1: "
-        f"{given:.2f}, {scored:.2f}")
+        f"all three fit where {' or '.join(fits) or 'nothing'}; else y_|y| is no token or the "
+        "first word has no score",
+        judge(len(fits) == len(found), if_false="under-specified" if fits else "wrong"),
+        f"'{' '.join(word for word, _ in words)}' of 0.6 and 0.5: " + "; ".join(
+            f"{name}: y_|y| = {last or 'missing'}, product from j = 1 {product:.1f}"
+            for name, (last, product) in found.items()))
     counts = [likely(0.3, least) for least in (0.1, 0.01)]
     none = exhaustive_search(SteadyModel(0.0), 6, eos=0).best
     yield claim_of(
@@ -109,7 +141,7 @@ def indices_and_optimum():
 
 def _renamed(tree):
     """The same tree with its first words named in their order, which settles ties."""
-    return {f"{n}": branch for n, branch in enumerate(tree.values())}
+    return {f"w{n}": branch for n, branch in enumerate(tree.values())}
 
 
 def claims():

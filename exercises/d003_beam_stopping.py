@@ -24,6 +24,8 @@ ending in </s> are complete and not expanded; best_(<=t) is the best complete sc
 y^1 be the best of B_t, with score s^1. Prove: once s^1 <= best_(<=t), no later step finds a \
 better one, and the best complete hypothesis is the one of highest probability."""
 
+TITLES = {"4": "When beam search may stop"}
+
 claim_of = partial(Claim, "003", "Q4")
 END = "</s>"
 
@@ -140,7 +142,7 @@ def rule():
         "", "the rule stops no later than necessary", "not asked",
         "while s^1 > best, a later completion can still be better: the scores so far can't exclude "
         "it",
-        "no answer given" if worse.best.log_prob == early < better.best.log_prob else "wrong",
+        judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"),
         f"two trees equal for two steps, best {math.exp(early):.2f} then; in the end "
         f"{math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
     fails = normalised_rule_fails(trees)

@@ -25,6 +25,8 @@ Question 5. h_t = W^T h_(t-1), W complex n x n with eigenvalues lambda_1 .. lamb
 radius rho = max |lambda|. Write h_t by h_0, and explain what the eigenvalues have to do with \
 vanishing and exploding as t grows."""
 
+TITLES = {"5": "Eigenvalues, and gradients that vanish or explode"}
+
 claim_of = partial(Claim, "003", "Q5")
 
 
@@ -114,18 +116,18 @@ def answers():
     down, up = state_norms(small, np.ones(3), 300), state_norms(transient, np.array([1.0, 0]), 300)
     yield claim_of(
         "", "h_t in terms of h_0", "none printed", "h_t = (W^T)^t h_0 = (W^t)^T h_0",
-        "no answer given" if max(closed, eigen) < 1e-9 else "wrong",
+        judge(max(closed, eigen) < 1e-9, "no answer given"),
         f"12 steps of a random complex W: error {below(closed)}; W and W^T have the same "
         f"eigenvalues, moduli differ by {below(eigen)}")
     yield claim_of(
         "", "the gradient through t steps", "none printed",
         "dL/dh_0 = W^t dL/dh_t: the same eigenvalues decide",
-        "no answer given" if gradient < 1e-9 else "wrong",
+        judge(gradient < 1e-9, "no answer given"),
         f"npdl's RNN near 0, 10 steps back: error {below(gradient)}")
     yield claim_of(
         "rho < 1", "with rho < 1 everything vanishes", "none printed",
         "for every h_0, W defective or not; but at first it may grow",
-        "no answer given" if max(down[-1], up[-1]) < 1e-6 < 1 < up.max() else "wrong",
+        judge(max(down[-1], up[-1]) < 1e-6 < 1 < up.max(), "no answer given"),
         f"defective, rho = 0.9: length {down[0]:.1f}, at most {down.max():.1f}, after 300 steps "
         f"{down[-1]:.0e}; non-normal [[0.9, 10], [0, 0.8]]: from 1 up to {up.max():.0f}, "
         f"then {up[-1]:.0e}")
@@ -134,7 +136,7 @@ def answers():
     yield claim_of(
         "rho > 1", "with rho > 1 it explodes", "none printed",
         "for almost every h_0: those without a component along the large eigenvalue don't",
-        "no answer given" if spared < 1e-6 and hit > 1 else "wrong",
+        judge(spared < 1e-6 and hit > 1, "no answer given"),
         f"W = diag(1.2, 0.5), 100 steps: from (0, 1) {spared:.0e}, from (0.000001, 1) {hit:.0f}")
     turning = state_norms(random_orthogonal(8), np.ones(8), 1000)
     growing, change = jordan_power(1, 3, 1000), abs(turning[-1] / turning[0] - 1)
@@ -142,14 +144,14 @@ def answers():
         "rho = 1", "with rho = 1 it neither vanishes nor explodes", "none printed",
         "if the eigenvalues of modulus 1 have full sets of eigenvectors; a Jordan block of size k "
         "grows as t^(k - 1)",
-        "no answer given" if change < 1e-9 and growing[2] > 1e5 else "wrong",
+        judge(change < 1e-9 and growing[2] > 1e5, "no answer given"),
         f"orthogonal W: length after 1000 steps changed by {below(change)}; "
         f"Jordan block of size 3 at 1: exactly {', '.join(map(str, growing))}")
     yield claim_of(
         "diagonalising", "h_t = sum_k c_k lambda_k^t v_k explains it", "none printed",
         "only for a diagonalisable W; in general each lambda^t comes with a polynomial in t, and "
         "the norms obey |W^t|^(1/t) -> rho",
-        "no answer given" if np.linalg.matrix_rank(small - 0.9 * np.eye(3)) == 2 else "wrong",
+        judge(np.linalg.matrix_rank(small - 0.9 * np.eye(3)) == 2, "no answer given"),
         f"the block of size 3 at 0.9 has 1 eigenvector, not 3; |W^t|^(1/t) = "
         f"{listing([_root(small, t) for t in (10, 100, 1000)], '.3f')} at t = 10, 100, 1000")
 
@@ -188,7 +190,7 @@ def premises():
         "(14)", "W^T in h_t = W^T h_(t-1), for a complex W", "W^T",
         "the transpose without conjugation, as printed; with conjugation h_t is another, and the "
         "moduli of the eigenvalues are the same",
-        "convention" if same < 1e-9 < differ else "wrong",
+        judge(same < 1e-9 < differ, "convention"),
         f"[[0.5, 1], [0, 0.5i]]: two steps differ by up to {differ:.2f}, moduli by {below(same)}")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.d003_message_passing import edges_of
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.attention import attend
@@ -23,6 +23,8 @@ QUESTION = """\
 Question 6. On a graph, h_i' = q(h_i, Agg({f_ji(h_j): j in N(i)})) (16).
 (d) Show that attention, h_i' = sum_j softmax_j(Q h_i . K h_j) V h_j (18), is a special case.
 (e) Seen as a graph, why are very long ranges hard for a transformer?"""
+
+TITLES = {"6d": "Attention as a graph network", "6e": "Long ranges on a complete graph"}
 
 claim_of = partial(Claim, "003", "Q6")
 
@@ -122,11 +124,13 @@ def equivalence():
     yield claim_of(
         "d, premise", "a word is updated from each other word", "each other word j",
         "the sum in (18) runs over all j in S, the word itself included; loops are needed",
-        judge(without < 1e-9), f"without loops the result differs by up to {without:.2f}")
+        judge(without < 1e-9, if_false="slip", provided=messages < 1e-9),
+        f"without loops the result differs by up to {without:.2f}")
     yield claim_of(
         "d, premise", "the scores are Q h_i . K h_j", "standard equation",
         "without the 1/sqrt(d) of transformers; both are message passing",
-        "convention", f"with it the result differs by up to {scaled:.2f} on the same 5 tokens")
+        judge(scaled > 1e-3, "convention"),
+        f"with it the result differs by up to {scaled:.2f} on the same 5 tokens")
     yield claim_of(
         "d, premise", "Q, K, V hold vector representations of words", "after: weight matrices",
         "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
@@ -140,12 +144,12 @@ def long_range():
     """Claims of part (e)."""
     lengths = (10, 100, 1000)
     weights, spread = largest_weights(lengths), spread_after(6)
-    edges = [len(edges_of(n)) for n in (10, 100, 1000)]
+    edges = [len(edges_of(n)) for n in lengths]
     yield claim_of(
         "e", "why long ranges are hard on a complete graph", "none printed",
         f"n (n - 1) edges, {listing(edges, 'd')} at n = {listing(lengths, 'd')}; and with bounded "
         "scores a single token's weight falls as 1/n",
-        "essay",
+        judgement("essay", provided=weights == sorted(weights, reverse=True)),
         f"scores within +-2: largest possible weight {listing(weights)}; without residuals, 6 "
         f"layers bring 16 states together: distance from their mean {listing(spread)}")
 

@@ -6,6 +6,7 @@ npdl's MessagePassing computes h_i' = q(h_i, sum_j e_ij f(h_j)) for all vertices
 import sys
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,9 @@ Question 6. On a directed graph, h_i' = q(h_i, Agg({f_ji(h_j): j in N(i)})).
 h_4 = [1, 0], Agg = [0.6, 0.2, 0.2] [f(h_2); f(h_3); f(h_4)], f(x) = 2x, q = W h_1^T + \
 max(Agg, 0), W = [1, 1]: h_1'?
 (c) How many edges has the complete directed graph of a 4-word sentence?"""
+
+TITLES = {"6a": "Message passing with a sum", "6b": "One update of a vertex",
+          "6c": "The edges of a complete graph"}
 
 claim_of = partial(Claim, "003", "Q6")
 
@@ -60,10 +64,31 @@ def update(states=STATES, weights=WEIGHTS, factor=2, W=(1, 1)):
     return agg, own, [own + max(a, Fraction(0)) for a in agg]
 
 
-def by_npdl(states=STATES, weights=WEIGHTS, factor=2, W=(1, 1)):
-    """h_1' of `update` by npdl's MessagePassing, float64."""
+def readings():
+    """{what max and W mean in (22): h_1' as text}."""
+    agg, own, new = update()
+    single = [Fraction(x) + max(a, Fraction(0)) for x, a in zip(STATES[0], agg, strict=True)]
+    return {"entry by entry": listing(map(float, new), "g"),
+            "largest of all": format(float(own + max(*agg, 0)), "g"),
+            "W by entry": listing(map(float, single), "g")}
+
+
+def graphs_alike():
+    """(choices of the edges among vertices 2, 3, 4 and to them that leave h_1' as it is, all)."""
+    places = [(i, j) for i, j in edges_of(len(STATES)) if i]
+    right = by_npdl()
+    same = sum(np.array_equal(by_npdl(others=[place for place, on in zip(places, chosen,
+                                                                       strict=True) if on]), right)
+               for chosen in product((0, 1), repeat=len(places)))
+    return same, 2 ** len(places)
+
+
+def by_npdl(states=STATES, weights=WEIGHTS, factor=2, W=(1, 1), others=()):
+    """h_1' of `update` by npdl's MessagePassing, float64; `others` are edges (i, j) besides."""
     h = np.array(states, float)
     edges = np.zeros((len(h), len(h)))
+    for place in others:
+        edges[place] = 1
     edges[0, 1:] = [float(w) for w in weights]
     layer = MessagePassing(Scale(float(factor)), Replace())
     agg, _ = layer.forward(h, edges)
@@ -99,7 +124,7 @@ def numbers():
     yield claim_of(
         "a", "(16) with a sum for Agg", "none printed",
         "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
-        "no answer given" if _sum_error() < 1e-12 else "wrong",
+        judge(_sum_error() < 1e-12, "no answer given"),
         f"npdl's MessagePassing with 0/1 edges against the loop: error {below(_sum_error())}")
     yield claim_of(
         "a, definition", "the messages form a set {f_ji(h_j)}", "H' is a set",
@@ -109,8 +134,8 @@ def numbers():
         "for a family numbered by j")
     yield claim_of(
         "b", "the new state of vertex 1", "none printed", f"h_1' = {shown[1]}",
-        "no answer given" if error < 1e-12 else "wrong",
-        f"exactly: Agg = {shown[0]}, W h_1^T = {own}, max(Agg, 0) = [0, 0.8]; npdl agrees, error "
+        judge(error < 1e-12, "no answer given"),
+        f"exactly: Agg = {shown[0]}, W h_1^T = {own}, max(Agg, 0) added to it; npdl agrees, error "
         f"{below(error)}")
     yield claim_of(
         "b, premise", "W h_1^T + max(Agg, 0) is defined", "a 1 x 1 plus a 1 x 2 matrix",
@@ -118,18 +143,29 @@ def numbers():
         judge(own != 0, "confirmed", "under-specified"),
         f"W h_1^T = {own}; with h_1 = [1, 0] it would be "
         f"{update(((1, 0), *STATES[1:]))[1]}, and the reading would matter")
+    meant = readings()
     yield claim_of(
-        "b, premise", "the figure of the graph is needed", "graph G in Fig. 1, not printed",
-        "not for (b): (20) names the three neighbours and their weights; which other edges there "
-        "are can't be derived",
-        judge(len(WEIGHTS) == len(STATES) - 1, "under-specified", "wrong"),
-        "h_1' changes with no other edge: only row 1 of the edge matrix is read")
+        "b, premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",
+        f"h_1' = {meant['entry by entry']} with max entry by entry and one number W h_1^T; as the "
+        f"largest of all entries and 0 it is {meant['largest of all']}; with W as a weight for "
+        f"each entry {meant['W by entry']}",
+        judge(len(set(meant.values())) == 1, if_false="under-specified"),
+        "the second reading is the one whose two parts have the same shape, 1 x 1; holds for the "
+        "first, the usual rectifier")
+    graphs, others = graphs_alike()
+    yield claim_of(
+        "b, premise", "the figure shows the graph G", "graph G in Fig. 1, not printed",
+        "(b) needs no figure: (20) names vertex 1's three neighbours and their weights; which of "
+        "the other edges there are can't be derived",
+        judge(graphs == 1, if_false="under-specified"),
+        f"all {others} choices of the edges between the other vertices: {graphs} give the same "
+        "h_1'")
     count, loops = len(edges_of(4)), len(edges_of(4, True))
     yield claim_of(
         "c", "edges of the complete graph of 'I eat red apples'", "none printed",
         f"{count}: each of 4 tokens to the 3 others; {loops} if a token is linked to itself, as in "
         "(18)",
-        "convention" if (count, loops) == (12, 16) else "wrong",
+        judge((count, loops) == (4 * 3, 4 * 4), "convention"),
         f"enumerated: {count} ordered pairs of different tokens, {loops} of any")
 
 

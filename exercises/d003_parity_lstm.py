@@ -14,6 +14,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from exercises.d003_threshold_neurons import TABLES, neuron_or_certificate
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import listing
 from npdl.errors import InputError
@@ -23,6 +24,8 @@ QUESTION = """\
 Question 3. f, i, o = sigmoid(W [h, x] + b), C~ = tanh(W_C [h, x] + b_C), C' = f C + i C~,
 h' = o tanh(C'), where sigmoid(x) is 1 for x > 0 and else 0, and tanh(x) is the sign of x.
 Give W_f, b_f, W_i, b_i, W_C, b_C, W_o, b_o such that C is the parity of the bits read."""
+
+TITLES = {"3": "An LSTM for the parity of bits"}
 
 claim_of = partial(Claim, "003", "Q3")
 
@@ -139,7 +142,7 @@ def design_claims():
         yield claim_of(
             "", f"an LSTM can keep the parity in C ({name})", "none printed",
             f"one unit, W = [of h, of x], h = C = 0 at the start: {rows}",
-            "no answer given" if wrong == 0 and proves_parity(design) else "wrong",
+            judge(wrong == 0 and proves_parity(design), "no answer given"),
             f"all {count} strings of 12 bits and their prefixes: {wrong} of {size} wrong; "
             "the four cases of (C, x) give C' = h' = C xor x, so it holds at every length")
         yield claim_of(
@@ -147,7 +150,7 @@ def design_claims():
             "large weights do: with all numbers times 100 npdl's sigmoid and tanh are 0, 1 or -1 "
             "to the last bit"
             + (", and C is exact" if exact[1] == 0 else ""),
-            judge(exact[1] == 0, "convention", "under-specified"),
+            judge(exact[1] == 0, "convention"),
             f"npdl's LSTM, times 100: {exact[1]} of {exact[0]} memories not exactly right; largest "
             f"error times 3 and 10: {listing(soft, '.1g')}")
 
@@ -155,63 +158,70 @@ def design_claims():
 def premises():
     """Claims on the question's premises."""
     right, tried = count_designs()
+    candidate, state = candidate_and_state(DESIGNS["add or subtract"], (1, 1))
     table = [int((x and not y) or (not x and y)) for x, y in product((0, 1), repeat=2)]
-    plain = 1 / (1 + np.exp(-0.0))
+    plain, nearest = 1 / (1 + np.exp(-0.0)), min(map(nearest_to_zero, DESIGNS.values()))
+    by_time = wrong_memories(DESIGNS["add or subtract"])[1]
     yield claim_of(
         "", "the two designs are not alone", "none printed",
         f"{right} of {tried} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute it",
-        "no answer given" if right else "wrong",
+        judge(0 < right < tried, "no answer given"),
         "each checked on the four cases of (C, x) with h = C")
     yield claim_of(
         "premise", "the parity problem was mentioned in Question 1", "mentioned in Question 1",
         "Question 1 has AND and OR; Question 2 has XOR, which is parity of two bits; parity of "
         "longer strings is mentioned nowhere before",
-        judge(not _is_parity((0, 0, 0, 1)) and not _is_parity((0, 1, 1, 1)), "wrong", "confirmed"),
-        "tables of Question 1: 0001 and 0111; parity of two bits: 0110")
+        judge(any(is_parity(TABLES[name]) for name in ("AND", "OR")), provided=is_parity(table),
+              if_false="slip"),
+        "; ".join(f"{name} {''.join(map(str, TABLES[name]))}" for name in TABLES)
+        + f"; the parity of two bits {''.join(map(str, table))}")
     yield claim_of(
         "hint", "x xor y = (x and not y) or (not x and y)", "(x and not y) or (not x and y)",
-        "the same table", judge(table == [0, 1, 1, 0]),
+        "the same table", judge(is_parity(table)),
         f"on 00, 01, 10, 11: {table}; f C is C and not x, i C~ is x and not C, never both 1")
     yield claim_of(
         "hint", "this XOR was implemented above", "which you implemented above",
         "above, AND and OR were; XOR was shown to be impossible for one neuron",
-        judge(_one_neuron_does(table), if_false="under-specified"),
+        judge(neuron_or_certificate(table)[0] is not None, if_false="under-specified"),
         "certificate 01 + 10 = 00 + 11 of Question 2; holds for the AND and the OR in it")
     yield claim_of(
         "premise", "sigmoid(0) = 0 and tanh(0) = 0", "0 at x = 0 for both",
         "tanh(0) = 0 is the true value; the true sigmoid(0) is 1/2, and the threshold of "
         "Question 1 gives 1 at 0: three values for one step",
-        "convention",
-        f"sigmoid(0) = {plain:g}; no gate of the two designs ever meets 0, so all three agree")
+        judge(nearest > 0, "convention"),
+        f"sigmoid(0) = {plain:g}; in the two designs no gate comes nearer to 0 than {nearest:g}, "
+        "so that all three agree")
     yield claim_of(
         "premise", "b_t is the bias of the forget gate", "b_t",
         "b_f, as the formula has it: a bias does not depend on time",
-        judge(wrong_memories(DESIGNS["add or subtract"])[1] > 0),
-        "with one fixed b_f the design is right at all 12 steps: "
-        f"{wrong_memories(DESIGNS['add or subtract'])[1]} errors")
+        judge(by_time > 0, if_false="slip"),
+        f"with one fixed b_f the design is right at all 12 steps: {by_time} errors")
     yield claim_of(
         "premise", "C_t are the candidate values of the cell state", "called so before formula (5)",
         "the candidates are C~_t of formula (4); C_t is the new cell state",
-        judge(_candidates_are_states()),
-        "after bits 1, 1 the first design has C~ = -1 and C = 0")
+        judge(candidate == state, if_false="slip"),
+        f"after bits 1, 1 the first design has C~ = {candidate:g} and C = {state:g}")
 
 
-def _is_parity(table):
-    return tuple(table) == (0, 1, 1, 0)
+def is_parity(table):
+    """Whether a table on 00, 01, 10, 11 is the parity of the two bits."""
+    return tuple(table) == tuple(int(p) for p in parities(strings(2))[:, -1])
 
 
-def _one_neuron_does(table):
-    from exercises.d003_threshold_neurons import neuron_or_certificate
+def nearest_to_zero(design):
+    """The smallest |z| that a gate or candidate meets in the four cases of (C, x), h = C."""
+    return min(abs(w_h * C + w_x * x + b) for C, x in product((0, 1), repeat=2)
+               for w_h, w_x, b in design.values())
 
-    return neuron_or_certificate(table)[0] is not None
 
-
-def _candidates_are_states():
-    """Whether C~ = C after the bits 1, 1 in the first design."""
-    w_h, _, b = DESIGNS["add or subtract"]["C"]
-    h, C = step(DESIGNS["add or subtract"], 0.0, 0.0, 1.0)
-    candidate = np.sign(w_h * h + b)
-    return bool(candidate == step(DESIGNS["add or subtract"], h, C, 1.0)[1])
+def candidate_and_state(design, bits):
+    """(C~, C) after the last of these bits, from h = C = 0."""
+    h = C = candidate = 0.0
+    for x in bits:
+        w_h, w_x, b = design["C"]
+        candidate = float(np.sign(w_h * h + w_x * x + b))
+        h, C = step(design, h, C, float(x))
+    return candidate, float(C)
 
 
 def claims():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import listing
 from npdl.errors import InputError
 
@@ -22,10 +22,14 @@ Questions 7 and 8. Summarise a paper on scaling laws, its contributions, strengt
 and say what you take from it. (The paper is only linked to.) And do the points of the problem set \
 add up: 21.5 for one course number, 26.5 for the other?"""
 
+TITLES = {"7": "A review: what a scaling law needs", "8": "A review: the takeaway"}
+
 claim_of = partial(Claim, "003")
 
 POINTS = {"collaborators": "0.5", "Q1": 1, "Q2": 1, "Q3": 5, "Q4": 5, "Q5": 5, "Q7": 2, "Q8": 2}
 EXTRA = {"Q6": 5}
+PRINTED = {"4644": "21.5", "7643": "26.5"}  # the theory's points, by course number
+EXTRA_FOR = "4464"                          # as printed beside Question 6
 
 
 def total(points):
@@ -64,18 +68,30 @@ def exponent(sizes, losses):
     return -top / math.fsum((a - mean_x) ** 2 for a in x)
 
 
+def course_of(points):
+    """The course number whose printed total is this sum."""
+    found = [course for course, printed in PRINTED.items() if Fraction(printed) == points]
+    if len(found) != 1:
+        raise InputError(f"{float(points):g} points are the total of {len(found)} courses; "
+                         f"there must be one of {', '.join(PRINTED)}")
+    return found[0]
+
+
 def points_claims():
     """Claims on the points and the course numbers."""
     one, both = total(POINTS), total(POINTS | EXTRA)
+    graded = course_of(one)
     yield claim_of(
         "Points", "", "the theory answers give 21.5 points, and 26.5 with Question 6",
         "21.5 (CS 4644), 26.5 (CS 7643)", f"{float(one):g} and {float(both):g}",
-        judge((one, both) == (Fraction("21.5"), Fraction("26.5"))),
+        judge([one, both] == [Fraction(points) for points in PRINTED.values()]),
         " + ".join(str(value) for value in POINTS.values()) + f"; + {EXTRA['Q6']}")
     yield claim_of(
         "Points", "", "Question 6 is extra credit for course 4464", "4464",
-        "the course's numbers are 4644 and 7643, on the first page and with the points",
-        judge("4464" in ("4644", "7643")), "two digits are interchanged")
+        f"{graded}: the course whose points leave out Question 6",
+        judge(graded == EXTRA_FOR, if_false="slip"),
+        f"{graded} is graded out of {PRINTED[graded]}, the sum without Question 6; "
+        f"{'the same digits in another order' if sorted(graded) == sorted(EXTRA_FOR) else ''}")
 
 
 def review_claims():
@@ -84,30 +100,32 @@ def review_claims():
     losses = [expected_loss(n) for n in sizes]
     excess = [loss - entropy() for loss in losses]
     right, plain = exponent(sizes, excess), exponent(sizes, losses)
+    guess = extrapolated(sizes[:2], losses[:2])
     yield claim_of(
         "Q7", "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
         "without the paper only this: a power law of the loss needs its floor; here the excess "
         f"over the entropy falls as n^-{right:.2f} (theory: 1/(2n)), and a fit without the floor "
         f"gives n^-{plain:.2f}",
-        "essay",
+        judgement("essay", provided=abs(right - 1) < 0.1),
         f"coin of bias 0.3, exact mean loss after n = {listing(sizes, 'd')} tosses: "
         f"{listing(losses, '.4f')}; 2 n times the excess: "
         f"{listing([2 * n * e for n, e in zip(sizes, excess, strict=True)])}")
     yield claim_of(
         "Q8", "", "a takeaway from the paper", "an essay",
         "extrapolating a loss curve from small sizes is as good as the form that is fitted",
-        "essay",
-        f"from n = 10 and 30, a pure power law predicts {_extrapolated(sizes[:2], losses[:2]):.4f} "
+        judgement("essay", provided=guess < entropy() < losses[-1]),
+        f"from n = 10 and 30, a pure power law predicts {guess:.4f} "
         f"at 1000; the true value is {losses[-1]:.4f}, the floor {entropy():.4f}")
     yield claim_of(
         "Q8", "premise", "the takeaway relates the paper to explainability techniques",
         "traditional understanding of explainability techniques",
         "the paper announced for this section is on scaling laws; the sentence does not fit it; "
         "the link, which would decide, is not printed",
-        "under-specified", "the section's first line and this question name different subjects")
+        judgement("essay"), "the section's first line and this question name different subjects")
 
 
-def _extrapolated(sizes, losses, size=1000):
+def extrapolated(sizes, losses, size=1000):
+    """The loss at `size` by the power law through the given ones, from the last of them."""
     return losses[-1] * (size / sizes[-1]) ** -exponent(sizes, losses)
 
 

@@ -24,6 +24,8 @@ QUESTION = """\
 Question 1. Find w and b of f(x) = 1 if w.x + b >= 0, else 0, that compute AND and OR of two bits.
 Question 2. Prove that no such neuron computes XOR (0, 1, 1, 0 on 00, 01, 10, 11)."""
 
+TITLES = {"1": "AND and OR by one neuron", "2": "XOR by one neuron"}
+
 claim_of = partial(Claim, "003")
 TABLES = {"AND": (0, 0, 0, 1), "OR": (0, 1, 1, 1), "XOR": (0, 1, 1, 0)}
 
@@ -118,7 +120,7 @@ def neurons():
         yield claim_of(
             "Q1", name, f"a threshold neuron computes {name}", "none printed",
             f"w = ({w[0]:g}, {w[1]:g}), b = {b:g}",
-            "no answer given" if holds else "wrong",
+            judge(holds, "no answer given"),
             f"all four inputs; {hits} of {size} triples of a grid do it too")
     integer = on_the_line([1, 1], -2), on_the_line([1, 1], -1)
     strict = [tuple(int(x @ np.ones(2) + b > 0) for x in inputs(2)) for b in (-2, -1)]
@@ -126,7 +128,7 @@ def neurons():
         "Q1", "form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
         "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with a strict "
         ">, which the step sigmoid of Question 3 has; b = -1.5 and -0.5 are right with both",
-        judge(strict != [TABLES["AND"], TABLES["OR"]], "convention", "confirmed"),
+        judge(strict == [TABLES["AND"], TABLES["OR"]], if_false="convention"),
         f"inputs on the line: {integer[0]} for AND, {integer[1]} for OR; with > the tables become "
         f"{strict[0]} and {strict[1]}")
 
@@ -156,7 +158,7 @@ def xor():
     yield claim_of(
         "Q2", "", "a net of such neurons can compute XOR", "not asked",
         "OR and NAND first, AND of the two after: three neurons",
-        judge(table_of(net, 2) == TABLES["XOR"], "no answer given", "wrong"),
+        judge(table_of(net, 2) == TABLES["XOR"], "no answer given"),
         f"table on 00, 01, 10, 11: {table_of(net, 2)}")
 
 

@@ -19,6 +19,8 @@ document writes it RHS(y) = {j : [=] < y_j < [PAD]}, without padding {j : [=] < 
 next-token training {j : y_j < [PAD]}. Read as comparisons of token ids, are these the sets that
 the words describe; is there padding where it is said; and where is = counted from?"""
 
+TITLES = {"3": "Which tokens the loss counts"}
+
 claim = partial(Claim, "004", "Problem 3")
 
 
@@ -156,7 +158,8 @@ def length_claim():
         lengths |= set(counted.tolist())
     return claim(
         "size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
-        f"{sorted(lengths)}: r and EOS, for two operands and for three", "no answer given",
+        f"{sorted(lengths)}: r and EOS, for two operands and for three",
+        judge(len(lengths) == 1, "no answer given"),
         "counted for every sum with p = 5, orders 2, 3 and both: |RHS| is the same for all samples "
         "of this data")
 

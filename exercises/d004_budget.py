@@ -1,11 +1,13 @@
 """Document 004, Problem 4, first page: sizes of the data, time, compute, points."""
 
+import math
 import sys
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from exercises.d004_first_tables import seeds
 from exercises.d004_loss import example
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import listing
@@ -29,6 +31,8 @@ POINTS = {  # each problem: its points, and those of its parts
     "Problem 4": (44, (3.5, 10, 10, 5, 6.5, 9)),
 }
 
+TITLES = {"4": "Equations, time, compute and points"}
+
 claim = partial(Claim, "004", "Problem 4")
 
 
@@ -48,7 +52,7 @@ def seconds(tau, steps=T):
 
 def claims():
     return [count_claim(), half_claim(), *time_claims(), batch_claim(), compute_claim(),
-            points_claim(), sign_claim()]
+            points_claim(), sign_claim(), optimistic_claim()]
 
 
 def count_claim():
@@ -62,7 +66,7 @@ def count_claim():
         "p^2, p^3 or p^2 + p^3: " + ", ".join(
             f"{count:,} for p = {p}, orders {listing(orders, 'd', '()')}"
             for (p, orders), count in zip(cases, counted, strict=True)),
-        "no answer given", "counted by npdl's ModularArithmetic: "
+        judge(same, "no answer given"), "counted by npdl's ModularArithmetic: "
         f"{'equal' if same else 'different'}; the vocabulary has p + 5 = {V} tokens for p = 31")
 
 
@@ -120,16 +124,28 @@ def batch_claim():
         "repeat samples")
 
 
+def products(model, S):
+    """Multiplications by the weights of a sample of S tokens, embeddings left out.
+
+    Each number of a matrix is used once for a token forward, once for dx, once for dW.
+    """
+    weights = sum(param.data.size for name, param in model.params()
+                  if param.data.ndim == 2 and not name.startswith("embedding"))
+    return 3 * S * weights
+
+
 def compute_claim(S=6):
-    P = {name: make(36).count_params(embeddings=False)
-         for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
+    models = {"LSTM": LSTMLM(36), "GPT": GPT(36)}
+    P = {name: model.count_params(embeddings=False) for name, model in models.items()}
+    ratios = {name: products(model, S) / P[name] for name, model in models.items()}
     return claim(
         "compute", "C = P B T estimates the training compute.", "P B T",
         f"{P['LSTM'] * B * T:.3g} and {P['GPT'] * B * T:.3g} for the defaults: in units of one "
         "parameter, one sample, one step",
-        "under-specified", f"a sample has S = {S} tokens, and forward plus backward take about 3 "
-        f"multiplications for each parameter and token: some {3 * S} C; holds up to a factor while "
-        "S stays the same")
+        judge(max(ratios.values()) < 2, if_false="under-specified"),
+        f"a sample has S = {S} tokens; forward and backward through every matrix for each take "
+        f"{ratios['LSTM']:.1f} and {ratios['GPT']:.1f} times P multiplications a sample; holds up "
+        "to a factor while S stays the same")
 
 
 def points_claim():
@@ -150,6 +166,35 @@ def sign_claim():
         f"from {accuracies.min():g} to {accuracies.max():g}",
         judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
         "-log p >= 0 since p <= 1; indicators are 0 or 1")
+
+
+def best_of(evaluations, size, p):
+    """The mean of the best of `evaluations` independent shares of `size` equations, exactly.
+
+    Each equation is right with probability p. E[max] = sum over k of 1 - P(count < k)^n.
+    """
+    if evaluations < 1 or size < 1 or not 0 <= p <= 1:
+        raise InputError(f"evaluations = {evaluations}, size = {size}, p = {p}; at least 1, at "
+                         "least 1, and between 0 and 1")
+    below, total = 0.0, 0.0
+    for k in range(1, size + 1):
+        below += math.comb(size, k - 1) * p ** (k - 1) * (1 - p) ** (size - k + 1)
+        total += 1 - min(below, 1.0) ** evaluations
+    return total / size
+
+
+def optimistic_claim(evaluations=100, size=481, p=0.99):
+    best = best_of(evaluations, size, p)
+    early = sorted({step for step in seeds("GPT")["L_val"][0] if step < T})
+    return claim(
+        "best over steps", "The lowest L_val and the highest A_val over all steps say how well a "
+        "model does on data it has not seen.", "the smallest and the largest value over the steps",
+        "they are optimistic: the step is chosen by the set that is then reported; a third set, or "
+        "the last step, would not be",
+        judge(best - p < 1e-3, if_false="under-specified"),
+        f"{evaluations} independent evaluations of {size} equations, each right with probability "
+        f"{p}: the best is {best:.4f} on average; the GPT's L_val were read at steps "
+        f"{listing(early, 'd', '()')} of {T}; holds as the definition of what is printed")
 
 
 if __name__ == "__main__":

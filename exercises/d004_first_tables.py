@@ -29,6 +29,8 @@ LOSSES = {"LSTM": {"train": (0.0001, 0.0), "val": (0.0008, 0.0004)},
 ACCURACY = {"LSTM": (1.0, 0.0), "GPT": (0.9979, 0.0021)}
 DIVISORS = {"population": 2, "sample": 1}               # n and n - 1 for two seeds
 
+TITLES = {"4.2": "Two seeds behind a table"}
+
 claim = partial(Claim, "004", "Problem 4")
 
 
@@ -76,7 +78,7 @@ def delay_text(model, name):
 
 def claims():
     return [deviation_claim(), values_claim(), grid_claim(), accuracy_claim(), *delay_claims(),
-            missing_claim(), meaning_claim(), last_step_claim(), loss_claim()]
+            missing_claim(), *meaning_claims(), last_step_claim(), loss_claim()]
 
 
 def spread_rows():
@@ -93,7 +95,8 @@ def deviation_claim():
     return claim(
         "deviation", "The tables' +- is the standard deviation of two seeds.",
         listing([std for *_, std in rows], "g", "()"), "it divides by n = 2: half the distance of "
-        f"the two runs; divided by n - 1: {listing(sample, '.1f', '()')}", "convention",
+        f"the two runs; divided by n - 1: {listing(sample, '.1f', '()')}",
+        judge(fits["population"] == len(rows) > fits["sample"], "convention"),
         f"whole steps that fit: in {fits['population']} of {len(rows)} rows with n, in "
         f"{fits['sample']} with n - 1 (it would be a whole number over sqrt 2)")
 
@@ -104,12 +107,15 @@ def values_claim():
         found = seeds(model)
         texts.append(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
                                              for name, ((a, b), *_) in found.items()))
-    alone = all(len(found) == 1 for model in STEPS for found in seeds(model).values())
     return claim(
         "values", "Which steps did the two seeds reach?", "only mean and deviation",
-        "; ".join(texts), "no answer given",
-        f"{'the only pairs' if alone else 'pairs'} of whole steps up to {T} with the printed mean "
-        "and deviation (divided by n)")
+        "; ".join(texts), judge(alone(), "no answer given"),
+        f"the only pairs of whole steps up to {T} with the printed mean and deviation (by n)")
+
+
+def alone():
+    """Whether each printed row has one pair of whole steps."""
+    return all(len(found) == 1 for model in STEPS for found in seeds(model).values())
 
 
 def grid_claim():
@@ -146,7 +152,8 @@ def delay_claims():
         for name, printed in delays.items():
             mean = STEPS[model][f"{name}_val"][0] - STEPS[model][f"{name}_train"][0]
             exact = printed == mean
-            verdict = "confirmed" if exact else judge(abs(printed - mean) <= 0.5, "convention")
+            near = abs(printed - mean) <= 0.5
+            verdict = judge(exact, if_false="convention" if near else "wrong")
             found.append(claim(
                 f"{model} delay {name}", f"Delta t({name}) of the {model} is the difference of the "
                 "mean steps.", f"{printed}",
@@ -161,19 +168,29 @@ def missing_claim():
         "delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
         "delays without a deviation",
         "; ".join(f"{model} {delay_text(model, name)}" for model in STEPS for name in "LA"),
-        "no answer given", "from the seeds' steps above; the two values are for the two ways to "
+        judge(alone(), "no answer given"),
+        "from the seeds' steps above; the two values are for the two ways to "
         "pair the seeds, which a table of means does not tell")
 
 
-def meaning_claim():
-    below_zero = [f"Delta t({name}) = {delay} for the {model}" for model, rows in DELAYS.items()
-                  for name, delay in rows.items() if delay < 0]
-    return claim(
-        "meaning of the delays", "For a model that generalises, Delta t(L) and Delta t(A) are the "
-        "delay between memorising and generalising.", "both are that delay",
-        "Delta t(A) is, to the grid of evaluations; Delta t(L) says where two losses are lowest",
-        judge(not below_zero), f"the document's own table: {' and '.join(below_zero)}, with A_val "
-        f"= {ACCURACY['GPT'][0]}: no model generalises before it memorises")
+def later(name):
+    """Whether validation came later than training in the table's t_f of every model."""
+    return all(rows[f"{name}_val"][0] > rows[f"{name}_train"][0] for rows in STEPS.values())
+
+
+def meaning_claims():
+    shown = {name: ", ".join(f"{delays[name]} for the {model}" for model, delays in DELAYS.items())
+             for name in "AL"}
+    said = "for a model that generalises, the delay between memorising and generalising"
+    return [
+        claim("meaning of Delta t(A)", f"Delta t(A) is, {said}.", "that delay",
+              "it is, to the grid of evaluations: from the best training accuracy to the best "
+              "validation accuracy", judge(later("A")), f"the document's own table: {shown['A']}"),
+        claim("meaning of Delta t(L)", f"Delta t(L) is, {said}.", "that delay",
+              "it is not: it says where two losses are lowest, and the training loss falls to the "
+              "end", judge(later("L")), f"the document's own table: {shown['L']}, with A_val = "
+              f"{ACCURACY['GPT'][0]}: no model generalises before it memorises"),
+    ]
 
 
 def last_step_claim():
@@ -193,6 +210,7 @@ def loss_claim():
     runs = {model: (rows["val"][0] - rows["val"][1], rows["val"][0] + rows["val"][1])
             for model, rows in LOSSES.items()}
     ratio = LOSSES["GPT"]["val"][0] / LOSSES["LSTM"]["val"][0]
+    gap = abs(LOSSES["GPT"]["val"][0] - LOSSES["LSTM"]["val"][0])
     low, high = 0.00005, 0.00015
     return claim(
         "losses", "The tables compare the losses of LSTM and GPT.",
@@ -200,7 +218,9 @@ def loss_claim():
         f"L_val: seeds at {listing(runs['LSTM'], '.4f', '()')} and "
         f"{listing(runs['GPT'], '.4f', '()')}: means {ratio:.1f} to 1, better seeds "
         f"{runs['GPT'][0] / runs['LSTM'][0]:.0f} to 1; one seed makes the difference",
-        "under-specified", f"four decimals leave L_train between {low} and {high}, a factor of "
+        judge(gap > sum(std for _, std in (LOSSES[model]["val"] for model in LOSSES)),
+              if_false="under-specified"),
+        f"four decimals leave L_train between {low} and {high}, a factor of "
         f"{high / low:.0f}; to rank them takes more digits and more than two seeds")
 
 

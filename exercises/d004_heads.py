@@ -27,6 +27,9 @@ INDEXINGS = {
     "num_heads * l + j": lambda m, d, j, i: m * i + j,
 }
 
+TITLES = {"2.2": "Splitting and merging heads", "2.4": "Applying the attention weights",
+          "2.5": "Multi-head attention from end to end"}
+
 claim = partial(Claim, "004")
 
 
@@ -136,7 +139,7 @@ def attention_claims(B=2, S=5, m=3, d=4):
               "h_i = softmax(q_i k_i^T / sqrt(d)) v_i.", "the formula",
               f"npdl's layer and a loop over heads agree: {below(error)}", judge(error < 1e-9),
               f"B = {B}, S = {S}, {m} heads of {d}, biases on, no mask"),
-        claim("Problem 2.3", "scale", "Scores are divided by the square root of d.",
+        claim("Problem 2.5", "scale", "Scores are divided by the square root of d.",
               "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
               f"the width of one key: npdl's layer agrees ({below(error)})",
               judge(total < 1e-9, if_false="under-specified"),

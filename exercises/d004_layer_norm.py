@@ -21,6 +21,8 @@ Layer normalisation is (x - E[x]) / sqrt(Var[x] + eps) * weight + bias, mean and
 last axis. Which variance does it take, divided by n or by n - 1; which of the two is an unbiased
 estimate; and does the choice matter?"""
 
+TITLES = {"2.1": "Layer normalisation"}
+
 claim = partial(Claim, "004", "Problem 2.1")
 
 

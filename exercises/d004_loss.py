@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
@@ -21,6 +21,8 @@ Loss: for each sample the mean of -log P[target] over its right-hand side, then 
 batch. Accuracy: the share of samples whose whole right-hand side is the most probable one. Do the
 formulas, the three reductions and the comparison with an average over all tokens hold, and does
 raising the wanted probability lower each of the others?"""
+
+TITLES = {"3": "The loss and the accuracy"}
 
 claim = partial(Claim, "004", "Problem 3")
 
@@ -108,9 +110,10 @@ def component_claim(logits, targets, counted):
     return claim(
         "components", "The sum and the arg max over k from 1 to V reach every token, tokens being "
         "0 to V - 1.", "k = 1 .. V, k in [V]", "k = 0 .. V - 1",
-        judge(same), f"from 1 the {int(zero.sum())} of {len(zero)} equations with r = 0 lose that "
+        judge(same, if_false="slip"),
+        f"from 1 the {int(zero.sum())} of {len(zero)} equations with r = 0 lose that "
         f"token's loss (all others {'agree' if np.allclose(full[~zero], literal[~zero]) else 'not'}"
-        "), and no arg max is ever token 0")
+        "), and no arg max is ever token 0", error="components from 1")
 
 
 def accuracy_claim(data, counted):
@@ -202,7 +205,8 @@ def training_claim():
     return claim(
         "either version", "Models trained with either average generalise.", "both generalise",
         f"on this data they are one and the same training: gradients differ by {below(gap)}",
-        "essay", "gradients of both losses, all equations of p = 5, both orders")
+        judgement("essay", provided=gap < 1e-9),
+        "gradients of both losses, all equations of p = 5, both orders")
 
 
 def simplex_claims(V=6):

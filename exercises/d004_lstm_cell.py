@@ -25,6 +25,8 @@ GATES = ("i", "f", "o", "c")                            # the order in which npd
 ACTIVATION_APART = {"i": sigmoid, "f": sigmoid, "o": sigmoid, "c": np.tanh}
 ACTIVATION_STACKED = {"i": sigmoid, "f": sigmoid, "o": sigmoid, "c": sigmoid}   # as printed
 
+TITLES = {"1.1": "One step of an LSTM cell"}
+
 claim = partial(Claim, "004", "Problem 1.1")
 
 
@@ -110,7 +112,8 @@ def candidate_claim(difference):
         "candidate", "The candidate written with [W U] equals the candidate written with W and U "
         "apart.", "tanh on the left, sigma on the right of one equals sign",
         f"they differ by up to {difference:.3f} here; it is tanh in both forms",
-        judge(difference < 1e-9), "at z = 0 tanh gives 0 and sigma 0.5; they meet only at z = "
+        judge(difference < 1e-9, if_false="slip"),
+        "at z = 0 tanh gives 0 and sigma 0.5; they meet only at z = "
         f"ln(1 + sqrt 2) = {crossing:.4f} (gap {below(gap)}); with sigma no state is ever negative "
         f"(lowest of 200 random steps {lowest['sigma']:.2f}, with tanh {lowest['tanh']:.2f})",
     )

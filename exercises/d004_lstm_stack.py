@@ -8,9 +8,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
-from exercises.shown import below
+from exercises.framework import Claim, judge, judgement, run_script
+from exercises.shown import below, listing
 from npdl.backend import stream
+from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.layers.activation import softmax
 from npdl.layers.recurrent import LSTM
@@ -23,6 +24,8 @@ the final h and c of every layer. An embedding below and a linear map above make
 model. Are the printed shapes, states, dropout rules and probabilities right?"""
 
 B, S, D_X, D_H, L = 3, 5, 2, 4, 2                       # all different, so that no axis can hide
+
+TITLES = {"1.2": "Several LSTM layers", "1.4": "A language model around an LSTM"}
 
 claim = partial(Claim, "004")
 
@@ -76,7 +79,8 @@ def state_claims():
             "steps 1 to S, each of shape (L, B, d_h).", "([h_1^(1) .. h_S^(1)], [c_1^(1) .. "
             "c_S^(1)]), each (L, B, d_h)",
             "([h_S^(1) .. h_S^(L)], [c_S^(1) .. c_S^(L)]): the last step of every layer",
-            judge(printed.shape == h.shape and np.allclose(printed, h)),
+            judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip",
+                  provided=error < 1e-9),
             f"stacked as printed the list has shape {printed.shape} (S first), not {h.shape}, and "
             f"holds nothing of layer 2; npdl's final states are the h and c of step S: "
             f"{below(error)}"),
@@ -152,21 +156,34 @@ def model_claims(vocab_size=36):
             judge(np.allclose(p[:, 4], p[:, 2]), if_false="under-specified"),
             f"row 3 equals the last row of a run on 3 tokens ({below(at_3)}) and differs from row "
             f"5 by up to {abs(p[:, 2] - p[:, 4]).max():.3f}"),
-        index_claim(vocab_size),
+        *letter_claims(vocab_size),
     ]
 
 
-def index_claim(vocab_size):
-    """Tokens are 0..V-1, but components are numbered by [V] = 1..V."""
-    tokens, components = set(range(vocab_size)), set(range(1, vocab_size + 1))
-    lost, extra = sorted(tokens - components), sorted(components - tokens)
-    return claim(
-        "Problem 1.4", "indices", "The components j in [V] of P_i are the tokens, with "
-        "[n] = {1 .. n} and tokens in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
-        "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
-        judge(not lost and not extra),
-        f"for V = {vocab_size}: token {lost[0]} has no component, component {extra[0]} no token",
-    )
+def unmatched(ids, vocab_size):
+    """(ids that are no component of 1 .. V, components that are no id), each sorted."""
+    components = set(range(1, vocab_size + 1))
+    return sorted(set(ids) - components), sorted(components - set(ids))
+
+
+def letter_claims(vocab_size):
+    """Claims on how Problem 1.4 numbers and names things."""
+    words = ModularArithmetic(vocab_size - 5).vocabulary
+    lost, extra = unmatched([words.id_of(token) for token in words.tokens], words.size)
+    logits = LSTMLM(vocab_size, 8, 1).forward(np.zeros((1, S), int))[0].logits
+    return [
+        claim("Problem 1.4", "indices", "The components j in [V] of P_i are the tokens, with "
+              "[n] = {1 .. n} and tokens in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
+              "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
+              judge(not lost and not extra, if_false="slip"), f"the vocabulary of p = "
+              f"{vocab_size - 5}: tokens {listing(lost, 'd')} have no component, components "
+              f"{listing(extra, 'd')} no token", error="components from 1"),
+        claim("Problem 1.4", "letters", "A sequence has length S and the vocabulary V tokens.",
+              "S and V in the words; s and v in {0 .. V - 1}^s, R^(s x d_x) and R^(s x v)",
+              "one letter for each: s = S, v = V",
+              judgement("convention", provided=logits.shape[1:] == (S, vocab_size)),
+              f"npdl's LSTMLM, S = {S}, V = {vocab_size}: logits {logits.shape[1:]} a sequence"),
+    ]
 
 
 if __name__ == "__main__":

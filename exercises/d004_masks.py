@@ -18,6 +18,8 @@ The mask M (S, S) is 1 where k <= t and 0 elsewhere; scores where it is 0 become
 the softmax. Does every token then see itself and the past only, are the weights of the future
 zero, is "only past inputs" right, and would a very large negative number do as well?"""
 
+TITLES = {"2.3": "Attention weights with a causal mask"}
+
 claim = partial(Claim, "004", "Problem 2.3")
 
 

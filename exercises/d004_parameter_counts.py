@@ -27,6 +27,9 @@ SIZES = tuple(product((3, 5), (4, 7), (1, 2, 3)))       # (d_x, d_h, L) to compa
 HEADS = tuple(product((1, 2, 4), (1, 3, 8)))            # (num_heads, head_size)
 DECODERS = ((8, 2, 1, 1), (8, 4, 4, 2), (12, 3, 2, 3))  # (d_model, num_heads, m, L)
 
+TITLES = {"1.3": "Parameters of an LSTM", "2.6": "Parameters of multi-head attention",
+          "2.10": "Parameters of a decoder"}
+
 claim = partial(Claim, "004")
 
 
@@ -82,6 +85,10 @@ def lstm_claims():
         modules.append((lstm_formula(d, h, L, bias), LSTM(d, h, L, bias).count_params(),
                         sum(printed.values())))
     tried = len(modules)
+    same_width, other_width = (sum(
+        lstm_table(11, d + more, h, L, bias)["layer 1"]
+        == LSTM(d, h, L, bias).layers[0].count_params()
+        for (d, h, L), bias in product(SIZES, (True, False))) for more in (0, 1))
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
             f"{TABLE[name]}", f"{tried - count} of {tried} counted models agree",
@@ -102,10 +109,16 @@ def lstm_claims():
             "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
             f"{example[0]:,} and {example[1]:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
             f"counting LSTM modules: ours agrees in {right} of {tried}, the printed total in "
-            f"{theirs}; it is too large by V d_e + V d_h + b V"),
+            f"{theirs}; it is too large by V d_e + V d_h + b V", weight="answer"),
+        ask("d_e", "d_x was asked for, the tables have d_e.", "d_e in the tables, d_x in the "
+            "question and in 1.4", "the same number: what the embedding gives out is what layer 1 "
+            "reads", judge(same_width == tried > other_width, "convention"),
+            f"layer 1 by the tables with d_e = d_x: {same_width} of {tried} agree with npdl's; "
+            f"with d_e = d_x + 1: {other_width}"),
         ask("two biases", "A gate has one bias vector.", "4 d_h for each layer",
             f"4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
-            f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})", "convention",
+            f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})",
+            judge(LSTM(128, 128, 2).count_params() == example[0], "convention"),
             "the equations of Problem 1 have one b for each gate; the second adds no function"),
     ]
 
@@ -180,6 +193,10 @@ def size_claims(vocab_size=36):
                    for L, d in product((1, 2, 3), (64, 128, 256))]
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
     classifier = Linear(128, vocab_size).count_params()
+    by_formula = {name: [core(d, L) + d * vocab_size + vocab_size
+                         for L, d in product((1, 2, 3), (64, 128, 256))]
+                  for name, core in (("LSTM", lambda d, L: lstm_formula(d, d, L)),
+                                     ("GPT", lambda d, L: decoder_formula(d, 4, L) + 4 * d * L))}
     return [
         ask("P already computed", "P, without embeddings, was computed for LSTM and GPT in the "
             "earlier problems.", f"{table:,} (table of 1.3), {decoder:,} (2.10) with V = 36",
@@ -196,7 +213,8 @@ def size_claims(vocab_size=36):
         ask("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.", "asked for a plot, not "
             "printed", "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row)
                                  for name, row in grid.items()),
-            "no answer given", "counted, L slowest; GPT / LSTM at the default "
+            judge(grid == by_formula, "no answer given"),
+            "counted, L slowest; GPT / LSTM at the default "
             f"{P['GPT'] / P['LSTM']:.3f}"),
     ]
 

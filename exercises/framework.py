@@ -6,23 +6,67 @@ A script begins with these two lines, so that it runs by its path as well as by 
     from pathlib import Path
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-It defines QUESTION (the question in our words), claims() and, where there is something to see,
-figures(folder); it ends with
+It defines QUESTION (the question in our words), TITLES ({number: title} of the questions that it
+answers, the number as the document has it: "2.4a"), solutions() (a worked Solution of each, see
+exercises.worked; where the script has no room for it, it stands in the module of the same name in
+exercises/solved), claims() and, where there is something to see, figures(folder); it ends with
 
     if __name__ == "__main__":
         sys.exit(run_script(globals()))
 """
 
+import importlib
+import os
+import re
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from exercises.worked import Solution, paragraph, solution_text
 from npdl.errors import InputError
 from npdl.script import INTERRUPTED, OneLineParser, open_streams, place
 
-VERDICTS = ("confirmed", "wrong", "under-specified", "convention", "no answer given", "essay")
+FAILED = "our computation failed"           # no verdict on the document: status 1
+UNDECIDED = "undecided"                     # by the runs that there are
+VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
+            "essay", UNDECIDED, FAILED)
+WEIGHTS = ("answer", "step")                # of what is wrong: the answer asked for, or the way
+
+
+class Verdict(str):
+    """One of VERDICTS, and whether it is "computed" or a "judgement"."""
+
+    def __new__(cls, text, basis):
+        if text not in VERDICTS:
+            raise InputError(f"verdict {text!r}: it must be one of {', '.join(VERDICTS)}")
+        self = super().__new__(cls, text)
+        self.basis = basis
+        return self
+
+
+def judge(holds, if_true="confirmed", if_false=None, provided=True) -> Verdict:
+    """The verdict that a computed comparison gives.
+
+    holds     whether the document's statement, or what the verdict `if_true` says, is so
+    if_false  "wrong" where if_true is "confirmed"; else FAILED: a counter-example, an answer of
+              ours that does not hold says nothing about the document
+    provided  whether our own side of the comparison is right; where not, the verdict is FAILED
+    """
+    if if_false is None:
+        if_false = "wrong" if if_true == "confirmed" else FAILED
+    return Verdict((if_true if holds else if_false) if provided else FAILED, "computed")
+
+
+def judgement(verdict: str, provided=True) -> Verdict:
+    """A verdict that nothing computes, "essay" or "convention": the ledger says that it is ours.
+
+    provided  whether the numbers beside it are right; where not, the verdict is FAILED
+    """
+    if verdict not in ("essay", "convention"):
+        raise InputError(f"judgement({verdict!r}): only essay and convention are judgements; "
+                         "compute the reason, and use judge")
+    return Verdict(verdict if provided else FAILED, "judgement")
 
 
 @dataclass(frozen=True)
@@ -35,8 +79,11 @@ class Claim:
     claim: str  # restated in our own words, one line
     documents_answer: str
     computed: str  # ours, with numbers
-    verdict: str  # one of VERDICTS
+    verdict: Verdict  # from judge() or judgement()
     evidence: str  # one line: an error, a count, a counter-example
+    weight: str = "step"  # one of WEIGHTS, read where the verdict is "wrong"
+    error: str = ""  # a name that claims share which show one and the same error
+    link: str = ""  # where more is said: a path from the root of the repository
 
     def __post_init__(self):
         for field in fields(self):
@@ -47,20 +94,51 @@ class Claim:
                 )
             if "\n" in text:
                 raise InputError(f"Claim.{field.name} has a line break: it must be one line")
-            if not text.strip() and field.name != "part":
+            if not text.strip() and field.name not in ("part", "error", "link"):
                 raise InputError(f"Claim.{field.name} is empty: say what it is")
-        if self.verdict not in VERDICTS:
-            raise InputError(f"verdict {self.verdict!r}: it must be one of {', '.join(VERDICTS)}")
+        if not isinstance(self.verdict, Verdict):
+            raise InputError(f"verdict {self.verdict!r} is a word: let judge() compute it, or say "
+                             "by judgement() that it is one")
+        if self.weight not in WEIGHTS:
+            raise InputError(f"weight {self.weight!r}: it must be one of {', '.join(WEIGHTS)}")
+
+    @property
+    def basis(self) -> str:
+        """ "computed" or "judgement": how the verdict was reached."""
+        return self.verdict.basis
+
+    @property
+    def number(self) -> str:
+        """The number of the question and its part, "2.4b"; "" where it has none."""
+        question = re.search(r"\d[\d.]*", self.question)
+        part = re.match(r"(\d+)?([a-z])?\b", self.part)
+        if question is None:
+            return ""
+        digits, letter = (part.groups(default="") if part else ("", ""))
+        return question.group() + (digits and "." + digits) + letter
 
 
-def judge(holds: bool, if_true: str = "confirmed", if_false: str = "wrong") -> str:
-    """The verdict that a computed comparison gives."""
-    return if_true if holds else if_false
+def shown_verdict(claim: Claim) -> str:
+    """The verdict as a reader sees it: what is a judgement says so."""
+    return claim.verdict + (", a judgement" if claim.basis == "judgement" else "")
 
 
-def present(question: str, claims: list[Claim], figures=()) -> None:
-    """Print what a script shows: the question, then each claim with our answer and the proof."""
+def failures(solutions, claims) -> list[str]:
+    """One line for each check of our own that failed; [] when all is well."""
+    lines = [f"{claim.document} {claim.question} {claim.part}".rstrip() + f": {claim.claim}"
+             for claim in claims if claim.verdict == FAILED]
+    return lines + [f"solution of {solution.number}: {check.text}" for solution in solutions
+                    for check in solution.checks if not check.holds]
+
+
+def present(question: str, claims: list[Claim], figures=(), solutions=(), titles=None) -> None:
+    """Print the question, its worked solutions, then each claim with our answer and the proof."""
     print(paragraph(question))
+    for solution in solutions:
+        print()
+        print(solution_text(solution, (titles or {}).get(solution.number, "")))
+    if solutions and claims:
+        print("\nWhat the document says\n----------------------")
     for claim in claims:
         print()
         print(paragraph(f"{claim.question}{claim.part and ' ' + claim.part}: {claim.claim}"))
@@ -68,43 +146,79 @@ def present(question: str, claims: list[Claim], figures=()) -> None:
             ("document", claim.documents_answer),
             ("computed", claim.computed),
             ("evidence", claim.evidence),
-            ("verdict", claim.verdict.upper()),
+            *([("more in", claim.link)] if claim.link else []),
+            ("verdict", shown_verdict(claim).upper()),
         ):
             print(paragraph(f"{name:<9} {text}", indent=2, hang=10))
     for path in figures:
         print(f"\nwrote {path}")
 
 
-def paragraph(text: str, indent: int = 0, hang: int = 0, width: int = 100) -> str:
-    """text wrapped for a terminal; the lines after the first are `hang` columns further in."""
-    if "\n" in text.strip():
-        return "\n".join(paragraph(line, indent, hang, width) for line in text.strip().split("\n"))
-    first, later = " " * indent, " " * (indent + hang)
-    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=later)
-
-
-def run_script(module: dict, figures: Callable | None = None, argv=None) -> int:
-    """Run one exercise from its globals(): print it, draw with --figures; 2 on bad input.
-
-    `module` may also be the function claims itself, with `figures` beside it.
-    """
-    open_streams()
-    if callable(module):
-        module = {"claims": module, "figures": figures, "__doc__": module.__doc__}
-    parser = OneLineParser(description=(module.get("__doc__") or "").split("\n")[0])
+def add_parts(parser) -> None:
+    """The options that a script and `python -m exercises` share."""
     parser.add_argument("--figures", metavar="DIR", type=place,
                         help="draw the pictures into this folder")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--solution", action="store_true", help="the worked solution alone")
+    only.add_argument("--claims", action="store_true", help="the document's claims alone")
+
+
+def run_script(module: dict, argv=None) -> int:
+    """Run one exercise from its globals(): print it, draw with --figures.
+
+    The exit status is 2 on bad input, 1 where a check of our own fails, else 0.
+    """
+    parser = OneLineParser(description=(module.get("__doc__") or "").split("\n")[0])
+    add_parts(parser)
     options = parser.parse_args(argv)
-    try:
-        claims = module["claims"]()
+
+    def work():
+        solutions, claims = answers(module, options)
         drawn = draw(module.get("figures"), options.figures)
+        present(module.get("QUESTION") or module.get("__doc__") or "", claims, drawn, solutions,
+                module.get("TITLES"))
+        return report(failures(solutions, claims))
+
+    return guarded(work)
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit status that work() returns; 2 and one line for what went wrong."""
+    open_streams()
+    try:
+        status = work()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader has seen enough: `python -m exercises | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except (InputError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    present(module.get("QUESTION") or module.get("__doc__") or "", claims, drawn)
-    return 0
+
+
+def answers(module: dict, options) -> tuple[list[Solution], list[Claim]]:
+    """The solutions and the claims of a script, or one of both alone, as the options say."""
+    return ([] if options.claims else solutions_of(module),
+            [] if options.solution else list(module["claims"]()))
+
+
+def solutions_of(module: dict) -> list[Solution]:
+    """The worked solutions of a script: its own solutions(), or those of its namesake."""
+    make = module.get("solutions")
+    name = Path(module.get("__file__", "")).stem
+    if make is None and (Path(__file__).parent / "solved" / f"{name}.py").is_file():
+        make = importlib.import_module(f"exercises.solved.{name}").solutions
+    return list(make()) if make else []
+
+
+def report(failed: list[str]) -> int:
+    """Say on standard error what failed of our own, and return the exit status."""
+    for line in failed:
+        print(f"{FAILED}: {line}", file=sys.stderr)
+    return int(bool(failed))
 
 
 def draw(figures: Callable | None, folder: str | None) -> list[Path]:

@@ -5,10 +5,10 @@ import importlib
 import re
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
-from exercises.framework import VERDICTS, Claim, draw, paragraph
+from exercises.framework import VERDICTS, WEIGHTS, Claim, draw, shown_verdict
+from exercises.worked import paragraph
 from npdl.errors import InputError
 from npdl.training.files import write_atomically
 
@@ -18,7 +18,15 @@ TITLE = "# The ledger: every question computed, every claim judged"
 PREFACE = f"""\
 Written by `python -m exercises --ledger`; do not edit it by hand. Each row is one claim of an
 exercise document, restated; what the document answers; what npdl computes; the verdict; the
-evidence. The verdicts are {", ".join(VERDICTS)}."""
+evidence. The verdicts are {", ".join(VERDICTS[:5])},
+{", ".join(VERDICTS[5:-1])}. A slip is one word, index or sign that is wrong where what is meant is
+right. An error that several claims show counts once. Verdicts are computed, but for those that say
+that they are a judgement; those of document 004, Problem 4, 2 to 8, by the kept runs of
+[the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question out, step by
+step."""
+KINDS = (*WEIGHTS, "slip")
+HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
+            "slip": "Slips"}
 
 
 def modules(only=()) -> list[str]:
@@ -71,8 +79,32 @@ def counts(claims) -> dict[str, int]:
     return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
 
 
-def errors(claims) -> list[Claim]:
-    return [claim for claim in claims if claim.verdict == "wrong"]
+def errors(claims) -> list[tuple[str, list[Claim]]]:
+    """(kind, the claims that show it, heaviest first) of each different error, by KINDS.
+
+    Claims of a document that share `error` show one error, whose kind is the heaviest of theirs.
+    """
+    found = {}
+    for claim in claims:
+        if claim.verdict in ("wrong", "slip"):
+            key = (claim.document, claim.error) if claim.error else id(claim)
+            found.setdefault(key, []).append(claim)
+    groups = [sorted(group, key=lambda claim: KINDS.index(kind(claim)))
+              for group in found.values()]
+    return sorted(((kind(group[0]), group) for group in groups),
+                  key=lambda row: KINDS.index(row[0]))
+
+
+def kind(claim: Claim) -> str:
+    """The weight of what is wrong, or "slip"."""
+    return "slip" if claim.verdict == "slip" else claim.weight
+
+
+def error_counts(claims) -> str:
+    """How many different errors there are, in words."""
+    kinds = [kind for kind, _ in errors(claims)]
+    answers, steps, slips = map(kinds.count, KINDS)
+    return f"{answers} in answers, {steps} on the way, {slips} slips"
 
 
 def name_of(claim: Claim) -> str:
@@ -80,8 +112,9 @@ def name_of(claim: Claim) -> str:
 
 
 def as_data(claims) -> list[dict[str, str]]:
-    """The claims as JSON objects with the fields of Claim."""
-    return [asdict(claim) for claim in claims]
+    """The claims as JSON objects: the fields of Claim, and the basis of the verdict."""
+    return [vars(claim) | {"verdict": str(claim.verdict), "basis": claim.basis}
+            for claim in claims]
 
 
 def as_text(claims, width=96) -> str:
@@ -92,16 +125,22 @@ def as_text(claims, width=96) -> str:
             heading = (claim.document, claim.question)
             title = f"Document {claim.document}, {claim.question}"
             lines += ["", title, "-" * len(title)]
-        mark = f"{claim.part + '  ' if claim.part else ''}[{claim.verdict}] "
+        mark = f"{claim.part + '  ' if claim.part else ''}[{shown_verdict(claim)}] "
         lines.append(paragraph(mark + claim.claim, 2, 4, width))
-        for label in ("documents_answer", "computed", "evidence"):
+        for label in ("documents_answer", "computed", "evidence", *["link"] * bool(claim.link)):
             shown = f"{label.removesuffix('s_answer'):<9} {getattr(claim, label)}"
             lines.append(paragraph(shown, 6, 10, width))
-    lines += ["", f"Errors found: {len(errors(claims))}", ""]
-    for number, claim in enumerate(errors(claims), 1):
+    lines += ["", f"Different errors: {error_counts(claims)}"]
+    heading = None
+    for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
+        if weight != heading:
+            heading = weight
+            lines += ["", f"{HEADINGS[weight]}:"]
         lines.append(paragraph(f"{number}. {name_of(claim)}: {claim.claim}", 0, 4, width))
-        lines.append(paragraph(f"wrong; right: {claim.computed}", 4, 4, width))
+        lines.append(paragraph(f"right: {claim.computed}", 4, 4, width))
         lines.append(paragraph(f"proof: {claim.evidence}", 4, 4, width))
+        lines += [paragraph(f"also {name_of(other)}: {other.claim}", 4, 4, width)
+                  for other in others]
     lines += ["", f"Claims: {len(claims)}", *count_lines(claims)]
     return "\n".join(lines).lstrip("\n") + "\n"
 
@@ -113,11 +152,7 @@ def count_lines(claims) -> list[str]:
 def as_markdown(claims) -> str:
     """LEDGER.md: counts, errors with their proofs, then one table for each question."""
     lines = [TITLE, "", PREFACE, "", "## Counts", "", *count_table(claims), ""]
-    lines += [f"## Errors found: {len(errors(claims))}", ""]
-    for number, claim in enumerate(errors(claims), 1):
-        lines.append(f"{number}. **{escape(name_of(claim))}.** {escape(claim.claim)} "
-                     f"*Document:* {escape(claim.documents_answer)} "
-                     f"*Right:* {escape(claim.computed)} *Proof:* {escape(claim.evidence)}")
+    lines += [f"## Different errors: {error_counts(claims)}", *error_list(claims)]
     heading = None
     for claim in claims:
         if heading is None or heading[0] != claim.document:
@@ -127,10 +162,28 @@ def as_markdown(claims) -> str:
             lines += ["", f"### {escape(claim.question)}", ""]
             lines += table_row("part", "claim", "document", "computed", "verdict", "evidence")
             lines += table_row(*["---"] * 6)
-        verdict = f"**{claim.verdict}**" if claim.verdict == "wrong" else claim.verdict
+        verdict = shown_verdict(claim)
+        if claim.verdict == "wrong":
+            verdict = f"**{verdict}**"
+        more = f" ([more](../{claim.link}))" if claim.link else ""
         lines += table_row(*map(escape, (claim.part, claim.claim, claim.documents_answer,
-                                         claim.computed)), verdict, escape(claim.evidence))
+                                         claim.computed)), verdict, escape(claim.evidence) + more)
     return "\n".join(lines) + "\n"
+
+
+def error_list(claims) -> list[str]:
+    """The errors in Markdown, the heaviest first, each once."""
+    lines, heading = [], None
+    for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
+        if weight != heading:
+            heading = weight
+            lines += ["", f"### {HEADINGS[weight]}", ""]
+        also = "".join(f" *Also {escape(name_of(other))}:* {escape(other.claim)}"
+                       for other in others)
+        lines.append(f"{number}. **{escape(name_of(claim))}.** {escape(claim.claim)} "
+                     f"*Document:* {escape(claim.documents_answer)} "
+                     f"*Right:* {escape(claim.computed)} *Proof:* {escape(claim.evidence)}{also}")
+    return lines
 
 
 def count_table(claims) -> list[str]:

@@ -19,7 +19,7 @@ from exercises import d000_lora_tradeoffs as tradeoffs
 from exercises import d000_normalisation as normalisation
 from exercises import d000_quantizer as quantizer
 from exercises import d000_search_limits as limits
-from exercises.framework import run_script
+from exercises.framework import FAILED, run_script
 from npdl.decoding import Tree, beam_search, exhaustive_search
 from npdl.errors import InputError
 
@@ -27,7 +27,7 @@ MODULES = (algorithm, birnn, counting, decoding, costs, tradeoffs, normalisation
 
 WRONG = {  # module: the beginning of each claim that is wrong
     normalisation: ("Batch normalisation averages", "Instance normalisation averages",
-                    "What the code calls", "The 8 printed layer means",
+                    "The 8 printed layer means",
                     "The 8 printed layer variances", "The 4 printed instance variances"),
     counting: ("Memory is a second reason",),
     algorithm: ("Started from B equal beams", "The memory is O(B T)"),
@@ -46,11 +46,11 @@ quick = settings(max_examples=25, deadline=None, derandomize=True)
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_errors_found(module):
     claims = module.claims()
-    wrong = [claim.claim for claim in claims if claim.verdict == "wrong"]
+    wrong = [claim.claim for claim in claims if claim.verdict in ("wrong", "slip")]
     assert len(wrong) == len(WRONG[module])
     for text, start in zip(wrong, WRONG[module], strict=True):
         assert text.startswith(start)
-    assert all(claim.document == "000" for claim in claims)
+    assert all(claim.document == "000" and claim.verdict != FAILED for claim in claims)
 
 
 def test_a_script_runs_alone(tmp_path):

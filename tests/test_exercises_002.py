@@ -81,7 +81,8 @@ def test_exploding_training():
     assert (w, loss) == (0.5, 2.25) and new == pytest.approx(0.5 - 0.1 * 2 * 1.5)
     assert exploding.cross_entropy_slopes((0.0,)) == [pytest.approx((math.log(2), 0.5))]
     found = [claim.verdict for claim in claims_of(exploding)]
-    assert found == ["wrong", "wrong", "under-specified"]
+    assert found == ["under-specified", "slip", "under-specified"]
+    assert exploding.exponential([1, -1.3, 1.7]) and not exploding.exponential([1, 1.1, 5])
 
 
 def test_remedies():
@@ -128,7 +129,7 @@ def test_problem_2():
     cell = gru.gated_cell(0.25, 0.5)
     candidate = np.tanh(x @ cell.W_x.data[:, 16:] + 0.5 * (h @ cell.W_h.data[:, 16:]))
     assert new == pytest.approx(0.75 * h + 0.25 * candidate, abs=1e-12)
-    assert set(verdicts(gru).values()) == {"confirmed", "under-specified", "convention"}
+    assert set(verdicts(gru).values()) == {"confirmed", "under-specified", "convention", "slip"}
 
 
 # Problem 3
@@ -326,9 +327,11 @@ def test_problem_7_heads():
     assert heads.two_places(1) == pytest.approx(1) and heads.two_places(2) < 1e-9
     apart, trained = heads.twin_heads()
     assert apart < 1e-12 < 1e-3 < trained
+    assert heads.twin_heads(updates=0, apart=0.5) == pytest.approx((0.5, 0))
+    assert abs(heads.twin_heads(apart=0.5)[0] - 0.5) > 1e-3     # heads that differ learn to differ
     found = verdicts(heads)
     assert found["1", "self-attention is permutation-"] == "wrong"
-    assert found["1", "i is the index of the dimensio"] == "wrong"
+    assert found["1", "i is the index of the dimensio"] == "slip"
     assert found["2", "parallel computation is an adv"] == "under-specified"
 
 

@@ -10,12 +10,21 @@ import pytest
 
 from exercises import ledger
 from exercises.__main__ import main
-from exercises.framework import VERDICTS, Claim, present, run_script
+from exercises.framework import (
+    FAILED,
+    VERDICTS,
+    Claim,
+    judge,
+    judgement,
+    present,
+    run_script,
+)
+from exercises.worked import Check, Solution, Step
 from npdl.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["document", "question", "part", "claim", "documents_answer", "computed", "verdict",
-          "evidence"]
+          "evidence", "weight", "error", "link", "basis"]
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +41,12 @@ def test_ledger_is_up_to_date(claims):
 
 def test_every_document_and_every_verdict_has_claims(claims):
     assert {claim.document for claim in claims} == {"000", "001", "002", "003", "004"}
-    assert all(ledger.counts(claims).values())
+    counts = ledger.counts(claims)
+    assert counts.pop(FAILED) == 0 and all(counts.values())
 
 
 def test_claims_are_said_once(claims):
-    keys = [(claim.document, claim.question, claim.claim) for claim in claims]
+    keys = [(claim.document, claim.question, claim.part, claim.claim) for claim in claims]
     assert sorted(set(keys)) == sorted(keys)
 
 
@@ -47,7 +57,7 @@ def test_data_has_the_schema(claims):
         assert all(isinstance(value, str) for value in row.values())
         assert row["verdict"] in VERDICTS
         assert re.fullmatch(r"00\d", row["document"])
-        assert all(row[name].strip() for name in FIELDS if name != "part")
+        assert all(row[name].strip() for name in FIELDS if name not in ("part", "error", "link"))
 
 
 def test_claims_hold_no_place_of_this_machine(claims):
@@ -58,7 +68,8 @@ def test_claims_hold_no_place_of_this_machine(claims):
 def test_markdown_starts_with_counts_and_errors(claims):
     text = ledger.as_markdown(claims)
     errors = ledger.errors(claims)
-    assert text.index("## Counts") < text.index("## Errors found") < text.index("## Document 000")
+    heads = ["## Counts", "## Different errors", "## Document 000"]
+    assert sorted(heads, key=text.index) == heads
     for verdict, count in ledger.counts(claims).items():
         row = re.search(rf"^\| {verdict} \|(.*)\|$", text, re.M).group(1)
         *documents, total = map(int, row.split("|"))
@@ -75,18 +86,91 @@ def test_text_shows_every_claim(claims):
 
 
 def a_claim(**changes):
-    values = dict(zip(FIELDS, ["004", "Q1", "a", "1 = 1.", "yes", "1", "confirmed", "counted"],
+    values = dict(zip(FIELDS[:8], ["004", "Q1", "a", "1 = 1.", "yes", "1", judge(True),
+                                   "counted"],
                       strict=True))
     return Claim(**{**values, **changes})
 
 
 @pytest.mark.parametrize("changes", [
-    {"verdict": "right"}, {"claim": ""}, {"evidence": "two\nlines"}, {"computed": 3},
+    {"verdict": "right"}, {"verdict": "wrong"}, {"weight": "heavy"}, {"claim": ""},
+    {"evidence": "two\nlines"}, {"computed": 3}, {"evidence": " "},
 ])
 def test_claim_refuses_what_is_no_claim(changes):
     with pytest.raises(InputError) as error:
         a_claim(**changes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("holds, provided, names, verdict", [
+    (True, True, (), "confirmed"), (False, True, (), "wrong"), (False, False, (), FAILED),
+    (True, False, (), FAILED), (True, True, ("under-specified",), "under-specified"),
+    (False, True, ("under-specified",), FAILED),    # a counter-example that is none
+    (False, True, ("no answer given",), FAILED),    # an answer of ours that does not hold
+    (False, True, ("confirmed", "slip"), "slip"),
+])
+def test_what_a_comparison_says(holds, provided, names, verdict):
+    found = judge(holds, *names, provided=provided)
+    assert found == verdict and found.basis == "computed"
+
+
+def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
+    assert {claim.basis for claim in claims} == {"computed", "judgement"}
+    assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}
+
+
+def test_what_nothing_computes_is_a_judgement():
+    assert judgement("essay").basis == "judgement"
+    assert judgement("essay", provided=False) == FAILED
+    with pytest.raises(InputError, match="only essay and convention"):
+        judgement("wrong")
+    assert "convention, a judgement" in ledger.as_text([a_claim(verdict=judgement("convention"))])
+
+
+def a_solution(holds=True):
+    return Solution("1", (Step("Add.", "1 + 1 = 2"),), "2", (Check("counted", holds),))
+
+
+@pytest.mark.parametrize("verdict, holds, status", [
+    (judge(True), True, 0), (judge(False), True, 0), (judge(False, "under-specified"), True, 1),
+    (judge(True), False, 1),
+])
+def test_a_failure_of_our_own_is_status_1_and_no_verdict(verdict, holds, status, capsys):
+    module = {"claims": lambda: [a_claim(verdict=verdict)], "QUESTION": "What is 1?",
+              "solutions": lambda: [a_solution(holds)]}
+    assert run_script(module, argv=[]) == status
+    captured = capsys.readouterr()
+    assert captured.err.count(FAILED) == status
+    assert captured.out.upper().count(FAILED.upper()) == status
+    claims = module["claims"]()
+    assert len(ledger.errors(claims)) == (verdict == "wrong")
+
+
+def test_the_ledger_command_ends_with_1_where_ours_failed(monkeypatch, capsys):
+    claims = [a_claim(verdict=judge(True, provided=False))]
+    monkeypatch.setattr(ledger, "gather", lambda *given: (claims, []))
+    assert main([]) == 1
+    assert capsys.readouterr().err == f"{FAILED}: 004 Q1 a: 1 = 1.\n"
+
+
+def test_errors_stand_once_and_by_weight():
+    wrong = judge(False)
+    claims = [a_claim(verdict=judge(False, if_false="slip"), claim="slip"),
+              a_claim(verdict=wrong, claim="step", error="sum"),
+              a_claim(verdict=wrong, claim="alone"), a_claim(claim="right", error="sum"),
+              a_claim(verdict=wrong, claim="answer", error="sum", weight="answer")]
+    found = [(kind, [claim.claim for claim in group]) for kind, group in ledger.errors(claims)]
+    assert found == [("answer", ["answer", "step"]), ("step", ["alone"]), ("slip", ["slip"])]
+    assert ledger.error_counts(claims) == "1 in answers, 1 on the way, 1 slips"
+
+
+@pytest.mark.parametrize("question, part, number", [
+    ("Q2", "4a", "2.4a"), ("Q2", "", "2"), ("Problem 7", "1", "7.1"),
+    ("Problem 2.3", "mask", "2.3"),
+    ("Q6", "d, premise", "6d"), ("Points", "", ""), ("Problem 3", "b, summary", "3b"),
+])
+def test_the_number_of_a_claim(question, part, number):
+    assert a_claim(question=question, part=part).number == number
 
 
 def test_order_counts_numbers_and_keeps_topics():

@@ -189,6 +189,9 @@ def verdicts(runs):
     def excess(run, part):
         return float((to_bos(run)[0] - even_share()).mean(0)[part].mean())
 
+    def anchored(run):
+        return float(to_bos(run)[0, :, EQUALS - 1].mean())
+
     def focused(run):
         return int((first_at_bos(run)[0] >= 3).sum())
 
@@ -205,6 +208,11 @@ def verdicts(runs):
         ("8 (b)", "BOS matters less in the second layer", "strongest in Layer 0, less in Layer 1",
          lambda run: to_bos(run)[0].mean() > to_bos(run)[1].mean(),
          lambda run: f"layer 1 {to_bos(run)[0].mean():.2f}, layer 2 {to_bos(run)[1].mean():.2f}"),
+        ("8 (b)", "BOS is an anchor of the first layer: the row of =, which gives the answer, "
+         "looks at it", "an anchor or global reference during early processing",
+         lambda run: anchored(run) > even_share()[EQUALS - 1],
+         lambda run: f"= gives BOS {anchored(run):.2f} (even {even_share()[EQUALS - 1]:.2f}), all "
+                     f"queries {to_bos(run)[0].mean():.2f} (even {even_share().mean():.2f})"),
         ("Figures 36, 37", "the first layer looks at the start and at recent tokens",
          "start token and nearby numbers",
          lambda run: recent(run)[0] > beside and to_bos(run)[0].mean() > even_share().mean(),

@@ -8,7 +8,7 @@ from npdl.training.metrics import METRICS
 from reporting import jumps
 from reporting.decay_claims import CONFIGS, T, statements
 from reporting.measures import GENERAL, MEMORISED
-from reporting.parts import Section, Table
+from reporting.parts import CONTRADICTED, NO_CLAIM, Section, Table, Verdict
 from reporting.records import Spread
 from reporting.rules import judge
 from reporting.shapes import best_table, eight, family, figure, plus_minus
@@ -46,8 +46,16 @@ def section(store):
                                for seed, run in store.runs(config).items()])
     made.parts += jumps.suspects(store.runs(CONFIGS[0.25]), store.runs(WIDE), store.runs(SMALL),
                                  WIDE.steps)
-    made.verdicts = [judge(store, statement) for statement in statements()]
+    made.verdicts = [*(judge(store, statement) for statement in statements()), seven_tenths()]
     return made
+
+
+def seven_tenths(told=0.7):
+    """The Verdict on a decay that the answer speaks of, and the question does not have."""
+    run = ", ".join(f"{decay:g}" for decay in CONFIGS)
+    return Verdict("7 (c)", f"a decay of {told:g} was run",
+                   f"L_val turns, and t_f(L_val) peaks, at {told:g}", f"the question has {run}",
+                   NO_CLAIM if told in CONFIGS else CONTRADICTED)
 
 
 # --- the norm -----------------------------------------------------------------------------------

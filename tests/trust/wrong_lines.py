@@ -163,6 +163,8 @@ def other_cases():
         Case("exercises", ("--only", "999"), ("999",)),
         Case("exercises", ("--ledger", "--only", "000"), ("--only",)),
         Case("exercises", ("--nonsense",), ("--nonsense",)),
+        Case("exercises", ("000.99",), ("000.99",)),
+        Case("exercises", ("--solution",), ("--solution",)),
         Case("table", (), ("runs",)),
         Case("table", ("{tmp}/nothing",), ("nothing",)),
         Case("table", ("{tmp}/broken",), ("summary.json",)),

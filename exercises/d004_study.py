@@ -1,0 +1,118 @@
+"""Document 004, Problem 4: what is said of the runs, judged by npdl's kept runs.
+
+The runs themselves, and how each verdict is reached, are in experiments/REPORT.md; its verdicts
+come in from the records in experiments/results, and nothing is trained here.
+"""
+
+import re
+import sys
+from functools import lru_cache, partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "experiments")]
+
+from report import sections
+from reporting.parts import CONTRADICTED, HOLDS, MISSING, NO_CLAIM, TWO_SEEDS
+from reporting.records import Store
+
+from exercises.framework import UNDECIDED, Claim, judge, run_script
+
+QUESTION = """\
+Problem 4. An LSTM and a GPT learn sums modulo a prime. With numbers, figures and words the document
+answers: 1, 2 the default recipe; 3 the share of data that is trained on; 4 sums of two and of three
+operands together; 5 layers and width; 6 the batch size and the budget of steps; 7 weight decay;
+8 what the attention maps show. Do npdl's runs of the same settings say the same?
+(The runs, their figures and the rules of the verdicts: experiments/REPORT.md.)"""
+TITLES = {                                  # experiments/REPORT.md works these questions out
+    "4.2": "The default recipe: losses, accuracies, delays",
+    "4.3": "Scaling the data: the share that is trained on",
+    "4.4": "Sums of two and of three operands together",
+    "4.5": "Scaling the model: layers and width",
+    "4.6": "Scaling compute: batch size and budget",
+    "4.7": "Weight decay, and the norm of the parameters",
+    "4.8": "Attention maps of a model that generalised",
+}
+
+# What the claims that show one slip, or one error, have in common, and its name.
+SLIPS = (("was run", "0.7 for 0.75"), ("d, not the batch size", "batch size for width"),
+         ("d is the width", "batch size for width"))
+
+ERRORS = (("LSTM first generalises", "where the LSTM generalises"),
+          ("a gap of 0.3", "where the LSTM generalises"),
+          ("BOS", "attention to BOS"), ("above all at early queries", "attention to BOS"),
+          ("looks at the start", "attention to BOS"),
+          ("L_val rises with B", "larger batches are worse"),
+          ("A_val falls with B", "larger batches are worse"),
+          ("large B mean", "larger batches are worse"),
+          ("small B and large", "larger batches are worse"),
+          ("the caption describes this figure", "a caption printed twice"))
+REPEATED = "word for word"                  # a caption of another figure, whatever runs say of it
+READING = "puzzle"                          # in the title of the section on readings of the recipe
+
+claim = partial(Claim, "004", "Problem 4")
+
+
+@lru_cache
+def report():
+    """The report's Sections, from the kept records."""
+    return sections(Store())
+
+
+def claims():
+    return [judged(section.title, verdict) for section in report()
+            for verdict in section.verdicts if verdict.verdict != NO_CLAIM]
+
+
+def judged(title, verdict):
+    """A verdict of the report as a Claim of the ledger."""
+    against, _, ours = verdict.ours.partition("; by our runs: ")
+    ours = "" if REPEATED in against else ours.partition(";")[0]
+    slip = named(SLIPS, verdict.claim + against)
+    word = verdict_of(verdict.verdict, ours, slip, READING in title)
+    why = {CONTRADICTED: f"the document contradicts itself: {against}",
+           TWO_SEEDS: "seeds disagree, or differ too little for two of them to decide",
+           MISSING: "a run that is needed is not kept"}
+    return claim(
+        question(title, verdict.where), verdict.claim, verdict.document, verdict.ours,
+        word, why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
+        weight="answer" if re.search(r"\([a-z]\)", verdict.where) else "step",
+        error=slip if word == "slip" else named(ERRORS, verdict.claim),
+        link=f"experiments/REPORT.md#{anchor(title)}")
+
+
+def named(table, text):
+    """The name of the first row whose words stand in a text, or ""."""
+    return next((name for words, name in table if words in text), "")
+
+
+def question(title, where):
+    """Where a claim stands, with the number of its question in front."""
+    if re.match(r"\d+[ ,]", where):
+        return where
+    number = re.search(r"questions? (\d+)", title)
+    return f"{number.group(1) if number else 2}, {where}"
+
+
+def verdict_of(verdict, runs="", slip="", reading=False):
+    """The ledger's word for a verdict of the report.
+
+    runs     what the runs say of a claim that the document itself contradicts: they decide it
+    reading  the claim is that a reading of the recipe gives the document's numbers
+    """
+    if verdict == CONTRADICTED and runs == TWO_SEEDS:
+        return judge(True, "under-specified")               # the document says both
+    if verdict == CONTRADICTED:
+        only_slip = slip and runs in ("", HOLDS)
+        return judge(runs == HOLDS and not slip, if_false="slip" if only_slip else "wrong")
+    wrong = UNDECIDED if verdict == TWO_SEEDS else "under-specified" if reading else "wrong"
+    return judge(verdict == HOLDS, if_false=wrong, provided=verdict != MISSING)
+
+
+def anchor(title):
+    """The address of a heading in a Markdown file."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(globals()))

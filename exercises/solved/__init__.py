@@ -1,0 +1,1 @@
+"""Worked solutions whose script has no room for them; each module is named as its script."""

@@ -1,0 +1,148 @@
+"""Document 002, Problem 6, worked: two coordinates, exact, and what √d does."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from exercises.d002_dot_product import drawn, mean, printed_variance, right_variance, variance
+from exercises.worked import Check, Solution, Step, Table, num, terms, vec
+
+MU, SIGMA = (1, 2), 1
+
+
+def expectation():
+    """Part (a)."""
+    products = [m * m for m in MU]
+    sample = drawn(MU, SIGMA, 200_000)
+    return Solution(
+        "6a",
+        (
+            Step("Write the dot product as a sum; the mean of a sum is the sum of the means.",
+                 "E[q·k] = Σᵢ E[qᵢ kᵢ]"),
+            Step("q and k are independent (assumed, and needed), so means multiply.",
+                 "E[qᵢ kᵢ] = E[qᵢ] E[kᵢ] = μᵢ²",
+                 f"{num(MU[0])}² = {num(products[0])},   {num(MU[1])}² = {num(products[1])}"),
+            Step("Add up.", "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{terms(products)} = {num(mean(MU))}"),
+        ),
+        f"E[q·k] = μ·μ, here {num(mean(MU))}; neither σ nor d enters by itself.",
+        (Check("the mean of 200,000 drawn products lies within 4 standard errors",
+               abs(sample.mean() - mean(MU)) < 4 * sample.std() / math.sqrt(len(sample))),),
+        f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
+
+
+def spread():
+    """Part (b)."""
+    second = [m * m + SIGMA**2 for m in MU]
+    parts = [s * s - m**4 for s, m in zip(second, MU, strict=True)]
+    M = np.outer(MU, MU) + SIGMA**2 * np.eye(2, dtype=int)
+    trace = int((M * M).sum())
+    dot = mean(MU)
+    sample = drawn(MU, SIGMA, 200_000)
+    return Solution(
+        "6b",
+        (
+            Step("Coordinates are independent, so variances add up; each from its second moment.",
+                 "Var(qᵢ kᵢ) = E[qᵢ²] E[kᵢ²] − μᵢ⁴ = (μᵢ² + σ²)² − μᵢ⁴",
+                 f"({num(MU[0])} + {SIGMA})² − {num(MU[0]**4)} = {num(parts[0])},   "
+                 f"({num(MU[1]**2)} + {SIGMA})² − {num(MU[1]**4)} = {num(parts[1])}"),
+            Step("Multiply out and add up: σ² μᵢ² twice, σ⁴ once for each coordinate.",
+                 "Var(q·k) = Σᵢ (2 σ² μᵢ² + σ⁴) = 2 σ² μ·μ + d σ⁴",
+                 f"{terms(parts)} = {num(sum(parts))};   2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
+                 f"{num(right_variance(MU, SIGMA))}"),
+            Step("The same by the trace.",
+                 "E[(q·k)²] = Tr(M M),  M = μ μᵀ + σ² I;   Var = Tr(M M) − (μ·μ)²",
+                 f"Tr(M M) = Σ Mᵢⱼ² = {terms([int(v * v) for v in M.ravel()])} = {trace};   "
+                 f"{trace} − {num(dot)}² = {num(trace - dot**2)}", {"M": M}),
+            Step("A d in front of the first term, as one can find it printed, would double it "
+                 "here.", "2 d σ² μ·μ + d σ⁴", f"2 · 2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
+                 f"{num(printed_variance(MU, SIGMA))}"),
+        ),
+        f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {num(variance(MU, SIGMA))}.",
+        (Check("moments, closed form and trace agree exactly",
+               sum(parts) == right_variance(MU, SIGMA) == trace - dot**2 == variance(MU, SIGMA)),
+         Check("the variance of 200,000 drawn products is within 3 % of it",
+               abs(sample.var() / float(variance(MU, SIGMA)) - 1) < 0.03)),
+        f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
+
+
+def scaling():
+    """Part (c)."""
+    widths, m = (4, 16, 64), 2
+    means = [mean([m] * d) for d in widths]
+    rows = tuple((d, e, int(e / math.isqrt(d)), int(e), int(e / d))
+                 for d, e in zip(widths, means, strict=True))
+    return Solution(
+        "6c",
+        (
+            Step("Take every mean the same, so that d is all that changes.",
+                 "μᵢ = m   →   E[q·k] = μ·μ = d m²",
+                 f"m = {m}:  E = " + ", ".join(num(e) for e in means)
+                 + " at d = " + ", ".join(map(str, widths))),
+            Step("Divide by s and look how the mean grows from one d to four times d.",
+                 "E[q·k/s] = d m²/s",
+                 table=Table(("d", "d m²", "s = √d", "s = 1", "s = d"), rows)),
+            Step("Linear growth means four times as much for four times d: a constant s.",
+                 "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
+                 f"s = 1: {num(means[1])}/{num(means[0])} = {num(Fraction(means[1], means[0]))};   "
+                 f"s = √d: "
+                 f"{num(rows[1][2])}/{num(rows[0][2])} = {num(Fraction(rows[1][2], rows[0][2]))}"),
+            Step("What √d is for is the spread: for μ = 0 the mean is 0 under every s, and the "
+                 "standard deviation of q·k/√d is σ² for all d.",
+                 "Var(q·k/√d) = d σ⁴/d = σ⁴",
+                 f"σ = 1: {', '.join(num(right_variance([0] * d, 1) / d) for d in widths)} at "
+                 f"d = {', '.join(map(str, widths))}"),
+        ),
+        "For a mean that grows linearly s must not grow with d (s = 1 does); s = √d gives growth "
+        "as √d, and is the choice that keeps the standard deviation, not the mean.",
+        (Check("the mean of 200,000 products drawn at d = 16 is within 1 % of the table's",
+               abs(drawn([m] * 16, 1).mean() / float(means[1]) - 1) < 0.01),
+         Check("the variance of q·k/√d is the same at every d for μ = 0",
+               len({right_variance([0] * d, 1) / d for d in widths}) == 1)),
+        f"μᵢ = {m} in every coordinate, d = {', '.join(map(str, widths))}.")
+
+
+def unscaled():
+    """Part (d)."""
+    widths = (1, 16, 256)
+    rows = []
+    for d in widths:
+        gap = math.sqrt(2 * d)
+        raw, scaled = (1 / (1 + math.exp(-g)) for g in (gap, gap / math.sqrt(d)))
+        rows.append((d, num(right_variance([0] * d, 1)), num(gap, 2), num(raw),
+                     f"{raw * (1 - raw):.1e}", num(scaled), num(scaled * (1 - scaled))))
+    sample = drawn([0] * 16, 1, 200_000)
+    return Solution(
+        "6d",
+        (
+            Step("With s = 1 the variance itself grows.", "Var(q·k) = d σ⁴   (μ = 0)",
+                 f"σ = 1: {', '.join(num(right_variance([0] * d, 1)) for d in widths)} at d = "
+                 f"{', '.join(map(str, widths))}"),
+            Step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of "
+                 "two.", "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
+                 table=Table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d",
+                              "its slope"), tuple(rows))),
+            Step("The larger weight goes to 1, and the slope, with which every gradient of q and k "
+                 "is multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 "
+                 "at every d."),
+        ),
+        "The variance grows linearly with d, the softmax puts all weight on one key, and the "
+        f"gradients through it vanish (slope {rows[-1][4]} at d = {widths[-1]}); they do not "
+        "explode.",
+        (Check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
+               abs(sample.var() / 16 - 1) < 0.03),
+         Check("the slope is a difference of two softmaxes", _slope_is_right())),
+        "Standard normal q and k (μ = 0, σ = 1), two keys.",
+        picture="the softmax's largest weight and the gradient of q against d")
+
+
+def _slope_is_right(gap=1.3, step=1e-6):
+    def weight(g):
+        return math.exp(g) / (math.exp(g) + 1)
+
+    numeric = (weight(gap + step) - weight(gap - step)) / (2 * step)
+    return abs(numeric - weight(gap) * (1 - weight(gap))) < 1e-9
+
+
+def solutions():
+    return [expectation(), spread(), scaling(), unscaled()]

@@ -1,0 +1,204 @@
+"""A worked solution: its steps as data, and how a terminal shows them.
+
+A Solution is read with a pencil in hand: a small example, the steps in order, each with its
+formula and the same formula with the example's numbers, the answer in one line, and how it was
+checked. Formulae are Unicode mathematics, one to a line: sub- and superscripts as letters where
+they exist (x₁, hₜ₋₁, W², Qᵀ), else after _ or ^ (h_T). Every number comes from a computation, set
+into its line by num(), vec() or as an array or a table.
+"""
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from npdl.errors import InputError
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under their heads; a cell is a string or a number."""
+
+    heads: tuple
+    rows: tuple
+    digits: int = 3
+
+    def __post_init__(self):
+        if any(len(row) != len(self.heads) for row in self.rows):
+            raise InputError(f"a row of the table has not the {len(self.heads)} cells of its heads "
+                             f"{', '.join(map(str, self.heads))}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: what is done and why, the formula, and the formula with the example's numbers."""
+
+    text: str
+    formula: str = ""                       # lines of Unicode mathematics
+    numbers: str = ""                       # the same lines with numbers
+    arrays: Mapping = field(default_factory=dict)  # {name: vector or matrix}, set side by side
+    table: Table | None = None
+    digits: int = 3                         # of the arrays' entries
+
+
+@dataclass(frozen=True)
+class Check:
+    """How the answer was checked, and whether it held."""
+
+    text: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The worked solution of one question."""
+
+    number: str                             # as in TITLES: "2.4a"
+    steps: tuple[Step, ...]
+    answer: str                             # one line
+    checks: tuple[Check, ...]
+    example: str = ""                       # what it is worked on, in words
+    given: Mapping = field(default_factory=dict)  # {name: vector or matrix} of the example
+    picture: str = ""                       # what --figures shows of it, where it shows anything
+
+    def __post_init__(self):
+        for name, given in (("steps", Step), ("checks", Check)):
+            items = getattr(self, name)
+            if not items or not all(isinstance(item, given) for item in items):
+                raise InputError(f"solution of {self.number}: {name} must be one {given.__name__} "
+                                 "or more")
+        if not self.answer.strip() or "\n" in self.answer:
+            raise InputError(f"solution of {self.number}: the answer must be one line")
+
+
+def num(value, digits=3) -> str:
+    """A number as it is written: 4, 14/9, −0.667; a float with `digits` after the point."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{value} is no number")
+    if isinstance(value, (int, Fraction, np.integer)):
+        text = str(value)
+    elif np.isinf(value):
+        text = "-∞" if value < 0 else "∞"
+    else:
+        text = f"{value:.{digits}f}"
+        if float(text) == 0:
+            text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def vec(values, digits=3) -> str:
+    """Numbers one after the other: (0.5, −1.0)."""
+    return "(" + ", ".join(num(value, digits) for value in values) + ")"
+
+
+def sub(text) -> str:
+    """A subscript: sub(12) is ₁₂, sub("T") is _T, sub("T-1") is _(T-1)."""
+    text = str(text)
+    if text.isdigit():
+        return text.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+    return f"_{text}" if text.isalnum() else f"_({text})"
+
+
+def terms(values, digits=3) -> str:
+    """Numbers added up: 0.5 − 1.0 + 2.0."""
+    first, *rest = values
+    return num(first, digits) + "".join(
+        (" − " if value < 0 else " + ") + num(abs(value), digits) for value in rest)
+
+
+def paragraph(text: str, indent: int = 0, hang: int = 0, width: int = WIDTH) -> str:
+    """text wrapped for a terminal; the lines after the first are `hang` columns further in."""
+    if "\n" in text.strip():
+        return "\n".join(paragraph(line, indent, hang, width) for line in text.strip().split("\n"))
+    first, later = " " * indent, " " * (indent + hang)
+    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=later)
+
+
+def solution_text(solution: Solution, title: str = "", width: int = WIDTH) -> str:
+    """The solution for a terminal."""
+    heading = f"Worked solution of {solution.number}" + (title and f": {title}")
+    lines = [heading, "-" * len(heading)]
+    if solution.example:
+        lines += [paragraph(solution.example, width=width)]
+    if solution.given:
+        lines += ["     " + line for line in side_by_side(
+            [array_lines(name, value, 3) for name, value in solution.given.items()])]
+    for place, step in enumerate(solution.steps, 1):
+        lines += ["", paragraph(f"{place}. {step.text}", 0, 3, width), *step_lines(step)]
+    lines += ["", paragraph(f"Answer: {solution.answer}", 0, 8, width)]
+    for check in solution.checks:
+        mark = "Check:" if check.holds else "OUR COMPUTATION FAILED:"
+        lines.append(paragraph(f"{mark}  {check.text}", 0, 8, width))
+    if solution.picture:
+        lines.append(f"Picture: {solution.picture} (--figures DIR)")
+    return "\n".join(lines)
+
+
+def step_lines(step: Step) -> list[str]:
+    """What stands below a step's sentence, set in from the left."""
+    blocks = [text.strip("\n").split("\n") for text in (step.formula, step.numbers) if text]
+    if step.arrays:
+        blocks.append(side_by_side([array_lines(name, value, step.digits)
+                                    for name, value in step.arrays.items()]))
+    if step.table:
+        blocks.append(table_lines(step.table))
+    return [("     " + line).rstrip() for block in blocks for line in block]
+
+
+def table_lines(table: Table) -> list[str]:
+    """The table in columns, numbers to the right."""
+    rows = [[cell if isinstance(cell, str) else num(cell, table.digits) for cell in row]
+            for row in table.rows]
+    columns = list(zip(table.heads, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [any(not isinstance(row[i], str) for row in table.rows) for i in range(len(columns))]
+    return ["  ".join(cell.rjust(w) if r else cell.ljust(w)
+                      for cell, w, r in zip(row, widths, right, strict=True)).rstrip()
+            for row in (table.heads, ["─" * w for w in widths], *rows)]
+
+
+def array_lines(name: str, value, digits: int) -> list[str]:
+    """A matrix, or a vector as a column, in brackets after its name; no digits but those needed."""
+    array = np.asarray(value)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or not array.size:
+        raise InputError(f"{name} has shape {array.shape}: a vector or a matrix can be shown")
+    if array.dtype.kind == "f":
+        digits = next((few for few in range(digits)
+                       if np.allclose(array.round(few), array, rtol=0, atol=1e-12)), digits)
+    cells = [[num(entry, digits) for entry in row] for row in array]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rows = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+    last = len(rows) - 1
+    pairs = ["[]"] if not last else ["⎡⎤", *["⎢⎥"] * (last - 1), "⎣⎦"]
+    heads = [name + " = " if i == last // 2 else " " * (len(name) + 3) for i in range(last + 1)]
+    return [f"{head}{left} {row} {right}"
+            for head, (left, right), row in zip(heads, pairs, rows, strict=True)]
+
+
+def side_by_side(blocks: list[list[str]], gap: int = 3, width: int = WIDTH - 5) -> list[str]:
+    """Blocks of lines beside each other, in as many bands as the width needs."""
+    bands, used = [[]], 0
+    for block in blocks:
+        wide = max(map(len, block)) + gap
+        if bands[-1] and used + wide > width + gap:
+            bands.append([])
+            used = 0
+        bands[-1].append(block)
+        used += wide
+    lines = []
+    for band in bands:
+        height = max(map(len, band))
+        padded = []
+        for block in band:
+            top = (height - len(block)) // 2
+            wide = max(map(len, block))
+            padded.append([" " * wide] * top + [line.ljust(wide) for line in block]
+                          + [" " * wide] * (height - len(block) - top))
+        lines += [(" " * gap).join(parts).rstrip() for parts in zip(*padded, strict=True)]
+    return lines

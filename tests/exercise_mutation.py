@@ -1,0 +1,275 @@
+"""The share of mistakes in the exercises' own functions that hand-made facts catch.
+
+    python -m tests.exercise_mutation [--functions d001_autoencoder] [--every N] [--all]
+
+Every function of an exercise that computes (and neither draws nor makes claims or solutions) gets
+small mistakes (tests.mutants, tests.mutant_kinds, and `>` for `>=` and the like), one at a time.
+The tests of tests/test_exercises_*.py that run the function are run, the quickest first, until one
+fails; tests/test_ledger.py, which compares with kept text, is not among them. An exception, or a
+test that does not end, counts as caught.
+
+The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
+tests have not changed since keeps its row; --all measures it again. With --every the result is
+printed, and not kept. Exit status 1 below 90 % caught.
+"""
+
+import argparse
+import ast
+import contextlib
+import hashlib
+import importlib
+import inspect
+import io
+import linecache
+import re
+import resource
+import sys
+import time
+import tokenize
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, settings
+
+from npdl.study.patch import patched
+from tests.mutant_kinds import Replacement, all_mutants
+from tests.mutation import codes_run, time_limit
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "docs" / "exercise-mutation.md"
+TESTS = ROOT / "tests"
+GOAL = 0.9
+MEMORY = 6 * 2**30              # of address space: a mutant that fills it is caught
+BOUNDS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
+ABOUT = f"""\
+# Mutation score of the exercises
+
+Written by `python -m tests.exercise_mutation`. Every function of an exercise that computes is
+changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
+run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger.
+The goal is {100 * GOAL:.0f} %. Below the table stands every mistake that no test sees.
+"""
+
+
+class Items:
+    """A pytest plugin that runs `work(items)` in place of the tests it collected."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def pytest_runtestloop(self, session):
+        self.work(session.items)
+        return True
+
+
+def passes(item):
+    """Run one test; whether it passes or is skipped."""
+    from _pytest.runner import runtestprotocol
+
+    return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
+
+
+def exercise_names():
+    """The exercises' modules that have functions of their own, scripts and their neighbours."""
+    names = sorted(path.stem for path in (ROOT / "exercises").glob("*.py"))
+    return [name for name in names if re.match(r"d\d{3}_", name) or name.endswith("_claims")]
+
+
+def own_functions(name):
+    """{code: function} of an exercise's functions and methods."""
+    module = importlib.import_module(f"exercises.{name}")
+    linecache.getlines(module.__file__)
+    found = {}
+    for thing in vars(module).values():
+        if getattr(thing, "__module__", "") == module.__name__:
+            inner = vars(thing).values() if inspect.isclass(thing) else [thing]
+            found |= {f.__code__: f for f in map(plain, inner)
+                      if f is not None and f.__code__.co_filename == module.__file__}
+    return found
+
+
+def plain(thing):
+    """The function behind a method, property or cache; None where there is none."""
+    thing = inspect.unwrap(getattr(thing, "fget", None) or getattr(thing, "__func__", thing))
+    return thing if inspect.isfunction(thing) else None
+
+
+def makers(name):
+    """The codes of an exercise that return claims: what they say is judged by other tests."""
+    from exercises.framework import Claim
+
+    found = set()
+
+    def note(frame, event, arg):
+        if event == "return" and (isinstance(arg, Claim) or (
+                isinstance(arg, list) and arg and isinstance(arg[0], Claim))):
+            found.add(frame.f_code)
+
+    module = importlib.import_module(f"exercises.{name}")
+    make = getattr(module, "claims", None) or getattr(module, "all_claims", None)
+    if make:
+        sys.setprofile(note)
+        try:
+            make()
+        finally:
+            sys.setprofile(None)
+    return found
+
+
+def measured(name):
+    """The functions of an exercise that are measured."""
+    skip = makers(name)
+    return [function for code, function in own_functions(name).items() if code not in skip
+            and not re.match(r"figures|draw|solutions|claims|all_claims|box$", function.__name__)]
+
+
+def mistakes(function):
+    """Every mutant of a function, but for what stands in error messages and formatted text."""
+    text = "".join(linecache.getlines(function.__code__.co_filename))
+    spans = [(n.lineno, n.col_offset, n.end_lineno, n.end_col_offset)
+             for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Raise, ast.JoinedStr))]
+    found = [m for m in [*all_mutants(function), *bounds(function, text)]
+             if m.was != "_" and not any(s[:2] <= (m.line, m.column) < s[2:] for s in spans)]
+    return list({m.source(): m for m in found}.values())
+
+
+def bounds(function, text):
+    """Mutants with < for <=, == for != and so on."""
+    code = function.__code__
+    last = code.co_firstlineno + len(inspect.getsourcelines(function)[0])
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if code.co_firstlineno < token.start[0] < last and token.string in BOUNDS:
+            yield Replacement(function, *token.start, token.string, BOUNDS[token.string], "bound")
+
+
+def forget():
+    """Empty the caches of the exercises: what they keep was computed without the mistake."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("exercises."):
+            for thing in vars(module).values():
+                if hasattr(thing, "cache_clear"):
+                    thing.cache_clear()
+
+
+class Facts:
+    """The tests, which functions each runs, and how long it takes."""
+
+    def __init__(self, items, functions):
+        self.running, self.seconds = defaultdict(list), {}
+        for item in items:
+            forget()
+            start = time.process_time()
+            ran = codes_run(lambda item=item: passes(item))
+            self.seconds[item] = time.process_time() - start
+            for function in functions:
+                if function.__code__ in ran:
+                    self.running[function].append(item)
+        for items_of in self.running.values():
+            items_of.sort(key=self.seconds.get)
+
+    def catch(self, mutant):
+        """Whether a test fails under the mutant."""
+        code = mutant.code()
+        if code is None:
+            return True
+        for item in self.running[mutant.function]:
+            forget()
+            with patched(mutant.function, code), contextlib.redirect_stdout(io.StringIO()):
+                try:
+                    with time_limit(3 + 10 * self.seconds[item]):
+                        passed = passes(item)
+                except TimeoutError:
+                    passed = False
+            if not passed:
+                return True
+        return False
+
+
+def digest(name):
+    """What a row rests on: the exercise's source, and the tests of its document."""
+    document = name[1:4] if re.match(r"d\d{3}_", name) else ""
+    files = [ROOT / "exercises" / f"{name}.py", *sorted(TESTS.glob(f"test_exercises_{document}*"))]
+    return hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()[:12]
+
+
+def kept_rows(text):
+    """{exercise: (mutants, caught, digest, survivors)} of the table as it was written."""
+    rows = {m[1]: (int(m[2]), int(m[3]), m[4], []) for m in re.finditer(
+        r"^\| (\w+) \| (\d+) \| (\d+) \| [\d.]+ % \| ([0-9a-f]{12}) \|$", text, re.M)}
+    for m in re.finditer(r"^\* (\w+): (.*)$", text, re.M):
+        if m[1] in rows:
+            rows[m[1]][3].append(m[2])
+    return rows
+
+
+def share(rows):
+    mutants, caught = (sum(row[i] for row in rows.values()) for i in (0, 1))
+    return caught / mutants if mutants else 1.0
+
+
+def markdown(rows):
+    """The table and the survivors."""
+    lines = [ABOUT, "| exercise | mistakes | caught | share | sources |", "|---|--:|--:|--:|---|"]
+    for name, (mutants, caught, sources, _) in sorted(rows.items()):
+        part = 100 * caught / mutants if mutants else 100
+        lines.append(f"| {name} | {mutants} | {caught} | {part:.1f} % | {sources} |")
+    total, caught = (sum(row[i] for row in rows.values()) for i in (0, 1))
+    lines += [f"| all | {total} | {caught} | {100 * share(rows):.1f} % | |", "", "## Survivors", ""]
+    lines += [f"* {name}: {text}" for name, row in sorted(rows.items()) for text in row[3]]
+    return "\n".join(lines) + "\n"
+
+
+def measure(names, every, keep):
+    """Call keep(exercise, row) for each of the named ones, by running pytest on their tests."""
+    settings.register_profile("mutation", phases=(Phase.explicit, Phase.generate), database=None)
+    settings.load_profile("mutation")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    chosen = {name: measured(name) for name in names}
+
+    def work(items):
+        facts = Facts(items, [f for functions in chosen.values() for f in functions])
+        for name, functions in chosen.items():
+            pool = [m for f in functions for m in mistakes(f)][::every]
+            start, unseen = time.time(), [m for m in pool if not facts.catch(m)]
+            keep(name, (len(pool), len(pool) - len(unseen), digest(name),
+                        [f"{m}".replace("|", "\\|") for m in unseen]))
+            print(f"{name}: {len(pool) - len(unseen)} of {len(pool)} caught, "
+                  f"{time.time() - start:.0f} s", file=sys.__stderr__, flush=True)
+
+    files = sorted({str(path) for name in names for path in TESTS.glob(
+        f"test_exercises_{name[1:4] if re.match(r'd[0-9]{3}_', name) else ''}*.py")})
+    pytest.main([*files, "-q", "--tb=no", "-p", "no:cacheprovider",
+                 "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"], [Items(work)])
+
+
+def main(given=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--functions", default="", help="only exercises whose name contains this")
+    parser.add_argument("--every", type=int, default=1, help="take one mistake in N")
+    parser.add_argument("--all", action="store_true", help="measure what has not changed, too")
+    options = parser.parse_args(given)
+    names, found = exercise_names(), {}
+
+    def table():
+        """The kept rows, read again each time: another run may have added some."""
+        text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
+        rows = {name: row for name, row in kept_rows(text).items() if name in names}
+        return (rows if options.every == 1 else {}) | found
+
+    def keep(name, row):
+        found[name] = row
+        if options.every == 1:
+            TABLE.write_text(markdown(table()), encoding="utf-8")
+
+    rows = table()
+    measure([name for name in names if options.functions in name and (
+        options.all or name not in rows or rows[name][2] != digest(name))], options.every, keep)
+    if options.every > 1:
+        print(markdown(found))
+    print(f"{100 * share(table()):.1f} % caught")
+    return int(share(table()) < GOAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The mutation score of the exercises: which mistakes are made, and how its table is kept."""
+
+import inspect
+import linecache
+
+import pytest
+
+from exercises import d001_attention_rank as rank
+from exercises import d001_autoencoder as autoencoder
+from tests import exercise_mutation as score
+
+
+def changes(function):
+    return {(mutant.was, mutant.now) for mutant in score.mistakes(function)}
+
+
+def test_the_mistakes_that_are_asked_for_are_made():
+    assert {(">", ">="), ("@", "*"), ("x_new - net[\"x\"]", "x_new")} <= changes(
+        autoencoder.gradients)
+    assert ("==", "!=") not in changes(autoencoder.gradients)
+    assert ("!=", "==") in changes(rank.exact_rank)
+    assert not [m for m in score.mistakes(rank.ranks) if m.line == raised_at(rank.ranks)]
+
+
+def raised_at(function):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if "raise" in line)
+
+
+def test_functions_that_compute_are_measured_and_claims_are_not():
+    names = {function.__name__ for function in score.measured("d001_attention_rank")}
+    assert {"exact_rank", "exact_weights", "random_ranks", "library_rank"} <= names
+    assert not {"claims", "bound_claims", "exact_claims"} & names
+    assert "total" in {f.__name__ for f in score.measured("d000_lora_costs")}   # a property
+
+
+@pytest.mark.parametrize("now, caught", [("d_1 * (h < 0)", True), ("(h > 0) * d_1", False)])
+def test_a_mistake_is_caught_by_a_fact_and_by_nothing_else(monkeypatch, now, caught):
+    net = autoencoder.example()
+    wanted = autoencoder.gradients(net)["W_1"]
+    monkeypatch.setattr(score, "passes", lambda item: item())
+    linecache.getlines(autoencoder.__file__)
+
+    def fact():
+        return (autoencoder.gradients(net)["W_1"] == wanted).all()
+
+    facts = score.Facts([fact], [autoencoder.gradients, autoencoder.library_gradients])
+    assert facts.running == {autoencoder.gradients: [fact]}
+    lines, first = inspect.getsourcelines(autoencoder.gradients)
+    place, line = next((i, s) for i, s in enumerate(lines) if "d_1 * (h > 0)" in s)
+    mutant = score.Replacement(autoencoder.gradients, first + place, line.index("d_1 * (h > 0)"),
+                               "d_1 * (h > 0)", now)
+    assert facts.catch(mutant) == caught
+    assert fact()                                           # the function is whole again
+
+
+def test_the_table_keeps_its_rows():
+    rows = {"d001_x": (10, 9, "0123456789ab", ["f: 1 -> 2 in `return 1`"]),
+            "d002_y": (4, 4, "ba9876543210", [])}
+    assert score.kept_rows(score.markdown(rows)) == rows
+    assert score.share(rows) == 13 / 14
+    assert score.digest("d001_autoencoder") != score.digest("d001_attention_rank")
+
+
+def test_the_kept_table_has_every_exercise_and_reaches_the_goal():
+    rows = score.kept_rows(score.TABLE.read_text(encoding="utf-8"))
+    assert sorted(rows) == score.exercise_names()
+    assert score.share(rows) >= score.GOAL
+    assert all(mutants - caught == len(unseen) for mutants, caught, _, unseen in rows.values())
