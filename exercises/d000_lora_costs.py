@@ -113,9 +113,9 @@ class LowRankLayer:
         Q, K, V = (self._adapted(head[name], X, count, adapter_first, "MHA ") for name in "QKV")
         count.matmul("attention", Q, K.T)
         count.add("scale", len(X) ** 2)
-        (y, A), _ = attend(Q[None, None], K[None, None], V[None, None])
-        count.matmul("attention", A[0, 0], V)
-        return y[0, 0]
+        y, cache = attend(Q, K, V)
+        count.matmul("attention", cache.A, V)
+        return y
 
     def _adapted(self, layer, X, count, adapter_first, part):
         base = count.matmul(part + "base", X, self._weight(layer.base, count, part))
@@ -135,7 +135,7 @@ class LowRankLayer:
         heads = []
         for head in self.heads:
             q, k, v = (head[name].forward(X[None, None])[0] for name in "QKV")
-            heads.append(attend(q, k, v)[0][0][0, 0])
+            heads.append(attend(q, k, v)[0][0, 0])
         H, _ = self.O.forward(np.concatenate(heads, 1))
         return self.F.forward(H)[0]
 

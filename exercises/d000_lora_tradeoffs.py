@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below, estimate
-from npdl.adapt import add_lora, quantize_linears, report
+from npdl.adapt import add_lora, merged_linear, multiplies, quantize_linears, report
 from npdl.errors import InputError
 from npdl.layers.adapters import LoRALinear, QuantLinear
 from npdl.layers.linear import Linear
@@ -49,7 +49,7 @@ def adapted(W, update, r, bits=None):
 
 def update_error(W, update, r, bits=None):
     """What the best adapter of rank r misses of W + update, relative to the update."""
-    missing = adapted(W, update, r, bits).merged().W.data - (W + update)
+    missing = merged_linear(adapted(W, update, r, bits)).W.data - (W + update)
     return float(np.sqrt((missing**2).sum() / (update**2).sum()))
 
 
@@ -197,10 +197,10 @@ def inference_claims(d=64, r=4):
     W, thin, _ = pretrained(d)
     x = np.random.default_rng(5).standard_normal((10, d))
     plain, packed = adapted(W, thin, r), adapted(W, thin, r, bits=4)
-    errors = [np.abs(layer.forward(x)[0] - layer.merged().forward(x)[0]).max()
+    errors = [np.abs(layer.forward(x)[0] - merged_linear(layer).forward(x)[0]).max()
               for layer in (plain, packed)]
-    cost = {n: (plain.multiplies(n), packed.multiplies(n)) for n in (1, 512)}
-    merged = plain.merged().W.data.size                     # one multiplication for each entry
+    cost = {n: (multiplies(plain, n), multiplies(packed, n)) for n in (1, 512)}
+    merged = merged_linear(plain).W.data.size               # one multiplication for each entry
     moved, lost = codes_moved(0.02)
     stored = report(QuantLinear(Linear(d, d, bias=False))).stored_bytes
     return [

@@ -56,8 +56,8 @@ def hadamard(d):
 
 def attention_weights(X, W_Q, W_K):
     """softmax(X W_Q (X W_K)^T / sqrt(d)) (n, n), by npdl's ScaledDotAttention."""
-    (_, A), _ = ScaledDotAttention().forward(X @ W_Q, X @ W_K, X)
-    return A
+    _, cache = ScaledDotAttention().forward(X @ W_Q, X @ W_K, X)
+    return cache.A
 
 
 def scores_by_eigenvectors(X, P, values_Q, values_K):

@@ -80,7 +80,7 @@ def library_rank(M, V):
     """Rank of npdl's ScaledDotAttention for scores log(2) M: Q = log(2) sqrt(n) M, K = 1."""
     n = len(M)
     Q = np.log(2) * np.sqrt(n) * np.asarray(M, float)
-    (y, _), _ = ScaledDotAttention().forward(Q, np.eye(n), np.asarray(V, float))
+    y, _ = ScaledDotAttention().forward(Q, np.eye(n), np.asarray(V, float))
     return int(np.linalg.matrix_rank(y))
 
 

@@ -93,9 +93,9 @@ def saturation(d, scaled, keys=16, count=500, seed=1):
     for _ in range(max(1, count // 100)):
         q = rng.standard_normal((n, 1, d))
         k, v = rng.standard_normal((n, keys, d)), rng.standard_normal((n, keys, 1))
-        (y, A), cache = layer.forward(q, k, v)
+        y, cache = layer.forward(q, k, v)
         dq, _, _ = layer.backward(np.ones_like(y), cache)
-        largest.append(A.max(-1).ravel())
+        largest.append(cache.A.max(-1).ravel())
         lengths.append(np.sqrt((dq * dq).sum(-1)).ravel())
     lengths = np.concatenate(lengths)
     return float(np.mean(largest)), float(lengths.mean()), float(np.median(lengths))

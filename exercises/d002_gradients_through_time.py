@@ -58,8 +58,8 @@ def gradient_norms(cell, steps=100, input_size=0.0, seed=2):
     if steps < 1:
         raise InputError(f"steps = {steps!r}; it must be at least 1")
     rng = np.random.default_rng(seed)
-    H, parts = cell.d_hidden, cell.num_parts
-    state = cell.state_of([1e-14 * rng.standard_normal((1, H)) for _ in range(parts)])
+    H, parts = cell.d_hidden, cell.parts
+    state = tuple(1e-14 * rng.standard_normal((1, H)) for _ in range(parts))
     caches = []
     for x in input_size * rng.standard_normal((steps, 1, cell.W_x.shape[0])):
         state, cache = cell.forward(x, state)

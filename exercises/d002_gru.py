@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
-from npdl.layers.activation import sigmoid
+from npdl.functions import sigmoid
 from npdl.layers.recurrent import GRUCell
 
 QUESTION = """\
@@ -81,7 +81,7 @@ def largest_update(z):
     """(largest |h' - h|, largest |h' - h| - z |h^ - h|) at a fixed update gate z."""
     _, h, new, cache = step(gated_cell(z=z))
     return (float(np.abs(new - h).max()),
-            float((np.abs(new - h) - z * np.abs(cache.step.h_hat - h)).max()))
+            float((np.abs(new - h) - z * np.abs(cache.h_hat - h)).max()))
 
 
 def memory(z, r, seed=2):

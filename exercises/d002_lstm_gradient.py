@@ -17,7 +17,7 @@ from exercises.d002_lstm_statements import lstm_cell
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below
 from npdl.errors import InputError
-from npdl.layers.recurrent import LSTMLayer, split_gates
+from npdl.layers.recurrent import LSTMLayer
 
 QUESTION = """\
 Problem 4 (a). An LSTM with f, i, o = sigmoid(x W + h W'), C~ = tanh(x W_g + h W_g'),
@@ -87,12 +87,11 @@ def local_derivatives(cell, x):
     dC_dC = diag f; dh_dC = diag o (1 - tanh^2 C); i the input gate.
     """
     H, state, found = cell.d_hidden, None, []
-    U_i, U_f, U_o, U_g = (U.T for U in split_gates(cell.W_h.data))
+    U_i, U_f, U_o, U_g = (U.T for U in np.split(cell.W_h.data, 4, -1))
     for x_t in x:
         state, cache = cell.forward(x_t[None], state)
-        step = cache.step
-        i, f, o, g = step.i[0], step.f[0], step.o[0], step.g[0]
-        tanh_c, c_prev = cache.step.tanh_c[0], cache.step.c_prev[0]
+        i, f, o, g = cache.i[0], cache.f[0], cache.o[0], cache.g[0]
+        tanh_c, c_prev = cache.tanh_c[0], cache.c_prev[0]
         dg_dW = np.zeros((H, len(x_t), H))
         dg_dW[np.arange(H), :, np.arange(H)] = (1 - g * g)[:, None] * x_t
         dg_dh = (1 - g * g)[:, None] * U_g

@@ -37,12 +37,12 @@ def memory_jacobians(cell, seed=1):
     (h, c), first = cell.forward(x[0], start)
     _, second = cell.forward(x[1], (h, c))
     partial_rows, total_rows = [], []
-    o = first.step.o
+    o = first.o
     for row in np.eye(H):
         _, (dh, dc) = cell.backward((np.zeros((1, H)), row[None]), second)
         partial_rows.append(dc[0])
-        total_rows.append((dc + dh * o * (1 - first.step.tanh_c**2))[0])
-    f = second.step.f[0]
+        total_rows.append((dc + dh * o * (1 - first.tanh_c**2))[0])
+    f = second.f[0]
     return np.array(partial_rows), f, np.array(total_rows)
 
 

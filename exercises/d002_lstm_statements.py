@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import listing
 from npdl.errors import InputError
-from npdl.layers.activation import sigmoid
+from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell
 
 QUESTION = """\
@@ -86,7 +86,7 @@ def gate_values(samples=2000, width=6, seed=2):
     cell = lstm_cell(width)
     state = tuple(rng.standard_normal((2, samples, width)))
     _, cache = cell.forward(2 * rng.standard_normal((samples, 3)), state)
-    i, f, o = cache.step.i, cache.step.f, cache.step.o
+    i, f, o = cache.i, cache.f, cache.o
     return f, i, o
 
 
@@ -144,7 +144,7 @@ def signs():
     rng = np.random.default_rng(4)
     state = rng.uniform(-1, 1, (2, 2000, 6))
     (_, c), cache = lstm_cell().forward(rng.standard_normal((2000, 3)), tuple(state))
-    f = cache.step.f
+    f = cache.f
     all_negative = int((c < 0).all(-1).sum())
     flips = int((np.sign(f * state[1]) != np.sign(state[1])).sum())
     yield claim_of(

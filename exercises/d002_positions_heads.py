@@ -46,8 +46,7 @@ def permutation_errors(mask=None, length=6, positions=False, seed=1):
     order = np.roll(np.arange(length), 1)
 
     def f(x):
-        (y, _), _ = layer.forward(*[x + table] * 3, mask)
-        return y
+        return layer.forward(*[x + table] * 3, mask)[0]
 
     plain, permuted = f(x), f(x[:, order])
     return tuple(float(np.abs(permuted - y).max()) for y in (plain, plain[:, order]))
@@ -82,9 +81,9 @@ def relative_head(length=32, d=64, offset=-1, sharpness=50.0):
     even = np.arange(0, d, 2)
     W_Q[even, even] = W_Q[even + 1, even + 1] = np.cos(angle)
     W_Q[even + 1, even], W_Q[even, even + 1] = np.sin(angle), -np.sin(angle)
-    (_, A), _ = attend(sharpness * table @ W_Q, table, table)
+    _, cache = attend(sharpness * table @ W_Q, table, table)
     rows = np.arange(max(0, -offset), length - max(0, offset))
-    return float((A[rows].argmax(-1) == rows + offset).mean())
+    return float((cache.A[rows].argmax(-1) == rows + offset).mean())
 
 
 def twin_heads(seed=2, updates=20, apart=0.0):
@@ -100,7 +99,7 @@ def twin_heads(seed=2, updates=20, apart=0.0):
     x, target = rng.standard_normal((2, 1, 6, 8))
     start = layer.W_Q.W.data.copy()
     for _ in range(updates):
-        (y, _), cache = layer.forward(x, x, x)
+        y, cache = layer.forward(x, x, x)
         layer.zero_grad()
         layer.backward(y - target, cache)
         for _, param in layer.params():
@@ -120,7 +119,7 @@ def two_places(heads, values=(1.0, -1.0)):
         w = np.linspace(0, 1, 1001)[:, None]
         return float(np.abs(w * values[0] + (1 - w) * values[1] - values).max(-1).min())
     q, k = np.full((2, 1, 1), 50.0), np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
-    (y, _), _ = attend(q, k, np.broadcast_to(values[:, None], (2, 2, 1)))
+    y, _ = attend(q, k, np.broadcast_to(values[:, None], (2, 2, 1)))
     return float(np.abs(y.ravel() - values).max())
 
 

@@ -50,7 +50,7 @@ def matrix_form_errors(n=4, t=6, d=3, e=5, seed=0):
     rng = np.random.default_rng(seed)
     Q, K, V = (rng.standard_normal(shape) for shape in ((n, d), (t, d), (t, e)))
     loops = attention_one_by_one(Q, K, V)
-    (by_row, _), _ = DotAttention().forward(Q, K, V)
+    by_row, _ = DotAttention().forward(Q, K, V)
     weights = np.exp(Q @ K.T)
     by_column = (weights / weights.sum(0)) @ V
     return tuple(float(np.abs(y - loops).max()) for y in (by_row, by_column))
@@ -69,7 +69,7 @@ def score_errors(d=4, n=3, t=5, seed=1):
     }
     found = {}
     for name, (layer, score) in formulas.items():
-        (_, A), _ = layer.forward(h, past, past)
+        A = layer.forward(h, past, past)[1].A
         e = np.exp([[score(a, b) for b in past] for a in h])
         found[name] = float(np.abs(A - e / e.sum(-1, keepdims=True)).max())
     return found
@@ -123,7 +123,7 @@ def largest_state(steps, width=4):
     """The largest entry of the state of an AttentiveRNN after `steps` steps, s_t near 1."""
     model = AttentiveRNN(1, width, bias=False, dtype="float64")
     model.cell.W_x.data[...], model.cell.W_h.data[...] = 5, 0
-    (_, (h, _), _), _ = model.forward(np.ones((1, steps, 1)))
+    (_, (h, _)), _ = model.forward(np.ones((1, steps, 1)))
     return float(np.abs(h).max())
 
 
@@ -133,7 +133,7 @@ def seen_steps(steps=6, seed=5):
     rng = np.random.default_rng(seed)
     model = AttentiveRNN(2, 3, rng=seed, dtype="float64")
     x = rng.standard_normal((1, steps, 2))
-    (y, _, _), cache = model.forward(x)
+    (y, _), cache = model.forward(x)
     seen = np.zeros((steps, steps), bool)
     for t in range(steps):
         dy = np.zeros_like(y)
@@ -142,7 +142,7 @@ def seen_steps(steps=6, seed=5):
         seen[t] = (np.abs(dx[0]) > 0).any(-1)
     h = rng.standard_normal((1, 3))
     past = h[:, None]
-    (new, _, _), cache = model.forward(x[:, :1], (h, past))
+    (new, _), cache = model.forward(x[:, :1], (h, past))
     _, (dh, _) = model.backward(np.ones_like(new), cache)
     return seen, bool((np.abs(dh) > 0).any())
 
@@ -237,7 +237,7 @@ def matrices():
 def scores_and_weights(Q, K):
     """(largest difference of unscaled and scaled weights, sum of the scores, sum of the weights)
     of npdl's attention; the sums are those of the first query."""
-    A, scaled = (layer().forward(Q, K, K)[0][1] for layer in (DotAttention, ScaledDotAttention))
+    A, scaled = (layer().forward(Q, K, K)[1].A for layer in (DotAttention, ScaledDotAttention))
     return float(np.abs(A - scaled).max()), float((Q @ K.T)[0].sum()), float(A[0].sum())
 
 

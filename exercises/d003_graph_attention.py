@@ -52,8 +52,8 @@ def attention_errors(N=5, D=4, E=3, F=2, seed=0):
     without loops, npdl's GraphAttention, and attention scaled by 1/sqrt(E)."""
     rng = np.random.default_rng(seed)
     h, Q, K, V = (rng.standard_normal(s) for s in ((N, D), (E, D), (E, D), (F, D)))
-    (right, _), _ = attend(h @ Q.T, h @ K.T, h @ V.T, scaled=False)
-    (scaled, _), _ = attend(h @ Q.T, h @ K.T, h @ V.T)
+    right, _ = attend(h @ Q.T, h @ K.T, h @ V.T, scale=1.0)
+    scaled, _ = attend(h @ Q.T, h @ K.T, h @ V.T)
     layer = GraphAttention(D, E, dtype="float64")
     layer.W_Q, layer.W_K = _linear(Q), _linear(K)
     layer.passing = MessagePassing(_linear(V), Replace())
@@ -68,7 +68,7 @@ def fixed_weights_differ(seed=1):
     h = rng.standard_normal((4, 3))
     other = h.copy()
     other[0] += 1
-    A = [attend(x, h, h, scaled=False)[0][1][0] for x in (h, other)]
+    A = [attend(x, h, h, scale=1.0)[1].A[0] for x in (h, other)]
     return float(np.abs(A[0] - A[1]).max())
 
 
@@ -92,7 +92,7 @@ def spread_after(layers, N=16, D=8, seed=2):
     rng = np.random.default_rng(seed)
     h, found = rng.standard_normal((N, D)), []
     for _ in range(layers):
-        (h, _), _ = attend(h, h, h)
+        h, _ = attend(h, h, h)
         found.append(float(np.linalg.norm(h - h.mean(0)) / np.linalg.norm(h)))
     return found
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, attentions, hidden_states
 
 QUESTION = """\
 forward() of the GPT returns logits, the hidden states per layer and the attention weights per
@@ -32,8 +32,8 @@ def states(norm="post", num_layers=3):
     """{which states are meant: an array (B, L, S, D), L the number of blocks}."""
     gpt = model(norm, num_layers)
     x, _ = gpt.positions.forward(gpt.embedding.forward(IDS)[0])
-    out, _ = gpt.forward(IDS)
-    outputs = out.hidden_states
+    _, cache = gpt.forward(IDS)
+    outputs = hidden_states(cache)
     return {"the blocks' outputs": outputs,
             "the blocks' inputs": np.concatenate([x[:, None], outputs[:, :-1]], 1)}
 
@@ -41,9 +41,9 @@ def states(norm="post", num_layers=3):
 def readout_gap(norm):
     """Largest difference of the logits and the classifier applied to the last hidden state."""
     gpt = model(norm)
-    out, _ = gpt.forward(IDS)
-    y, _ = gpt.classifier.forward(out.hidden_states[:, -1])
-    return float(abs(y - out.logits).max())
+    logits, cache = gpt.forward(IDS)
+    y, _ = gpt.classifier.forward(hidden_states(cache)[:, -1])
+    return float(abs(y - logits).max())
 
 
 def claims():
@@ -52,12 +52,12 @@ def claims():
 
 def shape_claims(B=2, S=6, V=36, d=8, L=3, H=2):
     ids = np.zeros((B, S), int)
-    out, _ = GPT(V, d, L, H).forward(ids)
-    rows = [("logits", "The GPT returns logits (B, S, V).", "logits", out.logits, (B, S, V)),
+    logits, cache = GPT(V, d, L, H).forward(ids)
+    rows = [("logits", "The GPT returns logits (B, S, V).", "logits", logits, (B, S, V)),
             ("hidden states", "hidden_states is (B, num_layers, S, embedding_size).",
-             "(B, num_layers, S, embedding_size)", out.hidden_states, (B, L, S, d)),
+             "(B, num_layers, S, embedding_size)", hidden_states(cache), (B, L, S, d)),
             ("attentions", "attentions is (B, num_layers, num_heads, S, S).",
-             "(B, num_layers, num_heads, S, S)", out.attentions, (B, L, H, S, S))]
+             "(B, num_layers, num_heads, S, S)", attentions(cache), (B, L, H, S, S))]
     return [claim(part, text, said, f"{array.shape}", judge(array.shape == shape),
                 f"npdl's GPT with B = {B}, S = {S}, V = {V}, width {d}, {L} layers, {H} heads")
             for part, text, said, array, shape in rows]
@@ -65,7 +65,7 @@ def shape_claims(B=2, S=6, V=36, d=8, L=3, H=2):
 
 def norm_claim():
     post, pre = (model(norm) for norm in ("post", "pre"))
-    gap = float(abs(post.forward(IDS)[0].logits - pre.forward(IDS)[0].logits).max())
+    gap = float(abs(post.forward(IDS)[0] - pre.forward(IDS)[0]).max())
     more = pre.count_params() - post.count_params()
     return claim(
         "norm", "A block is attention and feed-forward net with skip-connections and LayerNorm.",

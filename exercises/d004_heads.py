@@ -108,7 +108,7 @@ def index_claim():
 def inverse_claim():
     x = np.random.default_rng(0).standard_normal((2, 5, 12))
     layer = MultiHeadAttention(12, 3)
-    y = layer.split_heads(x)
+    y = layer.split(x)
     table = columns("head_size * j + l", 3, 4)
     by_index = all(y[i, j, k, place] == x[i, k, table[j, place]]
                    for i, j, k, place in np.ndindex(y.shape))
@@ -118,7 +118,7 @@ def inverse_claim():
         "Problem 2.2", "inverse", "split_heads and merge_heads are exactly inverse to each other, "
         "(B, S, m d) to (B, m, S, d) and back.", "exactly inverse",
         f"with column head_size * j + l, npdl's: {x.shape} to {y.shape} and back, equal",
-        judge(by_index and np.array_equal(layer.merge_heads(y), x) and len(good) == len(pairs)),
+        judge(by_index and np.array_equal(layer.join(y), x) and len(good) == len(pairs)),
         f"all {y.size} entries by their index; {len(good)} of {len(pairs)} sizes are bijections "
         f"(so is num_heads * l + j, interleaved: {len(other)})")
 
@@ -127,12 +127,13 @@ def attention_claims(B=2, S=5, m=3, d=4):
     rng = np.random.default_rng(1)
     layer = MultiHeadAttention(m * d, m, rng=2, dtype="float64")
     Q, K, V = rng.standard_normal((3, B, S, m * d))
-    (y, A), _ = layer.forward(Q, K, V)
+    y, cache = layer.forward(Q, K, V)
+    A = cache.attend.A
     error = float(abs(y - attention_by_loops(layer, Q, K, V)).max())
     total = float(abs(y - attention_by_loops(layer, Q, K, V, m * d)).max())
-    v = layer.split_heads(layer.W_V.forward(V)[0])
+    v = layer.split(layer.W_V.forward(V)[0])
     heads = A @ v
-    joined = layer.merge_heads(heads)
+    joined = layer.join(heads)
     whole = float(abs(layer.W_O.forward(joined)[0] - y).max())
     return [
         claim("Problem 2.5", "formula", "Attention is concat(h_1 .. h_m) W_O + b_O with "

@@ -13,7 +13,7 @@ from exercises.framework import Claim, judge, judgement, run_script
 from exercises.shown import below
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
-from npdl.layers.activation import log_softmax, softmax
+from npdl.functions import log_softmax, softmax
 from npdl.losses import SequenceLoss, answer_mask, loss_and_accuracy
 
 QUESTION = """\

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.framework import Claim, judge, run_script
 from exercises.shown import below
 from npdl.errors import InputError
-from npdl.layers.activation import sigmoid
+from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell
 
 QUESTION = """\

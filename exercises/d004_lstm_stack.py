@@ -13,7 +13,7 @@ from exercises.shown import below, listing
 from npdl.backend import stream
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
-from npdl.layers.activation import softmax
+from npdl.functions import softmax
 from npdl.layers.recurrent import LSTM
 from npdl.models.lstm_lm import LSTMLM
 
@@ -124,26 +124,26 @@ def future_leak(model, ids):
     """Largest change of the logits at steps before the last when the last token changes."""
     other = ids.copy()
     other[:, -1] = (other[:, -1] + 1) % model.embedding.W.shape[0]
-    before, after = (model.forward(batch)[0].logits for batch in (ids, other))
+    before, after = (model.forward(batch)[0][0] for batch in (ids, other))
     return float(abs(before - after)[:, :-1].max()), float(abs(before - after)[:, -1].max())
 
 
 def model_claims(vocab_size=36):
     model = LSTMLM(vocab_size, 8, 2, dtype="float64")
     ids = np.random.default_rng(0).integers(vocab_size, size=(B, S))
-    out, _ = model.forward(ids)
-    p = softmax(out.logits)
+    (logits, _), _ = model.forward(ids)
+    p = softmax(logits)
     leak, moved = future_leak(model, ids)
     x = model.embedding.W.data[ids]
     y = model.lstm.forward(x)[0][0]
     by_hand = y @ model.classifier.W.data + model.classifier.b.data
-    error = float(abs(by_hand - out.logits).max())
-    prefix, _ = model.forward(ids[:, :3])
-    at_3 = float(abs(prefix.logits[:, -1] - out.logits[:, 2]).max())
+    error = float(abs(by_hand - logits).max())
+    (prefix, _), _ = model.forward(ids[:, :3])
+    at_3 = float(abs(prefix[:, -1] - logits[:, 2]).max())
     ask = partial(claim, "Problem 1.4")
     return [
         ask("logits", "The model is classifier(LSTM(embedding(x))) and returns logits (B, S, V) "
-            "with the final states.", "logits, not probabilities", f"shape {out.logits.shape}; by "
+            "with the final states.", "logits, not probabilities", f"shape {logits.shape}; by "
             f"hand the same: {below(error)}", judge(error < 1e-9), "npdl's LSTMLM, float64"),
         ask("distribution", "softmax of row i of the logits is a distribution over V tokens given "
             "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
@@ -170,7 +170,7 @@ def letter_claims(vocab_size):
     """Claims on how Problem 1.4 numbers and names things."""
     words = ModularArithmetic(vocab_size - 5).vocabulary
     lost, extra = unmatched([words.id_of(token) for token in words.tokens], words.size)
-    logits = LSTMLM(vocab_size, 8, 1).forward(np.zeros((1, S), int))[0].logits
+    (logits, _), _ = LSTMLM(vocab_size, 8, 1).forward(np.zeros((1, S), int))
     return [
         claim("Problem 1.4", "indices", "The components j in [V] of P_i are the tokens, with "
               "[n] = {1 .. n} and tokens in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",

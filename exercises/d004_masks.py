@@ -42,12 +42,12 @@ def weights_with(scores, mask, masked=-np.inf):
 def influence(layer, x, mask):
     """(S, S) largest change of output t when token k of x (1, S, D) changes."""
     S = x.shape[1]
-    y = layer.forward(x, x, x, mask)[0][0]
+    y = layer.forward(x, x, x, mask)[0]
     change = np.zeros((S, S))
     for k in range(S):
         other = x.copy()
         other[:, k] += 1
-        change[:, k] = abs(layer.forward(other, other, other, mask)[0][0] - y)[0].max(-1)
+        change[:, k] = abs(layer.forward(other, other, other, mask)[0] - y)[0].max(-1)
     return change
 
 
@@ -95,7 +95,7 @@ def strict_claim():
 
 def weights_claim():
     q, k, v = np.random.default_rng(3).standard_normal((3, 2, 2, 5, 4))
-    (_, A), _ = attend(q, k, v, causal_mask(5))
+    A = attend(q, k, v, causal_mask(5))[1].A
     by_hand = weights_with(q @ k.swapaxes(-1, -2) / 2, printed_mask(5))
     error = float(abs(A - by_hand).max())
     hidden = float(A[..., ~printed_mask(5)].max())
@@ -129,7 +129,7 @@ def large_claim(lowest=-40.0):
 def shape_claim(B=2, H=3, S=5):
     layer = MultiHeadAttention(6, H)
     x = np.zeros((B, S, 6), "float32")
-    (_, A), _ = layer.forward(x, x, x, causal_mask(S))
+    A = layer.forward(x, x, x, causal_mask(S))[1].attend.A
     return claim(
         "shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",
         f"{A.shape} for B = {B}, {H} heads, S = {S}", judge(A.shape == (B, H, S, S)),

@@ -6,6 +6,7 @@ import numpy as np
 
 from exercises.d000_lora_costs import LowRankLayer, Size, choices, counted, exact, ratios
 from exercises.framework import Claim, judge
+from npdl.adapt import merged_linear
 
 SMALL = (Size(n=3, d=8, r=2, h=2), Size(n=16, d=4, r=4, h=3), Size(n=1, d=6, r=1, h=1))
 SHOWN = Size(n=32, d=64, r=4, h=8)
@@ -41,8 +42,9 @@ def shape_claims():
     return [
         a("B is an r x d matrix.", "r x d in the answer, d x r and transposed in the question",
           f"A {A.shape[0]} x {A.shape[1]}, B {B.shape[0]} x {B.shape[1]} at {sizes}",
-          judge(refused and np.allclose(swapped, layer.F.merged().W.data - layer.F.base.weight(),
-                                        atol=1e-5), "convention"),
+          judge(refused and np.allclose(
+              swapped, merged_linear(layer.F).W.data - layer.F.base.weight(), atol=1e-5),
+              "convention"),
           "either way 2dr numbers; with B r x d the product is A B, and A B^T does not exist"),
         *[a(f"LFFN with {name} has 2dr trainable parameters.", "2dr",
             f"{params['FFN'][bits]} = 2dr at {sizes}",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from exercises.worked import Check, Solution, Step, Table, vec
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, attentions, hidden_states
 
 D = 4
 
@@ -17,7 +17,8 @@ def forward(B=2, S=3, V=5, heads=2, blocks=2):
     """2.9."""
     x, branch = np.array([1.0, 3.0, 5.0]), np.array([1.0, 0.0, -1.0])
     post, pre = standardised(x + branch), x + branch
-    out, _ = GPT(V, D, blocks, heads, dtype="float64").forward(np.zeros((B, S), int))
+    logits, cache = GPT(V, D, blocks, heads, dtype="float64").forward(np.zeros((B, S), int))
+    hidden = hidden_states(cache)
     shapes = {"logits": (B, S, V), "hidden_states": (B, blocks, S, D),
               "attentions": (B, blocks, heads, S, S)}
     flow = (("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, D)),
@@ -46,11 +47,11 @@ def forward(B=2, S=3, V=5, heads=2, blocks=2):
         f"logits {shapes['logits']}, hidden_states {shapes['hidden_states']}, attentions "
         f"{shapes['attentions']} for B = {B}, S = {S}, V = {V}, L = {blocks}, {heads} heads, "
         f"d = {D}.",
-        (Check("npdl's GPT returns these shapes",
-               all(getattr(out, name).shape == shape for name, shape in shapes.items())),
+        (Check("npdl's GPT gives these shapes",
+               [a.shape for a in (logits, hidden, attentions(cache))] == list(shapes.values())),
          Check("its hidden states, post-norm, have mean 0 and mean square 1 in every row",
-               np.allclose(out.hidden_states.mean(-1), 0, atol=1e-6)
-               and np.allclose((out.hidden_states**2).mean(-1), 1, atol=1e-2))))
+               np.allclose(hidden.mean(-1), 0, atol=1e-6)
+               and np.allclose((hidden**2).mean(-1), 1, atol=1e-2))))
 
 
 def solutions():

@@ -16,7 +16,7 @@ def split(m=2, d=3):
     """2.2."""
     row = 10 * np.arange(1, m * d + 1)
     layer = MultiHeadAttention(m * d, m)
-    y = layer.split_heads(row[None, None].astype("float32"))
+    y = layer.split(row[None, None].astype("float32"))
     right = columns("head_size * j + l", m, d)
     rows = [(j, place, f"{d}·{j} + {place} = {right[j, place]}", int(row[right[j, place]]),
              *(str(int(columns(name, m, d)[j, place]))
@@ -43,7 +43,7 @@ def split(m=2, d=3):
         f"{vec(used[0])}, num_heads · j + l only {vec(used[1])}.",
         (Check("npdl's split_heads gives the table's y, and merge_heads the row again",
                y[0, :, 0].ravel().tolist() == [r[3] for r in rows]
-               and layer.merge_heads(y)[0, 0].tolist() == row.tolist()),),
+               and layer.join(y)[0, 0].tolist() == row.tolist()),),
         f"m = {m} heads of width d = {d}, one token.",
         picture="the columns that each head reads, under three readings of the index")
 
@@ -123,7 +123,8 @@ def _by_npdl(W_V, W_O, b_O=0.0):
               "W_O.b": b_O}
     for name, param in layer.params():
         param.data[...] = values.get(name, 0.0)
-    (y, A), _ = layer.forward(X[None], X[None], X[None], causal_mask(3))
+    y, cache = layer.forward(X[None], X[None], X[None], causal_mask(3))
+    A = cache.attend.A
     return y[0], A[0]
 
 

@@ -84,7 +84,7 @@ def model():
     P = [softmax(row) for row in logits]
     own = fill(LSTMLM(3, 1, 1, 1, dtype="float64"),
                {"embedding.W": np.array(TABLE)[:, None], "classifier.W": np.array([READOUT])})
-    out, _ = own.forward(np.array([IDS]))
+    (predicted, _), _ = own.forward(np.array([IDS]))
     rows = tuple((t, IDS[t - 1], num(x[t - 1], 1), num(states[t - 1][0]), vec(logits[t - 1]),
                   vec(P[t - 1])) for t in range(1, len(IDS) + 1))
     return Solution(
@@ -104,9 +104,9 @@ def model():
         "logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
         f"{vec(IDS)} the next one is most probably {int(np.argmax(P[-1]))} ({num(max(P[-1]))}).",
         (Check("npdl's LSTMLM with these numbers gives the same logits",
-               np.allclose(out.logits[0], logits)),
+               np.allclose(predicted[0], logits)),
          Check("the rows before the last do not change with the last token",
-               np.allclose(own.forward(np.array([[*IDS[:-1], 1]]))[0].logits[0, :-1],
+               np.allclose(own.forward(np.array([[*IDS[:-1], 1]]))[0][0][0, :-1],
                            logits[:-1]))),
         "V = 3 words, widths 1, one layer with all W = U = 1.")
 
