@@ -4,8 +4,8 @@ import numpy as np
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream
-from npdl.fast import kernels
-from npdl.fast.engine import FastEngine
+from npdl.fast import flat, kernels
+from npdl.fast.engine import FastEngine, unsupported
 from npdl.fast.prefix import PrefixTree
 from npdl.layers.activation import GELU
 from npdl.layers.attention import attend, attend_backward
@@ -13,6 +13,7 @@ from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import AdamW
 from npdl.study.gradcheck import randomise
 from npdl.training.engine import Batch, PlainEngine
@@ -146,8 +147,42 @@ def assert_equal_for_large_tables():
         kernels.SMALL_TABLE, kernels.SHORT_AXIS = limits
 
 
-def assert_same_updates(kind, decay, max_norm, threads=1):
-    """Three updates of an optimizer, clipped or not, from the same gradients."""
+def refusals():
+    """[(model, optimizer's class, why the wing hands it to the textbook, None where it does not)].
+    """
+    mixed = build(LSTMLM, "lstm")
+    mixed.classifier.b.data = mixed.classifier.b.data.astype("float32")
+    own_block, own_heads = build(GPT, "gpt"), build(GPT, "pre, learned")
+    own_layer = build(LSTMLM, "lstm")
+    for part in (own_block.decoder.blocks[1], own_heads.decoder.blocks[0].attention,
+                 own_layer.lstm.layers[1]):
+        part.__class__ = type("Own", (type(part),), {})
+    other = "it has layers of another kind"
+    return [
+        (Seq2Seq(5, 5, 4, 1, 2, 2, 4), AdamW, "Seq2Seq is not among its models"),
+        (type("MyGPT", (GPT,), {})(5, 4, 1, 2), AdamW, "MyGPT is not among its models"),
+        (build(GPT, "gpt"), type("Mine", (AdamW,), {}), "Mine is not among its optimizers"),
+        (mixed, AdamW, "the parameters have several dtypes"), (own_block, AdamW, other),
+        (own_heads, AdamW, other), (own_layer, AdamW, other),
+        *((build(kind, name), AdamW, None) for kind, name in MODELS),
+    ]
+
+
+def assert_refusals():
+    for model, optimizer, why in refusals():
+        assert unsupported(model, optimizer(model)) == why
+
+
+def assert_same_updates(kind, decay, max_norm):
+    """Three updates of an optimizer, clipped or not, from the same gradients, in small blocks."""
+    block, flat.BLOCK = flat.BLOCK, 37
+    try:
+        compare_updates(kind, decay, max_norm)
+    finally:
+        flat.BLOCK = block
+
+
+def compare_updates(kind, decay, max_norm):
     models = [build(GPT, "gpt") for _ in range(2)]
     for model in models:
         for _, param in model.params():
@@ -155,16 +190,15 @@ def assert_same_updates(kind, decay, max_norm, threads=1):
     engines = [room(model, kind(model, 0.1, weight_decay=decay))
                for room, model in zip((PlainEngine, FastEngine), models, strict=True)]
     rng = stream(5, 5)
-    for _ in range(3):
+    for lr in (0.05, None, 0.02):
         for (_, p), (_, q) in zip(*(model.params() for model in models), strict=True):
             p.grad[...] = rng.standard_normal(p.shape)
             q.grad[...] = p.grad
         norms = [engine.clip(max_norm) for engine in engines]
         assert_close(norms[1], norms[0], "norm")
         for engine in engines:
-            engine.update(0.05)
-    plain, fast = (engine.optimizer if engine.name == "plain" else engine.flat.optimizer
-                   for engine in engines)
+            engine.update(lr)
+    plain, fast = engines[0].optimizer, engines[1].flat.optimizer
     for (name, p), (_, q) in zip(*(model.params() for model in models), strict=True):
         assert_close(q.data, p.data, name)
         for moment in plain.moments:

@@ -23,6 +23,7 @@ from tests.fast_cases import (
     assert_equal,
     assert_equal_for_large_tables,
     assert_kernels,
+    assert_refusals,
     assert_same_updates,
     assert_tree,
     build,
@@ -46,6 +47,13 @@ REASONS = {
     "self.levels = [slice(t * B": "levels that nobody reads",
     "self.grad = xp.zeros_like": "every step sets it to zero first",
     "grad = xp.zeros_like": "every step sets it to zero first",
+    "positions = np.repeat": "an LSTM reads no positions",
+    "if decay else g": "a decay of 0 adds 0",
+    "'step' -> 'root'": "two names of one array",
+    "'dz' -> 'dlogits'": "only its dtype is asked for",
+    "x.shape[1], x.dtype": "only its dtype is asked for",
+    "'h_prev' -> 'h'": "a first state that h W_h leaves out",
+    "'dx_at' -> 'du'": "in a pre-norm block they are one array",
     "'d' -> 'dA'": "written over dA, which the kernel made, instead of over d",
     "1e-6": "1e-6 beside a norm of some 10",
     "xp.empty(": "an array that is filled before it is read",
@@ -74,6 +82,7 @@ def checks():
             yield lambda k=kind, n=name, c=counted: assert_equal(
                 lambda: build(k, n), drawn("many shared", c), 2)
     yield assert_kernels
+    yield assert_refusals
     yield assert_equal_for_large_tables
     for batch in BATCHES:
         yield lambda b=batch: assert_tree(drawn(b, "all").inputs)
