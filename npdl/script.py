@@ -16,7 +16,7 @@ class OneLineParser(argparse.ArgumentParser):
     """Bad usage is one line on standard error, and exit status 2."""
 
     def error(self, message):
-        self.exit(BAD, f"{self.prog}: {' '.join(message.split())}; see --help\n")
+        self.exit(BAD, f"{self.prog}: {_one_line(' '.join(message.split()))}; see --help\n")
 
     def print_help(self, file=None):
         def show():                     # argparse's own says nothing when the output is closed

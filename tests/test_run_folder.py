@@ -31,11 +31,17 @@ SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 0, "eval_eve
 OPTIONS = ["--p", "5", "--width", "8", "--heads", "2", "--layers", "1", "--steps", "4", "--quiet"]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train(Config(steps=4, **SMALL), folder, quiet=True)
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, trained):
     """The folder of a small finished run."""
-    train(Config(steps=4, **SMALL), tmp_path / "run", quiet=True)
-    return tmp_path / "run"
+    return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 def contents(folder):

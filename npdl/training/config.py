@@ -11,6 +11,7 @@ from npdl.layers.embedding import POSITIONS
 from npdl.quantize import ROUNDINGS
 from npdl.schedule import SCHEDULES
 from npdl.training.engine import ENGINES
+from npdl.training.files import LARGEST_NUMBER
 from npdl.training.initial import INITS, ONLY
 
 MODELS = ("gpt", "lstm")
@@ -42,6 +43,8 @@ class Adapters:
             raise InputError(f"--rounding {self.rounding!r}: choose one of {', '.join(ROUNDINGS)}")
         if self.alpha is not None and not 0 < self.alpha < math.inf:
             raise InputError(f"--alpha {self.alpha!r}: must be a finite number above 0")
+        if isinstance(self.block, int) and self.block >= LARGEST_NUMBER:
+            raise InputError(f"--block {self.block}: must be below 2^63")
         if self.bits is None and (self.block is not None or self.rounding != "floor"):
             raise InputError("--block and --rounding say how to quantize; give --bits too")
 
@@ -129,11 +132,13 @@ class Config:
                 )
         for name in ("layers", "width", "heads", "multiplier", "steps", "batch", "eval_every",
                      "save_every", "threads", "block", "eval_batches"):
-            self._require(name, int, lambda value: value >= 1, "an integer, 1 or more")
+            self._require(name, int, lambda value: 1 <= value < LARGEST_NUMBER,
+                          "an integer, 1 or more, below 2^63")
         for name, most in MOST.items():
             self._require(name, int, lambda value, most=most: value <= most, f"{most} or less")
         for name in ("eval_first", "warmup", "seed"):
-            self._require(name, int, lambda value: value >= 0, "an integer, 0 or more")
+            self._require(name, int, lambda value: 0 <= value < LARGEST_NUMBER,
+                          "an integer, 0 or more, below 2^63")
         for name in ("lr", "weight_decay", "lr_min", "eps"):
             self._require(name, (int, float), lambda value: 0 <= value < math.inf,
                           "a finite number, 0 or more")

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.training.files import is_file, parse_json, reason, write_atomically
+from npdl.training.files import is_file, reason, write_atomically
 
+LARGEST = 1e300             # no loss and no step is as large, so that sums of some stay finite
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
 
@@ -54,7 +55,6 @@ class MetricsWriter:
             raise InputError(f"record is a {type(record).__name__}; a record is a dict; wrap it")
         try:
             line = json.dumps(dict(record), allow_nan=False, default=_to_python) + "\n"
-            parse_json(line)                    # what cannot be read is not written
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{self.path}: record {str(dict(record))[:80]!r} cannot be written as JSON "
@@ -103,14 +103,14 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     records, _ = read_metrics(path)
     for number, record in enumerate(records, 1):
         step = record.get("step")
-        if type(step) is not int or step < 0:
+        if type(step) is not int or not 0 <= step < LARGEST:
             raise InputError(f"{path}: line {number} has no 'step' that is an integer, 0 or more; "
                              "repair or remove it")
-        odd = next((name for name in METRICS
-                    if type(record.get(name)) not in (int, float, type(None))), None)
-        if odd is not None:
-            raise InputError(f"{path}: line {number} has {str(record[odd])[:40]!r} for {odd!r}, "
-                             "which is a number; repair or remove it")
+        for name in METRICS:
+            value = record.get(name, 0.0)
+            if value is not None and not (type(value) in (float, int) and abs(value) < LARGEST):
+                raise InputError(f"{path}: line {number} has {str(value)[:40]!r} for {name!r}, "
+                                 "which is a number; repair or remove it")
     return records
 
 
@@ -136,6 +136,7 @@ def truncate_after(path: str | os.PathLike, step: int) -> int:
 
 def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each line with its record; a torn last line has None."""
+    decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
     number = 0
     try:
         if not is_file(path, or_nothing=True):
@@ -145,7 +146,7 @@ def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | No
                 if not line.endswith(b"\n"):
                     yield line, None
                     return
-                record = parse_json(line)
+                record = decode(line.decode())      # quicker than parse_json, for a million
                 if type(record) is not dict:
                     raise ValueError("it is not a JSON object")
                 yield line, record
@@ -153,10 +154,14 @@ def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | No
         raise InputError(
             f"{path}: metrics cannot be read ({reason(error)}); give the path of a metrics file"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: line {number} is broken ({reason(error)}); repair or remove it"
         ) from error
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _to_python(value: Any) -> Any:
