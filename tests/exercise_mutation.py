@@ -186,10 +186,17 @@ class Facts:
         return False
 
 
+def tests_of(name):
+    """The test files of the document that an exercise, or a script that uses it, belongs to."""
+    scripts = [name] if re.match(r"d\d{3}_", name) else [
+        path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
+        if name in path.read_text(encoding="utf-8")]
+    return sorted(TESTS.glob(f"test_exercises_{scripts[0][1:4]}*.py"))
+
+
 def digest(name):
     """What a row rests on: the exercise's source, and the tests of its document."""
-    document = name[1:4] if re.match(r"d\d{3}_", name) else ""
-    files = [ROOT / "exercises" / f"{name}.py", *sorted(TESTS.glob(f"test_exercises_{document}*"))]
+    files = [ROOT / "exercises" / f"{name}.py", *tests_of(name)]
     return hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()[:12]
 
 
@@ -237,8 +244,7 @@ def measure(names, every, keep):
             print(f"{name}: {len(pool) - len(unseen)} of {len(pool)} caught, "
                   f"{time.time() - start:.0f} s", file=sys.__stderr__, flush=True)
 
-    files = sorted({str(path) for name in names for path in TESTS.glob(
-        f"test_exercises_{name[1:4] if re.match(r'd[0-9]{3}_', name) else ''}*.py")})
+    files = sorted({str(path) for name in names for path in tests_of(name)})
     pytest.main([*files, "-q", "--tb=no", "-p", "no:cacheprovider",
                  "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"], [Items(work)])
 
