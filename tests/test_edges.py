@@ -14,9 +14,11 @@ from npdl.errors import InputError
 from npdl.exchange import from_torch, to_torch
 from npdl.functions import log_softmax
 from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention
+from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
 from npdl.layers.linear import Linear
+from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.norm import LayerNorm, RMSNorm
 from npdl.layers.norms import BatchNorm
 from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
@@ -172,6 +174,11 @@ REFUSED = {                                     # name: (call, what the message 
     "segments with lengths out of range": (lambda: segments(lengths=[9, -5]), "0 to 6"),
     "segments of no steps": (lambda: segments(x=STEPS[:, :0]), "none of them 0"),
     "segments of a BiRNN": (lambda: segments(BiRNN(3, **D64)), "bidirectional"),
+    "segments of no length": (
+        lambda: truncated_bptt(LSTM(3, 4), STEPS, lambda y, span: y, 0), "segment = 0"),
+    "two directions of two widths": (
+        lambda: Bidirectional(RNN(4, 2), RNN(3, 2)), "both read the same input"),
+    "neurons of two counts": (lambda: ThresholdNeuron.of([[1, 1]], [0, 0, 0]), "do not fit"),
     "fixed positions of integers": (
         lambda: SinusoidalPositions(4, 4).forward(np.ones((1, 3, 4), int)), "floats"),
     **{f"{name} given {what}": (lambda layer=layer, x=x: layer.forward(x), "array of real numbers")

@@ -55,24 +55,6 @@ def test_lstm_cell_by_hand():
     assert h_found == pytest.approx(o * math.tanh(c_new), rel=1e-14)
 
 
-def test_lstm_is_its_cells_in_a_row():
-    lstm = LSTM(3, 4, 2, dtype="float64", rng=3)
-    x, h, c = (RNG.standard_normal(shape) for shape in ((2, 5, 3), (2, 2, 4), (2, 2, 4)))
-    (y, (h_end, c_end)), _ = lstm.forward(x, (h, c))
-    below = [x[:, t] for t in range(5)]
-    for i, layer in enumerate(lstm.layers):
-        state, row = (h[i], c[i]), []
-        for x_t in below:
-            state, _ = layer.cell.forward(x_t, state)
-            row.append(state[0])
-        below = row
-        np.testing.assert_allclose(h_end[i], state[0], atol=1e-14)
-        np.testing.assert_allclose(c_end[i], state[1], atol=1e-14)
-    np.testing.assert_allclose(y, np.stack(below, 1), atol=1e-14)
-    zeros = np.zeros((2, 2, 4))
-    np.testing.assert_array_equal(lstm.forward(x)[0][0], lstm.forward(x, (zeros, zeros))[0][0])
-
-
 def test_dropout_between_lstm_layers_and_not_after_the_last():
     x = RNG.standard_normal((2, 3, 4))
     one, two = (LSTM(4, 4, L, dropout=0.5, rng=3, dtype="float64") for L in (1, 2))

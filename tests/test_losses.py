@@ -1,4 +1,4 @@
-"""The loss and accuracy of document 004, Problem 3, by hand and against plain Python."""
+"""The losses by hand and against plain Python: that of document 004, Problem 3, and the usual."""
 
 import math
 
@@ -7,9 +7,18 @@ import pytest
 
 from npdl.backend import stream
 from npdl.data import ModularArithmetic
-from npdl.errors import InputError
 from npdl.functions import log_softmax
-from npdl.losses import REDUCTIONS, SequenceLoss, answer_mask, exact_match, loss_and_accuracy
+from npdl.losses import (
+    REDUCTIONS,
+    CrossEntropy,
+    KLDivergence,
+    SequenceLoss,
+    SquaredError,
+    answer_mask,
+    exact_match,
+    kl_divergence,
+    loss_and_accuracy,
+)
 
 LN2 = math.log(2)
 
@@ -152,17 +161,6 @@ def test_log_softmax_does_not_mind_a_shift(shift):
     np.testing.assert_allclose(log_softmax(x + shift), wanted, rtol=1e-13, atol=1e-13)
 
 
-def test_next_token_loss_is_all_but_padding_counted():
-    logits, targets, _, mask = random_batch(4, 5, 6, 7)
-    log_p = log_softmax(logits)
-    picked = [[log_p[b, s, targets[b, s]] for s in range(6) if mask[b, s]] for b in range(5)]
-    by_sample = -np.mean([np.mean(row) for row in picked])
-    by_token = -np.mean([value for row in picked for value in row])
-    assert SequenceLoss().forward(logits, targets, mask)[0] == pytest.approx(by_sample, rel=1e-13)
-    by = SequenceLoss("mean", "token").forward(logits, targets, mask)[0]
-    assert by == pytest.approx(by_token, rel=1e-13)
-
-
 def test_exact_match_needs_every_counted_token():
     targets = np.array([[1, 2, 0]] * 4)
     counted = np.array([[True, True, False]] * 4)
@@ -173,22 +171,93 @@ def test_exact_match_needs_every_counted_token():
     assert exact_match(logits, targets, counted, "sum") == 1
 
 
-def test_shapes_of_the_reductions():
-    batch = random_batch(0, 4, 5, 6)
-    for what in loss_and_accuracy(*batch, "none"):
-        assert what.shape == (4,)
-    for reduction in ("mean", "sum"):
-        for what in loss_and_accuracy(*batch, reduction):
-            assert np.ndim(what) == 0
+def by_hand(logits, targets, ignored, smoothing):
+    """One number for each target, in plain Python."""
+    losses = []
+    for row, target in zip(logits.tolist(), targets.tolist(), strict=True):
+        total = math.log(sum(math.exp(v) for v in row))
+        q = [smoothing / len(row) + (1 - smoothing) * (v == target) for v in range(len(row))]
+        nll = -sum(w * (v - total) for w, v in zip(q, row, strict=True))
+        losses.append(0.0 if target == ignored else nll)
+    return losses
 
 
-def test_bad_input():
-    logits, targets, counted = two_samples()
-    with pytest.raises(InputError, match="reduction = 'median'"):
-        SequenceLoss("median")
-    with pytest.raises(InputError, match="average = 'word'"):
-        SequenceLoss(average="word")
-    for args in ((logits[0], targets, counted), (logits, targets[:1], counted),
-                 (logits, targets, counted[:, 1:])):
-        with pytest.raises(InputError, match="do not fit"):
-            SequenceLoss().forward(*args)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+def test_cross_entropy_by_hand(smoothing):
+    rng = np.random.default_rng(0)
+    logits, targets = rng.standard_normal((6, 4)), np.array([0, 3, -1, 2, -1, 1])
+    wanted = by_hand(logits, targets, -1, smoothing)
+    for reduction, value in (("none", wanted), ("sum", sum(wanted)), ("mean", sum(wanted) / 4)):
+        loss, _ = CrossEntropy(-1, smoothing, reduction).forward(logits, targets)
+        np.testing.assert_allclose(loss, value, rtol=1e-12)
+
+
+def test_cross_entropy_is_the_sequence_loss_over_tokens():
+    rng = np.random.default_rng(1)
+    logits, targets = rng.standard_normal((3, 5, 7)), rng.integers(1, 7, (3, 5))
+    counted = rng.random((3, 5)) < 0.6
+    a, cache_a = SequenceLoss(average="token").forward(logits, targets, counted)
+    loss = CrossEntropy(ignored=0)
+    b, cache_b = loss.forward(logits, np.where(counted, targets, 0))
+    assert a == pytest.approx(b, rel=1e-12)
+    np.testing.assert_allclose(SequenceLoss(average="token").backward(1.0, cache_a),
+                               loss.backward(1.0, cache_b), atol=1e-15)
+
+
+def test_when_everything_is_ignored():
+    for reduction in REDUCTIONS:
+        loss = CrossEntropy(2, reduction=reduction)
+        value, cache = loss.forward(np.ones((3, 4)), np.full(3, 2))
+        assert not np.any(value)
+        assert not loss.backward(np.ones_like(value), cache).any()
+
+
+def test_large_logits_and_dtypes():
+    logits = np.array([[1e4, -1e4, 0], [0, 1e4, 1e4]], "float32")
+    for loss in (CrossEntropy(smoothing=0.1), CrossEntropy()):
+        value, cache = loss.forward(logits, np.array([0, 2]))
+        gradient = loss.backward(1.0, cache)
+        assert np.isfinite(value) and np.isfinite(gradient).all()
+        assert value.dtype == gradient.dtype == np.float32
+    for loss in (KLDivergence(), SquaredError()):
+        value, cache = loss.forward(logits, logits[::-1].copy())
+        gradients = loss.backward(1.0, cache)
+        assert np.isfinite(value) and value.dtype == np.float32
+        assert all(np.isfinite(g).all() and g.dtype == np.float32 for g in gradients)
+
+
+def test_squared_error_of_the_two_documents():
+    y, z = np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[0.0, 2.0], [3.0, -1.0]])
+    assert SquaredError(reduction="sum").forward(y, z)[0] == 14             # document 000
+    np.testing.assert_array_equal(SquaredError(0.5, "none").forward(y, z)[0], [0.5, 6.5])
+    loss = SquaredError(reduction="sum")
+    dy, dz = loss.backward(1.0, loss.forward(y, z)[1])
+    np.testing.assert_array_equal(dy, 2 * (y - z))                          # its answer (a)
+    np.testing.assert_array_equal(dz, 2 * (z - y))
+
+
+def test_kl_divergence_from_logits_and_from_probabilities():
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((2, 5, 4))
+    p, q = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (a, b))
+    wanted = [sum(u * math.log(u / v) for u, v in zip(*rows, strict=True))
+              for rows in zip(p.tolist(), q.tolist(), strict=True)]
+    np.testing.assert_allclose(KLDivergence("none").forward(a, b)[0], wanted, rtol=1e-12)
+    np.testing.assert_allclose(kl_divergence(p, q), wanted, rtol=1e-12)
+    np.testing.assert_allclose(KLDivergence().forward(a, a + 3)[0], 0, atol=1e-15)
+    assert (kl_divergence(p, q) > 0).all()
+
+
+def test_kl_divergence_with_zeros():
+    p, q = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]), np.array([[0.25, 0.5, 0.25], [1.0, 0, 0]])
+    np.testing.assert_allclose(kl_divergence(p, q), [0.5 * math.log(2), math.inf])
+
+
+def test_the_identity_of_document_001():
+    """D(Q(y|x) || P(y|x)) = log P(x) - E_Q log P(x|y) + D(Q(y|x) || P(y)), for one x."""
+    rng = np.random.default_rng(3)
+    prior, likelihood, q = rng.dirichlet(np.ones(5)), rng.random(5), rng.dirichlet(np.ones(5))
+    evidence = (prior * likelihood).sum()
+    posterior = prior * likelihood / evidence
+    right = math.log(evidence) - (q * np.log(likelihood)).sum() + kl_divergence(q, prior)
+    assert kl_divergence(q, posterior) == pytest.approx(right, rel=1e-12)

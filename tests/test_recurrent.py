@@ -1,62 +1,56 @@
-"""RNN, GRU and LSTM: cells, lengths, both directions, and what they refuse."""
+"""RNN, GRU and LSTM with lengths and in segments, the BiRNN, and attention over past states."""
 
 import numpy as np
 import pytest
 
-from npdl.errors import InputError
 from npdl.functions import length_mask, reverse
-from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    GRUCell,
-    GRULayer,
-    LSTMCell,
-    LSTMLayer,
-    RNNCell,
-    RNNLayer,
-)
+from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell
+from npdl.layers.truncated import truncated_bptt
 from npdl.models.attentive_rnn import AttentiveRNN
-from npdl.training.truncated import truncated_bptt
-from tests.recurrent_helpers import (  # noqa: F401
-    assert_close,
-    assert_same_gradients,
-    normal,
-    parts,
-    start_the_numbers_anew,
-    state,
-)
+from npdl.models.birnn import BiRNN, BiRNNLoss
+from npdl.models.lstm_lm import LSTMLM
 
 KINDS = [RNN, GRU, LSTM]
-CELLS = [(RNNLayer, RNNCell), (GRULayer, GRUCell), (LSTMLayer, LSTMCell)]
 LENGTHS = np.array([2, 4, 0, 4, 1])
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def start_the_numbers_anew():
+    RNG.bit_generator.state = np.random.default_rng(3).bit_generator.state
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape)
+
+
+def parts(state):
+    return state if isinstance(state, tuple) else (state,)
+
+
+def state(kind, *shape):
+    return (normal(*shape), normal(*shape)) if kind is LSTM else normal(*shape)
+
+
+def gradients(layer):
+    return {name: param.grad.copy() for name, param in layer.params()}
+
+
+def assert_close(a, b, limit=1e-12):
+    assert np.shape(a) == np.shape(b)
+    assert np.abs(np.asarray(a) - np.asarray(b)).max(initial=0) <= limit
+
+
+def assert_same_gradients(layer, other, limit=1e-12):
+    for (name, a), (_, b) in zip(gradients(layer).items(), gradients(other).items(), strict=True):
+        assert np.abs(a).max() > 0, name
+        assert_close(a, b, limit)
 
 
 def pick(state, sequence):
     """The state of one sequence, out of parts (L, B, H)."""
     chosen = tuple(part[:, [sequence]] for part in parts(state))
     return chosen if len(chosen) > 1 else chosen[0]
-
-
-@pytest.mark.parametrize(("layer_class", "cell_class"), CELLS)
-def test_a_layer_is_its_cell_step_by_step(layer_class, cell_class):
-    layer = layer_class(3, 4, dtype="float64")
-    x, start = normal(2, 5, 3), state(layer_class, 2, 4)
-    (y, final), _ = layer.forward(x, start)
-    assert isinstance(layer.cell, cell_class)
-    for t in range(5):
-        start, _ = layer.cell.forward(x[:, t], start)
-        assert_close(y[:, t], parts(start)[0])
-    for a, b in zip(parts(final), parts(start), strict=True):
-        assert_close(a, b)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_parameters_start_uniform_by_fan_in(kind):
-    for name, param in kind(60, 40, 2).params():
-        bound = 1 / np.sqrt(100 if name.startswith("layers.0") else 80)
-        assert 0.8 * bound < np.abs(param.data).max() <= bound * (1 + 1e-6), name
 
 
 def test_gru_gates_as_document_002_explains_them():
@@ -104,23 +98,6 @@ def test_full_lengths_are_no_lengths(kind):
     assert_close(y, y_packed[:, :5], 1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
-def test_both_directions_by_hand(kind, lengths):
-    layer = Bidirectional(kind(3, 4, dtype="float64"), kind(3, 2, rng=1, dtype="float64"))
-    x = normal(5, 4, 3)
-    (y, (final_ahead, final_back)), _ = layer.forward(x, lengths=lengths)
-    for b, n in enumerate([4] * 5 if lengths is None else lengths):
-        if n:
-            (y_ahead, f_ahead), _ = layer.ahead.forward(x[[b], :n])
-            (y_back, f_back), _ = layer.back.forward(x[[b], :n][:, ::-1])
-            assert_close(y[[b], :n], np.concatenate([y_ahead, y_back[:, ::-1]], -1))
-            for mine, theirs in ((final_ahead, f_ahead), (final_back, f_back)):
-                for p, q in zip(parts(pick(mine, b)), parts(theirs), strict=True):
-                    assert_close(p, q)
-        assert (y[b, n:] == 0).all()
-
-
 def test_reverse_turns_the_real_steps_only():
     x = np.arange(8).reshape(2, 4, 1)
     assert reverse(x, [3, 1])[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
@@ -128,34 +105,152 @@ def test_reverse_turns_the_real_steps_only():
     assert (reverse(x) == reverse(x, [4, 4])).all()
 
 
-X = np.zeros((2, 3, 4))
-WRONG = {
-    "a length for each sequence": lambda: RNN(4, 2).forward(X, lengths=[3]),
-    "integers": lambda: GRU(4, 2).forward(X, lengths=[1.0, 2.0]),
-    "too long": lambda: LSTM(4, 2).forward(X, lengths=[4, 1]),
-    "negative": lambda: LSTM(4, 2).forward(X, lengths=[-1, 1]),
-    "no steps": lambda: RNN(4, 2).forward(np.zeros((2, 0, 4))),
-    "two axes": lambda: RNN(4, 2).forward(np.zeros((2, 4))),
-    "width": lambda: GRU(3, 2).forward(X),
-    "state shape": lambda: GRU(4, 2).forward(X, np.zeros((1, 3, 2))),
-    "one part of two": lambda: LSTM(4, 2).forward(X, np.zeros((1, 2, 2))),
-    "a step of the cell": lambda: RNNCell(4, 2).forward(X),
-    "no layers": lambda: RNN(4, 2, num_layers=0),
-    "no width": lambda: GRUCell(4, 0),
-    "directions of two widths": lambda: Bidirectional(RNN(4, 2), RNN(3, 2)),
-    "lengths in both directions": lambda: Bidirectional(RNN(4, 2), RNN(4, 2)).forward(
-        X, lengths=[1, 5]),
-    "segment": lambda: truncated_bptt(RNN(4, 2), X, lambda y, span: y, 0),
-    "both directions in segments": lambda: truncated_bptt(
-        Bidirectional(RNN(4, 2), RNN(4, 2)), X, lambda y, span: y, 2),
-    "score": lambda: AttentiveRNN(4, 2, score="cosine"),
-    "query": lambda: AttentiveRNN(4, 2, query="next"),
-    "past": lambda: AttentiveRNN(4, 2).forward(X, (np.zeros((2, 2)), np.zeros((2, 1, 3)))),
-}
+def test_birnn_gradients_by_the_formulas_of_document_000():
+    """Question 3, items 2 and 3, loop by loop for one sequence (rows times matrices)."""
+    d, S = 3, 5
+    model = BiRNN(d, dtype="float64")
+    assert model.count_params() == 6 * d * d
+    x, z = normal(1, S, d), normal(1, S, d)
+    W_f, U_f = (getattr(model.rnn.ahead.layers[0].cell, name).data.T for name in ("W_x", "W_h"))
+    W_b, U_b = (getattr(model.rnn.back.layers[0].cell, name).data.T for name in ("W_x", "W_h"))
+    V_f, V_b = model.V_f.W.data.T, model.V_b.W.data.T
+    h_f, h_b = np.zeros((S + 2, d)), np.zeros((S + 2, d))   # steps 1..S; 0 and S+1 are the starts
+    for t in range(1, S + 1):
+        h_f[t] = np.tanh(W_f @ x[0, t - 1] + U_f @ h_f[t - 1])
+    for t in range(S, 0, -1):
+        h_b[t] = np.tanh(W_b @ x[0, t - 1] + U_b @ h_b[t + 1])
+    y = h_f[1:-1] @ V_f.T + h_b[1:-1] @ V_b.T
+    loss = ((z[0] - y) ** 2).sum()
+    g_f, g_b = np.zeros((S + 2, d)), np.zeros((S + 2, d))
+    for t in range(S, 0, -1):
+        jacobian = np.diag(1 - h_f[t + 1] ** 2) @ U_f if t < S else np.zeros((d, d))
+        g_f[t] = 2 * V_f.T @ (y[t - 1] - z[0, t - 1]) + jacobian.T @ g_f[t + 1]
+    for t in range(1, S + 1):
+        jacobian = np.diag(1 - h_b[t - 1] ** 2) @ U_b if t > 1 else np.zeros((d, d))
+        g_b[t] = 2 * V_b.T @ (y[t - 1] - z[0, t - 1]) + jacobian.T @ g_b[t - 1]
+    dW_b = sum(np.outer((1 - h_b[t] ** 2) * g_b[t], x[0, t - 1]) for t in range(1, S + 1))
+    dU_f = sum(np.outer((1 - h_f[t] ** 2) * g_f[t], h_f[t - 1]) for t in range(1, S + 1))
+
+    whole = BiRNNLoss(model)
+    L, cache = whole.forward(x, z)
+    whole.backward(1.0, cache)
+    assert_close(L, loss)
+    assert_close(model.rnn.back.layers[0].cell.W_x.grad.T, dW_b)
+    assert_close(model.rnn.ahead.layers[0].cell.W_h.grad.T, dU_f)
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_is_named_in_one_line(what):
-    with pytest.raises(InputError) as caught:
-        WRONG[what]()
-    assert "\n" not in str(caught.value) and len(str(caught.value)) > 20
+def test_birnn_loss_does_not_look_at_padding():
+    loss = BiRNNLoss(BiRNN(2, dtype="float64"))
+    x, z, lengths = normal(3, 4, 2), normal(3, 4, 2), [4, 1, 2]
+    L, _ = loss.forward(x, z, lengths=lengths)
+    z[~length_mask(lengths, 4)] = np.nan
+    x[~length_mask(lengths, 4)] = np.nan
+    L_nan, cache = loss.forward(x, z, lengths=lengths)
+    assert L_nan == L
+    assert all(np.isfinite(d).all() for d in loss.backward(1.0, cache)[:2])
+    alone = [loss.forward(x[[b], :n], z[[b], :n])[0] for b, n in enumerate(lengths)]
+    assert_close(L, sum(alone))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_one_segment_is_full_backpropagation(kind, lengths):
+    whole = kind(3, 4, num_layers=2, dtype="float64")
+    cut = whole.astype("float64")
+    x, start, z = normal(5, 4, 3), state(kind, 2, 5, 4), normal(5, 4, 4)
+    (y, final), cache = whole.forward(x, start, lengths=lengths)
+    dx, _ = whole.backward(y - z, cache)
+    for segment in (4, 9):
+        cut.zero_grad()
+        y_cut, final_cut, dx_cut = truncated_bptt(
+            cut, x, lambda y, span: y - z[:, span], segment, start, lengths)
+        assert_close(y_cut, y)
+        assert_close(dx_cut, dx)
+        for a, b in zip(parts(final_cut), parts(final), strict=True):
+            assert_close(a, b)
+        assert_same_gradients(whole, cut)
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_segments_keep_the_values_and_cut_the_gradients(lengths):
+    layer = GRU(3, 4, dtype="float64")
+    x, dy = normal(5, 4, 3), normal(5, 4, 4)
+    (y, final), cache = layer.forward(x, lengths=lengths)
+    dx, _ = layer.backward(dy, cache)
+    full = gradients(layer)
+    layer.zero_grad()
+    y_cut, final_cut, dx_cut = truncated_bptt(
+        layer, x, lambda _, span: dy[:, span], 3, lengths=lengths)
+    assert_close(y_cut, y)
+    assert_close(final_cut, final)
+    assert_close(dx_cut[:, 3:], dx[:, 3:])                  # within the last segment: the same
+    assert np.abs(dx_cut[:, :3] - dx[:, :3]).max() > 1e-3   # before it: less is known
+    assert max(np.abs(full[name] - grad).max() for name, grad in gradients(layer).items()) > 1e-3
+
+
+def test_a_language_model_in_segments():
+    whole = LSTMLM(5, 3, dtype="float64")
+    cut = whole.astype("float64")
+    ids, dlogits = RNG.integers(0, 5, (2, 6)), normal(2, 6, 5)
+    (wanted, _), cache = whole.forward(ids)
+    whole.backward(dlogits, cache)
+    logits, _, dx = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 6)
+    assert dx is None
+    assert_close(logits, wanted)
+    assert_same_gradients(whole, cut)
+    logits, _, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 1)
+    assert_close(logits, wanted)
+
+
+def test_a_language_model_does_not_look_at_padding():
+    model = LSTMLM(5, 3, d_hidden=4, dtype="float64")
+    ids, start, dlogits = RNG.integers(0, 5, (5, 4)), state(LSTM, 2, 5, 4), normal(5, 4, 5)
+    dlogits = dlogits * length_mask(LENGTHS, 4)[..., None]
+    results = []
+    for padding in (1, 2):
+        padded = np.where(length_mask(LENGTHS, 4), ids, padding)
+        model.zero_grad()
+        (_, final), cache = model.forward(padded, start, lengths=LENGTHS)
+        model.backward((dlogits, state_of_ones(2, 5, 4)), cache)
+        results.append((final, gradients(model)))
+    for a, b in zip(*(end for end, _ in results), strict=True):
+        assert_close(a, b)
+    for name, gradient in results[0][1].items():
+        assert_close(results[1][1][name], gradient)
+    for b, n in enumerate(LENGTHS):                         # each sequence, cut and alone
+        if n:
+            (_, alone), _ = model.forward(ids[[b], :n], tuple(part[:, [b]] for part in start))
+            for whole, part in zip(final, alone, strict=True):
+                assert_close(whole[:, [b]], part)
+        else:
+            assert_close(final[0][:, b], start[0][:, b])
+
+
+def state_of_ones(*shape):
+    return np.ones(shape), np.ones(shape)
+
+
+def test_a_language_model_in_segments_with_lengths():
+    whole = LSTMLM(5, 3, dtype="float64")
+    cut = whole.astype("float64")
+    ids, dlogits = RNG.integers(0, 5, (5, 4)), normal(5, 4, 5)
+    (wanted, state), cache = whole.forward(ids, lengths=LENGTHS)
+    whole.backward(dlogits, cache)
+    logits, final, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 4,
+                                      lengths=LENGTHS)
+    assert_close(logits, wanted)
+    assert_same_gradients(whole, cut)
+    logits, final, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 3,
+                                      lengths=LENGTHS)
+    assert_close(logits, wanted)
+    for a, b in zip(final, state, strict=True):
+        assert_close(a, b)
+
+
+def test_attentive_rnn_goes_on_where_it_stopped():
+    model = AttentiveRNN(3, 4, dtype="float64")
+    x = normal(2, 6, 3)
+    (y, (h, past)), _ = model.forward(x)
+    y_cut, (h_cut, past_cut), _ = truncated_bptt(model, x, lambda y, span: y, 4)
+    for a, b in ((y_cut, y), (h_cut, h), (past_cut, past)):
+        assert_close(a, b)
