@@ -90,7 +90,7 @@ def test_gradient_norms_are_those_of_the_outputs(cls, monkeypatch):
             state, _ = cell.forward(x, state)
         return ((state[0] if isinstance(state, tuple) else state) * dh).sum()
 
-    slopes, parts = [], cell.num_parts
+    slopes, parts = [], cell.parts
     for i in range(3 * parts):
         nudge = np.zeros((parts, 1, 3))
         nudge.ravel()[i] = 1e-5
@@ -113,11 +113,13 @@ def test_remembering_cells_carry_the_gradient_further():
 def test_flow_shows_what_the_layers_compute(model):
     config = Config(model=model, p=5, width=8, layers=2, heads=2)
     task = make_task(config)
-    network, piece = make_model(config, task), plots_flow.a_piece(task, config)
-    rows = {name: entry for name, *entry in plots_flow.flow(network, piece)}
+    network, samples = make_model(config, task), plots_flow.some_samples(task, config)
+    ids, targets, counted = samples
+    rows = {name: entry for name, *entry in plots_flow.flow(network, *samples)}
     loss = SequenceLoss("sum")
-    logits, _ = network.logits(piece.ids, piece.at)
-    _, c_loss = loss.forward(logits, piece.targets, piece.counted)
+    out, _ = network.forward(ids)
+    logits = out if model == "gpt" else out[0]
+    _, c_loss = loss.forward(logits, targets, counted)
     dlogits = loss.backward(1.0, c_loss)
     np.testing.assert_array_equal(rows["classifier"][0], np.abs(logits).ravel())
     np.testing.assert_array_equal(rows["classifier"][1], np.abs(dlogits).ravel())
