@@ -20,7 +20,6 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -37,6 +36,7 @@ SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+<<<<<<< HEAD
 # --- npdl's side: from a case and its batch to a step, and the rows of the tables --------------
 def npdl_model(case):
     """The model of `case` and its AdamW."""
@@ -100,30 +100,35 @@ def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=Tru
     return step
 
 
+=======
+# --- the rows of the tables, the process of one variant -----------------------------------------
+>>>>>>> train
 def npdl_variants(case, threads, ladder=False, kernels=False):
     """npdl's rows of the tables; as a `ladder`, also the steps before and after them.
 
     With `kernels`, and where OpenBLAS has chosen its AVX-512 kernels, also rows with those for
     AVX2: some processors (Zen 4) are faster with them.
     """
-    def variant(name, work="equal", environment=None, **options):
-        return Variant(name, "npdl", work, {"shards": threads, **options}, threads,
-                       environment or {})
+    def variant(name, computed="equal", environment=None, **options):
+        work = "less" if computed in ("needed", "shared") else "equal"
+        return Variant(name, "npdl", work, {"work": computed, "threads": threads, **options},
+                       threads, environment or {})
 
-    variants = [variant("npdl")]
+    plain = variant("npdl, plain (the textbook)", "plain", threads=1)
+    variants = [plain, variant("npdl")]
     if ladder:
-        alone = {"shards": 1, "trainer": False}
-        variants = [Variant("npdl, one core, memory given back", "npdl",
+        alone = {"threads": 1, "trainer": False}
+        variants = [plain,
+                    Variant("npdl, one core, memory given back", "npdl",
                             options={"keep": False, **alone}),
                     Variant("npdl, one core, memory kept", "npdl", options=alone)]
         if threads > 1:
             variants += [variant(f"npdl, one shard, BLAS on {threads} cores", **alone),
                          variant(f"npdl, {threads} shards")]
     if not case.is_text:  # there, every position counts
-        variants += [variant("npdl, needed only", "less", compute="needed"),
-                     variant("npdl, shared prefixes", "less", compute="shared"),
-                     variant("npdl, shared prefixes, tree prepared", "less",
-                             compute="shared", prepared=True)]
+        variants += [variant("npdl, needed only", "needed"),
+                     variant("npdl, shared prefixes", "shared"),
+                     variant("npdl, shared prefixes, tree prepared", "shared", prepared=True)]
     if kernels and any(library.get("architecture") == "SkylakeX" for library in threadpool_info()):
         avx2 = {"OPENBLAS_CORETYPE": "Haswell"}
         variants += [variant(f"{v.name}, AVX2 kernels", v.work, avx2, **v.options)
@@ -131,12 +136,13 @@ def npdl_variants(case, threads, ladder=False, kernels=False):
     return variants
 
 
-# --- the process of one variant, and the command -----------------------------------------------
 def make_step(job):
     """The step that a worker repeats."""
     case, options = Case(**job["case"]), dict(job["options"])
     if job["kind"] == "npdl":
-        return npdl_step(case, make_batch(case), **options)
+        from bench.npdl_side import npdl_step
+
+        return npdl_step(case, **options)
     if job["kind"] == "floor" and not options.get("torch"):
         from bench.floor import numpy_step
 
@@ -161,10 +167,10 @@ def work(job):
 
         print(json.dumps(tricks.measure(job["seconds"])))
     elif job["kind"] == "profile":
+        from bench.npdl_side import npdl_step
         from bench.profile import profile_step
 
-        case = Case(**job["case"])
-        step = npdl_step(case, make_batch(case), job["compute"])
+        step = npdl_step(Case(**job["case"]), job["work"])
         print(json.dumps(profile_step(step, job["steps"])))
     else:
         serve(lambda: make_step(job))

@@ -43,9 +43,7 @@ def make_side(kind, case, options):
     from bench import gpu_sides
 
     if kind == "npdl":
-        from bench_cpu import npdl_model
-
-        return gpu_sides.npdl_side(case, npdl_model, **options)
+        return gpu_sides.npdl_side(case, **options)
     gpt, lstm = options["forms"]
     how = {name: value for name, value in options.items() if name != "forms"}
     return gpu_sides.torch_side(case, lstm if case.model == "lstm" else gpt, **how)

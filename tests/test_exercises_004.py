@@ -27,7 +27,7 @@ from exercises import d004_masks as masks
 from exercises import d004_parameter_counts as counts
 from exercises import d004_positions as positions
 from npdl.errors import InputError
-from npdl.layers.activation import log_softmax
+from npdl.functions import log_softmax
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.layers.recurrent import LSTM
 from npdl.layers.transformer import Decoder

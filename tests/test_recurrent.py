@@ -5,10 +5,10 @@ import pytest
 
 from npdl.functions import length_mask, reverse
 from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell
-from npdl.layers.truncated import truncated_bptt
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
+from npdl.training.truncated import truncated_bptt
 
 KINDS = [RNN, GRU, LSTM]
 LENGTHS = np.array([2, 4, 0, 4, 1])

@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from exercises.neurons import and_neuron, or_neuron, perceptron
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
-from npdl.layers.neuron import XOR, ThresholdNeuron, and_neuron, or_neuron, perceptron
+from npdl.layers.neuron import XOR, ThresholdNeuron
 from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
 from npdl.optim import AdamW
 

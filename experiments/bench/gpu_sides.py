@@ -25,30 +25,34 @@ class Side:
     forget: Callable
 
 
-def npdl_side(case, make_model, compute="full"):
-    """npdl on CuPy. The batch is on the device already, as a trainer's that never changes is.
-
-    make_model(case) returns the model and its optimizer.
-    """
+def npdl_side(case, work="equal"):
+    """npdl on CuPy. The batch is on the device already, as a trainer's that never changes is."""
     from npdl import backend
 
     backend.use("cupy")
+<<<<<<< HEAD
     from npdl.training.pieces import learn_piece, make_piece
 
     from npdl.backend import xp
     from npdl.optim import clip_by_global_norm
+=======
+    from npdl.backend import to_device, xp
+    from npdl.training.engine import Batch
+>>>>>>> train
 
-    model, optimizer = make_model(case)
-    piece, share = make_piece(*make_batch(case), compute), 1.0 / case.batch
+    from .npdl_side import npdl_batch, npdl_engine
+
+    engine, batch = npdl_engine(case, work), npdl_batch(case)
+    if work == "plain":                 # the wing keeps what it has put there, the textbook nothing
+        batch = Batch(*map(to_device, (batch.inputs, batch.targets, batch.counted)))
     clip, pool = case.optimizer["clip"], xp.get_default_memory_pool()
 
     def step():
-        optimizer.zero_grad()
-        loss = learn_piece(model, piece, share)
+        loss = engine.step(batch)
         if clip is not None:
-            clip_by_global_norm(optimizer.flat, clip)
-        optimizer.step()
-        return loss * share
+            engine.clip(clip)
+        engine.update()
+        return loss
 
     def memory():
         with peak_memory(xp, pool) as peak:

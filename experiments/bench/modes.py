@@ -124,10 +124,10 @@ def run_explain(bench):
                                 bench.turn)
         shown.append(tables.ladder_table(case, results))
         print(shown[-1], end="\n\n", flush=True)
-        for compute in ("full",) if case.is_text else ("full", "shared"):
-            profile = ask_script(bench, "profile", case=case.as_dict(), compute=compute,
+        for work in ("plain", "equal") if case.is_text else ("plain", "equal", "shared"):
+            profile = ask_script(bench, "profile", case=case.as_dict(), work=work,
                                  steps=5 if bench.quick else 50)
-            shown.append(tables.profile_table(case, compute, profile))
+            shown.append(tables.profile_table(case, work, profile))
             print(shown[-1], end="\n\n", flush=True)
     return shown, {}
 

@@ -4,10 +4,37 @@ import functools
 import time
 
 from npdl.core import Layer
+from npdl.fast import flat, gpt, kernels, lstm, prefix
+from npdl.optim import Optimizer
+
+# The wing's own work, which goes through no layer: (where, its name there, (part, direction)).
+WING = [
+    *((gpt, name, ("attention", direction)) for name, direction in (
+        ("attend", "forward"), ("attend_backward", "backward"))),
+    *((lstm, name, ("LSTM through time", direction)) for name, direction in (
+        ("forward_layer", "forward"), ("backward_layer", "backward"))),
+    *((module, name, ("positions that count", direction)) for module in (gpt, lstm)
+      for name, direction in (("select", "forward"), ("select_backward", "backward"))),
+    *((rows, name, ("prefixes", direction)) for rows in (prefix.PrefixTree, prefix.Unshared)
+      for name, direction in (("spread", "forward"), ("spread_backward", "backward"),
+                              ("pick", "forward"), ("pick_backward", "backward"))),
+    (prefix.PrefixTree, "__init__", ("prefixes", "build")),
+    (flat.Flat, "step", ("optimizer", "step")), (flat.Flat, "clip", ("optimizer", "clip")),
+]
+
+
+def kernel_label(direction):
+    """The label of a call of npdl.fast.kernels.forward or backward; None where there is no kernel:
+    the layer's own method, which is called then, has one."""
+    def label(layer, *rest):
+        return (type(layer).__name__, direction) if type(layer) in kernels.KERNELS else None
+
+    return label
 
 
 class Profile:
-    """Wraps every Layer's forward and backward while it is active (`with profile:`).
+    """Wraps every Layer's forward and backward, and what the fast wing has in their place, while
+    it is active (`with profile:`).
 
     `clock` returns seconds, or whatever else is to be counted.
     """
@@ -23,6 +50,9 @@ class Profile:
 
         @functools.wraps(original)
         def timed(*args, **kwargs):
+            part = label(*args) if callable(label) else label
+            if part is None:
+                return original(*args, **kwargs)
             self.inside.append(0.0)
             began = self.clock()
             try:
@@ -31,7 +61,7 @@ class Profile:
                 elapsed = self.clock() - began
                 below = self.inside.pop()
                 self.inside[-1] += elapsed
-                entry = self.own.setdefault(label, [0, 0.0])
+                entry = self.own.setdefault(part, [0, 0.0])
                 entry[0] += 1
                 entry[1] += elapsed - below
 
@@ -39,20 +69,26 @@ class Profile:
         setattr(owner, name, timed)
 
     def __enter__(self):
+<<<<<<< HEAD
         from npdl.fast.prefix import PrefixTree
         from npdl.optim import Optimizer
 
+=======
+>>>>>>> train
         for kind in subclasses(Layer):
             for name in ("forward", "backward"):
                 if name in vars(kind):
                     self.wrap(kind, name, (kind.__name__, name))
         self.wrap(Optimizer, "step", ("optimizer", "step"))
-        self.wrap(Optimizer, "zero_grad", ("optimizer", "zero_grad"))
-        self.wrap(PrefixTree, "__init__", ("PrefixTree", "build"))
+        for owner, name, label in WING:
+            self.wrap(owner, name, label)
+        for module in (gpt, lstm):
+            for name in ("forward", "backward"):
+                self.wrap(module, name, kernel_label(name))
         return self
 
     def __exit__(self, *exception):
-        for owner, name, original in self.originals:
+        for owner, name, original in reversed(self.originals):
             setattr(owner, name, original)
         self.originals.clear()
 

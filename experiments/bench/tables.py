@@ -30,10 +30,10 @@ def ladder_table(case, results):
     return "\n".join(lines)
 
 
-def profile_table(case, compute, profile):
+def profile_table(case, work, profile):
     """The time of one step by kind of layer; `profile` as profile_step returns it."""
     total = profile["total_ms"]
-    lines = [f"### {case.label()}: one step of npdl ({compute}), one thread, "
+    lines = [f"### {case.label()}: one step of npdl ({work}), one thread, "
              f"{total:.1f} ms", "",
              "| part | direction | calls | ms | share |", "|---|---|--:|--:|--:|"]
     for row in profile["rows"]:

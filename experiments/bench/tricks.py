@@ -28,7 +28,7 @@ def cube():
 
 def erf():
     """Exact GELU: a fitted tanh, instead of the standard library's erf number by number."""
-    from npdl.backend import normal_cdf
+    from npdl.functions import normal_cdf
 
     x = normal(ROWS // 8, FFN)
 

@@ -11,6 +11,7 @@ An engine adds the gradients of a batch's mean loss into the model's Params and 
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from npdl import optim
 from npdl.backend import to_device, to_host
@@ -39,7 +40,7 @@ class Batch:
 
 
 class PlainEngine:
-    """The textbook: one thread, nothing shared, nothing skipped."""
+    """The textbook: one thread, BLAS's included; nothing shared, nothing skipped."""
 
     name = "plain"
 
@@ -48,10 +49,11 @@ class PlainEngine:
         self.optimizer = optimizer
 
     def __enter__(self):
+        self._limits = threadpool_limits(limits=1, user_api="blas")     # or other bits elsewhere
         return self
 
     def __exit__(self, *error):
-        pass
+        self._limits.restore_original_limits()
 
     def step(self, batch, rng=None):
         """The gradients of the mean loss over `batch` in the model's Params; returns the loss.
