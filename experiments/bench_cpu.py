@@ -30,79 +30,13 @@ from bench.guard import Guard  # noqa: E402
 from bench.harness import Variant  # noqa: E402
 from bench.worker import WorkerError, serve  # noqa: E402
 
-from npdl.script import OneLineParser, folder, guarded  # noqa: E402
+from npdl.script import OneLineParser  # noqa: E402
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-<<<<<<< HEAD
-# --- npdl's side: from a case and its batch to a step, and the rows of the tables --------------
-def npdl_model(case):
-    """The model of `case` and its AdamW."""
-    from npdl.models.gpt import GPT
-    from npdl.models.lstm_lm import LSTMLM
-    from npdl.optim import AdamW, matrices_only
-
-    settings = {key: case.optimizer[key] for key in ("lr", "betas", "weight_decay")}
-    if case.model == "lstm":
-        model = LSTMLM(case.vocab, case.width, case.layers)
-    elif case.is_text:
-        model = GPT(case.vocab, case.width, case.layers, case.heads, max_len=case.length,
-                    norm="pre", positions="learned", tied=True, bias=False)
-    else:
-        model = GPT(case.vocab, case.width, case.layers, case.heads, max_len=case.length)
-    if case.optimizer["matrices_only"]:
-        matrices_only(model)
-    return model, AdamW(model, **settings)
-
-
-def npdl_step(case, batch, compute="full", shards=1, prepared=False, trainer=True, keep=True):
-    """One step as npdl's Trainer does it: pieces of the batch in threads, then AdamW.
-
-    `compute` is the trainer's setting, and the batch is sorted as the trainer sorts it. The pieces,
-    with their trees of prefixes, are made in every step; `prepared` makes them once, as the
-    trainer does for a batch that is the whole training set. For comparison: without `trainer`,
-    BLAS has its own threads and there are no others; without `keep` as well, freed memory goes
-    back to the system.
-    """
-    from npdl.fast.memory import keep_freed_memory
-    from npdl.fast.threads import Workers
-    from npdl.optim import clip_by_global_norm
-    from npdl.training.task import learn_piece, make_piece
-
-    model, optimizer = npdl_model(case)
-    workers = Workers(model, optimizer.flat, shards)
-    if trainer:
-        workers.__enter__()  # until the process ends
-    elif keep:
-        keep_freed_memory()
-    clip, share = case.optimizer["clip"], 1.0 / case.batch
-    order = np.lexsort(batch[0].T[::-1])
-    batch = [array[order] for array in batch]
-
-    def pieces():
-        parts = zip(*(np.array_split(array, shards) for array in batch), strict=True)
-        return [make_piece(*part, compute) for part in parts]
-
-    ready = pieces() if prepared else None
-
-    def step():
-        workers.zero_grad()
-        losses = workers.map(lambda model, piece: learn_piece(model, piece, share),
-                             ready or pieces())
-        workers.sum_grads()
-        if clip is not None:
-            clip_by_global_norm(optimizer.flat, clip)
-        optimizer.step(each=workers.each)
-        return float(sum(losses)) * share
-
-    return step
-
-
-=======
 # --- the rows of the tables, the process of one variant -----------------------------------------
->>>>>>> train
 def npdl_variants(case, threads, ladder=False, kernels=False):
     """npdl's rows of the tables; as a `ladder`, also the steps before and after them.
 
@@ -196,8 +130,7 @@ def parse(argv):
     parser.add_argument("--threads", type=positive, metavar="N", default=CORES,
                         help="cores to use (all: %(default)s); in a sweep, processes")
     parser.add_argument("--compile", action="store_true", help="torch.compile too (a minute more)")
-    parser.add_argument("--out", metavar="DIR", type=folder,
-                        help="also write tables, JSON and figures there")
+    parser.add_argument("--out", metavar="DIR", help="also write tables, JSON and figures there")
     parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
@@ -236,4 +169,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(guarded("bench_cpu.py", main))
+    sys.exit(main())

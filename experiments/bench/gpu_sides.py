@@ -30,15 +30,8 @@ def npdl_side(case, work="equal"):
     from npdl import backend
 
     backend.use("cupy")
-<<<<<<< HEAD
-    from npdl.training.pieces import learn_piece, make_piece
-
-    from npdl.backend import xp
-    from npdl.optim import clip_by_global_norm
-=======
     from npdl.backend import to_device, xp
     from npdl.training.engine import Batch
->>>>>>> train
 
     from .npdl_side import npdl_batch, npdl_engine
 

@@ -69,12 +69,6 @@ class Profile:
         setattr(owner, name, timed)
 
     def __enter__(self):
-<<<<<<< HEAD
-        from npdl.fast.prefix import PrefixTree
-        from npdl.optim import Optimizer
-
-=======
->>>>>>> train
         for kind in subclasses(Layer):
             for name in ("forward", "backward"):
                 if name in vars(kind):
