@@ -15,11 +15,11 @@ from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.wiring import Recomputed, continuation
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.training.loop import Trainer
 from tests import fakecupy
 from tests.cases import all_cases
 from tests.device_helpers import SETTINGS, on_device, run_case, small_config
 from tests.fakecupy_array import FUNCTIONS, METHODS, NAMES, OPERATORS
+from tests.trained import trained
 
 CASES = all_cases()                             # their inputs are made on NumPy
 
@@ -34,11 +34,10 @@ def run_training():
         for settings in SETTINGS:
             config = small_config(model, settings)
             if config is not None:
-                trainer = Trainer(config)
-                with trainer.workers:
-                    trainer.update()
+                trainer = trained(config, 1)
+                with trainer.engine:
                     trainer.evaluate()
-                    trainer.state()
+                trainer.state()
 
 
 def run_losses():

@@ -9,10 +9,10 @@ from npdl.training.config import Config
 from tests import fakecupy
 
 SETTINGS = [
-    {}, {"compute": "full"}, {"compute": "needed", "dropout": 0.1}, {"clip": 1.0},
-    {"optimizer": "sgd", "momentum": 0.9}, {"optimizer": "adam"}, {"norm": "pre"},
-    {"positions": "learned", "tied": True, "decay": "matrices"},
-    {"orders": (2, 3), "p": 5}, {"batch": 9},
+    {"engine": engine, **settings} for engine in ("fast", "plain") for settings in (
+        {"clip": 1.0}, {"dropout": 0.1}, {"optimizer": "sgd", "momentum": 0.9},
+        {"optimizer": "adam", "norm": "pre"}, {"orders": (2, 3), "p": 5, "batch": 9},
+        {"positions": "learned", "tied": True, "decay": "matrices", "bias": False})
 ]
 
 
@@ -66,10 +66,12 @@ def upstream(outputs, rng):
 def run_case(case, place, dtype=None):
     """Outputs, returned gradients and parameters' gradients of one case, on the host; and what
     made the host wait in forward and in backward. `dtype` replaces the case's own."""
-    layer, inputs, options = case.build(backend.stream(3, 5))
+    with backend.using("numpy"):
+        layer, inputs, options = case.build(backend.stream(3, 5))
     if dtype is not None:
         layer, inputs = layer.astype(dtype), cast(tuple(inputs), dtype)
         options = {name: cast(value, dtype) for name, value in options.items()}
+    layer = layer.to_backend()
     randomise_on_host(layer)
     inputs, options = place(tuple(inputs)), place(dict(options))
     forward = (lambda *a, **k: case.forward(layer, *a, **k)) if case.forward else layer.forward

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from npdl import backend
 from npdl.training.config import Config
-from npdl.training.loop import Trainer
+from npdl.training.engine import ENGINES
 from tests import fakecupy
+from tests.trained import trained
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 
@@ -35,10 +36,8 @@ class Counts:
 def count_update(config):
     """The Counts of one update of a Trainer, after two that prepare."""
     with fakecupy.installed(), backend.using("cupy"):
-        trainer = Trainer(config)
-        with trainer.workers:
-            trainer.update()
-            trainer.update()
+        trainer = trained(config, 2)
+        with trainer.engine:
             fakecupy.launches.clear()
             fakecupy.waits.clear()
             profile = Profile(fakecupy.launches.total)
@@ -66,13 +65,12 @@ def table(counts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", choices=("gpt", "lstm"), nargs="+", default=["gpt", "lstm"])
-    parser.add_argument("--compute", choices=("full", "needed", "shared"), nargs="+",
-                        default=["full", "shared"])
+    parser.add_argument("--engine", choices=ENGINES, nargs="+", default=ENGINES)
     args = parser.parse_args()
     for model in args.model:
-        for compute in args.compute:
-            print(f"{model}, document 004's sizes, --compute {compute}: one update")
-            print(table(count_update(Config(model=model, compute=compute))), end="\n\n")
+        for engine in args.engine:
+            print(f"{model}, document 004's sizes, --engine {engine}: one update")
+            print(table(count_update(Config(model=model, engine=engine))), end="\n\n")
 
 
 if __name__ == "__main__":

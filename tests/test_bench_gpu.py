@@ -22,7 +22,6 @@ from bench.cases import DOCUMENT, Case  # noqa: E402
 from bench.guard import Guard  # noqa: E402
 from bench.harness import Result, Variant  # noqa: E402
 from bench.worker import Worker, WorkerError  # noqa: E402
-from bench_cpu import npdl_model  # noqa: E402
 
 SMALL = {"gpt": Case("gpt", batch=12, width=8, heads=2), "lstm": Case("lstm", batch=12, width=8),
          "text": Case("text", batch=3, length=8, width=8, heads=2, vocab=11)}
@@ -85,10 +84,10 @@ def test_bad_options_are_one_line(capsys, arguments, said):
 # npdl's side on the stand-in
 
 @pytest.mark.parametrize("model", SMALL)
-@pytest.mark.parametrize("compute", ["full", "needed"])
-def test_npdls_step_learns_without_waiting_and_tells_its_memory(model, compute):
+@pytest.mark.parametrize("work", ["plain", "equal", "needed", "shared"])
+def test_npdls_step_learns_without_waiting_and_tells_its_memory(model, work):
     with fakecupy.installed(limit=10**9), backend.using("cupy"):
-        side = gpu_sides.npdl_side(SMALL[model], npdl_model, compute)
+        side = gpu_sides.npdl_side(SMALL[model], work)
         first = float(side.step())
         fakecupy.waits.clear()
         for _ in range(20):
@@ -102,7 +101,7 @@ def test_npdls_step_learns_without_waiting_and_tells_its_memory(model, compute):
 
 
 def test_a_worker_serves_one_case_after_another_and_survives_errors(stand_in):
-    job = {"kind": "npdl", "options": {"compute": "full"}}
+    job = {"kind": "npdl", "options": {"work": "equal"}}
     worker = Worker("npdl", gpu_measure.command(bench_gpu.SCRIPT, job), 1)
     try:
         for model in ("gpt", "lstm"):
@@ -133,7 +132,7 @@ def test_the_whole_run_with_npdl_alone(stand_in, monkeypatch, tmp_path, capsys):
     assert record["gpu"] == KNOWN and record["left_out"] == []
     assert [point["value"] for point in record["growth"]] == [6, 12]
     rows = record["steps"][0]["results"]
-    assert [row["name"] for row in rows] == ["npdl", "npdl, needed only"]
+    assert [row["name"] for row in rows] == ["npdl", "npdl, plain (the textbook)"]
     assert all(row["steps"] >= 4 and row["peak_mb"] > 0 for row in rows)
     for name in ("bench_gpu.md", "bench_gpu_time.png", "bench_gpu_memory.png"):
         assert (tmp_path / "out" / name).stat().st_size > 100
@@ -196,8 +195,8 @@ def test_the_table_of_steps():
 
 def test_variants_and_sizes():
     names = [variant.name for variant in gpu_measure.variants()]
-    assert len(set(names)) == len(names) == 7
-    assert len(gpu_measure.variants(compiled=False)) == 5
+    assert len(set(names)) == len(names) == 8
+    assert len(gpu_measure.variants(compiled=False)) == 6
     grown = [v.name for v in gpu_measure.variants() if gpu_measure.in_growth(v)]
     assert grown == ["npdl", "torch eager, sdpa / nn.LSTM",
                      *(f"torch compiled, {mode}, sdpa / nn.LSTM" for mode in gpu_measure.MODES)]

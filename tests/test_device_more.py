@@ -7,14 +7,17 @@ from npdl import backend, losses
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.wiring import Recomputed, continuation
+from npdl.fast.engine import FastEngine
+from npdl.functions import log_softmax
 from npdl.layers.dropout import Dropout
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm
+from npdl.optim import SGD, Adam, AdamW
 from npdl.study.gradcheck import randomise
-from npdl.training.loop import Trainer
+from npdl.training.engine import PlainEngine
 from tests import device_functions, device_launches, fakecupy
 from tests.device_helpers import SETTINGS, small_config
+from tests.trained import trained, updated
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ def test_the_losses_as_functions():
     rng = np.random.default_rng(0)
     logits = rng.standard_normal((4, 5, 7)).astype("float32")
     targets, counted = rng.integers(0, 7, (4, 5)), rng.random((4, 5)) < 0.8
-    p, q = (np.exp(losses.log_softmax(x)) for x in (logits[0], logits[1]))
+    p, q = (np.exp(log_softmax(x)) for x in (logits[0], logits[1]))
 
     def every(put):
         ids, mask, at = put(targets), put(counted), put(np.array([1, 2, 0, 3]))
@@ -104,23 +107,27 @@ def test_the_loss_layers_are_among_the_cases():
     lambda model: SGD(model, 0.1), lambda model: SGD(model, 0.1, momentum=0.9, weight_decay=0.1),
     lambda model: Adam(model, weight_decay=0.1), lambda model: AdamW(model, weight_decay=0.1),
 ], ids=["sgd", "sgd, momentum", "adam", "adamw"])
-def test_optimizers_and_clipping(make):
+@pytest.mark.parametrize("engine", [PlainEngine, FastEngine])
+def test_optimizers_and_clipping(make, engine):
     def updates():
         model = MODELS["gpt, pre-norm, tied"]().to_backend()
         for _, param in model.params():
             param.decay = param.data.ndim > 1
         optimizer = make(model)
-        norms = []
+        engine_, norms = engine(model, optimizer), []
         fakecupy.waits.clear()
         for step in range(5):
-            gradient = stream(4, step).standard_normal(optimizer.flat.grad.size)
-            optimizer.flat.grad[...] = to_device(gradient.astype("float32"))
-            norms.append(clip_by_global_norm(optimizer.flat, 20.0 * (step + 1)))
-            optimizer.step()
+            for number, param in enumerate(optimizer.params.values()):
+                gradient = stream(4, step, number).standard_normal(param.shape)
+                param.grad[...] = to_device(gradient.astype("float32"))
+            norms.append(engine_.clip(20.0 * (step + 1)))
+            engine_.update()
         waits = list(fakecupy.waits)
-        arrays = [optimizer.flat.data, optimizer.flat.grad, *norms]
-        arrays += [getattr(optimizer, moment) for moment in optimizer.moments]
-        return [np.asarray(to_host(array)) for array in arrays], waits
+        params = optimizer.params.values()
+        arrays = [array for param in params for array in (param.data, param.grad)]
+        for moment in optimizer.moments:
+            arrays += getattr(optimizer, moment).values()
+        return [np.asarray(to_host(array)) for array in (*arrays, *norms)], waits
 
     wanted, _ = updates()
     with fakecupy.installed(), backend.using("cupy"):
@@ -131,12 +138,13 @@ def test_optimizers_and_clipping(make):
         np.testing.assert_array_equal(array, expected)
 
 
-def test_an_update_of_adamw_is_one_stretch(device):
-    optimizer = AdamW(MODELS["gpt"]().to_backend())
-    optimizer.step()
+def test_the_wings_update_of_adamw_is_one_stretch(device):
+    model = MODELS["gpt"]().to_backend()
+    engine = FastEngine(model, AdamW(model))
+    engine.update()
     fakecupy.launches.clear()
-    optimizer.step()
-    assert fakecupy.launches.total() == 14      # the array operations of AdamW.update
+    engine.update()
+    assert fakecupy.launches.total() == 14      # the array operations of npdl.fast.flat.move
 
 
 def test_dropout_draws_the_same_mask_on_both_backends():
@@ -155,19 +163,21 @@ def test_dropout_draws_the_same_mask_on_both_backends():
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_no_double_precision_in_a_float32_step(device, model, settings):
+def test_no_double_precision_in_a_float32_step_of_the_wing(device, model, settings):
+    """The textbook sums biases' gradients in it."""
     config = small_config(model, settings)
     if config is None:
         pytest.skip("an option of the GPT")
-    trainer = Trainer(config)
-    with trainer.workers:
-        trainer.update()
-        trainer.update()
+    trainer = trained(config, 0)
+    fakecupy.doubles.clear()
+    updated(trainer, 2)
+    with trainer.engine:
         trainer.evaluate()
-    assert fakecupy.doubles == []
-    flat = trainer.optimizer.flat
-    moments = [getattr(trainer.optimizer, name) for name in trainer.optimizer.moments]
-    assert {array.dtype for array in (flat.data, flat.grad, *moments)} == {np.dtype("float32")}
+    assert fakecupy.doubles == [] or config.engine == "plain"
+    arrays = [array for _, param in trainer.model.params() for array in (param.data, param.grad)]
+    for moment in trainer.optimizer.moments:
+        arrays += getattr(trainer.optimizer, moment).values()
+    assert {array.dtype for array in arrays} == {np.dtype("float32")}
 
 
 # The stand-in and the lists made with it
@@ -231,10 +241,13 @@ def test_the_list_of_functions(capsys):
 
 
 def test_the_table_of_launches():
-    config = small_config("gpt", {"compute": "full"})
-    counts = device_launches.count_update(config)
-    assert counts.parts["optimizer", "step"] == (1, 14)
-    assert counts.parts["GELU", "backward"] == (2, 2)
-    assert sum(launches for _, launches in counts.parts.values()) <= counts.total
-    assert counts.waits == 0
-    assert f"{counts.total}\nwaits for the device" in device_launches.table(counts)
+    totals = {}
+    for engine, updates, gelu in (("plain", 18 * 31, 14), ("fast", 14, 2)):
+        counts = device_launches.count_update(small_config("gpt", {"engine": engine}))
+        assert counts.parts["optimizer", "step"] == (1, updates)
+        assert counts.parts["GELU", "backward"] == (2, gelu)
+        assert sum(launches for _, launches in counts.parts.values()) <= counts.total
+        assert counts.waits == 0
+        assert f"{counts.total}\nwaits for the device" in device_launches.table(counts)
+        totals[engine] = counts.total
+    assert totals["fast"] < 0.6 * totals["plain"]

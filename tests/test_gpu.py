@@ -79,7 +79,7 @@ def test_every_layer_gives_numpys_results(case):
 def records_of(config, steps=STEPS):
     """What a Trainer measures after each of its first steps, and its state after them."""
     trainer, records = Trainer(config), []
-    with trainer.workers:
+    with trainer.engine:
         for _ in range(steps):
             trainer.update()
             records.append(trainer.evaluate())
@@ -105,10 +105,10 @@ def test_the_first_steps_equal_numpys(model, settings):
     assert_first_steps_agree(config)
 
 
-@pytest.mark.parametrize("compute", ["full", "shared"])
+@pytest.mark.parametrize("engine", ["plain", "fast"])
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_the_first_steps_of_the_documents_models_equal_numpys(model, compute):
-    assert_first_steps_agree(Config(model=model, compute=compute))
+def test_the_first_steps_of_the_documents_models_equal_numpys(model, engine):
+    assert_first_steps_agree(Config(model=model, engine=engine))
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
@@ -129,7 +129,7 @@ def test_a_training_step_never_waits(gpu, model, settings):
     if config is None or not hasattr(cupyx, "allow_synchronize"):
         pytest.skip("an option of the GPT, or a CuPy without allow_synchronize")
     trainer = Trainer(config)
-    with trainer.workers, contextlib.ExitStack() as stack:
+    with trainer.engine, contextlib.ExitStack() as stack:
         trainer.update()
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -144,11 +144,11 @@ def test_checkpoints_and_models_move(tmp_path):
         train(config, tmp_path / "run", quiet=True)
     run = load_run(tmp_path / "run")            # on NumPy
     ids = run.task.data.train.inputs
-    logits = run.model.forward(ids)[0].logits
+    logits, _ = run.model.forward(ids)
     with backend.using("cupy"):
         moved = run.model.to_backend()
-        close(moved.forward(ids)[0].logits, logits, 1e-5)
-    np.testing.assert_array_equal(moved.to_backend().forward(ids)[0].logits, logits)
+        close(moved.forward(ids)[0], logits, 1e-5)
+    np.testing.assert_array_equal(moved.to_backend().forward(ids)[0], logits)
 
 
 # Decoding, ids, errors

@@ -1,8 +1,8 @@
-"""Work shared out among threads."""
+"""Work shared out among the wing's threads, and the process's settings while they work."""
 
 import sys
-import threading
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
@@ -12,42 +12,60 @@ from npdl.layers.linear import Linear
 from npdl.optim import SGD
 
 
-def workers_of(count):
+def workers(count, make=lambda model: model):
     model = Linear(2, 2)
-    return Workers(model, Flat(SGD(model)), count, lambda each: each)
-
-
-def settings():
-    """What a training changes of its process: the switch interval, and BLAS's threads."""
-    blas = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return round(sys.getswitchinterval(), 6), blas
+    return Workers(model, Flat(SGD(model)), count, make)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("items", [0, 1, 2, 5])
 def test_each_gives_its_results_in_the_order_of_the_items(count, items):
-    with workers_of(count) as workers:
-        assert workers.each(lambda item: 2 * item, iter(range(items))) == [
+    with workers(count) as several:
+        assert several.each(lambda item: 2 * item, iter(range(items))) == [
             2 * item for item in range(items)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+def test_pieces_go_to_shadows_that_share_parameters_but_not_gradients(count, pieces):
+    def add(layer, piece):
+        layer.W.grad += piece
+        return layer, piece
+
+    with workers(count) as several:
+        for _ in range(2):              # a second step begins at zero
+            several.zero_grad()
+            done = several.map(add, list(range(1, pieces + 1)))
+            several.sum_grads()
+    assert [piece for _, piece in done] == list(range(1, pieces + 1))
+    assert len({id(layer.W.data.base) for layer, _ in done}) == 1
+    assert len({id(layer) for layer, _ in done}) == min(count, pieces)
+    own = several.models[0]
+    np.testing.assert_array_equal(own.W.grad, pieces * (pieces + 1) / 2)
+    assert np.shares_memory(own.W.grad, several.flat.grad)
+
+
+def test_an_error_in_a_thread_is_the_callers():
+    def fail(model, piece):
+        if piece == 2:
+            raise ZeroDivisionError
+
+    with workers(2) as several, pytest.raises(ZeroDivisionError):
+        several.map(fail, [1, 2])
+
+
+def settings():
+    """What a training changes of its process: the switch interval, and BLAS's threads."""
+    blas = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+    return round(sys.getswitchinterval(), 6), blas
 
 
 @pytest.mark.parametrize("first_leaves_first", [True, False])
 def test_two_trainings_leave_the_process_as_it_was(first_leaves_first):
-    before = settings()
-    inside, done = threading.Event(), threading.Event()
-
-    def other():
-        with workers_of(2):
-            inside.set()
-            done.wait()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    inside.wait()
-    mine = workers_of(2)
-    mine.__enter__()
-    leaving = [lambda: mine.__exit__(None, None, None), lambda: (done.set(), thread.join())]
-    for i, leave in enumerate(leaving if first_leaves_first else leaving[::-1]):
-        assert settings() == (HAND_OVER, [1] * len(before[1])), i
-        leave()
+    before, both = settings(), [workers(2), workers(2)]
+    for one in both:
+        one.__enter__()
+    for one in both if first_leaves_first else both[::-1]:
+        assert settings() == (HAND_OVER, [1] * len(before[1]))
+        one.__exit__(None, None, None)
     assert settings() == before

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npdl.backend import is_host, to_device, to_host, xp
+from npdl.backend import is_host, to_device, to_host
 from npdl.fast.flat import UPDATES, Flat, one_dtype
 from npdl.fast.gpt import FastGPT
 from npdl.fast.lstm import FastLSTM
@@ -61,7 +61,7 @@ class Masks:
         """Dropout.forward's `scale`, (N, width) in the order of the rows."""
         drawn = self.rng.random((self.piece.batch, rows.batch_shape[1], width))
         keep = to_device(drawn[self.piece.sequences] >= dropout.rate)
-        return xp.where(rows.pick(keep), 1 / (1 - dropout.rate), 0.0).astype(dtype)
+        return rows.pick(keep).astype(dtype) * (1 / (1 - dropout.rate))
 
 
 class FastEngine:

@@ -112,7 +112,7 @@ class SinusoidalPositions(Layer):
         if getattr(getattr(x, "dtype", None), "kind", "f") != "f":
             raise InputError(f"positions: the input has dtype {x.dtype}; it must be floats")
         positions = to_device(checked_positions(x, positions, self.table))
-        y = x + self.table[positions].astype(x.dtype)
+        y = x + self.table.astype(x.dtype)[positions]
         return y, Cache()
 
     def backward(self, dy, cache):
