@@ -176,12 +176,12 @@ def test_everything_stays_float32():
 def test_counts_are_those_of_document_000():
     n, d, r, m = 10, 16, 2, 4
     linear = Linear(d, d, bias=False)
-    assert report(LoRALinear(linear, r), n).trainable == 2 * d * r
-    lora, qlora = LoRALinear(linear, r), LoRALinear(QuantLinear(linear, m), r)
-    assert lora.multiplies(n) == n * d * d + 2 * n * d * r
-    assert qlora.multiplies(n) == lora.multiplies(n) + d * d            # the dequantization
-    assert LoRALinear(linear, r, alpha=1).multiplies(n) == lora.multiplies(n) + n * r
-    counted = report(qlora, n)
+    lora, counted = (report(LoRALinear(base, r), n) for base in (linear, QuantLinear(linear, m)))
+    assert lora.trainable == 2 * d * r
+    assert lora.multiplies == n * d * d + 2 * n * d * r
+    assert counted.multiplies == lora.multiplies + d * d            # the dequantization
+    scaled = report(LoRALinear(linear, r, alpha=1), n)
+    assert scaled.multiplies == lora.multiplies + n * r
     assert counted.trainable == 2 * d * r and counted.frozen == d * d
     assert counted.stored_bytes == m * d * d // 8 + 4 + 4 * 2 * d * r
 
