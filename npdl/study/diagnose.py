@@ -54,7 +54,10 @@ class Diagnosis:
                 "name": "another array is meant", "reversed": "a reversal is missing or too many",
                 "comparison": "the mask is not that of the forward",
                 "power": "a power is missing", "order": "the order is wrong",
+                "step": "another step is meant", "part": "only a part of the array is used",
                 "repeated": "an index that comes twice is added once only"}.get(self.kind)
+        if isinstance(found.statement.node, (ast.For, ast.While)):
+            what = "the loop does not take every turn, or takes one too many"
         self.text = f"{what}; {change}" if what and not change.startswith(what) else change
 
     def _from_values(self, computed, wanted):
