@@ -81,7 +81,8 @@ def _points(axes, scores, labels):
         axes.scatter([x], [y], color=[colour], s=150, alpha=0.85, linewidths=0, zorder=2 + i)
         shown = str(label) if str(label).isprintable() else repr(label)[1:-1]
         axes.text(x, y, "␣" if shown == " " else shown, ha="center", va="center", fontsize=7.5,
-                  parse_math=False, zorder=2 + i, clip_on=True, color="white" if 2 * i < 1.2 * len(scores) else style.INK)
+                  parse_math=False, zorder=2 + i, clip_on=True,
+                  color="white" if 2 * i < 1.2 * len(scores) else style.INK)
 
 
 def _bars(axes, shares):
