@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from npdl.core import Cache
-from npdl.study.slices import owner
+from npdl.study.lines import owner
 
 CLOSE = 1e-5
 
@@ -181,6 +181,9 @@ def describe(report):
         place = f"{_near(report.file)}:{report.line} in {report.function}" if report.line else ""
         said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(["not written yet:", *([f"  {place}", ""] if place else []), said, *notes])
+    if report.kind in ("unchecked", "random"):
+        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(["not checked:", said, *notes])
     if not report.line:
         return "\n".join([f"wrong, but {report.diagnosis}", *_wrong(report), *notes])
     where = f"{_near(report.file)}:{report.line} in {report.function}"

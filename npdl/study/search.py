@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl.core import walk
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.judge import Judge
+from npdl.study.lines import owner
 from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.slices import owner
 from npdl.study.terms import explained, scaled
 from npdl.study.trace import is_helper, original_file
 from npdl.study.trials import Trials
@@ -89,7 +90,7 @@ class Search:
             return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
         self.dout, self.found, self.error = self._failing()
         if self.dout is None:
-            return Blame(True, self.found, self.notes)
+            return self._right()
         self.recording = self._record()
         if isinstance(self.error, NotImplementedError):
             return ended(check.layer, self.recording, self.notes)
@@ -100,6 +101,22 @@ class Search:
         with np.errstate(all="ignore"):
             self.verdicts = Judge(check.oracle, self.recording, check.weights(self.dout)).run()
         return self._raised() if self.error is not None else self._wrong()
+
+    def _right(self):
+        """The Blame when no gradient is wrong; right only if one was checked, and every array
+        that the layer learns."""
+        if all(final.kink for final in self.found):
+            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis="nothing was "
+                         "checked: the layer has no Param, and " + (
+                             "its inputs have no float array" if not self.found else
+                             "all its inputs are at a kink; give others"))
+        bare = _learned_without_param(self.check.layer)
+        if bare:
+            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
+                         f"array with a gradient of its own, d{bare}, and was not checked; what "
+                         f"was checked is right. Make it a Param: self.{bare} = Param(...), and "
+                         f"self.{bare}.grad += in backward")
+        return Blame(True, self.found, self.notes)
 
     def _record(self):
         check = self.check
@@ -354,6 +371,19 @@ class Search:
 
 PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Slice,
                ast.BinOp, ast.operator, ast.expr_context)
+
+
+def _learned_without_param(layer):
+    """The name of an array W of a layer whose methods speak of dW too, or ""."""
+    for part in walk(layer):
+        words = {name for cls in type(part).__mro__ for f in vars(cls).values()
+                 if hasattr(f, "__code__") for name in (*f.__code__.co_names,
+                                                        *f.__code__.co_varnames)}
+        for name, value in vars(part).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and {
+                    f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
+                return name
+    return ""
 
 
 def _hands_on(unit):
