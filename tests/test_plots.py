@@ -8,6 +8,7 @@ from npdl.errors import InputError
 from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
 from npdl.losses import SequenceLoss
 from npdl.study import plots_embeddings, plots_flow, plots_time
+from npdl.study import plots_style as style
 from npdl.study.plots import KINDS, plot
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
@@ -129,6 +130,15 @@ def test_flow_shows_what_the_layers_compute(model):
         assert not part.grad.any()
     for layer in plots_flow.walk(network):              # nothing stays behind in the layers
         assert "forward" not in vars(layer) and "backward" not in vars(layer)
+
+
+def test_a_long_title_and_every_dot_can_be_read():
+    made = style.figure(6.4, 6, "Embeddings: " + "a text of a long name, " * 6)
+    plots_embeddings._points(axes := made.subplots(), np.eye(3)[:, :2], [" ", "\n", "'"])
+    made.canvas.draw()
+    box = made._suptitle.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= made.bbox.width
+    assert [text.get_text() for text in axes.texts] == ["␣", "\\n", "'"]
 
 
 def test_the_spectrum_of_a_wave_is_one_line():

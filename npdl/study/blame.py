@@ -5,13 +5,15 @@
     assert_right(layer, x)              # in a test: fails with that report
 
 First every gradient that the backward gives is compared with its numerical value. When one is
-wrong, every value on the way to it is compared too (npdl.study.judge), the walk back from the
-first wrong one to values that are right leaves a few statements (npdl.study.slices), and small
-edits of these are tried (npdl.study.edits): the one that makes the result right is the fault.
+wrong, every value on the way to it is compared too (npdl.study.judge), and of the statements that
+did not write what is known to be right those are found that could mend it with other values
+(npdl.study.trials). Small edits of these are tried (npdl.study.edits), then what is missing in
+their numbers is looked for (npdl.study.terms).
 """
 
 from npdl.errors import NpdlError
 from npdl.study.check import Check
+from npdl.study.guard import held_off, refuse_unfit
 from npdl.study.record import record
 from npdl.study.search import Blame, Search, ended
 from npdl.study.trace import refuse_debugger
@@ -28,6 +30,8 @@ def blame(layer, *inputs, seed=0, forward=None, prepared=None, **options):
     or a coverage tool is attached, and when one of npdl's own layers refuses the inputs.
     """
     refuse_debugger()
+    refuse_unfit(layer)
+    layer = held_off(layer)
     try:
         check = prepared or Check(layer, inputs, options, forward, seed)
     except Exception as error:

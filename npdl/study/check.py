@@ -3,10 +3,13 @@
 import numpy as np
 
 from npdl.backend import stream
+from npdl.core import walk
 from npdl.errors import InputError
 from npdl.study.finals import finals
+from npdl.study.guard import held_off
 from npdl.study.nests import kept, leaves, only, rebuilt
 from npdl.study.nudge import Oracle, upstream
+from npdl.study.record import record
 from npdl.study.target import as_float64
 
 
@@ -14,13 +17,17 @@ class Check:
     """A layer with inputs, an Oracle for them, and the upstream gradients to try."""
 
     def __init__(self, layer, inputs, options=None, forward=None, seed=0):
-        self.layer, self.inputs = as_float64(layer, inputs, seed)
+        layer, self.inputs = as_float64(layer, inputs, seed)
+        self.layer = held_off(layer)
         self.options = options or {}
         self.forward = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
         self.notes = [f"input {i} is {value.dtype}: it has no gradient to check"
                       for i, value in enumerate(self.inputs)
                       if isinstance(value, np.ndarray) and value.dtype.kind in "iub"]
+        self.notes += bare_arrays(self.layer)
         self.refused, self.refusal = "aliasing", self._changed_inputs()
+        if not self.refusal:
+            self.refused, self.refusal = "random", self._other_outputs()
         if self.refusal:
             return
         with np.errstate(all="ignore"):
@@ -45,6 +52,31 @@ class Check:
                 return (f"forward changes its input {path} in place: what comes after it, and "
                         "every check, sees other numbers; write into a new array")
         return ""
+
+    def _other_outputs(self):
+        """A sentence when forward, run again, gives other outputs: it is no function of x."""
+        first, again = (record(self.layer, self.inputs, self.options, backward=False,
+                               forward=self.forward) for _ in range(2))
+        for error in (first.error, again.error):
+            if error is not None:
+                raise error
+        if all(np.array_equal(a, b, equal_nan=True) for (_, a), (_, b) in
+               zip(leaves(first.outputs), leaves(again.outputs), strict=True)):
+            return ""
+        at = next((i for i, (a, b) in enumerate(zip(first.steps, again.steps, strict=False)) if
+                   not all(same(v.value, w.value) for v, w in zip(a.writes, b.writes,
+                                                                  strict=False))), None)
+        where = ""
+        if at is not None:                              # what it read may be a mask, not recorded
+            step = next((s for s in first.steps[:at][::-1] if not s.writes
+                         and s.call is first.steps[at].call
+                         and set(s.statement.binds) & first.steps[at].statement.reads),
+                        first.steps[at])
+            where = f" (line {step.statement.first}: {step.statement.source.strip()})"
+        return (f"forward gives other outputs when it is run again on the same inputs{where}. Hand "
+                "over a generator that repeats: forward(self, x, rng), and sample() returns "
+                "(layer, (x,), {'rng': npdl.study.samples.Repeated(0)}); or draw from one that "
+                "forward itself makes anew from a seed. Then run this again")
 
     def aliasing(self):
         """Sentences about arrays that the last backward should not have changed."""
@@ -85,6 +117,27 @@ class Check:
             return all(f.right or f.kink for d in douts or self.upstreams for f in self.finals(d))
         except Exception:
             return False
+
+
+def bare_arrays(layer):
+    """Sentences about float arrays that a user's layer holds and that are no Param."""
+    found = []
+    for part in walk(layer):
+        if type(part).__module__.startswith("npdl."):
+            continue
+        for name, value in vars(part).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
+                found.append(f"{type(part).__name__}.{name} is an array and no Param: no gradient "
+                             f"of it was checked; if it is learned, write self.{name} = "
+                             f"Param(...), and self.{name}.grad += in backward")
+    return found
+
+
+def same(a, b):
+    """Whether two values, arrays or nests of them, are equal."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return type(a) is type(b) and np.array_equal(a, b, equal_nan=isinstance(a, np.ndarray))
 
 
 def copied(nest):

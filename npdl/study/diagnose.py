@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from npdl.core import Cache
-from npdl.study.slices import owner
+from npdl.study.lines import owner
 
 CLOSE = 1e-5
 
@@ -54,7 +54,10 @@ class Diagnosis:
                 "name": "another array is meant", "reversed": "a reversal is missing or too many",
                 "comparison": "the mask is not that of the forward",
                 "power": "a power is missing", "order": "the order is wrong",
+                "step": "another step is meant", "part": "only a part of the array is used",
                 "repeated": "an index that comes twice is added once only"}.get(self.kind)
+        if isinstance(found.statement.node, (ast.For, ast.While)):
+            what = "the loop does not take every turn, or takes one too many"
         self.text = f"{what}; {change}" if what and not change.startswith(what) else change
 
     def _from_values(self, computed, wanted):
@@ -178,6 +181,9 @@ def describe(report):
         place = f"{_near(report.file)}:{report.line} in {report.function}" if report.line else ""
         said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(["not written yet:", *([f"  {place}", ""] if place else []), said, *notes])
+    if report.kind in ("unchecked", "random"):
+        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(["not checked:", said, *notes])
     if not report.line:
         return "\n".join([f"wrong, but {report.diagnosis}", *_wrong(report), *notes])
     where = f"{_near(report.file)}:{report.line} in {report.function}"

@@ -39,8 +39,11 @@ def edits(statement, names, fields):
     fields  what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
     """
     found = []
+    steps = {id(part) for node in ast.walk(statement.node) if isinstance(node, ast.Slice)
+             and node.step is not None for part in ast.walk(node.step)}
     for place, node in enumerate(ast.walk(statement.node)):
         for rank, kind, new in _variants(node, names, fields, statement.node):
+            kind = "reversed" if id(node) in steps else kind
             tree = copy.deepcopy(statement.node)
             target = list(ast.walk(tree))[place]
             replaced = _replace(tree, target, new)
@@ -95,6 +98,9 @@ def _variants(node, names, fields, whole):
             if name != node.id:
                 alike = names[name] == names[node.id] and isinstance(node.ctx, ast.Load)
                 yield 3 if alike else 6, "name", ast.Name(name, node.ctx)
+        if names[node.id] == "index" and isinstance(node.ctx, ast.Load):
+            for op in (ast.Add(), ast.Sub()):
+                yield 2, "step", ast.BinOp(node, op, ast.Constant(1))
         if names[node.id] == "array" and isinstance(node.ctx, ast.Load):
             for text in fields:
                 yield 4, "name", _parsed(text)
@@ -176,6 +182,8 @@ def _of_repeated(target, value):
 
 def _of_subscript(node, fields):
     """x[:, ::-1] for x[:, :], and the other way round; another field of a dict."""
+    if ast.unparse(node) not in fields:
+        yield 3, "part", node.value
     items = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     for i, item in enumerate(items):
         if isinstance(item, ast.Slice) and item.lower is None and item.upper is None:

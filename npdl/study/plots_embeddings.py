@@ -79,8 +79,9 @@ def _points(axes, scores, labels):
     colours = colormaps[style.SEQUENTIAL](np.linspace(0, 1, len(scores)))
     for i, ((x, y), label, colour) in enumerate(zip(scores, labels, colours, strict=True)):
         axes.scatter([x], [y], color=[colour], s=150, alpha=0.85, linewidths=0, zorder=2 + i)
-        axes.text(x, y, str(label) if str(label).strip() else repr(label)[1:-1], ha="center",
-                  va="center", fontsize=7.5, parse_math=False, zorder=2 + i, clip_on=True,
+        shown = str(label) if str(label).isprintable() else repr(label)[1:-1]
+        axes.text(x, y, "␣" if shown == " " else shown, ha="center", va="center", fontsize=7.5,
+                  parse_math=False, zorder=2 + i, clip_on=True,
                   color="white" if 2 * i < 1.2 * len(scores) else style.INK)
 
 

@@ -1,5 +1,6 @@
 """How npdl's pictures look, and how they are written."""
 
+import textwrap
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,7 +20,7 @@ def figure(width, height, title, note=""):
     made = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
     FigureCanvasAgg(made)
     made.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.04, hspace=0.04)
-    made.suptitle(title, color=INK, fontsize=13, parse_math=False)
+    made.suptitle(textwrap.fill(title, int(9 * width)), color=INK, fontsize=13, parse_math=False)
     if note:
         made.supxlabel(note, color=SOFT, fontsize=8.5, parse_math=False)
     return made

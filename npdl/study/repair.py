@@ -10,7 +10,8 @@ from npdl.study.edits import edits
 from npdl.study.patch import edited_code, function_of, patched
 from npdl.study.trace import file_of, original_file
 
-MOST_EDITS = 1500
+MOST_EDITS = 3000
+FOR_SUSPECTS = (4, 5)           # ranks of edits that statements beside them are spared
 
 
 @dataclass
@@ -85,6 +86,8 @@ class Repair:
             away = self.own_file not in (None, original_file(step.call.code.co_filename))
             for edit in edits(step.statement, *self._vocabulary(step.call)):
                 known = (step.call.code, step.statement) in self.suspects
+                if self.suspects and not known and edit.rank in FOR_SUSPECTS:
+                    continue
                 order = (away, self._unlikely(step, edit), edit.rank, not known,
                          step.statement is not self.origin.statement,
                          step.index if self.suspects else -step.index)

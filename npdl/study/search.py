@@ -5,15 +5,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl.core import walk
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.judge import Judge
+from npdl.study.lines import owner
 from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.slices import owner
-from npdl.study.terms import explained
+from npdl.study.terms import explained, scaled
 from npdl.study.trace import is_helper, original_file
 from npdl.study.trials import Trials
 
@@ -89,7 +90,7 @@ class Search:
             return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
         self.dout, self.found, self.error = self._failing()
         if self.dout is None:
-            return Blame(True, self.found, self.notes)
+            return self._right()
         self.recording = self._record()
         if isinstance(self.error, NotImplementedError):
             return ended(check.layer, self.recording, self.notes)
@@ -100,6 +101,22 @@ class Search:
         with np.errstate(all="ignore"):
             self.verdicts = Judge(check.oracle, self.recording, check.weights(self.dout)).run()
         return self._raised() if self.error is not None else self._wrong()
+
+    def _right(self):
+        """The Blame when no gradient is wrong; right only if one was checked, and every array
+        that the layer learns."""
+        if all(final.kink for final in self.found):
+            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis="nothing was "
+                         "checked: the layer has no Param, and " + (
+                             "its inputs have no float array" if not self.found else
+                             "all its inputs are at a kink; give others"))
+        bare = _learned_without_param(self.check.layer)
+        if bare:
+            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
+                         f"array with a gradient of its own, d{bare}, and was not checked; what "
+                         f"was checked is right. Make it a Param: self.{bare} = Param(...), and "
+                         f"self.{bare}.grad += in backward")
+        return Blame(True, self.found, self.notes)
 
     def _record(self):
         check = self.check
@@ -130,8 +147,7 @@ class Search:
         region = [s for s in self.steps if s.index <= origin.index and not self._is_right(s)]
         found = Repair(self, region, origin).find()
         if found is not None:
-            step = next(s for s in region if s.statement is found.statement)
-            return self._report(step, region, found)
+            return self._report_found(found, region)
         step = origin
         for earlier in region:                          # the first value with a wrong shape
             if any(v is not None and v.misshapen for v in self._verdicts(earlier)):
@@ -147,17 +163,15 @@ class Search:
         """
         self.trials = Trials(self.check, self.dout, self.recording, self.found)
         suspects = self._suspects()
-        goal = suspects[0].mended if suspects else frozenset()
-        own = {unit.code for unit in suspects}
-        last = [unit.steps[-1].index for unit in suspects]
-        others = [u for u in self.trials.units if u not in suspects and not self.right(u)
-                  and ((u.dark or not u.places) and (u.code in own or not suspects)
-                       or goal <= u.reached)
-                  and (not suspects or u.steps[0].index <= max(last))]
-        region = sorted((s for u in suspects + others for s in u.steps), key=lambda s: s.index)
+        if not suspects or suspects[0].mended != self.trials.wrong:
+            turns = [u for u in self.trials.units if not u.places or u.dark]
+            found = Repair(self, self._steps(turns), self.steps[-1]).find(PLAIN)
+            if found is not None:                       # a loop that leaves out a turn, an index
+                return self._report_found(found, self._steps(turns))
+        region = self._steps(suspects + self._others(suspects))
         if not region:
             return self._report(self.steps[-1], self.steps)
-        first = suspects[0].steps[0] if suspects else region[0]
+        first = self.steps[suspects[0].places[0][0]] if suspects else region[0]
         repair = Repair(self, region, first, suspects)
         found = repair.find(PLAIN)
         if found is None:
@@ -167,8 +181,22 @@ class Search:
             found = repair.find(range(PLAIN[-1] + 1, 10))
         if found is None:
             return self._report(first, region, None, suspects[0] if suspects else None)
-        return self._report(next(s for s in region if s.statement is found.statement), region,
-                            found)
+        return self._report_found(found, region)
+
+    def _steps(self, units):
+        return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
+
+    def _others(self, suspects):
+        """The Units that may be edited beside the suspects: those on the way, those that write no
+        float array."""
+        goal = suspects[0].mended if suspects else frozenset()
+        own = {unit.code for unit in suspects}
+        last = max((unit.steps[-1].index for unit in suspects), default=len(self.recording.steps))
+        dark = [u for u in self.trials.units if (u.dark or not u.places)
+                and (u.code in own or not suspects)]
+        return dark + [u for u in self.trials.units if u not in suspects and u not in dark
+                       and u.places and goal <= u.reached and u.steps[0].index <= last
+                       and not self.right(u)]
 
     def _suspects(self):
         """The Units that can mend every wrong gradient, or as many as any can; the first first.
@@ -176,22 +204,30 @@ class Search:
         Those that wrote what is known to be right come into question when no other can.
         """
         trials, best = self.trials, []
-        fresh = [u for u in trials.units if u.places]
         forward = {s.call.code for s in self.recording.phase("forward")}
-        passing = [u for u in fresh if _only_returns(u) or u.code in forward]
-        right = [u for u in fresh if u not in passing and self.right(u)]
-        first = [u for u in fresh if u not in passing and u not in right]
-        for group in (first, right, passing):
+        passing = [u for u in trials.units if u.code in forward or _hands_on(u)]
+        right = []
+        for unit in (u for u in trials.units if u.places and u not in passing):
+            known = {at for at, *_ in unit.places if self._is_right(self.steps[at])}
+            places = [place for place in unit.places if place[0] not in known]
+            if places and not self.right(unit):
+                unit.places = places
+                trials.mend(unit)
+            else:
+                right.append(unit)
+        best = [u for u in trials.units if u.mended == trials.wrong]
+        for group in (right, passing) if not best else ():
             for unit in group:
                 trials.mend(unit)
-            best = [u for u in group if u.mended == trials.wrong]
-            if best:
-                break
-        most = max((len(u.mended) for u in fresh), default=0)
+            best = best or [u for u in group if u.mended == trials.wrong]
+        for unit in trials.units if not best else ():
+            if unit.places:
+                trials.mend(unit, partly=True)
+        most = max(len(u.mended) for u in trials.units)
         if not best and most:
-            lead = next(u for u in fresh if len(u.mended) == most)
-            best = [u for u in fresh if u.mended == lead.mended]
-        best.sort(key=lambda u: (_is_npdls(u.steps[0]), u.steps[0].index))
+            lead = next(u for u in trials.units if len(u.mended) == most)
+            best = [u for u in trials.units if u.mended == lead.mended]
+        best.sort(key=lambda u: (_is_npdls(u.steps[0]), u.places[0][0]))
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
@@ -201,7 +237,7 @@ class Search:
         """Whether a Unit's values are not the gradients that their names promise, and ought to be:
         with these in their place all is right."""
         shifts = self._to_gradients(unit)
-        return bool(shifts) and self.trials.improves(shifts, unit.mended)
+        return bool(shifts) and self.trials.improves(shifts, unit.mended, targets=True)
 
     def _explanation(self, suspects):
         """(the first Unit whose numbers say what is missing, its Explanation).
@@ -234,7 +270,9 @@ class Search:
 
     def _is_some_gradient(self, step, value):
         """Whether a value without a partner's name is the gradient of something of the forward."""
-        if not isinstance(value, np.ndarray) or value.size < 2 or not value.any():
+        said = getattr(step.statement.node, "value", None)
+        if not isinstance(value, np.ndarray) or value.size < 2 or not value.any() \
+                or isinstance(said, ast.Name):          # dc_next = dc: which of the two is meant?
             return False
         oracle, weights = self.check.oracle, self.check.weights(self.dout)
         calls = {pair.number for pair in step.call.pairs}
@@ -245,33 +283,33 @@ class Search:
 
     def _explained(self, unit):
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
-        pairs = self._pairs(unit)[:3]
-        return explained([(v, w, self.trials.seen(at)) for at, _, v, w in pairs])
+        pairs = self._pairs(unit)
+        pairs = [pair for pair in pairs if pair[1] == pairs[0][1]][:3]
+        found = explained([(v, w, names) for _, _, v, w, names in pairs], unit.statement.source)
+        if found is None:
+            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
+                           pairs[0][-1] if pairs else {})
+        return found
 
     def _pairs(self, unit):
-        """[(backward step, name, what it wrote, what it should have written)] where these differ.
+        """[(backward step, name, what it wrote, what it should have written, the locals)] where
+        these differ, when those before are right.
 
         The right value is the numerical gradient of what the name stands for, if that mends
         everything; else the one value that does, if there is only one.
         """
-        shifts = self._to_gradients(unit)
-        if shifts is None or not self.trials.improves(shifts, unit.mended):
-            shifts = unit.shift or {}
-        found = []
-        for at, changes in shifts.items():
-            for name, path, shift in changes:
-                value = next(w.value for w in self.steps[at].writes if w.name == name)
-                for i in path:
-                    value = value[i]
-                if np.abs(shift).max(initial=0) > 1e-7 * max(np.abs(value).max(initial=0), 1e-3):
-                    values = self._added(self.steps[at], name, [value, value + shift])
-                    found.append((at, name, *values))
-        return found
+        targets = self._to_gradients(unit)
+        if targets and self.trials.improves(targets, unit.mended, targets=True):
+            found = self.trials.differences(unit, targets, targets=True)
+        else:
+            found = self.trials.differences(unit, unit.shift or {})
+        return [(at, name, *self._added(self.steps[at], name, [v, w]), names)
+                for at, name, v, w, names in found]
 
     def _to_gradients(self, unit):
-        """The shifts that turn all that a Unit wrote into the gradients that its names promise."""
-        shifts = {}
-        for at, name, path, shape in unit.places:
+        """For all that a Unit wrote the gradients that its names promise, or None."""
+        targets = {}
+        for at, name, path, shape, _ in unit.places:
             verdict = self.verdicts.of.get((self.steps[at].index, name))
             if path or verdict is None or verdict.local is None:
                 return None
@@ -280,8 +318,12 @@ class Search:
                 if self.check.oracle.shape(verdict.local) != shape:
                     return None
                 wanted = self.check.oracle.gradient(verdict.local, weights)
-            shifts[at] = [(name, path, wanted - verdict.value)]
-        return shifts
+            targets[at] = [(name, path, wanted)]
+        return targets
+
+    def _report_found(self, found, region):
+        step = next(s for s in region if s.statement is found.statement)
+        return self._report(step, region, found)
 
     def _report(self, step, region, found=None, unit=None, explanation=None):
         step, name, computed, wanted = self._values(step, found, unit)
@@ -318,7 +360,7 @@ class Search:
                 return (first, write.name,
                         *self._added(first, write.name, [write.value, other.value]))
         elif unit is not None:
-            for at, name, value, wanted in self._pairs(unit):
+            for at, name, value, wanted, _ in self._pairs(unit):
                 return self.steps[at], name, value, wanted
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)
@@ -327,15 +369,56 @@ class Search:
         return step, write.name, *self._added(step, write.name, [write.value, None])
 
 
-def _only_returns(unit):
-    """Whether a statement does no more than return what it has under names."""
-    value = unit.statement.node.value if unit.statement.is_return else None
-    return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
-        isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
+PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Slice,
+               ast.BinOp, ast.operator, ast.expr_context)
 
 
-def _value(step, name, path):
-    value = next(w.value for w in step.writes if w.name == name)
-    for i in path:
-        value = value[i]
-    return value
+def _learned_without_param(layer):
+    """The name of an array W of a layer whose methods speak of dW too, or ""."""
+    for part in walk(layer):
+        words = {name for cls in type(part).__mro__ for f in vars(cls).values()
+                 if hasattr(f, "__code__") for name in (*f.__code__.co_names,
+                                                        *f.__code__.co_varnames)}
+        for name, value in vars(part).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and {
+                    f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
+                return name
+    return ""
+
+
+def _hands_on(unit):
+    """Whether a statement only returns what it has under names, or unpacks what it was handed."""
+    step, node = unit.steps[0], unit.statement.node
+    value = getattr(node, "value", None)
+    if unit.statement.is_return:
+        return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
+            isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
+    handed = set(_cache_names(step.call.function))
+    return isinstance(node, ast.Assign) and unit.statement.reads <= handed and all(
+        isinstance(part, PLAIN_NODES) for part in ast.walk(value)) and not any(
+        isinstance(part, ast.BinOp) for part in _outside_indices(value))
+
+
+def _cache_names(function):
+    """The names of a backward's cache, of what is unpacked from it, and of its loops' turns."""
+    known = {"self", *function.arguments} - set(
+        [name for name in function.arguments if name != "self"][:1])
+    yield from known
+    for statement in function.statements:
+        turns = isinstance(statement.node, ast.For)
+        plain = isinstance(statement.node, ast.Assign) and all(
+            isinstance(part, PLAIN_NODES) for part in ast.walk(statement.node.value))
+        if turns or (plain and statement.reads <= known):
+            known.update(statement.binds)
+            yield from statement.binds
+
+
+def _outside_indices(node):
+    """The parts of an expression that are not inside the brackets of a subscript."""
+    yield node
+    for name, child in ast.iter_fields(node):
+        if name == "slice":
+            continue
+        for part in child if isinstance(child, list) else [child]:
+            if isinstance(part, ast.AST):
+                yield from _outside_indices(part)

@@ -60,7 +60,8 @@ def _step(walk, step, paint, file):
     if _plain(formula) == _plain(code):
         formula = ""                                    # it only says the code again
     if formula or step.statement.comment:
-        comment = f"    # {step.statement.comment}" if step.statement.comment else ""
+        comment = f"# {step.statement.comment}" if step.statement.comment else ""
+        comment = f"    {comment}" if formula and comment else comment
         print(f"{pad}       {paint(formula, BLUE)}{paint(comment, DIM)}", file=file)
     read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads
             for path, summary in shown]

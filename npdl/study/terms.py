@@ -5,6 +5,7 @@ tries: a factor, an order of entries, a term, a sum over an axis, by their numbe
 """
 
 import itertools
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,7 @@ class Atom:
     label: str
     array: np.ndarray
     weight: int = 0
+    read: bool = False
 
 
 def same(a, b):
@@ -39,12 +41,13 @@ def same(a, b):
     return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
 
 
-def explained(pairs):
+def explained(pairs, source=""):
     """An Explanation of [(computed, wanted, locals)], one for each turn, or None.
 
-    It has to hold in every turn in which the two differ.
+    It has to hold in every turn in which the two differ. What the statement's `source` reads is
+    tried first.
     """
-    pairs = [(np.asarray(v, float), np.asarray(w, float), _atoms(names, w))
+    pairs = [(np.asarray(v, float), np.asarray(w, float), _atoms(names, w, source))
              for v, w, names in pairs if np.shape(v) == np.shape(w) and not same(v, w)]
     if not pairs:
         return None
@@ -59,7 +62,14 @@ def explained(pairs):
     return None
 
 
-def _atoms(names, like):
+def scaled(ratio, step, names):
+    """An Explanation of a value that one number, `ratio`, makes right; None where there is none."""
+    if ratio is None:
+        return None
+    return next(_named_factor(ratio, _atoms(names, step.writes[0].value)), None)
+
+
+def _atoms(names, like, source=""):
     """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
     found = {}
 
@@ -96,7 +106,9 @@ def _atoms(names, like):
         if key not in own:                              # x, and the same as cache.x
             own.add(key)
             atoms.append(atom)
-    return sorted(atoms, key=lambda a: (a.array.shape != np.shape(like), a.array.size))
+    for atom in atoms:
+        atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
+    return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
 
 
 def _fits(array, shape):
@@ -129,7 +141,7 @@ def _derived(atoms):
 def _factors(v, wanted, atoms):
     """A factor is missing, or one too many: a number, a length, an array."""
     ratio = _ratio(v, wanted)
-    if ratio is not None:
+    if ratio is not None and (v.size > 1 or _is_plain(ratio)):
         yield from _named_factor(ratio, atoms)
         return
     for atom in _derived(a for a in atoms if a.array.size > 1):
@@ -143,7 +155,7 @@ def _factors(v, wanted, atoms):
                               .replace(atom.label, atom.label + mask) , atom.label)
         c = _ratio(wanted * f, v)
         if c is not None and not (f == 0).any():
-            yield Explanation("extra factor", f"/ {atom.label} is missing, or * {atom.label} is "
+            yield Explanation("missing factor", f"/ {atom.label} is missing, or * {atom.label} is "
                               "one factor too many", atom.label)
 
 
@@ -274,8 +286,9 @@ def _products(atoms, shape):
 
 def _triples(atoms, shape):
     """(label, array) of products of three, one of which may be a slope or a power."""
-    base = [a for a in atoms if _fits(a.array, shape) is not None][:8]
-    for a, b in itertools.combinations_with_replacement(base, 2):
+    base = [a for a in atoms if _fits(a.array, shape) is not None]
+    first = [a for a in base if a.read][:6] or base[:6]
+    for a, b in itertools.combinations_with_replacement(first, 2):
         both = _fits(a.array, shape) * _fits(b.array, shape)
         for c in _derived(base):
             yield f"{a.label} * {b.label} * {c.label}", both * _fits(c.array, shape)

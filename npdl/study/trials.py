@@ -5,6 +5,7 @@ only if there are values for it, in all its turns together, that make the gradie
 are found by running the backward once for every entry it writes, that entry moved, and solving.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +24,7 @@ ENTRIES = 400               # of one gradient, that are computed numerically
 class Unit:
     """One statement of the backward in all its turns, and the float arrays that it writes.
 
-    places  (which backward step, the name written, its path in a nest, its shape)
+    places  (which backward step, the name written, its path in a nest, its shape, which entries)
     reached the gradients that it has a part in
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
@@ -41,7 +42,7 @@ class Unit:
 
     @property
     def size(self):
-        return sum(int(np.prod(shape)) for *_, shape in self.places)
+        return sum(_count(shape, mask) for *_, shape, mask in self.places)
 
 
 class Trials:
@@ -76,7 +77,7 @@ class Trials:
             unit.steps.append(step)
             for write in step.writes:
                 if write.how != "through a view":
-                    unit.places += [(at, write.name, path, np.shape(a))
+                    unit.places += [(at, write.name, path, np.shape(a), write.mask)
                                     for path, a in _paths(write.value)]
         return list(found.values())
 
@@ -88,23 +89,28 @@ class Trials:
         scale = max(np.abs(right[known]).max(initial=0), 1e-3)
         return bool((np.abs(value - right)[known] < ENOUGH * scale).all())
 
-    def run(self, shifts):
-        """{name: gradient}, after `shifts` {backward step: [(name, path, array)]} were added."""
+    def run(self, shifts, targets=False, watch=None):
+        """{name: gradient}, after `shifts` {backward step: [(name, path, array)]} were added.
+
+        With `targets` the arrays take the place of what was written. `watch` is a list that gets
+        (step, name, path, what was written, what stands there then, the locals) of each.
+        """
         check = self.check
         check.reset()
-        listener = _Shifter(shifts)
+        listener = _Shifter(shifts, targets, watch)
         tracer = listener.tracer = Tracer(self.wants, listener)
+        last = [] if watch is None else watch
         with np.errstate(all="ignore"), kept(check.layer, check.inputs):
             _, cache = check.forward(check.layer, *check.inputs, **check.options)
             tracer.phase = "backward"
-            if shifts:
-                with tracer():
-                    returned = check.layer.backward(copied(self.dout), cache)
-            else:
+            with tracer() if shifts else contextlib.nullcontext():
                 returned = check.layer.backward(copied(self.dout), cache)
             returned = copied(returned)
         for name, path, shift in shifts.get(len(self.steps) - 1, ()):
-            returned = _moved(returned, path, shift) if name == "return" else returned
+            if name == "return":
+                before, returned = returned, _moved(returned, path, shift, targets)
+                last.append((len(self.steps) - 1, name, path, _at(before, path),
+                             _at(returned, path), listener.names))
         returned = returned if isinstance(returned, tuple) else (returned,)
         got = {f"input {path}": a for path, a in leaves(returned)}
         params = dict(check.layer.params())
@@ -113,40 +119,86 @@ class Trials:
                  for name in self.names}
         return {name: np.nan_to_num(np.asarray(value, float)) for name, value in found.items()}
 
-    def improves(self, shifts, goal):
+    def improves(self, shifts, goal, targets=False):
         """Whether these shifts make the gradients of `goal` right, and no right one wrong."""
         try:
-            found = self.run(shifts)
+            found = self.run(shifts, targets)
         except Exception:
             return False
         return all(self._agree(found[name], name) for name in self.names
                    if name in goal or name not in self.wrong)
 
-    def mend(self, unit):
-        """Find out what a Unit can mend: sets its `mended` and `shift`."""
+    def differences(self, unit, shifts, targets=False):
+        """[(step, name, what was written, what is right, the locals)] of a Unit where they differ,
+        each when the values before it have been put right."""
+        watch = []
+        self.run(shifts, targets, watch)
+        masks = {(at, name, path): mask for at, name, path, _, mask in unit.places}
+        found = []
+        for at, name, path, before, after, names in watch:
+            mask = masks[at, name, path]
+            before, after = (block(np.asarray(a, float), mask) for a in (before, after))
+            if np.abs(after - before).max(initial=0) > 1e-7 * max(np.abs(after).max(initial=0),
+                                                                  1e-3):
+                found.append((at, name, before, after, names))
+        return found
+
+    def mend(self, unit, partly=False):
+        """Find out whether a Unit can mend all that is wrong, or with `partly` a part of it: sets
+        its `mended` and `shift`."""
         if unit.size > MOST:
             unit.dark = True
             return
         try:
-            reached = unit.reached = self._reached(unit)
-            if not reached & self.wrong:
-                return
-            columns = [self._change(self._shifts(unit, column))
-                       for column in np.eye(unit.size)]
+            unit.reached = unit.reached or self._reached(unit)
+            goals = [self.wrong] if self.wrong <= unit.reached else []
+            if partly:
+                goals += [frozenset([name]) for name in sorted(self.wrong & unit.reached)]
+            if goals and not self._collects(unit, goals[0]):
+                self._solve(unit, goals)
         except Exception:
             unit.dark = True                            # it does not stand being moved
-            return
-        J = {name: np.stack([c[name].ravel() for c in columns], 1) for name in self.wanted}
-        goals = [self.wrong & reached] + [frozenset([name]) for name in sorted(self.wrong)]
+
+    def _collects(self, unit, goal):
+        """Mend a Unit that adds up the gradient of one parameter: its last turn adds the rest."""
+        at, name, path, *_ = unit.places[-1]
+        if not name.endswith(".grad") or len(unit.reached) > 1:
+            return False
+        rest = {at: [(name, path, self.wanted[n] - self.base[n]) for n in goal]}
+        if self.improves(rest, goal):
+            unit.mended, unit.shift = goal, rest
+        return True
+
+    def _solve(self, unit, goals):
+        columns = [self._change(self._shifts(unit, column)) for column in np.eye(unit.size)]
+        J = {name: np.stack([c[name].ravel() for c in columns], 1) for name in self.names}
         for goal in goals:
             shift = self._solved(J, goal)
             if shift is not None and self.improves(self._shifts(unit, shift), goal):
                 unit.mended = unit.mended | goal
                 unique = np.linalg.matrix_rank(np.concatenate(list(J.values())), 1e-9) == unit.size
-                if unit.shift is None and unique:
-                    unit.shift = self._shifts(unit, shift)
-            if unit.mended == self.wrong & reached:
+                unit.shift = self._shifts(unit, shift) if unique else None
+            if unit.mended == self.wrong:
                 break
+
+    def scaling(self, unit):
+        """The number times which all that a Unit writes would mend everything, or None."""
+        shifts = {}
+        for at, name, path, _, mask in unit.places:
+            value = _at(next(w.value for w in self.steps[at].writes if w.name == name), path)
+            part = value if mask is None else np.where(mask, value, 0.0)
+            shifts.setdefault(at, []).append((name, path, np.asarray(part)))
+        try:
+            change = self._change(shifts)
+        except Exception:
+            return None
+        names = sorted(unit.mended)
+        doubled, away = (np.concatenate([np.nan_to_num(part[n]).ravel() for n in names])
+                         for part in (change, {n: self.wanted[n] - self.base[n] for n in names}))
+        size = (doubled * doubled).sum()
+        c = (doubled * away).sum() / size if size else 0.0
+        more = {at: [(n, p, c * a) for n, p, a in found] for at, found in shifts.items()}
+        return float(1 + c) if c and self.improves(more, unit.mended) else None
 
     def _reached(self, unit):
         """The gradients that change when all that a Unit writes is moved."""
@@ -159,9 +211,11 @@ class Trials:
 
     def _shifts(self, unit, vector):
         shifts, done = {}, 0
-        for at, name, path, shape in unit.places:
-            size = int(np.prod(shape))
-            part = np.reshape(vector[done : done + size], shape)
+        for at, name, path, shape, mask in unit.places:
+            size = _count(shape, mask)
+            part = np.zeros(shape)
+            part[... if mask is None else mask] = np.reshape(
+                vector[done : done + size], shape if mask is None else -1)
             shifts.setdefault(at, []).append((name, path, part))
             done += size
         return shifts
@@ -181,61 +235,60 @@ class Trials:
         close = np.abs(A @ shift - b).max(initial=0) < ENOUGH * max(np.abs(b).max(initial=0), 1e-4)
         return shift if close else None
 
-    def seen(self, at):
-        """The locals of the call of a backward step, as they are after it, copied."""
-        watcher = _Watcher(at)
-        check = self.check
-        check.reset()
-        tracer = watcher.tracer = Tracer(self.wants, watcher)
-        with np.errstate(all="ignore"), kept(check.layer, check.inputs):
-            _, cache = check.forward(check.layer, *check.inputs, **check.options)
-            try:
-                with tracer():
-                    check.layer.backward(copied(self.dout), cache)
-            except Exception:
-                pass
-        return watcher.names
-
 
 class _Shifter(Listener):
-    """Adds to what chosen statements write; steps are counted as a recording counts them."""
+    """Changes what chosen statements write; steps are counted as a recording counts them."""
 
-    def __init__(self, shifts):
-        self.shifts, self.at = shifts, -1
-        self.last = max(shifts, default=-1)
+    def __init__(self, shifts, targets, watch):
+        self.shifts, self.targets, self.watch, self.at = shifts, targets, watch, -1
+        self.last, self.names = max(shifts, default=-1), {}
 
     def ran(self, call, statement, names, value):
         self.at += 1
         shifts = self.shifts.get(self.at, ())
         if self.at == self.last:
             self.tracer.stop()
+        if shifts and self.watch is not None:
+            self.names = {name: _kept(held) for name, held in names.items()}
         rebound = {}
         for name, path, shift in shifts:
             if name == "return":                        # the last one is moved by who called
                 if call.parent is not None:
-                    _add(value, path, shift)
+                    self._saw(name, path, value, lambda s=shift, p=path: _add(value, p, s,
+                                                                             self.targets))
             elif name in statement.binds:
-                rebound[name] = _moved(rebound.get(name, names[name]), path, shift)
+                before = rebound.get(name, names[name])
+                rebound[name] = _moved(before, path, shift, self.targets)
+                self._saw(name, path, before, lambda n=name: rebound[n])
             else:
                 array = look_up(name, names)
-                array += shift
+                self._saw(name, path, array, lambda a=array, s=shift: _add(a, (), s, self.targets))
         return rebound
+
+    def _saw(self, name, path, before, change):
+        before = copied(_at(before, path))
+        after = change()
+        if self.watch is not None:
+            self.watch.append((self.at, name, path, before, copied(_at(after, path)), self.names))
 
     def raised(self, call, statement, error):
         self.at += 1
 
 
-class _Watcher(Listener):
-    def __init__(self, at):
-        self.wanted, self.at, self.names = at, -1, {}
+def block(array, mask):
+    """The entries of a mask, in their shape when they are a block such as dx[:, t]."""
+    if mask is None or mask.shape != array.shape or mask.all() or not mask.any():
+        return array
+    lines = [np.flatnonzero(mask.any(tuple(i for i in range(mask.ndim) if i != axis)))
+             for axis in range(mask.ndim)]
+    if not mask[np.ix_(*lines)].all():
+        return array[mask]
+    single = tuple(i for i, line in enumerate(lines) if len(line) == 1 < array.shape[i])
+    return array[np.ix_(*lines)].squeeze(single)
 
-    def ran(self, call, statement, names, value=None):
-        self.at += 1
-        if self.at == self.wanted:
-            self.tracer.stop()
-            self.names = {name: _kept(held) for name, held in names.items()}
 
-    raised = ran
+def _count(shape, mask):
+    return int(np.prod(shape)) if mask is None else int(mask.sum())
 
 
 def _kept(value):
@@ -250,17 +303,23 @@ def _paths(value, path=()):
         yield path, value
 
 
-def _add(value, path, shift):
+def _at(value, path):
     for i in path:
         value = value[i]
-    if not isinstance(value, np.ndarray):
+    return value
+
+
+def _add(value, path, shift, instead):
+    array = _at(value, path)
+    if not isinstance(array, np.ndarray):
         raise ValueError("a number that is returned cannot be moved")
-    value += shift
+    array[...] = shift if instead else array + shift
+    return value
 
 
-def _moved(value, path, shift):
+def _moved(value, path, shift, instead):
     if not path:
-        return value + shift
-    items = [_moved(item, path[1:], shift) if i == path[0] else item
+        return shift if instead else value + shift
+    items = [_moved(item, path[1:], shift, instead) if i == path[0] else item
              for i, item in enumerate(value)]
     return items if isinstance(value, list) else rebuilt(value, items)
