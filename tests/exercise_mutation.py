@@ -232,14 +232,14 @@ def measure(names, every, keep):
     settings.register_profile("mutation", phases=(Phase.explicit, Phase.generate), database=None)
     settings.load_profile("mutation")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    chosen = {name: measured(name) for name in names}
+    chosen, sources = {name: measured(name) for name in names}, {n: digest(n) for n in names}
 
     def work(items):
         facts = Facts(items, [f for functions in chosen.values() for f in functions])
         for name, functions in chosen.items():
             pool = [m for f in functions for m in mistakes(f)][::every]
             start, unseen = time.time(), [m for m in pool if not facts.catch(m)]
-            keep(name, (len(pool), len(pool) - len(unseen), digest(name),
+            keep(name, (len(pool), len(pool) - len(unseen), sources[name],
                         [f"{m}".replace("|", "\\|") for m in unseen]))
             print(f"{name}: {len(pool) - len(unseen)} of {len(pool)} caught, "
                   f"{time.time() - start:.0f} s", file=sys.__stderr__, flush=True)

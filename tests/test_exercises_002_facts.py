@@ -16,6 +16,7 @@ from exercises import d002_lstm_memory as memory
 from exercises import d002_lstm_statements as statements
 from exercises import d002_positions_heads as heads
 from exercises import d002_rnn_attention as rnn_attention
+from exercises.framework import FAILED
 from npdl.errors import InputError
 
 
@@ -208,3 +209,14 @@ def test_places_by_hand():
     assert heads.two_places(2, (3.0, -1.0)) < 1e-9
     assert heads.relative_head(4, 64, -3) == heads.relative_head(4, 64, 3) == 1
     assert heads.relative_head(32, 4, -1, sharpness=-50.0) == 0  # looks where it is unlike
+
+
+@pytest.mark.parametrize("module, name, wrong", [
+    (gru, "symmetry_error", lambda _: 1.0),
+    (lstm_gradient, "gradient_by_differences", lambda *_: np.ones((2, 3))),
+    (heads, "relative_head", lambda **_: 0.5),
+])
+def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong):
+    assert not [claim for claim in module.claims() if claim.verdict == FAILED]
+    monkeypatch.setattr(module, name, wrong)
+    assert [claim for claim in module.claims() if claim.verdict == FAILED]

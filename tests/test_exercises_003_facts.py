@@ -15,6 +15,7 @@ from exercises import d003_message_passing as messages
 from exercises import d003_parity_lstm as parity
 from exercises import d003_points_and_review as review
 from exercises import d003_threshold_neurons as neurons
+from exercises.framework import FAILED
 from npdl.errors import InputError
 
 END = beam.END
@@ -230,3 +231,17 @@ def test_exponents_and_points():
         review.course_of(Fraction(1))
     assert review.expected_loss(1, 0.5) == pytest.approx(-math.log(0.75 * 0.25) / 2)
     assert review.entropy(0.5) == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("module, name, wrong, part", [
+    (messages, "_sum_error", lambda: 1.0, "a"), (messages, "edges_of", lambda *_: [], "c"),
+    (parity, "proves_parity", lambda _: False, ""),
+    (eigenvalues, "gradient_error", lambda: 1.0, ""),
+    (graph, "attention_errors", lambda: [1.0, 1.0, 1.0, 0.0], "d, premise"),
+])
+def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong, part):
+    assert not [claim for claim in module.claims() if claim.verdict == FAILED]
+    monkeypatch.setattr(module, name, wrong)
+    if name == "edges_of":
+        monkeypatch.setattr(module, "graphs_alike", lambda: (1, 1))
+    assert part in {claim.part for claim in module.claims() if claim.verdict == FAILED}

@@ -18,6 +18,7 @@ from exercises import d004_lstm_stack as stack
 from exercises import d004_masks as masks
 from exercises import d004_parameter_counts as counts
 from exercises import d004_positions as positions
+from exercises.framework import FAILED
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
 from npdl.models.lstm_lm import LSTMLM
@@ -231,3 +232,14 @@ def test_deviations_by_hand(monkeypatch):
     assert tables.later("L") and tables.spread_rows() == [("LSTM", "L_train", 3, 1)]
     monkeypatch.setattr(tables, "STEPS", {"LSTM": {"L_train": (2.5, 0.0)}})
     assert not tables.alone()
+
+
+@pytest.mark.parametrize("module, name, wrong, parts", [
+    (tables, "alone", lambda: False, {"values", "delay deviations"}),
+    (counts, "lstm_formula", lambda *_, bias=True: 1, {"two biases", "P of the grid"}),
+    (stack, "stacked_by_steps", lambda *_: (np.zeros((2, 5, 3, 4)),) * 2, {"final states"}),
+])
+def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong, parts):
+    assert not [claim for claim in module.claims() if claim.verdict == FAILED]
+    monkeypatch.setattr(module, name, wrong)
+    assert {claim.part for claim in module.claims() if claim.verdict == FAILED} == parts
