@@ -222,7 +222,11 @@ def markdown(rows):
         part = 100 * caught / mutants if mutants else 100
         lines.append(f"| {name} | {mutants} | {caught} | {part:.1f} % | {sources} |")
     total, caught = (sum(row[i] for row in rows.values()) for i in (0, 1))
-    lines += [f"| all | {total} | {caught} | {100 * share(rows):.1f} % | |", "", "## Survivors", ""]
+    lines += [f"| all | {total} | {caught} | {100 * share(rows):.1f} % | |", ""]
+    missing = [name for name in exercise_names() if name not in rows]
+    if missing:
+        lines += [f"Not measured yet: {', '.join(missing)}.", ""]
+    lines += ["## Survivors", ""]
     lines += [f"* {name}: {text}" for name, row in sorted(rows.items()) for text in row[3]]
     return "\n".join(lines) + "\n"
 
