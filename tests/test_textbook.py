@@ -18,8 +18,6 @@ ALSO = {"adapters.py": {"npdl.quantize"}}       # a quantized map is stored as i
 IN_PLACE = {
     ("norms.py", "self.running_"): "BatchNorm's running statistics",
     ("embedding.py", "self.W.data[padding_id]"): "the padding row starts at zero",
-    ("adapters.py", "linear."): "a new Linear is filled",
-    ("neuron.py", "neurons."): "new neurons are filled",
     ("attentive_rnn.py", "dstates[j]"): "entries of a list are replaced by new arrays",
 }
 WRITERS = {"copyto", "put", "place", "putmask", "fill_diagonal", "fill", "sort", "at", "resize"}

@@ -150,10 +150,9 @@ class LSTMCell(Cell):
 class RecurrentLayer(Layer):
     """A cell at t = 0, 1, .. S-1; each step reads the state that the one before it left.
 
-    forward(x, state, lengths): x (B, S, D), the state's parts (B, H), zeros if None
-    -> y (B, S, H), every h_t, and the last state. With `lengths` (B,), sequence b ends after
-    lengths[b] steps: from there on its outputs are zero, its state stays, and what stands in x,
-    NaN included, reaches no output and no gradient.
+    forward(x, state, lengths): x (B, S, D), the state's parts (B, H), zeros if None -> y (B, S, H),
+    every h_t, and the last state. With `lengths` (B,), sequence b ends after lengths[b] steps: from
+    there its outputs are zero, its state stays, and x, NaN too, reaches no output and no gradient.
     """
 
     def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
