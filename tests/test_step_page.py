@@ -84,15 +84,14 @@ def test_every_committed_page_has_its_command():
 
 
 class Hostile(Layer):
-    """Its source holds what would end a script."""
+    """Its source and its error hold what would end a script, or begin a comment in one."""
 
     def forward(self, x):
         y = x * len("</script><b>&amp;")
         return y, Cache()
 
     def backward(self, dy, cache):
-        dx = dy * len("</script><b>&amp;")
-        return dx
+        raise ValueError("not <!-- <script> in </script>")
 
 
 def test_source_cannot_break_the_page():
