@@ -181,6 +181,19 @@ def test_the_lines_at_the_heart_of_a_layer_norm_are_judged_too():
         assert bool(known["shift"] and known["shift"].right) == (cls is LayerNorm)
 
 
+def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_not():
+    class Replaces(Linear):
+        def backward(self, dy, cache):
+            self.b.grad += dy.sum(0)
+            self.W.grad = cache.rows.T @ dy
+            return dy @ self.W.data.T
+
+    walk = step(Replaces(3, 4), np.random.default_rng(0).standard_normal((5, 3)))
+    known = {w.name: walk.verdict(s, w.name).right for s in walk.steps(("backward",))
+             for w in s.writes if w.name.endswith("grad")}
+    assert known == {"self.b.grad": True, "self.W.grad": False}
+
+
 class Folded(Layer):
     """Attention whose scale is multiplied in elsewhere on the way back: right, under odd names."""
 
