@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.core import walk
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.judge import Judge
@@ -110,7 +109,7 @@ class Search:
                          "checked: the layer has no Param, and " + (
                              "its inputs have no float array" if not self.found else
                              "all its inputs are at a kink; give others"))
-        bare = _learned_without_param(self.check.layer)
+        bare = _learned(self.check.bare)
         if bare:
             return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
                          f"array with a gradient of its own, d{bare}, and was not checked; what "
@@ -392,16 +391,14 @@ PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, 
                ast.BinOp, ast.operator, ast.expr_context)
 
 
-def _learned_without_param(layer):
+def _learned(arrays):
     """The name of an array W of a layer whose methods speak of dW too, or ""."""
-    for part in walk(layer):
-        words = {name for cls in type(part).__mro__ for f in vars(cls).values()
-                 if hasattr(f, "__code__") for name in (*f.__code__.co_names,
+    for part, name in arrays:
+        words = {word for cls in type(part).__mro__ for f in vars(cls).values()
+                 if hasattr(f, "__code__") for word in (*f.__code__.co_names,
                                                         *f.__code__.co_varnames)}
-        for name, value in vars(part).items():
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and {
-                    f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
-                return name
+        if {f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
+            return name
     return ""
 
 

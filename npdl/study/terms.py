@@ -399,6 +399,7 @@ def _projections(wanted, atoms):
     full = [a for a in atoms if a.array.shape == wanted.shape]
     factors = [Atom("", np.ones(()))] + [
         Atom(a.label, f) for a in atoms if (f := _fits(a.array, wanted.shape)) is not None]
+    factors += [Atom(f"1 / {f.label}", 1 / f.array) for f in factors[1:] if (f.array != 0).all()]
     for axis in range(wanted.ndim):
         at = "-1" if axis == wanted.ndim - 1 else str(axis)
 
