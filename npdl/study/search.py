@@ -20,7 +20,7 @@ from npdl.study.trials import Trials
 PLAIN = range(5)            # ranks of the edits of one token that are tried first
 
 
-@dataclass
+@dataclass(repr=False)
 class Blame:
     """What `blame` found. `right` is True when every gradient is.
 
@@ -45,7 +45,7 @@ class Blame:
     lines: list = field(default_factory=list)
     error: object = None
 
-    def __str__(self):
+    def __repr__(self):
         return describe(self)
 
 
