@@ -102,3 +102,4 @@ def test_results_show_themselves_in_a_notebook():
     shown = walk._repr_html_()
     assert shown.startswith("<iframe") and shown.count("<iframe") == 1 and "<script" not in shown
     assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")
+    assert "dx = dy * (1 - cache.y)" in repr(npdl.blame(names["Cell"](), x))

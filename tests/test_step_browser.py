@@ -11,6 +11,7 @@ from npdl.study.samples import layer_classes, sample
 from npdl.study.step import step
 from tests.chromium import browser, find
 from tests.test_step import Fails
+from tests.test_step_page import Hostile
 
 pytestmark = [
     pytest.mark.skipif(find() is None, reason="no Chromium; on Debian: apt-get install chromium"),
@@ -24,7 +25,8 @@ AT = "Number(document.body.dataset.step)"
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     walks = {"lstm": step(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2))),
-             "fails": step(Fails(3, 4), np.ones((5, 3)))}
+             "fails": step(Fails(3, 4), np.ones((5, 3))),
+             "hostile": step(Hostile(), np.ones((2, 2)))}
     for name in ("LayerNorm", "Block"):
         layer, inputs, options = sample(layer_classes()[name])
         walks[name.lower()] = step(layer, *inputs, **options)
@@ -109,6 +111,8 @@ def test_an_exception_is_shown(tab, pages):
     tab.press("w")
     assert "self.W.grad" in tab.value(f"{NOW}.textContent")
     assert "raised ValueError" in tab.value("document.getElementById('written').textContent")
+    tab.open(pages["hostile"].as_uri())                 # its error's text opens a comment and a tag
+    assert "<!-- <script" in tab.value("document.getElementById('verdict').textContent")
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])

@@ -10,6 +10,7 @@ from npdl.study.guard import held_off
 from npdl.study.nests import kept, leaves, only, rebuilt
 from npdl.study.nudge import Oracle, upstream
 from npdl.study.record import record
+from npdl.study.styles import InSelf
 from npdl.study.target import as_float64
 
 
@@ -24,7 +25,10 @@ class Check:
         self.notes = [f"input {i} is {value.dtype}: it has no gradient to check"
                       for i, value in enumerate(self.inputs)
                       if isinstance(value, np.ndarray) and value.dtype.kind in "iub"]
-        self.notes += bare_arrays(self.layer)
+        self.bare = [] if isinstance(layer, InSelf) else bare_arrays(layer)
+        self.notes += [f"{type(part).__name__}.{name} is an array and no Param: no gradient of it "
+                       f"was checked; if it is learned, write self.{name} = Param(...), and "
+                       f"self.{name}.grad += in backward" for part, name in self.bare]
         self.refused, self.refusal = "aliasing", self._changed_inputs()
         if not self.refusal:
             self.refused, self.refusal = "random", self._other_outputs()
@@ -120,17 +124,10 @@ class Check:
 
 
 def bare_arrays(layer):
-    """Sentences about float arrays that a user's layer holds and that are no Param."""
-    found = []
-    for part in walk(layer):
-        if type(part).__module__.startswith("npdl."):
-            continue
-        for name, value in vars(part).items():
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
-                found.append(f"{type(part).__name__}.{name} is an array and no Param: no gradient "
-                             f"of it was checked; if it is learned, write self.{name} = "
-                             f"Param(...), and self.{name}.grad += in backward")
-    return found
+    """(part, name) of the float arrays that a user's layer holds before it has run."""
+    return [(part, name) for part in walk(layer) if not type(part).__module__.startswith("npdl.")
+            for name, value in vars(part).items()
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size]
 
 
 def same(a, b):

@@ -11,16 +11,19 @@ by entry, and each output of the layer is also used alone. Gradients start from 
 backward that overwrites instead of adding is found too.
 
 Where a gradient is wrong, the report says in which gate, slice or time step, and in what way
-when that can be told (npdl.study.explain).
+when that can be told (npdl.study.explain). How the backward treats what it is handed is looked at
+too (npdl.study.manners): what it writes into, strided gradients, a second run, float32.
 """
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from npdl.backend import stream
 from npdl.errors import InputError
-from npdl.study.nests import cast, is_float, leaves, only, upstream
+from npdl.study.manners import manners
+from npdl.study.nests import cast, is_float, kept, leaves, only, upstream
 
 STEP = 5e-4
 LIMIT = 1e-7
@@ -51,13 +54,17 @@ class Row:
 
 @dataclass(repr=False)
 class Report:
-    """The rows of a check, worst first when printed."""
+    """The rows of a check, worst first when printed; `faults` that no row shows, in sentences,
+    and what could not be checked. A fault makes `worst` infinite.
+    """
 
     rows: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    unchecked: list = field(default_factory=list)
 
     @property
     def worst(self):
-        return max((row.error for row in self.rows), default=0.0)
+        return np.inf if self.faults else max((row.error for row in self.rows), default=0.0)
 
     def ok(self, limit=LIMIT):
         return self.worst <= limit
@@ -76,7 +83,8 @@ class Report:
             if row.diagnosis:
                 used = f"with output {row.used} used alone, " if row.used else ""
                 lines.append(f"    {row.place}: {used}{row.diagnosis}")
-        return "\n".join(lines)
+        lines += [f"wrong: {fault}" for fault in self.faults]
+        return "\n".join(lines + [f"not checked: {what}" for what in self.unchecked])
 
 
 def randomise(layer, rng, scale=0.5):
@@ -95,7 +103,7 @@ def gradcheck(layer, *inputs, **how):
              return (outputs, cache) as the layer does
     keep     True leaves the parameters as they are instead of randomising them
     entries  check at most this many entries of each array, chosen at random
-    each_output  False leaves out the backwards with one output used alone
+    each_output  False leaves out the backwards with one output, or two of several, used alone
     bare     True hands over the gradient of the first output, used alone, as a bare array
     seed, step   of the random numbers; of the differences
     Other keywords are forward's own. The layer is copied to float64; the caller's layer and
@@ -147,6 +155,8 @@ class GradientCheck:
         self.inputs = inputs = cast(inputs, "float64")
         run = (lambda *a, **k: forward(layer, *a, **k)) if forward else layer.forward
         self.run = lambda: run(*inputs, **options)
+        self.forward = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
+        self.options = options
         self.seed, self.step, self.bare = seed, step, bare
         self.dout = upstream(self.run()[0], rng)
         self.paths = [path for path, _ in leaves(self.dout)]
@@ -157,8 +167,9 @@ class GradientCheck:
         self.slopes = {name: {index: np.array([part.sum() for part in self.parts(name, index)])
                               for index in _indices(array, rng, entries)}
                        for name, array in self.arrays.items()}
-        alone = [[path] for path in self.paths] if each_output and len(self.paths) > 1 else []
-        self.uses = [self.paths, *alone]
+        counts = range(1, min(len(self.paths), 3)) if each_output else ()
+        self.uses = [self.paths, *(list(some) for count in counts
+                                   for some in itertools.combinations(self.paths, count))]
 
     def report(self):
         """The Report: for each gradient its worst row, explained when it is wrong."""
@@ -168,7 +179,8 @@ class GradientCheck:
             own = [c for c in found if c.name == name]
             row = max((c.row() for c in own), key=lambda row: row.error)
             rows.append(row if row.error <= LIMIT else self._explained(own))
-        return Report(rows)
+        right = all(row.error <= LIMIT for row in rows)
+        return Report(rows, *(manners(self) if right and not self.bare else ()))
 
     def _explained(self, comparisons):
         """The row of a wrong gradient: of the first use of the outputs that can be explained."""
@@ -178,7 +190,7 @@ class GradientCheck:
         at = next((i for i, (_, kind, _) in enumerate(says) if kind != "unknown"), 0)
         row = wrong[at].row()
         row.place, row.kind, row.diagnosis = says[at]
-        row.used = wrong[at].used[0] if wrong[at].used != self.paths else ""
+        row.used = " and ".join(wrong[at].used) if wrong[at].used != self.paths else ""
         return row
 
     def passes(self, limit=LIMIT):
@@ -204,7 +216,8 @@ class GradientCheck:
         dout = only(self.dout, used)
         if self.bare and used == self.paths[:1] != self.paths and is_float(dout[0]):
             dout = dout[0]
-        returned = self.layer.backward(dout, cache)
+        with kept(self.layer, self.inputs):
+            returned = self.layer.backward(cast(dout, "float64"), cache)
         returned = returned if isinstance(returned, tuple) else (returned,)
         after = {name: param.grad.copy() for name, param in self.layer.params()}
         gradients = {name: after[name] - before[name] for name in after}

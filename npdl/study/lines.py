@@ -6,6 +6,7 @@ one time step. `shift = dx_hat.mean(-1)`: where every gradient is right, the val
 little and the backward runs on; when a gradient is then wrong, the value had to be what it is.
 """
 
+import ast
 import time
 
 import numpy as np
@@ -67,9 +68,10 @@ class Lines:
             name = params[key[1]]
             if step.call.pairs and time.monotonic() < self.until:
                 error = self._error_of(step.call.pairs[0].number, param, amounts[key])
-                if error < LIMIT or name in wrong:
+                replaces = name in wrong and isinstance(step.statement.node, ast.Assign)
+                if error < LIMIT or name in wrong:          # what it adds; = for += adds nothing
                     self.of[step.index, write.name] = Verdict(
-                        write.name, error < LIMIT, error, step, step.call)
+                        write.name, error < LIMIT and not replaces, error, step, step.call)
         for final in self.walk.finals:                  # what no call could be paired for
             own = [v for (_, i), v in lasts.items() if params[i] == final.name]
             if own and (own[-1][0].index, own[-1][1].name) not in self.of:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.core import walk
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.judge import Judge
@@ -21,7 +20,7 @@ from npdl.study.trials import Trials
 PLAIN = range(5)            # ranks of the edits of one token that are tried first
 
 
-@dataclass
+@dataclass(repr=False)
 class Blame:
     """What `blame` found. `right` is True when every gradient is.
 
@@ -46,7 +45,7 @@ class Blame:
     lines: list = field(default_factory=list)
     error: object = None
 
-    def __str__(self):
+    def __repr__(self):
         return describe(self)
 
 
@@ -110,7 +109,7 @@ class Search:
                          "checked: the layer has no Param, and " + (
                              "its inputs have no float array" if not self.found else
                              "all its inputs are at a kink; give others"))
-        bare = _learned_without_param(self.check.layer)
+        bare = _learned(self.check.bare)
         if bare:
             return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
                          f"array with a gradient of its own, d{bare}, and was not checked; what "
@@ -177,11 +176,23 @@ class Search:
         if found is None:
             unit, explanation = self._explanation(suspects)
             if explanation is not None:
-                return self._report(unit.steps[0], region, None, unit, explanation)
+                return self._report(self._filled(unit.steps[0]), region, None, unit, explanation)
             found = repair.find(range(PLAIN[-1] + 1, 10))
         if found is None:
-            return self._report(first, region, None, suspects[0] if suspects else None)
+            return self._report(self._filled(first), region, None,
+                                suspects[0] if suspects else None)
         return self._report_found(found, region)
+
+    def _filled(self, step):
+        """The step itself, or, where it only makes room with zeros, the first that fills this."""
+        value = getattr(step.statement.node, "value", None)
+        if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1].removesuffix(
+                "_like") in ("zeros", "empty"):
+            for later in self.steps:
+                if later.call is step.call and later.index > step.index and any(
+                        w.name in step.statement.binds for w in later.writes):
+                    return later
+        return step
 
     def _steps(self, units):
         return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
@@ -216,13 +227,16 @@ class Search:
             else:
                 right.append(unit)
         best = [u for u in trials.units if u.mended == trials.wrong]
-        for group in (right, passing) if not best else ():
+        writers = [u for u in trials.units if u not in right + passing
+                   and any(mask is not None for *_, mask in u.places)]
+        for unit in writers if not best else ():        # entries that it left out may be meant
+            unit.places = [(*place[:4], None) for place in unit.places]
+        for group in (writers, right, passing) if not best else ():
             for unit in group:
                 trials.mend(unit)
             best = best or [u for u in group if u.mended == trials.wrong]
         for unit in trials.units if not best else ():
-            if unit.places:
-                trials.mend(unit, partly=True)
+            trials.mend(unit, partly=True)
         most = max(len(u.mended) for u in trials.units)
         if not best and most:
             lead = next(u for u in trials.units if len(u.mended) == most)
@@ -285,7 +299,9 @@ class Search:
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
         pairs = self._pairs(unit)
         pairs = [pair for pair in pairs if pair[1] == pairs[0][1]][:3]
-        found = explained([(v, w, names) for _, _, v, w, names in pairs], unit.statement.source)
+        own = set(unit.statement.binds) - unit.statement.reads
+        found = explained([(v, w, {n: a for n, a in names.items() if n not in own})
+                           for _, _, v, w, names in pairs], unit.statement.source)
         if found is None:
             found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
                            pairs[0][-1] if pairs else {})
@@ -326,7 +342,9 @@ class Search:
         return self._report(step, region, found)
 
     def _report(self, step, region, found=None, unit=None, explanation=None):
-        step, name, computed, wanted = self._values(step, found, unit)
+        room = unit is not None and self._filled(unit.steps[0]) is not unit.steps[0]
+        first, name, computed, wanted = self._values(step, found, unit)
+        step = step if room else first
         diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
         lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
         whole = found.everywhere if found is not None else (
@@ -373,21 +391,19 @@ PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, 
                ast.BinOp, ast.operator, ast.expr_context)
 
 
-def _learned_without_param(layer):
+def _learned(arrays):
     """The name of an array W of a layer whose methods speak of dW too, or ""."""
-    for part in walk(layer):
-        words = {name for cls in type(part).__mro__ for f in vars(cls).values()
-                 if hasattr(f, "__code__") for name in (*f.__code__.co_names,
+    for part, name in arrays:
+        words = {word for cls in type(part).__mro__ for f in vars(cls).values()
+                 if hasattr(f, "__code__") for word in (*f.__code__.co_names,
                                                         *f.__code__.co_varnames)}
-        for name, value in vars(part).items():
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and {
-                    f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
-                return name
+        if {f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
+            return name
     return ""
 
 
 def _hands_on(unit):
-    """Whether a statement only returns what it has under names, or unpacks what it was handed."""
+    """Whether a statement returns what it has, or unpacks what it was handed."""
     step, node = unit.steps[0], unit.statement.node
     value = getattr(node, "value", None)
     if unit.statement.is_return:

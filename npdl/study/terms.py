@@ -92,9 +92,10 @@ def _atoms(names, like, source=""):
                     item.data if isinstance(item, Param) else item, 0)
     turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
     for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
-        for name, t in turns.items():
-            if atom.array.ndim == np.ndim(like) + 1 > 1 and 0 <= t < atom.array.shape[1]:
-                add(f"{atom.label}[:, {name}]", atom.array[:, t], 1)
+        for name, t in reversed(turns.items()):        # t before T, which may be the same number
+            for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
+                if atom.array.ndim == np.ndim(like) + 1 > 1 and 0 <= at < atom.array.shape[1]:
+                    add(f"{atom.label}[:, {text}]", atom.array[:, at], 1)
     for atom in list(found.values()):                   # 1 where an array of classes points
         a = atom.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
@@ -287,8 +288,7 @@ def _products(atoms, shape):
 def _triples(atoms, shape):
     """(label, array) of products of three, one of which may be a slope or a power."""
     base = [a for a in atoms if _fits(a.array, shape) is not None]
-    first = [a for a in base if a.read][:6] or base[:6]
-    for a, b in itertools.combinations_with_replacement(first, 2):
+    for a, b in itertools.combinations_with_replacement(base[:8], 2):
         both = _fits(a.array, shape) * _fits(b.array, shape)
         for c in _derived(base):
             yield f"{a.label} * {b.label} * {c.label}", both * _fits(c.array, shape)
@@ -298,6 +298,9 @@ def _triples(atoms, shape):
 
 def _candidates(atoms, shape):
     """(label, array, words) of what a missing term may be, the simplest first."""
+    if atoms and atoms[0].label.endswith("now)"):
+        yield from ((a.label, a.array, "") for a in atoms)
+        return
     atoms = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
     flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
              for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
@@ -340,11 +343,19 @@ def _sums(label, product, shape):
 def _terms(v, wanted, atoms):
     """A term is missing: what has to be added is an expression of the function's arrays."""
     numbers = _numbers(atoms)
-    for label, c, words in _proportional(wanted - v, atoms):
+    found = _proportional(wanted - v, atoms)
+    for label, c, words in itertools.chain(found, _proportional(wanted - v, _of_itself(v, atoms))):
         number = _named(abs(c), numbers)
         mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
         yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
                           f"{'' if number == '1' else number + ' * '}{label}{mean}", label)
+
+
+def _of_itself(v, atoms):
+    """The value as it is, times two factors: what a product rule leaves out."""
+    base = [a for a in atoms if _fits(a.array, v.shape) is not None][:10]
+    return [Atom(f"{a.label} * {c.label} * (what it is now)", _fits(a.array, v.shape)
+                 * _fits(c.array, v.shape) * v) for a in base for c in _derived(base)]
 
 
 def _proportional(goal, atoms):
@@ -388,6 +399,7 @@ def _projections(wanted, atoms):
     full = [a for a in atoms if a.array.shape == wanted.shape]
     factors = [Atom("", np.ones(()))] + [
         Atom(a.label, f) for a in atoms if (f := _fits(a.array, wanted.shape)) is not None]
+    factors += [Atom(f"1 / {f.label}", 1 / f.array) for f in factors[1:] if (f.array != 0).all()]
     for axis in range(wanted.ndim):
         at = "-1" if axis == wanted.ndim - 1 else str(axis)
 

@@ -146,14 +146,17 @@ class Trials:
     def mend(self, unit, partly=False):
         """Find out whether a Unit can mend all that is wrong, or with `partly` a part of it: sets
         its `mended` and `shift`."""
-        if unit.size > MOST:
-            unit.dark = True
+        if not unit.places or unit.size > MOST:
+            unit.dark = bool(unit.places)
             return
         try:
             unit.reached = unit.reached or self._reached(unit)
             goals = [self.wrong] if self.wrong <= unit.reached else []
-            if partly:
-                goals += [frozenset([name]) for name in sorted(self.wrong & unit.reached)]
+            reached = sorted(self.wrong & unit.reached)
+            if partly:                                  # the largest part first
+                goals += [frozenset(reached) - {name} for name in reached]
+                goals += [frozenset([name]) for name in reached]
+            goals = [goal for goal in goals if goal]
             if goals and not self._collects(unit, goals[0]):
                 self._solve(unit, goals)
         except Exception:
@@ -175,11 +178,10 @@ class Trials:
         for goal in goals:
             shift = self._solved(J, goal)
             if shift is not None and self.improves(self._shifts(unit, shift), goal):
-                unit.mended = unit.mended | goal
+                unit.mended = goal
                 unique = np.linalg.matrix_rank(np.concatenate(list(J.values())), 1e-9) == unit.size
                 unit.shift = self._shifts(unit, shift) if unique else None
-            if unit.mended == self.wrong:
-                break
+                return
 
     def scaling(self, unit):
         """The number times which all that a Unit writes would mend everything, or None."""

@@ -1,0 +1,44 @@
+"""Blame on mistakes of meaning, in every style that students write: a sample, and all of it."""
+
+import pytest
+
+from tests.blame_corpus import STYLES, cases, layers, run, table
+
+ON_LINE, DIAGNOSED = 0.9, 0.7
+
+
+def held(results):
+    """The promises: lines, diagnoses, nothing wrong called right, nothing right accused."""
+    wrong = [found for found in results if not found.case.change.right]
+    said = table(results)
+    assert not [str(f.case) for f in wrong if f.right], "wrong layers that were called right"
+    assert not [str(f.case) for f in results if f.case.change.right and f.accused]
+    assert sum(f.on_line for f in wrong) >= ON_LINE * len(wrong), said
+    assert sum(f.diagnosed for f in wrong) >= DIAGNOSED * len(wrong), said
+
+
+def test_the_corpus_is_what_it_promises():
+    sources = layers()
+    mistakes = [change for s in sources for change in s.changes if not change.right]
+    right = len(sources) + sum(change.right for s in sources for change in s.changes)
+    assert len(sources) >= 12 and len(mistakes) >= 60 and right >= 40
+    assert all(len(change.styles) >= 3 for change in mistakes)
+    assert all(case.lines or case.change.right for case in cases())
+
+
+def test_a_sample_of_the_corpus(tmp_path):
+    held(run(list(cases(("softmax", "linear", "dropout", "mse", "embedding")))[::7], tmp_path))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_one_mistake_in_every_style(style, tmp_path):
+    case = next(c for c in cases(("layernorm",), (style,)) if c.change.name == "mean-constant")
+    found, = run([case], tmp_path)
+    assert found.on_line and "dx_hat.mean(-1, keepdims=True)" in found.report.diagnosis or \
+        "m2" not in found.report.diagnosis and found.diagnosed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", STYLES)
+def test_all_of_the_corpus(style, tmp_path):
+    held(run(list(cases(styles=(style,))), tmp_path))
