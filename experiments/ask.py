@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from npdl.decoding.wiring import continuation
+from npdl.decoding.wiring import Recomputed
 from npdl.errors import InputError
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
@@ -28,7 +28,7 @@ def answers(run, question):
     if ids[-1] != vocabulary.eq:
         example = f"5 {run.config.operator} 7 ="
         raise InputError(f"question {question!r}: must end in '=', as in {example!r}")
-    log_p, _ = continuation(run.model, ids).start()
+    log_p, _ = Recomputed(run.model, ids).start()
     p = np.exp(log_p[0])
     order = np.argsort(-p, kind="stable")
     return [(vocabulary.tokens[i], float(p[i])) for i in order]

@@ -146,7 +146,7 @@ class Forger:
         meta = dict(self.meta)
         key = self.rng.choice(("step", "updates", "seconds"))
         value = self.rng.choice((None, -1, "3", True, [], {}, 0.5 if key != "seconds" else "x",
-                                 10**30 if key != "seconds" else -2.0))
+                                 10**18 if key != "seconds" else -2.0))
         if self.rng.random() < 0.3:
             meta.pop(key)
         else:

@@ -26,7 +26,8 @@ def training_cases(script):
     """Wrong values of every option of train_gpt.py or train_lstm.py."""
     cases = []
     for option in ("--p", "--q", "--layers", "--width", "--steps", "--batch", "--eval-every",
-                   "--save-every", "--threads", "--seed", "--warmup", "--eval-first"):
+                   "--save-every", "--threads", "--for-steps", "--seed", "--warmup",
+                   "--eval-first"):
         low = () if option in ("--seed", "--warmup", "--eval-first") else ("0",)
         cases += wrong(script, option, (*random.Random(option).sample(NOT_INTEGERS, 3), *low, "-3"))
     for option in ("--lr", "--weight-decay", "--eps", "--lr-min", "--clip", "--r-train",
@@ -34,7 +35,7 @@ def training_cases(script):
         values = ("x", "nan", "inf", "-0.5")
         cases += wrong(script, option, values + (("0.0",) if option in ("--clip", "--r-train")
                                                  else ()))
-    for option in ("--optimizer", "--dtype", "--backend", "--compute", "--schedule", "--decay",
+    for option in ("--optimizer", "--dtype", "--backend", "--engine", "--schedule", "--decay",
                    "--operator", "--orders"):
         cases += wrong(script, option, ("sideways", "é"))
     cases += [
@@ -46,7 +47,6 @@ def training_cases(script):
         Case(script, ("--q", "1000000000"), ("q", "1000000000")),
         Case(script, ("--p", "3", "--r-train", "0.01"), ("r_train", "0.01")),
         Case(script, ("--dropout", "1"), ("dropout", "1")),
-        Case(script, ("--dropout", "0.1", "--compute", "shared"), ("compute", "dropout")),
         Case(script, ("--betas", "0.9"), ("betas", "2")),
         Case(script, ("--betas", "0.9", "1"), ("betas", "1")),
         Case(script, ("--betas", "nan", "0.9"), ("betas", "nan")),
@@ -62,7 +62,6 @@ def training_cases(script):
         Case(script, ("--resume", "--out", "{tmp}/broken"), ("p", "0")),
         Case(script, ("--resume", "--out", "{tmp}/run", "--width", "9"), ("width", "9")),
         Case(script, ("--resume", "--out", "{tmp}/run", "--steps", "2"), ("steps", "2")),
-        Case(script, ("--resume", "--out", "{tmp}/cut"), ("checkpoint.npz", "truncated")),
         Case(script, ("--out", "{tmp}/run"), ("--out", "--resume")),
         Case(script, ("--out", "{tmp}/file/run"), ("--out", "file/run")),
         Case(script, ("--out", "/proc/self/run"), ("--out", "/proc/self/run")),
@@ -74,16 +73,19 @@ def training_cases(script):
         Case(script, ("--text", "{tmp}/text.txt", "--block", "1000000"), ("--block", "1000000")),
         Case(script, ("--text", "{tmp}/text.txt", "--block", "0"), ("--block", "0")),
         Case(script, ("--text", "{tmp}/text.txt", "--p", "5"), ("--p", "--text")),
-        Case(script, ("--text", "{tmp}/text.txt", "--compute", "shared"), ("compute", "text")),
     ]
     if script == "train_gpt":
         cases += [c for option in ("--heads", "--multiplier")
                   for c in wrong(script, option, ("0", "-2", "two"))]
         cases += [c for option in ("--norm", "--activation", "--positions", "--init")
                   for c in wrong(script, option, ("sideways",))]
-        cases.append(Case(script, ("--width", "30"), ("--heads", "30")))
+        cases += [
+            Case(script, ("--width", "30"), ("--heads", "30")),
+            Case(script, ("--resume", "--out", "{tmp}/cut"), ("checkpoint.npz", "truncated")),
+        ]
     else:
-        cases += [Case(script, ("--heads", "2"), ("--heads",)),
+        cases += [Case(script, ("--resume", "--out", "{tmp}/run"), ("--out", "train_gpt.py")),
+                  Case(script, ("--heads", "2"), ("--heads",)),
                   Case(script, ("--norm", "pre"), ("--norm",))]
     return cases
 
