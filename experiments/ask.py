@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.decoding.wiring import continuation
+from npdl.decoding.wiring import Recomputed
 from npdl.errors import InputError
 from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
@@ -52,7 +52,7 @@ def answers(run, question):
     numbers.
     """
     vocabulary = run.task.vocabulary
-    log_p, _ = continuation(run.model, read(run, question)).start()
+    log_p, _ = Recomputed(run.model, read(run, question)).start()
     p = np.exp(log_p[0])
     if not np.isfinite(p).all():
         raise InputError("the answers' probabilities are not finite: the model's parameters are "

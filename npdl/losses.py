@@ -178,7 +178,7 @@ class KLDivergence(Layer):
                              "must have the same shape (..., V)")
         log_p, log_q = log_softmax(p_logits), log_softmax(q_logits)
         p, q = xp.exp(log_p), xp.exp(log_q)
-        log_ratio = log_p - log_q                                   # log_ratio (..., V)
+        log_ratio = xp.where(p > 0, log_p - log_q, 0)               # log_ratio (..., V)
         D = (p * log_ratio).sum(-1, keepdims=True)                  # D (..., 1)
         return reduced(D[..., 0], self.reduction), Cache(p=p, q=q, log_ratio=log_ratio, D=D)
 

@@ -16,7 +16,11 @@ from tests.trust.commands import main_of
 from tests.trust.runs import fingerprint, finish, start, temporaries
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+QUICK = ("commands", "malformed", "numbers")
+
+
+@pytest.mark.parametrize("topic", [topic if topic in QUICK else
+                                   pytest.param(topic, marks=pytest.mark.slow) for topic in TOPICS])
 def test_promises(topic, tmp_path):
     figures = importlib.import_module(f"tests.trust.{topic}").measure(False, tmp_path)
     assert all(figure.figure for figure in figures)
@@ -53,8 +57,8 @@ def test_a_named_pipe_in_a_run_folder_is_not_waited_for(tmp_path, name):
 @pytest.mark.parametrize(("settings", "option"), [
     ({"width": 10**9, "heads": 1}, "--width"),
     ({"model": "lstm", "layers": 1000, "width": 10**5}, "--width"),
-    ({"text": "{text}", "batch": 10**9, "compute": "full"}, "--batch"),
-    ({"text": "{text}", "eval_batches": 10**10, "compute": "full"}, "--eval-batches"),
+    ({"text": "{text}", "batch": 10**9}, "--batch"),
+    ({"text": "{text}", "eval_batches": 10**10}, "--eval-batches"),
 ])
 def test_what_memory_cannot_hold_is_refused_before_it_is_made(tmp_path, settings, option):
     path = tmp_path / "text.txt"

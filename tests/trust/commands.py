@@ -48,8 +48,8 @@ def prepare(folder):
     small = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 3, "eval_every": 3}
     train(Config(**small), folder / "run", quiet=True)
     (folder / "text.txt").write_text(TEXT)
-    train(Config(**small, text=str(folder / "text.txt"), block=8, batch=4, eval_batches=1,
-                 compute="full"), folder / "text", quiet=True)
+    train(Config(**small, text=str(folder / "text.txt"), block=8, batch=4, eval_batches=1),
+          folder / "text", quiet=True)
     for name in ("broken", "cut"):
         (folder / name).mkdir()
         (folder / name / "config.json").write_bytes((folder / "run/config.json").read_bytes())

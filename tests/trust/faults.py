@@ -102,7 +102,7 @@ class Writing:
 
     def write(self, data):
         def half():
-            self._file.write(bytes(data)[: len(data) // 2])
+            self._file.write(data[: len(data) // 2])
             self._file.flush()
 
         self._faults.event(f"write {self._name}", half)

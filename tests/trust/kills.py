@@ -90,7 +90,7 @@ def measure(full, folder, kills=None, seed=0):
     assert total >= kills
     return [Figure(
         "A killed run resumes, loses no more than one interval, and ends in the same bytes",
-        "SIGKILL at random moments: LSTM and GPT, arithmetic and text",
+        "SIGKILL at random moments: LSTM and GPT, arithmetic and text, both engines",
         f"{total} kills in {sum(kind.runs for kind in done)} runs: 0 unreadable checkpoints, "
         f"at most {max(kind.most_lost for kind in done)} steps lost (saved every {SAVE_EVERY}), "
         f"{sum(kind.stale for kind in done)} unfinished files cleaned up; "

@@ -15,19 +15,20 @@ TEXT = "".join(f"{a} green bottles and {b} more make {a + b}.\n" for a in range(
 RECORDS = ("--eval-first", 0, "--eval-every", 1, "--save-every", 3, "--threads", 1)
 SMALL = ("--width", 8, "--layers", 1, *RECORDS)
 ARITHMETIC = ("--p", 5, *SMALL)
-KINDS = ("lstm arithmetic", "gpt arithmetic", "lstm text", "gpt text")
+KINDS = ("lstm arithmetic fast", "gpt arithmetic fast", "lstm text plain", "gpt text plain",
+         "lstm arithmetic plain", "gpt arithmetic plain", "lstm text fast", "gpt text fast")
 
 
 def options_of(kind, folder, steps):
     """(script, options) of a small training; a text is written into `folder`."""
-    model, data = kind.split()
+    model, data, engine = kind.split()
     options = [*ARITHMETIC]
     if data == "text":
         path = Path(folder) / "bottles.txt"
         path.write_text(TEXT)
         options = ["--text", path, "--block", 8, "--batch", 4, "--eval-batches", 1, *SMALL]
     return f"train_{model}", [*options, *(("--heads", 2) if model == "gpt" else ()),
-                              "--steps", steps]
+                              "--engine", engine, "--steps", steps]
 
 
 def start(script, *arguments, threads=1, **how):

@@ -14,7 +14,7 @@ EXTRA = {"text": "/dev/zero", "sha256": "0" * 64, "characters": "ab", "block": 1
 
 BOMBS = ({"layers": 1000}, {"width": 3000}, {"numbers": 900_000, "width": 200},
          {"model": "lstm", "width": 4000}, {"multiplier": 100_000, "width": 100},
-         {"text": "x", "sha256": "x", "characters": "ab", "block": 10**8, "compute": "full"})
+         {"text": "x", "sha256": "x", "characters": "ab", "block": 10**8})
 
 
 class Settings:

@@ -26,7 +26,8 @@ def training_cases(script):
     """Wrong values of every option of train_gpt.py or train_lstm.py."""
     cases = []
     for option in ("--p", "--q", "--layers", "--width", "--steps", "--batch", "--eval-every",
-                   "--save-every", "--threads", "--seed", "--warmup", "--eval-first"):
+                   "--save-every", "--threads", "--for-steps", "--seed", "--warmup",
+                   "--eval-first"):
         low = () if option in ("--seed", "--warmup", "--eval-first") else ("0",)
         cases += wrong(script, option, (*random.Random(option).sample(NOT_INTEGERS, 3), *low, "-3"))
     for option in ("--lr", "--weight-decay", "--eps", "--lr-min", "--clip", "--r-train",
@@ -34,7 +35,7 @@ def training_cases(script):
         values = ("x", "nan", "inf", "-0.5")
         cases += wrong(script, option, values + (("0.0",) if option in ("--clip", "--r-train")
                                                  else ()))
-    for option in ("--optimizer", "--dtype", "--backend", "--compute", "--schedule", "--decay",
+    for option in ("--optimizer", "--dtype", "--backend", "--engine", "--schedule", "--decay",
                    "--operator", "--orders"):
         cases += wrong(script, option, ("sideways", "é"))
     cases += [
@@ -46,7 +47,6 @@ def training_cases(script):
         Case(script, ("--q", "1000000000"), ("q", "1000000000")),
         Case(script, ("--p", "3", "--r-train", "0.01"), ("r_train", "0.01")),
         Case(script, ("--dropout", "1"), ("dropout", "1")),
-        Case(script, ("--dropout", "0.1", "--compute", "shared"), ("compute", "dropout")),
         Case(script, ("--betas", "0.9"), ("betas", "2")),
         Case(script, ("--betas", "0.9", "1"), ("betas", "1")),
         Case(script, ("--betas", "nan", "0.9"), ("betas", "nan")),
@@ -78,7 +78,6 @@ def training_cases(script):
         Case(script, ("--text", "{tmp}/text.txt", "--block", "1000000"), ("--block", "1000000")),
         Case(script, ("--text", "{tmp}/text.txt", "--block", "0"), ("--block", "0")),
         Case(script, ("--text", "{tmp}/text.txt", "--p", "5"), ("--p", "--text")),
-        Case(script, ("--text", "{tmp}/text.txt", "--compute", "shared"), ("compute", "text")),
     ]
     if script == "train_gpt":
         cases += [c for option in ("--heads", "--multiplier")
