@@ -233,8 +233,7 @@ def figures(folder):
     from matplotlib.figure import Figure
 
     found = fit_errors(ranks := (0, 1, 2, 3, 4, 6, 8, 12, 16), draws=100)
-    figure = Figure(figsize=(7, 4.4), layout="constrained")
-    ax = figure.subplots()
+    ax = (figure := Figure(figsize=(7, 4.4), layout="constrained")).subplots()
     ax.plot(ranks, [found[r][0] for r in ranks], marker="s", label="training data")
     ax.errorbar(ranks, [found[r][1] for r in ranks], [found[r][2] for r in ranks], marker="o",
                 capsize=3, label="new data")

@@ -20,10 +20,8 @@ W_Q and W_K are symmetric; the columns of P_Q and of P_K are their eigenvectors.
 4.2  Prove that if every column of P_Q is orthogonal to every column of P_K, attention tends to
      be uniform.
 (The document gives no numbers; random inputs are used here.)"""
-TITLES = {
-    "4.1": "Attention whose projections share their eigenvectors",
-    "4.2": "Attention whose projections have orthogonal eigenvectors",
-}
+TITLES = {"4.1": "Attention whose projections share their eigenvectors",
+          "4.2": "Attention whose projections have orthogonal eigenvectors"}
 
 claim = partial(Claim, "001", "Q4")
 
@@ -96,14 +94,9 @@ def claims(d=8, n=12):
 
 def premise_claims(X, P, rng):
     n, d = X.shape
-    S = rng.standard_normal((d, d))
-    values, vectors = np.linalg.eigh(S + S.T)
-    error = np.abs(symmetric(vectors, values) - (S + S.T)).max()
-    try:
-        X.T @ np.eye(d)
-        columns = True
-    except ValueError:
-        columns = False
+    S = (square := rng.standard_normal((d, d))) + square.T
+    error = np.abs(symmetric(*np.linalg.eigh(S)[::-1]) - S).max()
+    columns = X.T.shape[1] == d                             # can a d x n matrix times d x d be?
     keys = {h: attention_weights(X, np.eye(d), np.eye(d) * np.sqrt(h)) for h in (1, 4)}
     apart = np.abs(keys[1] - keys[4]).max()
     one = np.eye(d)
@@ -238,21 +231,18 @@ def figures(folder):
         "orthogonal on non-zero eigenvalues": (P, 1.0 * half, P, 1.0 * ~half),
     }
     sizes = np.linspace(0, 3, 25)
-    figure = Figure(figsize=(7.6, 5.6), layout="constrained")
-    ax = figure.subplots()
+    ax = (figure := Figure(figsize=(7.6, 5.6), layout="constrained")).subplots()
     for (label, (A, a, B, b)), style in zip(
             pairs.items(), ("-", "--", ":", "-.", (0, (1, 1)), "-"), strict=True):
         ax.plot(sizes, [np.mean([entropy(attention_weights(x, symmetric(A, s * a),
                                                            symmetric(B, s * b))) for x in X])
                         for s in sizes], linestyle=style, linewidth=2, label=label)
-    ax.set_xlabel("size of the largest eigenvalues of W_Q and W_K")
-    ax.set_ylabel("entropy of the attention weights / log n")
-    ax.set_title(f"Attention over n = {n} random inputs of width d = {d}")
-    ax.set_ylim(0, 1.03)
+    ax.set(xlabel="size of the largest eigenvalues of W_Q and W_K", ylim=(0, 1.03),
+           ylabel="entropy of the attention weights / log n",
+           title=f"Attention over n = {n} random inputs of width d = {d}")
     ax.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)
-    path = Path(folder) / "d001_attention_entropy.png"
-    figure.savefig(path, dpi=130)
+    figure.savefig(path := Path(folder) / "d001_attention_entropy.png", dpi=130)
     return [path]
 
 
