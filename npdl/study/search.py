@@ -7,6 +7,7 @@ import numpy as np
 
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
+from npdl.study.guard import message
 from npdl.study.judge import Judge
 from npdl.study.lines import owner
 from npdl.study.nudge import LIMIT
@@ -66,7 +67,7 @@ def ended(layer, recording, notes=()):
     found.diagnosis = "the backward can be checked when the forward runs to its end"
     if blank:
         name = "backward(self, dout, cache)" if recording.cache is not None else "forward(self, x)"
-        found.diagnosis = " ".join(str(error).split()) or (
+        found.diagnosis = message(error).partition(": ")[2] or (
             "this is yours to write" if raising else f"{type(layer).__name__} has no {name} yet")
     return found
 
