@@ -69,10 +69,14 @@ CASES = {
 @pytest.mark.parametrize("what", CASES)
 def test_a_clear_word_and_a_status(tmp_path, capsys, what):
     lines, status, words = CASES[what]
-    limit = "0.5" if "endless" in what else "60"
-    assert main(["step", mine(tmp_path, **lines), "--limit", limit]) == status
+    limit, name = "0.5" if "endless" in what else "60", mine(tmp_path, **lines)
+    assert main(["step", name, "--limit", limit]) == status
     said = capsys.readouterr()
     assert words in said.out + said.err and "Traceback" not in said.err
+    assert said.err.count("\n") == (status == 2) and "\033" not in said.out
+    assert main(["blame", name, "--limit", limit]) == status
+    said = capsys.readouterr()
+    (said.out + said.err).encode("utf-8")
     assert said.err.count("\n") == (status == 2) and "\033" not in said.out
 
 

@@ -7,7 +7,7 @@ from npdl.core import walk
 from npdl.errors import InputError
 from npdl.study.finals import finals
 from npdl.study.guard import held_off
-from npdl.study.nests import kept, leaves, only, rebuilt
+from npdl.study.nests import kept, leaves, only, rebuilt, same
 from npdl.study.nudge import Oracle, upstream
 from npdl.study.record import record
 from npdl.study.styles import InSelf
@@ -52,7 +52,7 @@ class Check:
         with np.errstate(all="ignore"):
             self.forward(self.layer, *self.inputs, **self.options)
         for (path, a), (_, b) in zip(leaves(self.inputs), leaves(before), strict=True):
-            if not np.array_equal(a, b):
+            if not same(a, b):
                 return (f"forward changes its input {path} in place: what comes after it, and "
                         "every check, sees other numbers; write into a new array")
         return ""
@@ -64,7 +64,7 @@ class Check:
         for error in (first.error, again.error):
             if error is not None:
                 raise error
-        if all(np.array_equal(a, b, equal_nan=True) for (_, a), (_, b) in
+        if all(same(a, b) for (_, a), (_, b) in
                zip(leaves(first.outputs), leaves(again.outputs), strict=True)):
             return ""
         at = next((i for i, (a, b) in enumerate(zip(first.steps, again.steps, strict=False)) if
@@ -109,7 +109,7 @@ class Check:
             _, cache = self.forward(self.layer, *self.inputs, **self.options)
             returned = self.layer.backward(handed, cache)
             returned = copied(returned)                 # it may be an input, or a part of one
-            self.changed = [name for name, (a, b) in arrays.items() if not np.array_equal(a, b)]
+            self.changed = [name for name, (a, b) in arrays.items() if not same(a, b)]
         self.spoilt = [path for (path, a), (_, b) in zip(leaves(handed), leaves(dout), strict=True)
                        if not np.array_equal(a, b)]
         with np.errstate(all="ignore"):
@@ -128,13 +128,6 @@ def bare_arrays(layer):
     return [(part, name) for part in walk(layer) if not type(part).__module__.startswith("npdl.")
             for name, value in vars(part).items()
             if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size]
-
-
-def same(a, b):
-    """Whether two values, arrays or nests of them, are equal."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return type(a) is type(b) and np.array_equal(a, b, equal_nan=isinstance(a, np.ndarray))
 
 
 def copied(nest):

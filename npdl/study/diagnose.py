@@ -8,6 +8,7 @@ import textwrap
 import numpy as np
 
 from npdl.core import Cache
+from npdl.study.guard import message
 from npdl.study.lines import owner
 
 CLOSE = 1e-5
@@ -153,10 +154,6 @@ def _what_it_read(step, recording):
     return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
 
 
-def _short(error):
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-
-
 def shown(value, width=68):
     """An array in a line or two, its shape first."""
     if value is None:
@@ -185,7 +182,8 @@ def describe(report):
         said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(["not checked:", said, *notes])
     if not report.line:
-        return "\n".join([f"wrong, but {report.diagnosis}", *_wrong(report), *notes])
+        raised = f"it raised {message(report.error)}; " if report.error is not None else ""
+        return "\n".join([f"wrong, but {raised}{report.diagnosis}", *_wrong(report), *notes])
     where = f"{_near(report.file)}:{report.line} in {report.function}"
     if report.iteration:
         turns = ", ".join(f"{n} = {v}" for turn in report.iteration for n, v in turn)
@@ -193,7 +191,7 @@ def describe(report):
     lines = ["the first wrong line:", f"  {where}", ""]
     lines += ["    " + line.strip() for line in report.source.splitlines()] + [""]
     if report.error is not None:
-        lines.append(f"  raised     {_short(report.error)}")
+        lines.append(f"  raised     {message(report.error)}")
     if report.name and report.computed is not None:
         lines.append(f"  computed   {report.name} {shown(report.computed)}")
         lines.append(f"  should be  {report.name} {shown(report.wanted)}")

@@ -104,8 +104,7 @@ def _variants(node, names, fields, whole):
         if names[node.id] == "array" and isinstance(node.ctx, ast.Load):
             for text in fields:
                 yield 4, "name", _parsed(text)
-            for power in (2, 3):
-                yield 4, "power", ast.BinOp(node, ast.Pow(), ast.Constant(power))
+            yield from _powers(node)
             yield from ((4, "reversed", _parsed(f"{node.id}[{index}::-1]"))
                         for index in ("", ":, "))
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -195,6 +194,12 @@ def _of_subscript(node, fields):
         for text in fields:
             if text.startswith(ast.unparse(node.value) + "["):
                 yield 2, "name", _parsed(text)
+        yield from _powers(node)
+
+
+def _powers(node):
+    for power in (2, 3):
+        yield 4, "power", ast.BinOp(node, ast.Pow(), ast.Constant(power))
 
 
 def _of_items(node):
@@ -230,8 +235,7 @@ def _of_attribute(node, fields, names):
             yield 4, "name", ast.Name(name, ast.Load())
         for index in ("", ":, "):
             yield 4, "reversed", _parsed(f"{own}[{index}::-1]")
-        for power in (2, 3):
-            yield 4, "power", ast.BinOp(node, ast.Pow(), ast.Constant(power))
+        yield from _powers(node)
 
 
 def _of_number(value):

@@ -8,7 +8,7 @@ looks whether the backward writes into what it was given. Each fault is a senten
 import numpy as np
 
 from npdl.study.guard import message
-from npdl.study.nests import cast, kept, leaves
+from npdl.study.nests import cast, kept, leaves, same
 from npdl.study.styles import InSelf
 
 CLOSE = 1e-9
@@ -86,12 +86,12 @@ def _written(check, dout):
     handed = _copied(dout)
     _, cache = check.run()
     _backward(check.layer, handed, cache)
-    found = [name for name, a in arrays.items() if not np.array_equal(a, before[name])]
+    found = [name for name, a in arrays.items() if not same(a, before[name])]
     for name in found:
         arrays[name][...] = before[name]
-    same = all(np.array_equal(a, b) for (_, a), (_, b)
+    kept_whole = all(same(a, b) for (_, a), (_, b)
                in zip(leaves(handed), leaves(dout), strict=True))
-    return found if same else ["the gradient that it is handed", *found]
+    return found if kept_whole else ["the gradient that it is handed", *found]
 
 
 def _in_float32(check):

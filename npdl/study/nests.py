@@ -71,3 +71,11 @@ def cast(nest, dtype):
         gaps[..., 0] = copy
         copy = gaps[..., 0]
     return copy
+
+
+def same(a, b):
+    """Whether two values, arrays or nests of them, are equal."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    floats = isinstance(a, np.ndarray) and a.dtype.kind == "f"
+    return type(a) is type(b) and np.array_equal(a, b, equal_nan=floats)

@@ -7,17 +7,18 @@ import numpy as np
 
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
+from npdl.study.guard import message
 from npdl.study.judge import Judge
 from npdl.study.lines import owner
 from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.terms import explained, scaled
+from npdl.study.terms import PARTS, WHOLES, explained, scaled
 from npdl.study.trace import is_helper, original_file
 from npdl.study.trials import Trials
 
-PLAIN = range(5)            # ranks of the edits of one token that are tried first
+PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
 
 
 @dataclass(repr=False)
@@ -66,7 +67,7 @@ def ended(layer, recording, notes=()):
     found.diagnosis = "the backward can be checked when the forward runs to its end"
     if blank:
         name = "backward(self, dout, cache)" if recording.cache is not None else "forward(self, x)"
-        found.diagnosis = " ".join(str(error).split()) or (
+        found.diagnosis = message(error).partition(": ")[2] or (
             "this is yours to write" if raising else f"{type(layer).__name__} has no {name} yet")
     return found
 
@@ -172,16 +173,14 @@ class Search:
             return self._report(self.steps[-1], self.steps)
         first = self.steps[suspects[0].places[0][0]] if suspects else region[0]
         repair = Repair(self, region, first, suspects)
-        found = repair.find(PLAIN)
-        if found is None:
-            unit, explanation = self._explanation(suspects)
+        for ranks, looks in ((PLAIN, PARTS), (LARGER, WHOLES)):
+            found = repair.find(ranks)
+            if found is not None:
+                return self._report_found(found, region)
+            unit, explanation = self._explanation(suspects, looks)
             if explanation is not None:
                 return self._report(self._filled(unit.steps[0]), region, None, unit, explanation)
-            found = repair.find(range(PLAIN[-1] + 1, 10))
-        if found is None:
-            return self._report(self._filled(first), region, None,
-                                suspects[0] if suspects else None)
-        return self._report_found(found, region)
+        return self._report(self._filled(first), region, None, suspects[0] if suspects else None)
 
     def _filled(self, step):
         """The step itself, or, where it only makes room with zeros, the first that fills this."""
@@ -253,14 +252,14 @@ class Search:
         shifts = self._to_gradients(unit)
         return bool(shifts) and self.trials.improves(shifts, unit.mended, targets=True)
 
-    def _explanation(self, suspects):
+    def _explanation(self, suspects, looks):
         """(the first Unit whose numbers say what is missing, its Explanation).
 
         A number that is missing may be put into any line of several that give one name its value:
         then it is the last of these.
         """
         for i, unit in enumerate(suspects):
-            explanation = self._explained(unit)
+            explanation = self._explained(unit, looks)
             names = {name for _, name, *_ in unit.places}
             later = [u for u in suspects[i + 1 :] if u.code is unit.code
                      and names & {name for _, name, *_ in u.places}]
@@ -295,14 +294,14 @@ class Search:
             return any(oracle.shape(b) == value.shape and oracle.error(b, value, weights) < LIMIT
                        for b in known)
 
-    def _explained(self, unit):
+    def _explained(self, unit, looks):
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
         pairs = self._pairs(unit)
         pairs = [pair for pair in pairs if pair[1] == pairs[0][1]][:3]
         own = set(unit.statement.binds) - unit.statement.reads
         found = explained([(v, w, {n: a for n, a in names.items() if n not in own})
-                           for _, _, v, w, names in pairs], unit.statement.source)
-        if found is None:
+                           for _, _, v, w, names in pairs], unit.statement.source, looks)
+        if found is None and looks is PARTS:
             found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
                            pairs[0][-1] if pairs else {})
         return found

@@ -41,17 +41,17 @@ def same(a, b):
     return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
 
 
-def explained(pairs, source=""):
+def explained(pairs, source="", looks=None):
     """An Explanation of [(computed, wanted, locals)], one for each turn, or None.
 
     It has to hold in every turn in which the two differ. What the statement's `source` reads is
-    tried first.
+    tried first; `looks` are PARTS, what could be missing, or WHOLES, what it should be.
     """
     pairs = [(np.asarray(v, float), np.asarray(w, float), _atoms(names, w, source))
              for v, w, names in pairs if np.shape(v) == np.shape(w) and not same(v, w)]
     if not pairs:
         return None
-    for look in (_factors, _orders, _terms, _wholes):
+    for look in looks or PARTS:
         found = {e.text: e for e in itertools.islice(look(*pairs[0]), MOST_FOUND)}
         for more in pairs[1:]:
             if found:
@@ -429,3 +429,6 @@ def _projections(wanted, atoms):
                             f"missing {kind}", f"the {kind} {what} is missing or wrong: the "
                             f"entries along axis {at} depend on each other; it should be "
                             f"{_times(c, whole)}", whole)
+
+
+PARTS, WHOLES = (_factors, _orders, _terms), (_wholes,)
