@@ -15,7 +15,6 @@ from tests.trust.__main__ import TOPICS
 from tests.trust.commands import main_of
 from tests.trust.runs import fingerprint, finish, start, temporaries
 
-
 QUICK = ("commands", "malformed", "numbers")
 
 
