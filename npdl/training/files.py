@@ -73,7 +73,7 @@ def read_json(path: str | os.PathLike) -> Any:
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > LARGEST_JSON:      # read(n) takes n bytes at once
+        if os.fstat(file.fileno()).st_size > LARGEST_JSON:
             raise ValueError(f"it has more than {LARGEST_JSON >> 20} MiB")
         return parse_json(file.read())
 
