@@ -230,12 +230,12 @@ class Search:
                    and any(mask is not None for *_, mask in u.places)]
         for unit in writers if not best else ():        # entries that it left out may be meant
             unit.places = [(*place[:4], None) for place in unit.places]
-        for group in (writers, right, passing) if not best else ():
-            for unit in group:
-                trials.mend(unit)
-            best = best or [u for u in group if u.mended == trials.wrong]
-        for unit in trials.units if not best else ():
-            trials.mend(unit, partly=True)
+        rest = [u for u in trials.units if u not in passing]
+        for group, partly in ((writers, False), (right, False), (rest, True), (passing, True)):
+            if not any(unit.mended for unit in trials.units):
+                for unit in group:
+                    trials.mend(unit, partly)
+        best = [u for u in trials.units if u.mended == trials.wrong]
         most = max(len(u.mended) for u in trials.units)
         if not best and most:
             lead = next(u for u in trials.units if len(u.mended) == most)

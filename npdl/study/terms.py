@@ -73,8 +73,15 @@ def _atoms(names, like, source=""):
     """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
     found = {}
 
+    turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
+
     def add(label, value, weight):
         if isinstance(value, (bool, str)) or value is None:
+            return
+        if isinstance(value, (list, tuple)):            # of a list, those of this turn
+            for text, at in _turns(turns, len(value)):
+                if hasattr(value[at], "dtype"):
+                    add(f"{label}[{text}]", value[at], weight)
             return
         if isinstance(value, (int, float, np.ndarray, np.number)):
             array = np.asarray(value)
@@ -90,12 +97,10 @@ def _atoms(names, like, source=""):
             for field, item in vars(value).items():
                 add(f"{name}.{field}" + ".data" * isinstance(item, Param),
                     item.data if isinstance(item, Param) else item, 0)
-    turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
     for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
-        for name, t in reversed(turns.items()):        # t before T, which may be the same number
-            for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
-                if atom.array.ndim == np.ndim(like) + 1 > 1 and 0 <= at < atom.array.shape[1]:
-                    add(f"{atom.label}[:, {text}]", atom.array[:, at], 1)
+        if atom.array.ndim == np.ndim(like) + 1 > 1:
+            for text, at in _turns(turns, atom.array.shape[1]):
+                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1)
     for atom in list(found.values()):                   # 1 where an array of classes points
         a = atom.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
@@ -110,6 +115,14 @@ def _atoms(names, like, source=""):
     for atom in atoms:
         atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
     return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
+
+
+def _turns(turns, length):
+    """(text, index): t, t + 1 and t - 1 for every number t, later names (loops' turns) first."""
+    for name, t in reversed(turns.items()):
+        for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
+            if 0 <= at < length:
+                yield text, at
 
 
 def _fits(array, shape):
