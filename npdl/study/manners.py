@@ -106,8 +106,10 @@ def _in_float32(check):
 def _differ(plain, other, limit=CLOSE):
     """The names of the gradients that differ."""
     found = []
+    largest = max(np.abs(array).max(initial=0) for array in plain.values())
+    floor = 1e-3 * max(1, largest) if limit > CLOSE else 1e-12      # some are zero in theory
     for name, array in plain.items():
-        size = max(np.abs(array).max(initial=0), 1e-3 if limit > CLOSE else 1e-12)
+        size = max(np.abs(array).max(initial=0), floor)
         if name not in other or np.shape(other[name]) != array.shape or not (
                 np.abs(other[name] - array) <= limit * size).all():
             found.append(name)
