@@ -10,7 +10,7 @@ from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositio
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMCell
-from npdl.layers.transformer import Block, Decoder, FeedForward
+from npdl.layers.transformer import Decoder, FeedForward
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 
@@ -31,13 +31,13 @@ from npdl.models.lstm_lm import LSTMLM
     (lambda: Embedding(5, 2).forward(np.array([1.0])), "must be integers"),
     (lambda: Dropout(1.0), "dropout = 1.0"),
     (lambda: Dropout(-0.1), "dropout = -0.1"),
-    (lambda: sinusoidal(3, 4, "k"), "exponent 'k'"),
+    (lambda: sinusoidal(3, 4, "k"), "exponent = 'k'"),
     (lambda: SinusoidalPositions(3, 4).forward(np.zeros((1, 4, 4))), "at most 3"),
     (lambda: LearnedPositions(3, 4).forward(np.zeros((2, 4)), np.array([0, 3])), "contain 3"),
     (lambda: MultiHeadAttention(6, 4), "num_heads = 4 does not divide d_model = 6"),
     (lambda: MultiHeadAttention(4, 0), "num_heads = 0"),
     (lambda: FeedForward(4, activation="swish"), "'swish'; choose one of"),
-    (lambda: Block(4, 2, norm="mid"), "norm = 'mid'"),
+    (lambda: Decoder(1, 4, 2, norm="mid"), "norm = 'mid'"),
     (lambda: Decoder(0, 4, 2), "num_layers = 0"),
     (lambda: LSTM(3, 4, 0), "num_layers = 0"),
     (lambda: LSTM(3, 4, 2).forward(np.zeros((2, 3, 3)), (np.zeros((2, 3, 4)),) * 2), "state"),

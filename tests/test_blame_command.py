@@ -148,7 +148,7 @@ def test_a_file_named_as_a_module_that_is_loaded(tmp_path, monkeypatch):
 def test_a_sample_of_another_class_is_not_taken(tmp_path, monkeypatch, capsys):
     homework(tmp_path / "work", level="lstm")
     monkeypatch.chdir(tmp_path / "work")
-    assert main(["blame", "through_time.py:Cell"]) == 2
+    assert main(["blame", "lstm.py:Cell"]) == 2
     assert "Cell is no layer of its own" in capsys.readouterr().err
 
 
