@@ -38,17 +38,14 @@ def edits(statement, names, fields):
     names   {local name: kind of its value}; those of one kind are likelier to be confused
     fields  what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
     """
-    found = []
-    steps = {id(part) for node in ast.walk(statement.node) if isinstance(node, ast.Slice)
+    found, whole = [], header(statement.node)
+    steps = {id(part) for node in ast.walk(whole) if isinstance(node, ast.Slice)
              and node.step is not None for part in ast.walk(node.step)}
-    for place, node in enumerate(ast.walk(statement.node)):
-        for rank, kind, new in _variants(node, names, fields, statement.node):
+    for node in ast.walk(whole):
+        for rank, kind, new in _variants(node, names, fields, whole):
             kind = "reversed" if id(node) in steps else kind
-            tree = copy.deepcopy(statement.node)
-            target = list(ast.walk(tree))[place]
-            replaced = _replace(tree, target, new)
-            if replaced is not None:
-                found.append(Edit(rank, kind, ast.unparse(node), ast.unparse(new), replaced))
+            tree = cloned(whole, node, new)
+            found.append(Edit(rank, kind, ast.unparse(node), ast.unparse(new), tree))
     found += _of_tokens(statement)
     return sorted(found, key=lambda e: e.rank)
 
@@ -290,17 +287,25 @@ def _of_value(node, names, fields):
         yield 5, "factor", ast.BinOp(node, ast.Mult(), ast.Constant(number))
 
 
-def _replace(tree, target, new):
-    """`tree` with its node `target` replaced, or None when that can't be."""
-    new = copy.deepcopy(new)
-    if tree is target:
-        return new
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is target:
-                setattr(parent, name, new)
-                return tree
-            if isinstance(value, list) and any(item is target for item in value):
-                setattr(parent, name, [new if item is target else item for item in value])
-                return tree
-    return None
+def header(node):
+    """A statement without the body of a loop, an `if` or a `with`."""
+    if not hasattr(node, "body"):
+        return node
+    alone = copy.copy(node)
+    alone.body = [ast.Pass()]
+    for part in ("orelse", "handlers", "finalbody"):
+        if hasattr(node, part):
+            setattr(alone, part, [])
+    return alone
+
+
+def cloned(tree, target=None, new=None):
+    """A copy of a syntax tree, with `new` in place of its node `target`."""
+    if tree is target and new is not None:
+        return cloned(new)
+    if isinstance(tree, list):
+        return [cloned(item, target, new) for item in tree]
+    if not isinstance(tree, ast.AST):
+        return tree
+    return type(tree)(**{name: cloned(value, target, new)
+                         for name, value in ast.iter_fields(tree)})

@@ -26,43 +26,52 @@ def function_of(code):
 def edited_code(code, statement, node):
     """The code of the function with one statement replaced by `node`."""
     text = "".join(linecache.getlines(code.co_filename))
-    function, around = _definition(text, code.co_qualname)
-    function = copy.deepcopy(function)
-    function.decorator_list = []
-    for parent in ast.walk(function):
+    module = _module(text, code.co_qualname)
+    body, i = _place(module, statement)
+    held, body[i] = body[i], _placed(node, body[i])
+    try:
+        compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec")
+    finally:
+        body[i] = held
+    return find_code(compiled, code.co_qualname)
+
+
+def _place(module, statement):
+    """(the list of statements that holds a statement, its index in it)."""
+    where = statement.first, statement.node.col_offset
+    for parent in ast.walk(module):
         for name in ("body", "orelse", "finalbody"):
             body = getattr(parent, name, None)
             for i, child in enumerate(body if isinstance(body, list) else []):
-                if (child.lineno, child.col_offset) == (statement.first,
-                                                        statement.node.col_offset):
-                    body[i] = _placed(node, child)
-    tree = function
-    for name in reversed(around):
-        tree = ast.ClassDef(name, [], [], [tree], [], lineno=1, col_offset=0)
-    module = ast.fix_missing_locations(ast.Module([tree], []))
-    return find_code(compile(module, code.co_filename, "exec"), code.co_qualname)
+                if (child.lineno, child.col_offset) == where and not isinstance(
+                        child, (ast.ClassDef, ast.FunctionDef)):
+                    return body, i
+    raise ValueError("no such statement")
 
 
 def _placed(node, where):
-    """A copy of a statement at the lines of another, whose body it takes if it has one."""
-    new = copy.deepcopy(node)
+    """A statement put at the lines of another, whose body it takes if it has one."""
+    new = copy.copy(node)
     for part in ast.walk(new):
         part.lineno = part.end_lineno = where.lineno
         part.col_offset = part.end_col_offset = where.col_offset
-    for name in ("body", "orelse"):
+    for name in ("body", "orelse", "handlers", "finalbody"):
         if hasattr(where, name):
             setattr(new, name, getattr(where, name))
     return new
 
 
 @functools.lru_cache(maxsize=64)
-def _definition(text, qualname):
-    """(the syntax tree of a function, the names of the classes around it)."""
+def _module(text, qualname):
+    """A module with nothing but the definition of a function, in the classes around it."""
     tree, *names = (ast.parse(text), *qualname.split("."))
     for name in names:
         tree = next(child for child in ast.walk(tree) if child is not tree
                     and isinstance(child, (ast.ClassDef, ast.FunctionDef)) and child.name == name)
-    return tree, names[:-1]
+    tree.decorator_list = []
+    for name in reversed(names[:-1]):
+        tree = ast.ClassDef(name, [], [], [tree], [], lineno=1, col_offset=0)
+    return ast.fix_missing_locations(ast.Module([tree], []))
 
 
 def find_code(compiled, qualname):

@@ -233,6 +233,8 @@ class Trials:
                 rows.append(J[name][known])
                 sides.append(away[known])
         A, b = np.concatenate(rows), np.concatenate(sides)
+        if max(np.abs(A).max(initial=0), np.abs(b).max(initial=0)) > 1e100:
+            return None                                 # infinite
         shift = np.linalg.lstsq(A, b, rcond=1e-9)[0]
         close = np.abs(A @ shift - b).max(initial=0) < ENOUGH * max(np.abs(b).max(initial=0), 1e-4)
         return shift if close else None
