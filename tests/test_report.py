@@ -164,7 +164,9 @@ def test_tables_are_markdown():
         parts.Verdict("1", "a", "b", "c", "perhaps")
 
 
-@pytest.mark.parametrize("module, place", [(sanity, 0), (data_size, 2), (decay, 0)])
+@pytest.mark.parametrize("module, place", [
+    (sanity, 0), pytest.param(data_size, 2, marks=pytest.mark.slow),
+    pytest.param(decay, 0, marks=pytest.mark.slow)])
 def test_pictures_are_drawn_with_and_without_runs(whole, tmp_path, module, place):
     for store in (whole, Store(tmp_path / "nothing")):
         figure = module.section(store).figures()[place]

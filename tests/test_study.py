@@ -153,10 +153,11 @@ def test_a_finished_run_that_was_not_kept_is_kept_by_the_next_call(small, monkey
     assert "sanity     2 of   4 runs kept" in capsys.readouterr().out
 
 
-def test_main_runs_and_keeps_everything(small, capsys):
+def test_main_runs_and_keeps_everything(small, capsys, monkeypatch):
+    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[1:3]})
     assert study.main(["--out", str(small), "--jobs", "2"]) == 0
-    assert all(study.kept(config) for config in SMALL)
-    assert "4 finished" in capsys.readouterr().out
+    assert all(study.kept(config) for config in SMALL[1:3])
+    assert "2 finished" in capsys.readouterr().out
     assert study.main(["--out", str(small)]) == 0
     assert "all kept" in capsys.readouterr().out
 

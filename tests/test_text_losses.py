@@ -69,7 +69,7 @@ def test_other_runs_are_refused_in_one_line(tmp_path, text, capsys):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("init", ["gpt2", "lecun"])
+@pytest.mark.parametrize("init", ["gpt2", pytest.param("lecun", marks=pytest.mark.slow)])
 def test_the_recipe_trains_as_in_torch(text, capsys, init):
     pytest.importorskip("torch", reason="the recipe's other half is PyTorch's")
     import text_torch
