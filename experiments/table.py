@@ -50,10 +50,10 @@ def columns(folders):
 
 
 def _last_step(folder):
-    try:
-        records, _ = read_metrics(Path(folder) / "metrics.jsonl")
-    except OSError:
+    path = Path(folder) / "metrics.jsonl"
+    if not path.exists():
         return 0
+    records, _ = read_metrics(path)
     return records[-1].get("step", 0) if records else 0
 
 
