@@ -35,7 +35,7 @@ class Diagnosis:
             self.kind, self.text = "raised", _what_it_read(step, search.recording)
         elif isinstance(computed, np.ndarray) and isinstance(wanted, np.ndarray):
             self._from_values(computed, wanted)
-        if not self.text:
+        if self.kind != "overwritten":
             self._overwritten(search, step)
 
     def _from_edit(self, found, computed, wanted):
@@ -52,6 +52,9 @@ class Diagnosis:
                 "sign": "the sign is wrong", "transposed": "a transpose is missing or too many",
                 "missing sum": "a sum is missing", "missing term": "a term is missing",
                 "missing factor": "a factor is missing", "axis": "the axis is wrong",
+                "factor": "a factor is missing or wrong", "number": "the number is wrong",
+                "operator": "the operation is wrong", "function": "a function is missing",
+                "swapped": "two arrays are exchanged",
                 "name": "another array is meant", "reversed": "a reversal is missing or too many",
                 "comparison": "the mask is not that of the forward",
                 "power": "a power is missing", "order": "the order is wrong",
@@ -73,9 +76,9 @@ class Diagnosis:
                 param = owner(source, step)
                 for name, own in search.check.layer.params():
                     if own is param:
-                        self.kind = "overwritten"
-                        self.text = (f"the gradient of {name} is overwritten where it must be "
-                                     "added to (+=)")
+                        self.kind = self.kind or "overwritten"
+                        self.text += "; " * bool(self.text) + (
+                            f"the gradient of {name} is overwritten where it must be added to (+=)")
 
 
 def compare(computed, wanted):

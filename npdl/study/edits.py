@@ -46,8 +46,31 @@ def edits(statement, names, fields):
             kind = "reversed" if id(node) in steps else kind
             tree = cloned(whole, node, new)
             found.append(Edit(rank, kind, ast.unparse(node), ast.unparse(new), tree))
+    for one, other in itertools.combinations(_read(whole, names, fields), 2):
+        found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
     return sorted(found, key=lambda e: e.rank)
+
+
+def _read(node, names, fields):
+    """The arrays that a statement reads, as source."""
+    found = {ast.unparse(part) for part in ast.walk(node) if isinstance(
+        part, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Load)}
+    return sorted(text for text in found if names.get(text) == "array" or text in fields)
+
+
+def _exchanged(node, one, other):
+    """A copy of a statement in which two expressions that it reads have changed places."""
+    if isinstance(node, list):
+        return [_exchanged(item, one, other) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", None), ast.Load):
+        text = ast.unparse(node)
+        if text in (one, other):
+            return _parsed(other if text == one else one)
+    return type(node)(**{name: _exchanged(value, one, other)
+                         for name, value in ast.iter_fields(node)})
 
 
 def _of_tokens(statement):
@@ -102,6 +125,7 @@ def _variants(node, names, fields, whole):
             for text in fields:
                 yield 4, "name", _parsed(text)
             yield from _powers(node)
+            yield from _scaled(node, names, fields)
             yield from ((4, "reversed", _parsed(f"{node.id}[{index}::-1]"))
                         for index in ("", ":, "))
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -146,6 +170,15 @@ def _others(names, fields):
     """Expressions for every array that a statement could have used."""
     return [ast.Name(name, ast.Load()) for name, kind in names.items() if kind == "array"] + [
         _parsed(text) for text in fields]
+
+
+def _scaled(node, names, fields):
+    """x times, or by, another array, one number for each row too: x * y[:, None]."""
+    for other in _others(names, fields):
+        column = _parsed(f"{ast.unparse(other)}[:, None]")
+        for factor in (other, column):
+            yield 5, "missing factor", ast.BinOp(node, ast.Mult(), factor)
+        yield 5, "missing factor", ast.BinOp(node, ast.Div(), other)
 
 
 def _parsed(text):
@@ -233,6 +266,7 @@ def _of_attribute(node, fields, names):
         for index in ("", ":, "):
             yield 4, "reversed", _parsed(f"{own}[{index}::-1]")
         yield from _powers(node)
+        yield from _scaled(node, names, fields)
 
 
 def _of_number(value):
@@ -278,6 +312,8 @@ def _of_value(node, names, fields):
         keep = [ast.keyword("keepdims", ast.Constant(True))]
         yield 3, "missing sum", ast.Call(call, [_number(axis)], keep)
     yield 3, "transposed", ast.Attribute(node, "T", ast.Load())
+    for name in ("exp", "log", "sqrt", "tanh", "sign"):
+        yield 4, "function", ast.Call(_parsed(f"np.{name}"), [node], [])
     for other in _others(names, fields):
         yield 5, "missing factor", ast.BinOp(node, ast.Mult(), other)
         yield 5, "missing factor", ast.BinOp(node, ast.Div(), other)

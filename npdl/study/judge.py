@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.nudge import LIMIT, Binding
-from npdl.study.pairs import stem
+from npdl.study.pairs import partners, stem
 from npdl.study.record import floats
 
 
@@ -76,7 +76,7 @@ class Judge:
 
     def _consider(self, groups, call, name, value, step, own):
         """Judge one event, and file it with the others of its name."""
-        if value is None or name[:1] != "d" or len(name) < 2 or "." in name:
+        if value is None or "." in name or not partners(name):
             return
         if not all(_finite(leaf) for _, leaf in _leaves(value)) and (
                 step is None or self.recording.error is not None):
@@ -107,8 +107,10 @@ class Judge:
         return next((s.index for s in self.recording.steps if s.call is call), 0)
 
     def _judge(self, value, call, name, path, step):
-        local = name[2:] if name.startswith("d_") else name[1:]
-        own, far = self._candidates(call, local, path)
+        own, far = [], []
+        for local in partners(name):
+            for some, more in zip((own, far), self._candidates(call, local, path), strict=True):
+                some += more
         if step is None:            # what backward is handed belongs to results, not arguments
             own, far = [[b for b in some if b.run >= 0] for some in (own, far)]
         best, closest = None, float("inf")

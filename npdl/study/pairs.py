@@ -33,3 +33,12 @@ def pairs_of(call, calls):
         elif same_stem and call.owner is not None and other.owner is call.owner:
             same_owner.append((False, -other.number, other))
     return [other for _, _, other in sorted(found or same_owner, key=lambda item: item[:2])]
+
+
+def partners(name):
+    """The names of which `name` may be the gradient: x for dx, d_x, gx, g_x, grad_x, x_grad."""
+    found = [name.removesuffix(end) for end in ("_grad", "_bar") if name.endswith(end)]
+    for begin in ("d_", "g_", "grad_", "d", "g"):
+        if name.startswith(begin) and len(name) > len(begin):
+            found.append(name.removeprefix(begin))
+    return list(dict.fromkeys(found))

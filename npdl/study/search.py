@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl.errors import NpdlError
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.guard import message
@@ -142,9 +143,16 @@ class Search:
         return None, found, None
 
     def _raised(self):
-        """The Blame for a backward that raised."""
-        origin = next((s for s in self.steps if s.error is not None), self.steps[-1])
-        region = [s for s in self.steps if s.index <= origin.index and not self._is_right(s)]
+        """The Blame for a backward that raised.
+
+        Where npdl refused what it was given, the statement that gave it is at fault.
+        """
+        raising = [s for s in self.steps if s.error is not None]
+        origin = raising[0] if raising else self.steps[-1]
+        if isinstance(origin.error, NpdlError) and len(raising) > 1:
+            origin = raising[1]
+        region = [s for s in self.steps if s.error is not None
+                  or s.index <= origin.index and not self._is_right(s)]
         found = Repair(self, region, origin).find()
         if found is not None:
             return self._report_found(found, region)
@@ -161,7 +169,7 @@ class Search:
         An edit of one token is looked for first, then what is missing in numbers, then a larger
         edit; without any of them it is the first that could.
         """
-        self.trials = Trials(self.check, self.dout, self.recording, self.found)
+        self.trials = Trials(self.check, self.dout, self.recording, self.found).measured()
         suspects = self._suspects()
         if not suspects or suspects[0].mended != self.trials.wrong:
             turns = [u for u in self.trials.units if not u.places or u.dark]
@@ -205,7 +213,7 @@ class Search:
         dark = [u for u in self.trials.units if (u.dark or not u.places)
                 and (u.code in own or not suspects)]
         return dark + [u for u in self.trials.units if u not in suspects and u not in dark
-                       and u.places and goal <= u.reached and u.steps[0].index <= last
+                       and u.places and goal <= u.reached and u.steps[0].first_inner <= last
                        and not self.right(u)]
 
     def _suspects(self):
@@ -298,9 +306,8 @@ class Search:
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
         pairs = self._pairs(unit)
         pairs = [pair for pair in pairs if pair[1] == pairs[0][1]][:3]
-        own = set(unit.statement.binds) - unit.statement.reads
-        found = explained([(v, w, {n: a for n, a in names.items() if n not in own})
-                           for _, _, v, w, names in pairs], unit.statement.source, looks)
+        found = explained([(v, w, names) for _, _, v, w, names in pairs],
+                          unit.statement.source, looks)
         if found is None and looks is PARTS:
             found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
                            pairs[0][-1] if pairs else {})

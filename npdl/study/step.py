@@ -22,6 +22,7 @@ from npdl.study.nudge import upstream
 from npdl.study.pictures import Summary
 from npdl.study.record import MOST_STEPS, is_float_array, record
 from npdl.study.trace import refuse_debugger
+from npdl.study.trials import Trials
 
 SECONDS = 20                # the checks of single lines may take so long
 
@@ -142,11 +143,13 @@ def _judge(walk, prepared, dout):
     walk.verdicts = judge.run()
     if walk.recording.error is None:
         walk.finals = prepared.finals(dout)
-        if all(final.right or final.kink for final in walk.finals):
-            for verdict in walk.verdicts.wrong():       # a name alone makes no line wrong
+        right = [final.right or final.kink for final in walk.finals]
+        trials = Trials(prepared, dout, walk.recording, walk.finals)
+        for verdict in walk.verdicts.wrong() if any(right) else ():     # a name alone makes no
+            if all(right) or time.monotonic() < until and trials.misnamed(verdict):     # line wrong
                 verdict.right = None
                 walk.notes.append(_misnamed(verdict))
-            walk.notes = list(dict.fromkeys(walk.notes))
+        walk.notes = list(dict.fromkeys(walk.notes))
         Lines(walk, prepared, dout, until).run()
     if time.monotonic() > until:
         walk.notes.append(f"the checks of single lines were ended after {SECONDS} seconds; those "

@@ -33,8 +33,10 @@ class Functions(Layer):
         douts = dout if isinstance(dout, tuple) and _needs(self.undo) > 2 else (dout,)
         returned = self.undo(*douts, cache)
         found = returned if isinstance(returned, tuple) else (returned,)
+        self.places = range(len(found))                 # of each gradient among the inputs
         if len(found) == len(self.floats) or len(found) != sum(self.floats):
             return found
+        self.places = [i for i, own in enumerate(self.floats) if own]
         found = iter(found)                             # none for integers: as (dW,) for (ids, W)
         return tuple(next(found) if own else None for own in self.floats)
 

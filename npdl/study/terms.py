@@ -78,7 +78,7 @@ def _atoms(names, like, source=""):
     def add(label, value, weight):
         if isinstance(value, (bool, str)) or value is None:
             return
-        if isinstance(value, (list, tuple)):            # of a list, those of this turn
+        if isinstance(value, list):                     # those of this turn
             for text, at in _turns(turns, len(value)):
                 if hasattr(value[at], "dtype"):
                     add(f"{label}[{text}]", value[at], weight)
@@ -338,17 +338,18 @@ def _candidates(atoms, shape):
 
 
 def _sums(label, product, shape):
-    """The sums over one axis of a product that fit a shape."""
+    """The sums of a product over one axis, or two of three, that fit a shape."""
     found = []
-    for axis in range(product.ndim) if len(shape) else ():
-        if product.shape[axis] > 1:
-            keep = product.ndim == len(shape)
-            fits = _fits(product.sum(axis, keepdims=keep), shape)
-            last = axis == product.ndim - 1
-            where = "the last axis" if last else f"axis {axis}"
-            at = f"{-1 if last else axis}{', keepdims=True' * keep}"
+    n = product.ndim
+    for axes in [(axis,) for axis in range(n)] + [(0, 1), (0, 2), (1, 2)] * (n == 3):
+        if len(shape) and all(product.shape[axis] > 1 for axis in axes):
+            keep = n == len(shape)
+            fits = _fits(product.sum(axes, keepdims=keep), shape)
+            last = axes == (n - 1,)
+            where = "the last axis" if last else " and ".join(f"axis {axis}" for axis in axes)
+            at = -1 if last else axes[0] if len(axes) == 1 else axes
             if fits is not None:
-                found.append((f"({label}).sum({at})", fits,
+                found.append((f"({label}).sum({at}{', keepdims=True' * keep})", fits,
                               f" (the sum over {where} of {label})"))
     return found
 

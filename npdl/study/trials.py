@@ -13,6 +13,7 @@ import numpy as np
 from npdl.study.check import copied
 from npdl.study.nests import kept, leaves, rebuilt
 from npdl.study.record import look_up
+from npdl.study.styles import Functions
 from npdl.study.trace import Listener, Tracer, wanted
 
 MOST = 260                  # entries of a statement that are moved, one after the other
@@ -57,9 +58,25 @@ class Trials:
         self.wrong = frozenset(f.name for f in finals if not f.right and not f.kink)
         self.base = self.run({})
         self.wanted = dict(self.base)                   # what is right stays as it is
-        weights, oracle = check.weights(dout), check.oracle
+
+    def measured(self):
+        """These Trials, with the numerical values of the gradients that are wrong."""
+        weights, oracle = self.check.weights(self.dout), self.check.oracle
         with np.errstate(all="ignore"):
             self.wanted |= {name: self._numerical(oracle, name, weights) for name in self.wrong}
+        return self
+
+    def misnamed(self, verdict):
+        """Whether a value is not the gradient that its name promises, nor has to be: with that in
+        its place a gradient that is right would be wrong."""
+        at = next((i for i, step in enumerate(self.steps) if step is verdict.step), None)
+        oracle = self.check.oracle
+        if at is None or verdict.name == "return" or verdict.local.path or \
+                oracle.shape(verdict.local) != np.shape(verdict.value):
+            return False
+        with np.errstate(all="ignore"):
+            promised = oracle.gradient(verdict.local, self.check.weights(self.dout))
+        return not self.improves({at: [(verdict.name, (), promised)]}, (), targets=True)
 
     def _numerical(self, oracle, name, weights):
         """A numerical gradient; NaN where an array is large and not every entry is computed."""
@@ -106,10 +123,13 @@ class Trials:
             with tracer() if shifts else contextlib.nullcontext():
                 returned = check.layer.backward(copied(self.dout), cache)
             returned = copied(returned)
-        for name, path, shift in shifts.get(len(self.steps) - 1, ()):
+        for name, own, shift in shifts.get(len(self.steps) - 1, ()):
+            path = own
             if name == "return":
+                if isinstance(check.layer, Functions):
+                    path = (check.layer.places[path[0] if path else 0], *path[1:])
                 before, returned = returned, _moved(returned, path, shift, targets)
-                last.append((len(self.steps) - 1, name, path, _at(before, path),
+                last.append((len(self.steps) - 1, name, own, _at(before, path),
                              _at(returned, path), listener.names))
         returned = returned if isinstance(returned, tuple) else (returned,)
         got = {f"input {path}": a for path, a in leaves(returned)}
@@ -245,15 +265,18 @@ class _Shifter(Listener):
 
     def __init__(self, shifts, targets, watch):
         self.shifts, self.targets, self.watch, self.at = shifts, targets, watch, -1
-        self.last, self.names = max(shifts, default=-1), {}
+        self.last, self.names, self.previous = max(shifts, default=-1), {}, {}
 
     def ran(self, call, statement, names, value):
         self.at += 1
         shifts = self.shifts.get(self.at, ())
         if self.at == self.last:
             self.tracer.stop()
-        if shifts and self.watch is not None:
-            self.names = {name: _kept(held) for name, held in names.items()}
+        if shifts and self.watch is not None:           # the names it binds as they were before
+            old = self.previous.get(call.number, {})
+            now = {**names, **{n: old.get(n) for n in statement.binds}}
+            self.names = {name: _kept(held) for name, held in now.items() if held is not None}
+        self.previous[call.number] = dict(names) if self.watch is not None else {}
         rebound = {}
         for name, path, shift in shifts:
             if name == "return":                        # the last one is moved by who called
