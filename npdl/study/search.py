@@ -227,7 +227,8 @@ class Search:
         right = []
         for unit in (u for u in trials.units if u.places and u not in passing):
             known = {at for at, *_ in unit.places if self._is_right(self.steps[at])}
-            places = [place for place in unit.places if place[0] not in known]
+            places = [place for place in unit.places if place[0] not in known
+                      and not _by_name(unit.statement, place[2])]
             if places and not self.right(unit):
                 unit.places = places
                 trials.mend(unit)
@@ -391,6 +392,13 @@ class Search:
         if write is None:
             return step, "", None, None
         return step, write.name, *self._added(step, write.name, [write.value, None])
+
+
+def _by_name(statement, path):
+    """Whether the item of a returned tuple is a name: what is wrong in it was made before."""
+    value = getattr(statement.node, "value", None)
+    return statement.is_return and isinstance(value, ast.Tuple) and bool(path) and isinstance(
+        value.elts[path[0]], ast.Name)
 
 
 PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Slice,
