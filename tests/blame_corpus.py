@@ -159,8 +159,8 @@ def rendered(source, parts, style):
                           if style == "functions"])
     head = ["import numpy as np", *(["from npdl.core import Cache, Layer, Param"] * (not plain)),
             "", "", *parts.get("helper", []), *([""] * 2 if "helper" in parts else []),
-            "def bits(rng, shape):", "    found = rng.random(shape) < 0.6", "    found[:, 0] = True",
-            "    return found", "", ""]
+            "def bits(rng, shape):", "    found = rng.random(shape) < 0.6",
+            "    found[:, 0] = True", "    return found", "", ""]
     if style == "functions":
         body = [f"def net_sample():\n    rng = np.random.default_rng(1)\n    return {values},",
                 "", "", f"def net_forward({', '.join(names + params)}):", *_in(forward, 4), "", "",

@@ -1,6 +1,5 @@
 """From a check that fails to the line at fault."""
 
-import ast
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +8,13 @@ from npdl.errors import NpdlError
 from npdl.study.check import copied
 from npdl.study.diagnose import Diagnosis, describe
 from npdl.study.guard import message
+from npdl.study.handed import (
+    hands_on,
+    is_alias,
+    learned_without_param,
+    makes_room,
+    returned_by_name,
+)
 from npdl.study.judge import Judge
 from npdl.study.lines import owner
 from npdl.study.nudge import LIMIT
@@ -111,7 +117,7 @@ class Search:
                          "checked: the layer has no Param, and " + (
                              "its inputs have no float array" if not self.found else
                              "all its inputs are at a kink; give others"))
-        bare = _learned(self.check.bare)
+        bare = learned_without_param(self.check.bare)
         if bare:
             return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
                          f"array with a gradient of its own, d{bare}, and was not checked; what "
@@ -192,9 +198,7 @@ class Search:
 
     def _filled(self, step):
         """The step itself, or, where it only makes room with zeros, the first that fills this."""
-        value = getattr(step.statement.node, "value", None)
-        if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1].removesuffix(
-                "_like") in ("zeros", "empty"):
+        if makes_room(step.statement):
             for later in self.steps:
                 if later.call is step.call and later.index > step.index and any(
                         w.name in step.statement.binds for w in later.writes):
@@ -223,11 +227,12 @@ class Search:
         """
         trials, best = self.trials, []
         forward = {s.call.code for s in self.recording.phase("forward")}
-        passing = [u for u in trials.units if u.code in forward or _hands_on(u)]
+        passing = [u for u in trials.units if u.code in forward or hands_on(u)]
         right = []
         for unit in (u for u in trials.units if u.places and u not in passing):
             known = {at for at, *_ in unit.places if self._is_right(self.steps[at])}
-            places = [place for place in unit.places if place[0] not in known]
+            places = [place for place in unit.places if place[0] not in known
+                      and not returned_by_name(unit.statement, place[2])]
             if places and not self.right(unit):
                 unit.places = places
                 trials.mend(unit)
@@ -291,9 +296,8 @@ class Search:
 
     def _is_some_gradient(self, step, value):
         """Whether a value without a partner's name is the gradient of something of the forward."""
-        said = getattr(step.statement.node, "value", None)
         if not isinstance(value, np.ndarray) or value.size < 2 or not value.any() \
-                or isinstance(said, ast.Name):          # dc_next = dc: which of the two is meant?
+                or is_alias(step.statement):            # dc_next = dc: which of the two is meant?
             return False
         oracle, weights = self.check.oracle, self.check.weights(self.dout)
         calls = {pair.number for pair in step.call.pairs}
@@ -391,56 +395,3 @@ class Search:
         if write is None:
             return step, "", None, None
         return step, write.name, *self._added(step, write.name, [write.value, None])
-
-
-PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Slice,
-               ast.BinOp, ast.operator, ast.expr_context)
-
-
-def _learned(arrays):
-    """The name of an array W of a layer whose methods speak of dW too, or ""."""
-    for part, name in arrays:
-        words = {word for cls in type(part).__mro__ for f in vars(cls).values()
-                 if hasattr(f, "__code__") for word in (*f.__code__.co_names,
-                                                        *f.__code__.co_varnames)}
-        if {f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
-            return name
-    return ""
-
-
-def _hands_on(unit):
-    """Whether a statement returns what it has, or unpacks what it was handed."""
-    step, node = unit.steps[0], unit.statement.node
-    value = getattr(node, "value", None)
-    if unit.statement.is_return:
-        return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
-            isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
-    handed = set(_cache_names(step.call.function))
-    return isinstance(node, ast.Assign) and unit.statement.reads <= handed and all(
-        isinstance(part, PLAIN_NODES) for part in ast.walk(value)) and not any(
-        isinstance(part, ast.BinOp) for part in _outside_indices(value))
-
-
-def _cache_names(function):
-    """The names of a backward's cache, of what is unpacked from it, and of its loops' turns."""
-    known = {"self", *function.arguments} - set(
-        [name for name in function.arguments if name != "self"][:1])
-    yield from known
-    for statement in function.statements:
-        turns = isinstance(statement.node, ast.For)
-        plain = isinstance(statement.node, ast.Assign) and all(
-            isinstance(part, PLAIN_NODES) for part in ast.walk(statement.node.value))
-        if turns or (plain and statement.reads <= known):
-            known.update(statement.binds)
-            yield from statement.binds
-
-
-def _outside_indices(node):
-    """The parts of an expression that are not inside the brackets of a subscript."""
-    yield node
-    for name, child in ast.iter_fields(node):
-        if name == "slice":
-            continue
-        for part in child if isinstance(child, list) else [child]:
-            if isinstance(part, ast.AST):
-                yield from _outside_indices(part)

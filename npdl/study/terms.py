@@ -5,14 +5,24 @@ tries: a factor, an order of entries, a term, a sum over an axis, by their numbe
 """
 
 import itertools
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.core import Cache, Layer, Param
+from npdl.study.atoms import (
+    CLOSE,
+    Atom,
+    atoms_of,
+    derived,
+    fitted,
+    is_plain,
+    number_named,
+    numbers_of,
+    ratio_of,
+    readable,
+    same,
+)
 
-CLOSE = 1e-6
 MOST_ATOMS = 24
 MOST_FOUND = 6
 
@@ -26,28 +36,13 @@ class Explanation:
     expression: str = ""
 
 
-@dataclass
-class Atom:
-    """An array that the function holds, or a simple expression of one."""
-
-    label: str
-    array: np.ndarray
-    weight: int = 0
-    read: bool = False
-
-
-def same(a, b):
-    scale = max(np.abs(b).max(initial=0), 1e-9)
-    return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
-
-
 def explained(pairs, source="", looks=None):
     """An Explanation of [(computed, wanted, locals)], one for each turn, or None.
 
     It has to hold in every turn in which the two differ. What the statement's `source` reads is
     tried first; `looks` are PARTS, what could be missing, or WHOLES, what it should be.
     """
-    pairs = [(np.asarray(v, float), np.asarray(w, float), _atoms(names, w, source))
+    pairs = [(np.asarray(v, float), np.asarray(w, float), atoms_of(names, w, source))
              for v, w, names in pairs if np.shape(v) == np.shape(w) and not same(v, w)]
     if not pairs:
         return None
@@ -66,167 +61,34 @@ def scaled(ratio, step, names):
     """An Explanation of a value that one number, `ratio`, makes right; None where there is none."""
     if ratio is None:
         return None
-    return next(_named_factor(ratio, _atoms(names, step.writes[0].value)), None)
-
-
-def _atoms(names, like, source=""):
-    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
-    found = {}
-
-    turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
-
-    def add(label, value, weight):
-        if isinstance(value, (bool, str)) or value is None:
-            return
-        if isinstance(value, list):                     # those of this turn
-            for text, at in _turns(turns, len(value)):
-                if hasattr(value[at], "dtype"):
-                    add(f"{label}[{text}]", value[at], weight)
-            return
-        if isinstance(value, (int, float, np.ndarray, np.number)):
-            array = np.asarray(value)
-            if array.dtype.kind in "fiub" and array.size <= 4096 and (array.size or None):
-                found.setdefault(label, Atom(label, array.astype(float), weight))
-
-    for name, value in names.items():
-        add(name, value, 0)
-        if isinstance(value, dict):
-            for key, item in value.items():
-                add(f'{name}["{key}"]', item, 0)
-        elif isinstance(value, (Cache, Layer)) or name == "self":
-            for field, item in vars(value).items():
-                add(f"{name}.{field}" + ".data" * isinstance(item, Param),
-                    item.data if isinstance(item, Param) else item, 0)
-    for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
-        if atom.array.ndim == np.ndim(like) + 1 > 1:
-            for text, at in _turns(turns, atom.array.shape[1]):
-                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1)
-    for atom in list(found.values()):                   # 1 where an array of classes points
-        a = atom.array
-        if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
-                and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
-            add(f"one_hot({atom.label})", np.eye(np.shape(like)[-1])[a.astype(int)], 1)
-    own, atoms = set(), []
-    for atom in found.values():
-        key = (atom.array.shape, atom.array.tobytes())
-        if key not in own:                              # x, and the same as cache.x
-            own.add(key)
-            atoms.append(atom)
-    for atom in atoms:
-        atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
-    return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
-
-
-def _turns(turns, length):
-    """(text, index): t, t + 1 and t - 1 for every number t, later names (loops' turns) first."""
-    for name, t in reversed(turns.items()):
-        for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
-            if 0 <= at < length:
-                yield text, at
-
-
-def _fits(array, shape):
-    """`array` broadcast to a shape, or None; (B,) rows count for (B, 1) too."""
-    for turned in (array, array[..., None] if array.ndim else array):
-        try:
-            if np.broadcast_shapes(turned.shape, shape) == tuple(shape):
-                return np.broadcast_to(turned, shape)
-        except ValueError:
-            continue
-    return None
-
-
-def _derived(atoms):
-    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a (1 - a), a > 0, a**2, sqrt(a)."""
-    with np.errstate(all="ignore"):
-        for atom in atoms:
-            a, label = atom.array, atom.label
-            yield atom
-            yield Atom(f"(1 - {label})", 1 - a, 1)
-            yield Atom(f"(1 - {label}**2)", 1 - a * a, 1)
-            yield Atom(f"({label} > 0)", (a > 0).astype(float), 1)
-            yield Atom(f"({label} * (1 - {label}))", a * (1 - a), 2)
-            yield Atom(f"{label}**2", a * a, 2)
-            yield Atom(f"{label}**3", a * a * a, 2)
-            if a.size == 1 and a > 0:
-                yield Atom(f"np.sqrt({label})", np.sqrt(a), 2)
+    return next(_named_factor(ratio, atoms_of(names, step.writes[0].value)), None)
 
 
 def _factors(v, wanted, atoms):
     """A factor is missing, or one too many: a number, a length, an array."""
-    ratio = _ratio(v, wanted)
-    if ratio is not None and (v.size > 1 or _is_plain(ratio)):
+    ratio = ratio_of(v, wanted)
+    if ratio is not None and (v.size > 1 or is_plain(ratio)):
         yield from _named_factor(ratio, atoms)
         return
-    for atom in _derived(a for a in atoms if a.array.size > 1):
-        f = _fits(atom.array, v.shape)
+    for atom in derived(a for a in atoms if a.array.size > 1):
+        f = fitted(atom.array, v.shape)
         if f is None or same(f, np.ones_like(f)):
             continue
-        c = _ratio(v * f, wanted)
+        c = ratio_of(v * f, wanted)
         if c is not None:
             mask = ", the mask," if set(np.unique(f)) <= {0.0, 1.0} else ""
             yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
                               .replace(atom.label, atom.label + mask) , atom.label)
-        c = _ratio(wanted * f, v)
+        c = ratio_of(wanted * f, v)
         if c is not None and not (f == 0).any():
             yield Explanation("missing factor", f"/ {atom.label} is missing, or * {atom.label} is "
                               "one factor too many", atom.label)
 
 
 def _times(c, label, numbers=()):
-    number = _named(c, numbers)
+    number = number_named(c, numbers)
     return label if number == "1" else f"{number} * {label}" if number[0] != "-" \
         else f"({number}) * {label}"
-
-
-def _ratio(v, wanted):
-    """c with c * v == wanted, or None."""
-    size = (v * v).sum()
-    if not np.isfinite(size) or size == 0:
-        return None
-    c = float((v * wanted).sum() / size)
-    return c if c != 0 and same(c * v, wanted) else None
-
-
-def readable(number):
-    """A number as a student would write it: 3, 1/4, sqrt(2), 1/sqrt(3), 0.3679."""
-    sign, size = "-" * (number < 0), abs(number)
-    if size == 0 or not np.isfinite(size):
-        return str(number)
-    for most, value, text in ((64, size, "{}"), (64, 1 / size, "1/{}"), (16, size**2, "sqrt({})"),
-                              (16, size**-2, "1/sqrt({})")):
-        whole = round(value)
-        if 0 < whole <= most and abs(value - whole) < 1e-6 * value:
-            return sign + text.format(whole)
-    return f"{number:.4g}"
-
-
-def _is_plain(number):
-    return "." not in readable(number) and "e" not in readable(number)
-
-
-def _numbers(atoms):
-    """[(label, value)] of the function's numbers, and of the lengths of its arrays."""
-    found = [(a.label, float(a.array.ravel()[0])) for a in atoms if a.array.size == 1]
-    for atom in atoms:
-        if atom.array.size > 1:
-            found += [(f"{atom.label}.shape[{i}]", n) for i, n in enumerate(atom.array.shape)]
-            found += [(f"{atom.label}.size", atom.array.size)] * (atom.array.ndim > 1)
-    return [(label, value) for label, value in found if value not in (0, 1)]
-
-
-def _named(c, numbers):
-    """A number in the function's own words: dloss / N, np.sqrt(D), 1/2, 0.3679."""
-    if _is_plain(c):
-        return readable(c)
-    own = [("1", 1.0), *numbers]
-    ways = [(f"{a} * {b}", x * y) for (a, x), (b, y) in itertools.combinations(own, 2)]
-    ways += [(f"{a} / {b}", x / y) for (a, x), (b, y) in itertools.permutations(own, 2)]
-    ways += [(f"{a} * np.sqrt({b})", x * y**0.5) for a, x in own[:1] for b, y in numbers if y > 0]
-    for text, value in ways:
-        if abs(abs(value) - abs(c)) < CLOSE * abs(c):
-            return "-" * (value * c < 0) + text.removeprefix("1 * ")
-    return readable(c)
 
 
 def _named_factor(c, atoms):
@@ -235,7 +97,7 @@ def _named_factor(c, atoms):
         yield Explanation("sign", "the sign is wrong")
         return
     found = ""
-    for label, value in _numbers(atoms):
+    for label, value in numbers_of(atoms):
         ways = [(f"* {label}", value), (f"/ {label}", 1 / value)]
         if value > 0:
             ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
@@ -300,13 +162,13 @@ def _products(atoms, shape):
 
 def _triples(atoms, shape):
     """(label, array) of products of three, one of which may be a slope or a power."""
-    base = [a for a in atoms if _fits(a.array, shape) is not None]
+    base = [a for a in atoms if fitted(a.array, shape) is not None]
     for a, b in itertools.combinations_with_replacement(base[:8], 2):
-        both = _fits(a.array, shape) * _fits(b.array, shape)
-        for c in _derived(base):
-            yield f"{a.label} * {b.label} * {c.label}", both * _fits(c.array, shape)
-        yield from ((f"{a.label} * {c.label}", _fits(a.array, shape) * _fits(c.array, shape))
-                    for c in _derived([b]) if c.weight)
+        both = fitted(a.array, shape) * fitted(b.array, shape)
+        for c in derived(base):
+            yield f"{a.label} * {b.label} * {c.label}", both * fitted(c.array, shape)
+        yield from ((f"{a.label} * {c.label}", fitted(a.array, shape) * fitted(c.array, shape))
+                    for c in derived([b]) if c.weight)
 
 
 def _candidates(atoms, shape):
@@ -319,7 +181,7 @@ def _candidates(atoms, shape):
              for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
     sums = []
     for label, product in itertools.chain(_products(atoms, shape), flips):
-        fits = _fits(product, shape)
+        fits = fitted(product, shape)
         if fits is not None:
             yield label, fits, ""
         sums += _sums(label, product, shape)
@@ -327,7 +189,7 @@ def _candidates(atoms, shape):
     yield from sums
     for label, total, words in sums:
         for atom in atoms:
-            fits = _fits(atom.array, shape)
+            fits = fitted(atom.array, shape)
             if fits is not None:
                 yield f"{atom.label} * {label}", fits * total, words
     if len(shape) == 1:                                 # the gradient of a gain or of a bias
@@ -344,7 +206,7 @@ def _sums(label, product, shape):
     for axes in [(axis,) for axis in range(n)] + [(0, 1), (0, 2), (1, 2)] * (n == 3):
         if len(shape) and all(product.shape[axis] > 1 for axis in axes):
             keep = n == len(shape)
-            fits = _fits(product.sum(axes, keepdims=keep), shape)
+            fits = fitted(product.sum(axes, keepdims=keep), shape)
             last = axes == (n - 1,)
             where = "the last axis" if last else " and ".join(f"axis {axis}" for axis in axes)
             at = -1 if last else axes[0] if len(axes) == 1 else axes
@@ -356,10 +218,10 @@ def _sums(label, product, shape):
 
 def _terms(v, wanted, atoms):
     """A term is missing: what has to be added is an expression of the function's arrays."""
-    numbers = _numbers(atoms)
+    numbers = numbers_of(atoms)
     found = _proportional(wanted - v, atoms)
     for label, c, words in itertools.chain(found, _proportional(wanted - v, _of_itself(v, atoms))):
-        number = _named(abs(c), numbers)
+        number = number_named(abs(c), numbers)
         mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
         yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
                           f"{'' if number == '1' else number + ' * '}{label}{mean}", label)
@@ -367,9 +229,9 @@ def _terms(v, wanted, atoms):
 
 def _of_itself(v, atoms):
     """The value as it is, times two factors: what a product rule leaves out."""
-    base = [a for a in atoms if _fits(a.array, v.shape) is not None][:10]
-    return [Atom(f"{a.label} * {c.label} * (what it is now)", _fits(a.array, v.shape)
-                 * _fits(c.array, v.shape) * v) for a in base for c in _derived(base)]
+    base = [a for a in atoms if fitted(a.array, v.shape) is not None][:10]
+    return [Atom(f"{a.label} * {c.label} * (what it is now)", fitted(a.array, v.shape)
+                 * fitted(c.array, v.shape) * v) for a in base for c in derived(base)]
 
 
 def _proportional(goal, atoms):
@@ -378,25 +240,25 @@ def _proportional(goal, atoms):
     if goal.size < 3 or size == 0:
         return
     unit = goal / np.sqrt((goal * goal).sum())
-    numbers, odd = _numbers(atoms), []
+    numbers, odd = numbers_of(atoms), []
     for label, array, words in _candidates(atoms, goal.shape):
         with np.errstate(all="ignore"):
             along, length = (array * unit).sum(), (array * array).sum()
             if along * along > (1 - 1e-9) * length > 0:
-                c = _ratio(array, goal)
-                if c is not None and "." not in _named(c, ()):
+                c = ratio_of(array, goal)
+                if c is not None and "." not in number_named(c, ()):
                     yield label, c, words
                 elif c is not None:
                     odd.append((label, c, words))
-    named = [found for found in odd if "." not in _named(found[1], numbers).replace(".s", "")]
+    named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
     yield from named or odd[:1]
 
 
 def _wholes(v, wanted, atoms):
     """It should be another expression of the function's arrays."""
     for label, c, words in _proportional(wanted, atoms):
-        yield Explanation("expression", f"it should be {_times(c, label, _numbers(atoms))}{words}",
-                          label)
+        right = _times(c, label, numbers_of(atoms))
+        yield Explanation("expression", f"it should be {right}{words}", label)
     yield from _projections(wanted, atoms)
     zero = np.abs(wanted) <= 1e-9 * max(np.abs(wanted).max(initial=0), 1e-300)
     same_entries = np.abs(v - wanted) <= CLOSE * max(np.abs(wanted).max(initial=0), 1e-300)
@@ -412,7 +274,7 @@ def _projections(wanted, atoms):
     """
     full = [a for a in atoms if a.array.shape == wanted.shape]
     factors = [Atom("", np.ones(()))] + [
-        Atom(a.label, f) for a in atoms if (f := _fits(a.array, wanted.shape)) is not None]
+        Atom(a.label, f) for a in atoms if (f := fitted(a.array, wanted.shape)) is not None]
     factors += [Atom(f"1 / {f.label}", 1 / f.array) for f in factors[1:] if (f.array != 0).all()]
     for axis in range(wanted.ndim):
         at = "-1" if axis == wanted.ndim - 1 else str(axis)
@@ -435,7 +297,7 @@ def _projections(wanted, atoms):
                     (f"{b.label} - {mean} - {a.label} * {mean_along}", g - m0 - x * m,
                      f"{mean} and {mean_along}")):
                 for f in factors:
-                    c = _ratio(array * f.array, wanted) if wanted.size > 3 else None
+                    c = ratio_of(array * f.array, wanted) if wanted.size > 3 else None
                     if c is not None:
                         whole = f"{f.label} * ({label})" if f.label else label
                         kind = "mean" if "mean" in what else "sum"

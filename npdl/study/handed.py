@@ -1,0 +1,74 @@
+"""Statements that only hand on what they were handed: what is wrong in it was made elsewhere."""
+
+import ast
+
+PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Slice,
+               ast.BinOp, ast.operator, ast.expr_context)
+
+
+def is_alias(statement):
+    """Whether a statement only gives a value another name."""
+    return isinstance(getattr(statement.node, "value", None), ast.Name)
+
+
+def makes_room(statement):
+    """Whether a statement makes an array of zeros, for others to fill."""
+    value = getattr(statement.node, "value", None)
+    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1].removesuffix(
+        "_like") in ("zeros", "empty")
+
+
+def returned_by_name(statement, path):
+    """Whether the item of a returned tuple is a name: what is wrong in it was made before."""
+    value = getattr(statement.node, "value", None)
+    return statement.is_return and isinstance(value, ast.Tuple) and bool(path) and isinstance(
+        value.elts[path[0]], ast.Name)
+
+
+def learned_without_param(arrays):
+    """The name of an array W of a layer whose methods speak of dW too, or ""."""
+    for part, name in arrays:
+        words = {word for cls in type(part).__mro__ for f in vars(cls).values()
+                 if hasattr(f, "__code__") for word in (*f.__code__.co_names,
+                                                        *f.__code__.co_varnames)}
+        if {f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
+            return name
+    return ""
+
+
+def hands_on(unit):
+    """Whether a statement returns what it has, or unpacks what it was handed."""
+    step, node = unit.steps[0], unit.statement.node
+    value = getattr(node, "value", None)
+    if unit.statement.is_return:
+        return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
+            isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
+    handed = set(_cache_names(step.call.function))
+    return isinstance(node, ast.Assign) and unit.statement.reads <= handed and all(
+        isinstance(part, PLAIN_NODES) for part in ast.walk(value)) and not any(
+        isinstance(part, ast.BinOp) for part in _outside_indices(value))
+
+
+def _cache_names(function):
+    """The names of a backward's cache, of what is unpacked from it, and of its loops' turns."""
+    known = {"self", *function.arguments} - set(
+        [name for name in function.arguments if name != "self"][:1])
+    yield from known
+    for statement in function.statements:
+        turns = isinstance(statement.node, ast.For)
+        plain = isinstance(statement.node, ast.Assign) and all(
+            isinstance(part, PLAIN_NODES) for part in ast.walk(statement.node.value))
+        if turns or (plain and statement.reads <= known):
+            known.update(statement.binds)
+            yield from statement.binds
+
+
+def _outside_indices(node):
+    """The parts of an expression that are not inside the brackets of a subscript."""
+    yield node
+    for name, child in ast.iter_fields(node):
+        if name == "slice":
+            continue
+        for part in child if isinstance(child, list) else [child]:
+            if isinstance(part, ast.AST):
+                yield from _outside_indices(part)
