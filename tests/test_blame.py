@@ -235,7 +235,7 @@ def test_the_command_and_its_exit_status(tmp_path):
 
 
 QUICK = {"LayerNorm.backward": {"LayerNorm"}, "LSTMCell.backward": {"LSTMCell"},
-         "softmax_backward": {"Softmax"}, "Linear.backward": {"Linear"}}
+         "attend_backward": {"DotAttention"}, "Linear.backward": {"Linear"}}
 
 
 def test_the_mutation_score_of_a_sample():

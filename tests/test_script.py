@@ -101,11 +101,11 @@ def test_a_link_leads_to_what_is_written(tmp_path):
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
-    def cut(handle):
+    def cut(*paths):
         raise OSError(28, os.strerror(28))
 
     (tmp_path / "page.html").write_text("before")
-    monkeypatch.setattr(os, "fsync", cut)
+    monkeypatch.setattr(os, "replace", cut)
     assert npdl_command(["step", "Linear", "--no-check", "--html",
                          str(tmp_path / "page.html")]) == 2
     assert "No space left" in capsys.readouterr().err
@@ -113,7 +113,8 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "page.html").read_text() == "before"
 
 
-def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monkeypatch, capsys):
+def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monkeypatch, capsys,
+                                                                  curves):
     def fail(*arguments):
         raise ValueError("no\nfont")
 

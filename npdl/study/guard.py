@@ -140,17 +140,16 @@ def _place(frame):
 
 def written(path, text):
     """Write a text file whole or not at all, and return its path: what was there stays until the
-    new one is complete. Where a pipe or a device stands, it is written to."""
+    new one is complete. A link is followed; what is no file, such as a pipe, is refused."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = text.encode("utf-8", "replace")
     if path.exists() and not path.is_file():
-        path.write_bytes(data)
-        return path
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        raise InputError(f"{path}: is there and is not a file; give the path of a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(os.path.realpath(path))
+    beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
-        beside.write_bytes(data)
-        os.replace(beside, path)
+        beside.write_bytes(text.encode("utf-8", "replace"))
+        os.replace(beside, place)
     finally:
         beside.unlink(missing_ok=True)
     return path
