@@ -189,3 +189,23 @@ def test_what_is_no_exception_is_blamed_on_its_line(how):
     report = blame(Leaves(how), x)
     assert not report.right and report.source == 'raise self.how("gone")'
     assert how.__name__ in str(report)
+
+
+class Count(Layer):
+    """Sums from the right by a `while`, whose last step a mistake leaves out."""
+
+    def forward(self, x):
+        return np.cumsum(x, axis=1), Cache()
+
+    def backward(self, dy, cache):
+        dx, t, after = np.zeros_like(dy), dy.shape[1], np.zeros(len(dy))
+        while t > 1:
+            t -= 1
+            after = after + dy[:, t]
+            dx[:, t] = after
+        return dx
+
+
+def test_no_edit_makes_a_while_without_an_end():
+    report = blame(Count(), x)
+    assert report.source == "while t > 1:" and "the loop does not take every turn" in str(report)

@@ -49,7 +49,15 @@ def edits(statement, names, fields):
     for one, other in itertools.combinations(_read(whole, names, fields), 2):
         found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
-    return sorted(found, key=lambda e: e.rank)
+    return sorted((e for e in found if not _holds_itself(e.node)), key=lambda e: e.rank)
+
+
+def _holds_itself(node):
+    """Whether a statement puts a list into itself, of which NumPy makes an array without an end."""
+    return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+               and call.func.attr in ("append", "insert", "extend")
+               and any(ast.unparse(call.func.value) == ast.unparse(a) for a in call.args)
+               for call in ast.walk(node))
 
 
 def _read(node, names, fields):

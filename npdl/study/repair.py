@@ -1,5 +1,6 @@
 """Which small edit of a few statements makes a wrong backward right."""
 
+import ast
 import itertools
 import re
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class Repair:
             seen.add((step.call.code, step.statement))
             away = self.own_file not in (None, original_file(step.call.code.co_filename))
             for edit in edits(step.statement, *self._vocabulary(step.call)):
+                if not _ends(step, edit):
+                    continue
                 known = (step.call.code, step.statement) in self.suspects
                 if self.suspects and not known and edit.rank in FOR_SUSPECTS:
                     continue
@@ -128,6 +131,14 @@ class Repair:
                 fields += [f"{name}.{key}" + ".data" * hasattr(item, "data") * hasattr(item, "grad")
                            for key, item in vars(value).items() if hasattr(item, "shape")]
         return dict(sorted(names.items())), fields
+
+
+def _ends(step, edit):
+    """Whether a `while` surely ends with an edit: what it counts by is left alone."""
+    if isinstance(step.statement.node, ast.While):
+        return edit.kind in ("number", "comparison")
+    around = [s for s in step.call.function.statements if s.first in step.statement.loops]
+    return bool(step.writes) or not any(isinstance(s.node, ast.While) for s in around)
 
 
 def missing_name(error):
