@@ -30,7 +30,7 @@ from bench.guard import Guard  # noqa: E402
 from bench.harness import Variant  # noqa: E402
 from bench.worker import WorkerError, serve  # noqa: E402
 
-from npdl.script import OneLineParser  # noqa: E402
+from npdl.script import OneLineParser, folder, guarded  # noqa: E402
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -130,7 +130,8 @@ def parse(argv):
     parser.add_argument("--threads", type=positive, metavar="N", default=CORES,
                         help="cores to use (all: %(default)s); in a sweep, processes")
     parser.add_argument("--compile", action="store_true", help="torch.compile too (a minute more)")
-    parser.add_argument("--out", metavar="DIR", help="also write tables, JSON and figures there")
+    parser.add_argument("--out", metavar="DIR", type=folder,
+                        help="also write tables, JSON and figures there")
     parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
@@ -169,4 +170,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded("bench_cpu.py", main))

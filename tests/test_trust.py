@@ -15,7 +15,7 @@ from tests.trust.__main__ import TOPICS
 from tests.trust.commands import main_of
 from tests.trust.runs import fingerprint, finish, start, temporaries
 
-QUICK = ("commands", "numbers")
+QUICK = ("numbers",)
 
 
 @pytest.mark.parametrize("topic", [topic if topic in QUICK else
