@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from npdl.adapt import add_lora, quantize_linears
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.wiring import (
     CachedGPT,
@@ -199,3 +200,22 @@ def test_a_model_that_has_diverged_is_refused():
     model.classifier.b.data[0] = np.nan
     with pytest.raises(InputError, match="not a number"):
         greedy(continuation(model, [1]), 3)
+
+
+@pytest.mark.parametrize("adapt", [lambda model: add_lora(model, 2),
+                                   lambda model: quantize_linears(model, 4)])
+def test_a_seq2seq_with_adapters_generates_as_it_computes(adapt):
+    model = Seq2Seq(5, 5, 4, 1, 2, 2, 8, dtype="float64", rng=1)
+    adapt(model)
+    (found,) = greedy(CachedSeq2Seq(model, [1, 2], [0]), 4)
+    target = [0]
+    for _ in range(4):
+        logits, _ = model.forward(np.array([[1, 2]]), np.array([target]))
+        target.append(int(logits[0, -1].argmax()))
+    assert found.tokens == tuple(target[1:])
+
+
+@pytest.mark.parametrize("window", [0, -1, 2.5, True])
+def test_a_window_is_at_least_one_token(window):
+    with pytest.raises(InputError, match="window"):
+        Recomputed(gpt(), [1, 2], window=window)
