@@ -7,8 +7,6 @@ import signal
 import sys
 import warnings
 
-from npdl.errors import NpdlError
-
 BAD, INTERRUPTED = 2, 130
 
 
@@ -68,6 +66,8 @@ def guarded(prog, work):
     npdl's own errors, refusals of the system and of memory, and an output that was closed become
     one line on standard error. A character that the output's encoding lacks is shown as "?".
     """
+    from npdl.errors import NpdlError  # imports NumPy, which `begin` must come before
+
     open_streams()
     try:
         with _interrupts():

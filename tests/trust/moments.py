@@ -6,11 +6,9 @@ synchronising of the folder) or where the system refuses.
 """
 
 import json
-import os
 import random
 import shutil
 import signal
-import time
 
 from tests.trust import Figure
 from tests.trust.child import Server
@@ -55,8 +53,6 @@ class Lab:
         if self.moved.exists():
             shutil.rmtree(self.run, ignore_errors=True)
             self.moved.rename(self.run)
-        if self.calls[at] == "write claim.json" and what == "kill":
-            os.utime(self.run / "claim.json", (time.time() - 90,) * 2)  # half of one: for a minute
         begun = (self.run / "config.json").exists()
         options = ("--resume",) if begun else self.options
         words = self._to_be_said() if begun else []
