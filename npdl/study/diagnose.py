@@ -4,14 +4,71 @@ import ast
 import math
 import os
 import textwrap
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from npdl.core import Cache
 from npdl.study.guard import message
 from npdl.study.lines import owner
+from npdl.study.trace import is_helper, original_file
 
 CLOSE = 1e-5
+
+
+@dataclass(repr=False)
+class Blame:
+    """What `blame` found. `right` is True when every gradient is.
+
+    When it is not: `file`, `line`, `function` and `source` name the statement, `iteration` the
+    loop variables then, `computed` and `wanted` its value and the right one (None where that is
+    not known), `diagnosis` says how they differ, `lines` are all the lines that may be at fault.
+    """
+
+    right: bool
+    finals: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    source: str = ""
+    name: str = ""
+    iteration: tuple = ()
+    computed: object = None
+    wanted: object = None
+    diagnosis: str = ""
+    kind: str = ""
+    lines: list = field(default_factory=list)
+    error: object = None
+
+    def __repr__(self):
+        return describe(self)
+
+
+def ended(layer, recording, notes=()):
+    """The Blame for a walk that an exception ended: the line that raised it, best in the user's
+    own file. A NotImplementedError is a place that is still to be written (kind "blank").
+    """
+    error = recording.error
+    blank = isinstance(error, NotImplementedError)
+    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
+    raising = [s for s in recording.steps if s.error is not None]
+    if not raising and not blank:
+        raising = recording.steps[-1:]                  # what it returned could not be used
+    for step in sorted(raising, key=is_npdls)[:1]:
+        found.file = original_file(step.call.code.co_filename)
+        found.line, found.function = step.statement.first, step.call.function.qualname
+        found.source, found.iteration = step.statement.source.strip(), step.iteration
+    found.diagnosis = "the backward can be checked when the forward runs to its end"
+    if blank:
+        name = "backward(self, dout, cache)" if recording.cache is not None else "forward(self, x)"
+        found.diagnosis = message(error).partition(": ")[2] or (
+            "this is yours to write" if raising else f"{type(layer).__name__} has no {name} yet")
+    return found
+
+
+def is_npdls(step):
+    return is_helper(original_file(step.call.code.co_filename))
 
 
 def similar(a, b):

@@ -1,13 +1,10 @@
 """From a check that fails to the line at fault."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from npdl.errors import NpdlError
 from npdl.study.check import copied
-from npdl.study.diagnose import Diagnosis, describe
-from npdl.study.guard import message
+from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
 from npdl.study.handed import (
     hands_on,
     is_alias,
@@ -22,65 +19,10 @@ from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
 from npdl.study.terms import PARTS, WHOLES, explained, scaled
-from npdl.study.trace import is_helper, original_file
-from npdl.study.trials import Trials
+from npdl.study.trace import original_file
+from npdl.study.trials import Trials, Unit
 
 PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
-
-
-@dataclass(repr=False)
-class Blame:
-    """What `blame` found. `right` is True when every gradient is.
-
-    When it is not: `file`, `line`, `function` and `source` name the statement, `iteration` the
-    loop variables then, `computed` and `wanted` its value and the right one (None where that is
-    not known), `diagnosis` says how they differ, `lines` are all the lines that may be at fault.
-    """
-
-    right: bool
-    finals: list = field(default_factory=list)
-    notes: list = field(default_factory=list)
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    source: str = ""
-    name: str = ""
-    iteration: tuple = ()
-    computed: object = None
-    wanted: object = None
-    diagnosis: str = ""
-    kind: str = ""
-    lines: list = field(default_factory=list)
-    error: object = None
-
-    def __repr__(self):
-        return describe(self)
-
-
-def ended(layer, recording, notes=()):
-    """The Blame for a walk that an exception ended: the line that raised it, best in the user's
-    own file. A NotImplementedError is a place that is still to be written (kind "blank").
-    """
-    error = recording.error
-    blank = isinstance(error, NotImplementedError)
-    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
-    raising = [s for s in recording.steps if s.error is not None]
-    if not raising and not blank:
-        raising = recording.steps[-1:]                  # what it returned could not be used
-    for step in sorted(raising, key=_is_npdls)[:1]:
-        found.file = original_file(step.call.code.co_filename)
-        found.line, found.function = step.statement.first, step.call.function.qualname
-        found.source, found.iteration = step.statement.source.strip(), step.iteration
-    found.diagnosis = "the backward can be checked when the forward runs to its end"
-    if blank:
-        name = "backward(self, dout, cache)" if recording.cache is not None else "forward(self, x)"
-        found.diagnosis = message(error).partition(": ")[2] or (
-            "this is yours to write" if raising else f"{type(layer).__name__} has no {name} yet")
-    return found
-
-
-def _is_npdls(step):
-    return is_helper(original_file(step.call.code.co_filename))
 
 
 class Search:
@@ -214,8 +156,8 @@ class Search:
         goal = suspects[0].mended if suspects else frozenset()
         own = {unit.code for unit in suspects}
         last = max((unit.steps[-1].index for unit in suspects), default=len(self.recording.steps))
-        dark = [u for u in self.trials.units if (u.dark or not u.places)
-                and (u.code in own or not suspects)]
+        dark = [u for u in self.trials.units if (u.dark or not u.places or u.statement.is_return)
+                and (u.code in own or not suspects) and u not in suspects]
         return dark + [u for u in self.trials.units if u not in suspects and u not in dark
                        and u.places and goal <= u.reached and u.steps[0].first_inner <= last
                        and not self.right(u)]
@@ -253,11 +195,35 @@ class Search:
         if not best and most:
             lead = next(u for u in trials.units if len(u.mended) == most)
             best = [u for u in trials.units if u.mended == lead.mended]
-        best.sort(key=lambda u: (_is_npdls(u.steps[0]), u.places[0][0]))
+        best = [u for u in best if not _called_by_another(u, best)] or best
+        best.sort(key=lambda u: (is_npdls(u.steps[0]), u.places[0][0]))
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
-        return best[: proved + 1]
+        return self._caller(best[:1]) + best[: proved + 1]
+
+    def _caller(self, first):
+        """[the Unit that called the first suspect], if several statements call its function and it
+        is wrong in the calls of one of them alone, and so on outwards; else []."""
+        found = []
+        for unit in first:
+            call = self.steps[unit.places[0][0]].call
+            alone = Unit(unit.code, unit.statement, unit.steps,
+                         [place for place in unit.places if self.steps[place[0]].call is call])
+            self.trials.mend(alone)
+            calls = [call] if alone.mended == unit.mended else [
+                self.steps[at].call for at, *_ in unit.places]
+            steps = unit.steps
+            while calls[0] is not None:
+                wrong = {id(call.from_statement) for call in calls}
+                callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places]
+                if not len(wrong) == 1 < len({id(s.call.from_statement) for s in steps}) \
+                        or not callers:
+                    break
+                callers[0].mended, found = unit.mended, callers[:1]
+                calls = [call.parent for call in calls]
+                steps = [s for s in self.steps if calls[0] and s.call.code is calls[0].code]
+        return found
 
     def _proved(self, unit):
         """Whether a Unit's values are not the gradients that their names promise, and ought to be:
@@ -291,7 +257,8 @@ class Search:
     def _is_right(self, step):
         """Whether all that a step wrote is known to be right, by its name or its numbers."""
         return bool(step.writes) and all(
-            v.right if v is not None else self._is_some_gradient(step, w.value)
+            v.right if v is not None else not w.name.endswith(".grad")
+            and self._is_some_gradient(step, w.value)
             for v, w in zip(self._verdicts(step), step.writes, strict=True))
 
     def _is_some_gradient(self, step, value):
@@ -395,3 +362,10 @@ class Search:
         if write is None:
             return step, "", None, None
         return step, write.name, *self._added(step, write.name, [write.value, None])
+
+
+def _called_by_another(unit, others):
+    """Whether a Unit's function is called by several statements, one of which could mend all too:
+    then that one has called it with something wrong."""
+    callers = {id(step.call.from_statement) for step in unit.steps}
+    return len(callers) > 1 and any(id(other.statement) in callers for other in others)

@@ -21,7 +21,7 @@ ENOUGH = 1e-5
 ENTRIES = 400               # of one gradient, that are computed numerically
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, eq=False)
 class Unit:
     """One statement of the backward in all its turns, and the float arrays that it writes.
 
