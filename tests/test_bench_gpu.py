@@ -115,6 +115,7 @@ def test_a_worker_serves_one_case_after_another_and_survives_errors(stand_in):
         worker.close()
 
 
+@pytest.mark.slow
 def test_the_whole_run_with_npdl_alone(stand_in, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_gpu, "checked_facts", lambda: KNOWN)
     npdl_alone = [v for v in gpu_measure.variants() if v.kind == "npdl"][:2]

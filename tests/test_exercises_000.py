@@ -53,6 +53,7 @@ def test_errors_found(module):
     assert all(claim.document == "000" and claim.verdict != FAILED for claim in claims)
 
 
+@pytest.mark.slow
 def test_a_script_runs_alone(tmp_path):
     path = Path(normalisation.__file__)
     done = subprocess.run([sys.executable, str(path), "--figures", str(tmp_path)], cwd=tmp_path,

@@ -6,6 +6,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
          for path in sorted((ROOT / "npdl").rglob("*.py"))}
@@ -71,6 +73,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_each_can_be_the_first():
     names = [name for name in FILES if not name.endswith("__main__")]
     done = subprocess.run([sys.executable, "-c", ALONE, *names], cwd=ROOT, capture_output=True,
