@@ -10,6 +10,7 @@ from npdl.fast.flat import Flat
 from npdl.fast.threads import HAND_OVER, Workers
 from npdl.layers.linear import Linear
 from npdl.optim import SGD
+from npdl.training.engine import PlainEngine
 
 
 def workers(count, make=lambda model: model):
@@ -69,3 +70,14 @@ def test_two_trainings_leave_the_process_as_it_was(first_leaves_first):
         assert settings() == (HAND_OVER, [1] * len(before[1]))
         one.__exit__(None, None, None)
     assert settings() == before
+
+
+def test_so_do_two_trainings_of_the_plain_engine():
+    _, before = settings()
+    both = [PlainEngine(None, None), PlainEngine(None, None)]
+    for one in both:
+        one.__enter__()
+    for one in both:
+        assert settings()[1] == [1] * len(before)
+        one.__exit__(None, None, None)
+    assert settings()[1] == before

@@ -7,46 +7,25 @@ shared out as well, and nothing waits in the middle of a layer.
 
 import contextlib
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from npdl.fast.memory import keep_freed_memory
+from npdl.shared import ONE_BLAS_THREAD, Shared
 
 # Seconds after which a thread that waits for the interpreter's lock insists on having it. A step's
 # calls are far shorter than Python's own 5 ms: the holder has taken it again before the other woke.
 HAND_OVER = 1e-4
 
 
-class ProcessSettings:
-    """BLAS on one thread for each call, and the lock handed over sooner, while anyone asks for it.
-
-    Both belong to the process: the first to enter changes them, the last to leave, in whichever
-    thread, puts them back.
-    """
-
-    def __init__(self):
-        self._lock, self._users, self._undo = threading.Lock(), 0, None
-
-    def __enter__(self):
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                self._undo = contextlib.ExitStack()
-                self._undo.enter_context(threadpool_limits(limits=1, user_api="blas"))
-                self._undo.callback(sys.setswitchinterval, sys.getswitchinterval())
-                sys.setswitchinterval(HAND_OVER)
-
-    def __exit__(self, *error):
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._undo.close()
+def _hand_over_sooner():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(HAND_OVER)
+    return lambda: sys.setswitchinterval(before)
 
 
-SETTINGS = ProcessSettings()
+SOONER = Shared(_hand_over_sooner)
 
 
 class Workers:
@@ -67,7 +46,8 @@ class Workers:
     def __enter__(self):
         keep_freed_memory()
         self._cleanup = contextlib.ExitStack()
-        self._cleanup.enter_context(SETTINGS)
+        self._cleanup.enter_context(ONE_BLAS_THREAD)
+        self._cleanup.enter_context(SOONER)
         if len(self.models) > 1:
             self._pool = self._cleanup.enter_context(ThreadPoolExecutor(len(self.models) - 1))
         return self

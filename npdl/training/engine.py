@@ -11,12 +11,12 @@ An engine adds the gradients of a batch's mean loss into the model's Params and 
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from npdl import optim
 from npdl.backend import to_device, to_host
 from npdl.losses import SequenceLoss
 from npdl.script import note
+from npdl.shared import ONE_BLAS_THREAD
 
 ENGINES = ("fast", "plain")
 
@@ -49,11 +49,11 @@ class PlainEngine:
         self.optimizer = optimizer
 
     def __enter__(self):
-        self._limits = threadpool_limits(limits=1, user_api="blas")     # or other bits elsewhere
+        ONE_BLAS_THREAD.__enter__()                     # or other bits elsewhere
         return self
 
     def __exit__(self, *error):
-        self._limits.restore_original_limits()
+        ONE_BLAS_THREAD.__exit__(*error)
 
     def step(self, batch, rng=None):
         """The gradients of the mean loss over `batch` in the model's Params; returns the loss.
