@@ -1,22 +1,6 @@
-"""Train a GPT on modular arithmetic until it groks, or on a text.
-
-The defaults are document 004's: 31 residues, addition, half of the equations to train on, two
-layers of width 128 with four heads, AdamW with weight decay 1, gradients clipped at norm 1, 10001
-steps. Everything that the run makes goes into one folder. Ctrl-C saves and stops; --resume goes
-on, bit for bit.
-
-  python experiments/train_gpt.py
-  python experiments/train_gpt.py --p 11 --orders 2,3 --stratified --out runs/mixed
-  python experiments/train_gpt.py --text plays.txt --out runs/plays
-  python experiments/train_gpt.py --resume --out runs/mixed
-"""
-
-import sys
+"""`python -m npdl train-gpt` from a clone; npdl/scripts/train_gpt.py has it."""
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.__main__ import script
 
-    begin()
-    from npdl.training.cli import main
-
-    sys.exit(main("gpt", __doc__))
+    script("train-gpt")

@@ -1,10 +1,12 @@
-"""The commands of npdl: `python -m npdl step LAYER`, and so on; `-h` lists them."""
+"""The commands of npdl: `python -m npdl step LAYER`, `python -m npdl train-gpt`, and so on; `-h`
+lists them. What is imported here comes before Ctrl-C is made quiet: nothing slow."""
 
 import difflib
 import importlib
 import os
 import sys
 
+from npdl import __version__
 from npdl.script import OneLineParser, begin, guarded
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
@@ -20,14 +22,34 @@ COMMANDS = {
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
              "npdl.study.plots", "add_arguments", "run"),
 }
+# name: what it does; npdl.scripts has a module for each, with a parser of its own
+SCRIPTS = {
+    "train-gpt": "train a GPT on modular arithmetic until it groks, or on a text",
+    "train-lstm": "the same with an LSTM",
+    "ask": "ask a trained model for the answer to an equation",
+    "table": "set finished runs beside each other",
+}
+
+
+def script(name, arguments=None, prog=None):
+    """Run one of npdl.scripts and leave with its exit status."""
+    begin()
+    module = importlib.import_module(f"npdl.scripts.{name.replace('-', '_')}")
+    sys.exit(module.main(arguments, prog))
 
 
 def main(arguments=None):
     """Run one command; returns its exit status (2 for what the user got wrong)."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = OneLineParser(prog="python -m npdl", description="Tools to understand with.")
+    parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
+                           "NumPy, every backward written out: train, and understand.")
+    parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = given[0] if given else ""
+    if chosen in SCRIPTS:
+        script(chosen, given[1:], f"python -m npdl {chosen}")
+    for name, what in SCRIPTS.items():
+        commands.add_parser(name, help=what)
     for name, (what, module, add, _) in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=what)
         if name == chosen:                              # import what is asked for, no more
@@ -42,10 +64,10 @@ def main(arguments=None):
 
 
 def _unknown(name):
-    near = difflib.get_close_matches(name, COMMANDS, 1)
+    near = difflib.get_close_matches(name, [*SCRIPTS, *COMMANDS], 1)
     meant = f"; did you mean {near[0]}?" if near else ";"
     what = f"command {name!r} is unknown" if name else "a command is missing"
-    return f"{what}{meant} give one of: {', '.join(COMMANDS)}"
+    return f"{what}{meant} give one of: {', '.join([*SCRIPTS, *COMMANDS])}"
 
 
 def _quietly(run, options):

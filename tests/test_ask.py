@@ -10,8 +10,7 @@ from npdl.training.config import Config
 from npdl.training.run import train
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import ask
-import table
+from npdl.scripts import ask, table
 
 CONFIG = Config(p=5, width=8, layers=1, heads=2, steps=4, batch=8, eval_every=2)
 

@@ -21,9 +21,10 @@ from tests import fakecupy
 from tests.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import ask  # noqa: E402
 import finetune  # noqa: E402
 import generate  # noqa: E402
+
+from npdl.scripts import ask  # noqa: E402
 
 SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200, "save_every": 100}
 QUICK = {"steps": 12, "eval_every": 5, "save_every": 4, "threads": 1}

@@ -129,7 +129,7 @@ def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monk
 
 
 def test_a_table_has_runs_with_adapters(base, tuned, capsys):
-    import table
+    from npdl.scripts import table
 
     assert table.main([str(tuned[0]), str(base)]) == 0
     assert "GPT, - mod 7" in capsys.readouterr().out

@@ -13,8 +13,9 @@ from npdl.training.run import load_run, train
 from tests.refusals import status_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import ask  # noqa: E402
 import generate  # noqa: E402
+
+from npdl.scripts import ask  # noqa: E402
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
          "eval_every": 4, "threads": 1}

@@ -23,8 +23,7 @@ from npdl.training.sweep import is_finished, steps_done, work
 from tests.refusals import check_refused
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import ask
-import table
+from npdl.scripts import ask, table
 
 SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 0, "eval_every": 2,
          "save_every": 2}

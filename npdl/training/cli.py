@@ -1,4 +1,4 @@
-"""The command line that train_gpt.py and train_lstm.py share."""
+"""The command line that train-gpt and train-lstm share."""
 
 import argparse
 import dataclasses
@@ -17,9 +17,9 @@ TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "st
 ARITHMETIC_ONLY = ("p", "q", "operator", "orders", "symmetric", "stratified")
 
 
-def parser(model, description):
+def parser(model, description, prog=None):
     """The argument parser of one model's script; options not given are absent from its result."""
-    p = OneLineParser(description=description, argument_default=argparse.SUPPRESS,
+    p = OneLineParser(prog=prog, description=description, argument_default=argparse.SUPPRESS,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
     d = Config(model=model, **ARITHMETIC_DEFAULTS[model])
     options.data_options(p, d)
@@ -32,11 +32,11 @@ def parser(model, description):
     return p
 
 
-def main(model, description, arguments=None):
+def main(model, description, arguments=None, prog=None):
     """Run a training script: parse, train, and return the exit status."""
     from npdl.training import run
 
-    p = parser(model, description)
+    p = parser(model, description, prog)
     given, folder, resume, how = parsed(p, arguments)
 
     def work():

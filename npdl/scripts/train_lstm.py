@@ -1,0 +1,18 @@
+"""Train an LSTM language model on modular arithmetic until it groks, or on a text.
+
+The defaults are document 004's: 31 residues, addition, half of the equations to train on, two
+layers of width 128, AdamW with weight decay 1, gradients clipped at norm 1, 10001 steps. Everything
+that the run makes goes into one folder. Ctrl-C saves and stops; --resume goes on, bit for bit.
+
+  python -m npdl train-lstm
+  python -m npdl train-lstm --weight-decay 0.25 --steps 40001 --out runs/decay
+  python -m npdl train-lstm --text plays.txt --out runs/plays
+  python -m npdl train-lstm --resume --out runs/decay
+"""
+
+from npdl.training import cli
+
+
+def main(arguments=None, prog=None):
+    """Train as the arguments say; returns the exit status."""
+    return cli.main("lstm", __doc__, arguments, prog)
