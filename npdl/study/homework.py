@@ -14,6 +14,7 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.errors import CheckpointError, InputError
 from npdl.script import place
+from npdl.study import homework_class
 from npdl.study import homework_source as source
 from npdl.study.homework_text import readme, test_file
 from npdl.study.target import find_class
@@ -182,8 +183,11 @@ def _whole_lstm(work):
 
 def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
-    parser.add_argument("--out", required=True, metavar="DIR", type=place,
-                        help="a new or empty folder")
+    actions = parser.add_subparsers(dest="action", metavar="grade")
+    homework_class.add_arguments(actions.add_parser(
+        "grade", help="grade a class: see `python -m npdl homework grade -h`",
+        description="Grade a folder of submissions."))
+    parser.add_argument("--out", metavar="DIR", type=place, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"npdl's layers by name (default: {' '.join(LAYERS)})")
     parser.add_argument("--level", choices=LEVELS, default="layer",
@@ -195,7 +199,11 @@ def add_arguments(parser):
 
 
 def run(options):
-    """Write the folder that the options ask for, and say what is in it."""
+    """Write the folder that the options ask for, and say what is in it; or grade a class."""
+    if options.action == "grade":
+        return homework_class.run(options)
+    if options.out is None:
+        raise InputError("--out is missing; name a new or empty folder")
     if options.seed < 0:
         raise InputError(f"--seed {options.seed}: must be 0 or more")
     made = homework(options.out, options.layers, options.level, options.forward, options.seed)
