@@ -1,0 +1,62 @@
+"""A default run where nothing is that only Linux has: no fcntl, fork, alarms, /proc or mallopt.
+
+What a path looks like, and that an open file cannot be renamed, on Windows, this cannot show.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ELSEWHERE = """
+import builtins, io, os, platform, runpy, signal, sys
+sys.modules["fcntl"] = sys.modules["resource"] = sys.modules["pwd"] = None
+for name in ("fork", "forkpty", "getuid", "geteuid", "sched_getaffinity", "getloadavg", "killpg",
+             "posix_fallocate", "setsid", "O_DIRECTORY", "O_NOFOLLOW", "mkfifo", "sysconf"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGALRM", "SIGHUP", "setitimer", "pthread_sigmask", "ITIMER_REAL"):
+    delattr(signal, name)
+platform.libc_ver = lambda *_, **__: ("", "")           # so that mallopt is not looked for
+def without_proc(function):
+    def there(path, *rest, **more):
+        if not isinstance(path, int) and os.fsdecode(path).startswith("/proc"):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return function(path, *rest, **more)
+    return there
+builtins.open = io.open = without_proc(io.open)
+os.stat, os.readlink = without_proc(os.stat), without_proc(os.readlink)
+sys.argv = ["npdl", *sys.argv[1:]]
+runpy.run_module("npdl", run_name="__main__")
+"""
+
+
+def elsewhere(folder, *arguments):
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE, *map(str, arguments)], cwd=folder,
+                          capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert not done.stderr, done.stderr
+    return done
+
+
+@pytest.mark.slow
+def test_a_run_is_made_resumed_and_asked(tmp_path):
+    run = tmp_path / "run"
+    train = ("train-gpt", "--p", "7", "--width", "16", "--out", run, "--quiet", "--threads", "2")
+    assert elsewhere(tmp_path, *train, "--steps", "20").returncode == 0
+    assert elsewhere(tmp_path, "train-gpt", "--resume", "--steps", "40", "--out", run,
+                     "--quiet").returncode == 0
+    assert "1 + 2 =" in elsewhere(tmp_path, "ask", run, "1 + 2 =").stdout
+
+
+@pytest.mark.slow
+def test_the_study_tools(tmp_path):
+    assert elsewhere(tmp_path, "step", "LayerNorm", "--html", "page.html").returncode == 0
+    assert elsewhere(tmp_path, "blame", "LSTMCell").stdout.startswith("right")
+    assert elsewhere(tmp_path, "homework", "--out", "work", "--layers", "Tanh").returncode == 0
+    (tmp_path / "class").mkdir()
+    (tmp_path / "work").rename(tmp_path / "class" / "one")
+    done = elsewhere(tmp_path, "homework", "grade", "class", "--homework", "class/one", "--out",
+                     "grades")
+    assert done.stdout.startswith("one: 0 of 3")
