@@ -1,8 +1,6 @@
 """The fast wing computes what the textbook computes: the loss and every gradient, to 1e-12."""
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -101,21 +99,3 @@ def test_what_it_does_not_know_runs_as_the_textbook_and_one_line_says_so(capsys)
         assert isinstance(engine, FastEngine if why is None else PlainEngine)
         said = "" if why is None else f"--engine fast: {why}; going on with --engine plain\n"
         assert capsys.readouterr().err == said
-
-
-SCRIPT = """
-import sys
-sys.path.insert(0, "experiments")
-from npdl.training.cli import main
-status = main("gpt", "", ["--p", "3", "--steps", "2", "--width", "8", "--heads", "2", "--quiet",
-                          "--eval-first", "0", "--out", sys.argv[1], *sys.argv[2:]])
-print(status, sorted(name for name in sys.modules if name.startswith("npdl.fast")) != [])
-"""
-
-
-@pytest.mark.parametrize("options, imported", [([], True), (["--engine", "plain"], False)])
-def test_the_script_runs_the_wing_by_default_and_plain_never_imports_it(tmp_path, options,
-                                                                         imported):
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "run"), *options],
-                          capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == (f"0 {imported}\n", "")
