@@ -144,9 +144,13 @@ def test_few_sequences_are_likely(p, least):
 @SMALL
 @given(seed=SEEDS, n=st.integers(1, 6), steps=st.integers(0, 12))
 def test_the_closed_form(seed, n, steps):
-    error, eigen = eigenvalues.closed_form_error(seed, n, steps)
-    assert error < 1e-9 and eigen < 1e-6
-    assert eigenvalues.gradient_error(seed, n, max(steps, 1)) < 1e-9
+    rng = np.random.default_rng(seed)
+    W, h_0 = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n)), rng.standard_normal(n)
+    last = eigenvalues.states(W, h_0, steps)[-1]
+    assert np.abs(eigenvalues.closed_form(W, h_0, steps) - last).max() <= 1e-9 * np.abs(last).max()
+    assert eigenvalues.moduli(W) == pytest.approx(eigenvalues.moduli(W.T), rel=1e-6, abs=1e-6)
+    back = eigenvalues.gradient_through(W.real, h_0, steps)
+    assert back == pytest.approx(eigenvalues.states(W.real.T, h_0, steps)[-1])
 
 
 @given(numerator=st.integers(-9, 9), size=st.integers(1, 4), t=st.integers(0, 20))

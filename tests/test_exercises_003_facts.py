@@ -164,10 +164,22 @@ def test_roots_of_powers():
     assert eigenvalues._root(np.array([[1.0, 1.0], [0.0, 1.0]]), 1) == pytest.approx(golden)
     assert eigenvalues._root(np.array([[1.0, 1.0], [1.0, 0.0]]), 7) == pytest.approx(golden)
     assert eigenvalues._root(1e200 * np.eye(3), 100) == pytest.approx(1e200)
+    # powers of [[1, 1], [0, 1]] shear by t: |[[1, 2], [0, 1]]| is 1 + sqrt 2
+    assert eigenvalues._root(np.array([[1.0, 1.0], [0.0, 1.0]]), 2) == pytest.approx(
+        math.sqrt(1 + math.sqrt(2)))
+    assert eigenvalues._root(np.ones((4, 4)), 1000) == pytest.approx(4)     # 4^1000 overflows
 
 
 def test_states_by_hand():
     W = np.array([[0.0, 2.0], [1.0, 0.0]])                      # W^T (x, y) = (y, 2x)
+    assert eigenvalues.states(W, [3, 4], 2).tolist() == [[3, 4], [4, 6], [6, 8]]
+    assert eigenvalues.states([[1j]], [2], 3).ravel().tolist() == [2, 2j, -2, -2j]
+    assert eigenvalues.closed_form(W, [3, 4], 2).tolist() == [6, 8]
+    assert eigenvalues.closed_form(np.array([[1j]]), [2], 3).tolist() == [-2j]
+    assert eigenvalues.gradient_through(W, [3.0, 4.0], 0).tolist() == [3, 4]
+    assert eigenvalues.gradient_through(W, [3.0, 4.0], 1).tolist() == [8, 3]     # W (x, y) = (2y, x)
+    shear = np.array([[1.0, 1.0], [0.0, 1.0]])
+    assert eigenvalues.gradient_through(shear, [1.0, 2.0], 3).tolist() == [7, 2]
     assert eigenvalues.state_norms(W, [3.0, 4.0], 2) == pytest.approx([5, math.sqrt(52), 10])
     assert eigenvalues.state_norms(W, [3.0, 4.0], 0).tolist() == [5]
     assert eigenvalues.jordan(0.5, 2).tolist() == [[0.5, 1], [0, 0.5]]
@@ -175,6 +187,23 @@ def test_states_by_hand():
     assert eigenvalues.jordan_power(2, 3, 0) == [1, 0, 0]
     with pytest.raises(InputError):
         eigenvalues.state_norms(W, [3.0, 4.0], -1)
+
+
+def test_eigenvalues_by_hand():
+    assert eigenvalues.moduli(np.array([[-3.0, 5.0], [0.0, 2j]])) == pytest.approx([2, 3])
+    assert eigenvalues.spectral_radius([[0, -4], [1, 0]]) == pytest.approx(2)       # +-2i
+    assert eigenvalues.checked_square([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    for wrong in ([[1, 2]], [1, 2], [[math.nan]], np.ones((0, 0))):
+        with pytest.raises(InputError):
+            eigenvalues.checked_square(wrong)
+    Q = eigenvalues.random_orthogonal(3, 5)
+    R = Q.T @ np.random.default_rng(5).standard_normal((3, 3))
+    assert np.allclose(R, np.triu(R)) and (np.diag(R) > 0).all()
+    # of 400 matrices of one normal entry 0.5 z, rho is below 1 for P(|z| < 2) = 95.4 %
+    assert eigenvalues.share_vanishing(0.5, 1, 400) == pytest.approx(0.954, abs=0.03)
+    # of variance gain^2 / n: the circle of the eigenvalues has radius 0.8 for each n
+    assert eigenvalues.share_vanishing(0.8, 64, 10) == 1
+    assert eigenvalues.share_vanishing(1.3, 64, 10) == 0
 
 
 # Question 6
@@ -236,7 +265,7 @@ def test_exponents_and_points():
 @pytest.mark.parametrize("module, name, wrong, part", [
     (messages, "_sum_error", lambda: 1.0, "a"), (messages, "edges_of", lambda *_: [], "c"),
     (parity, "proves_parity", lambda _: False, ""),
-    (eigenvalues, "gradient_error", lambda: 1.0, ""),
+    (eigenvalues, "gradient_through", lambda W, g, steps: g, ""),
     (graph, "attention_errors", lambda: [1.0, 1.0, 1.0, 0.0], "d, premise"),
 ])
 def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong, part):
