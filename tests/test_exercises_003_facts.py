@@ -177,7 +177,7 @@ def test_states_by_hand():
     assert eigenvalues.closed_form(W, [3, 4], 2).tolist() == [6, 8]
     assert eigenvalues.closed_form(np.array([[1j]]), [2], 3).tolist() == [-2j]
     assert eigenvalues.gradient_through(W, [3.0, 4.0], 0).tolist() == [3, 4]
-    assert eigenvalues.gradient_through(W, [3.0, 4.0], 1).tolist() == [8, 3]     # W (x, y) = (2y, x)
+    assert eigenvalues.gradient_through(W, [3.0, 4.0], 1).tolist() == [8, 3]  # W (x, y) = (2y, x)
     shear = np.array([[1.0, 1.0], [0.0, 1.0]])
     assert eigenvalues.gradient_through(shear, [1.0, 2.0], 3).tolist() == [7, 2]
     assert eigenvalues.state_norms(W, [3.0, 4.0], 2) == pytest.approx([5, math.sqrt(52), 10])

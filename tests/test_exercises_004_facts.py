@@ -195,6 +195,21 @@ def test_losses_by_hand():
     # one step of 1 on the logits log p: they move by 1 - p and -p
     p = np.exp([math.log(0.5) + 0.5, math.log(0.25) - 0.25, math.log(0.25) - 0.25])
     assert loss.stepped([0.5, 0.25, 0.25], 0, 1.0) == pytest.approx(p / p.sum())
+    p = np.exp([math.log(0.5) + 3, math.log(0.5) - 3])
+    assert loss.stepped([0.5, 0.5], 0, 6.0) == pytest.approx(p / p.sum())
+
+
+def test_half_of_the_examples_targets_are_sure():
+    logits, targets, eq, mask = loss.example()
+    assert len(targets) == len(eq) == len(mask) == 5**2 + 5**3
+    wanted = np.eye(logits.shape[-1], dtype=bool)[targets]
+    others, chosen = logits[~wanted], logits[wanted]
+    assert others.std() == pytest.approx(2, rel=0.05) and abs(others.mean()) < 0.1
+    sure = chosen > 10                                      # raised by 20, spread by 2
+    assert sure.mean() == pytest.approx(0.5, abs=0.05)
+    assert chosen[~sure].mean() == pytest.approx(0, abs=0.3)
+    assert chosen[sure].mean() == pytest.approx(20, abs=0.3)
+    assert chosen[sure].std() == pytest.approx(2, rel=0.1)
 
 
 # Problem 4's first page
