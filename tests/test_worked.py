@@ -90,6 +90,25 @@ def test_every_question_has_its_worked_solution(name):
             assert max(map(len, step_lines(step)), default=0) <= 110
 
 
+@pytest.mark.parametrize("question, lines", [
+    ("000.2.3", ["<BOS>      0.500  0.300  0.200", "0.500 · 0.500 = 0.250"]),
+    ("000.3.2", ["= tanh(1.00 + 0.00 + 0.25 + 0.00) = 0.848",
+                 "= 2 · (0.5 · (−0.148) + 1.0 · 0.906) = 1.664"]),
+    ("002.3b", ["i = o = 0.622, c̃ = 0.462, c' = i c̃ = 0.288"]),
+    ("002.4a", ["∂C₂/∂h₁ = 0.116 + 0.146 + 0.358 = 0.620",
+                "0.705 · (1 − 0.710²) = 0.350,   0.710 · 0.208 = 0.148"]),
+    ("002.7.1", ["0.731 · (1, 0) + 0.269 · (0, 2) = (0.731, 0.538)"]),
+    ("003.5", ["entry 2: 2 c₂ = 1, so c₂ = 0.5", "|h₁| = 4.04, |h₅₀| = 3.23e−10",
+               "∂L/∂h₁ = W (1, 0) = (0.50, 0.35),   ∂L/∂h₀ = W ∂L/∂h₁ = (0.250, 0.595)"]),
+    ("003.7", ["0.7 · 0.617 + 0.3 · 1.057 = 0.7491, 0.1382 above the floor"]),
+    ("004.1.2", ["c = 0.731 · 0 + 0.731 · 0.762 = 0.557,   h = 0.731 · tanh(0.557) = 0.370"]),
+])
+def test_a_step_shows_how_its_first_number_comes_about(question, lines, capsys):
+    assert main([question, "--solution"]) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in lines if line not in shown] == []
+
+
 def test_list_has_one_line_for_each_question(capsys):
     assert main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
