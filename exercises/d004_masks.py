@@ -9,6 +9,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, run_script
+from exercises.influence import influence
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -39,21 +40,9 @@ def weights_with(scores, mask, masked=-np.inf):
         return e / e.sum(-1, keepdims=True)
 
 
-def influence(layer, x, mask):
-    """(S, S) largest change of output t when token k of x (1, S, D) changes."""
-    S = x.shape[1]
-    y = layer.forward(x, x, x, mask)[0]
-    change = np.zeros((S, S))
-    for k in range(S):
-        other = x.copy()
-        other[:, k] += 1
-        change[:, k] = abs(layer.forward(other, other, other, mask)[0] - y)[0].max(-1)
-    return change
-
-
 def claims():
     layer = MultiHeadAttention(8, 2, rng=1, dtype="float64")
-    x = np.random.default_rng(0).standard_normal((1, 6, 8))
+    x = np.random.default_rng(0).standard_normal((6, 8))
     return [mask_claim(), reach_claim(layer, x), strict_claim(), weights_claim(), large_claim(),
             shape_claim()]
 
@@ -68,8 +57,9 @@ def mask_claim():
 
 
 def reach_claim(layer, x):
-    free, masked = influence(layer, x, None), influence(layer, x, causal_mask(x.shape[1]))
-    S = x.shape[1]
+    S = len(x)
+    free, masked = (influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
+                    for mask in (None, causal_mask(S)))
     future = ~printed_mask(S)
     causal = masked[future].max() < 1e-9 < masked[~future].min()
     return claim(

@@ -131,7 +131,8 @@ def test_what_the_trees_printed_branches_hold():
 def test_thresholds_of_the_best_sequence():
     assert decoding.thresholds() == {("the", "green"): pytest.approx(-4.4),
                                      ("a", "red"): pytest.approx(-4.8)}
-    assert decoding.thresholds_hold() and not decoding.thresholds_hold(-0.01)
+    assert decoding.printed_is_best(-4.9, -4.5) is True
+    assert not decoding.printed_is_best(-4.7, -4.5) and not decoding.printed_is_best(-4.9, -4.3)
 
 
 def test_completions_on_a_grid():
@@ -142,6 +143,7 @@ def test_completions_on_a_grid():
     assert decoding.path_sum(tree, ("a", "red", "cube")) == pytest.approx(-5.9)
     assert decoding.path_sum(tree, ("the", "green", "oval")) == pytest.approx(-7.3)
     assert len(decoding.decode(tree, "exhaustive")) == 6
+    assert [words for words, _ in decoding.decode(tree, "beam", 3, max_len=1)] == [("the",), ("a",)]
     with pytest.raises(InputError, match="choose greedy"):
         decoding.decode(tree, "depth")
 

@@ -240,6 +240,16 @@ def test_attention_of_two_tokens():
     assert graph.attention_as_messages(h[:1], eye, eye, eye).tolist() == [[1, 0]]
     with pytest.raises(InputError):
         graph.attention_as_messages(h[:1], eye, eye, eye, loops=False)
+    # two tokens (1, 0) and (0, 1), Q = ln 3 and 0, K = 1: weights 3/4, 1/4 and 1/2, 1/2
+    Q, scaled = np.diag([np.log(3), 0]), 1 / (1 + 3 ** -math.sqrt(0.5))
+    assert graph.attention_errors(h, Q, eye, eye) == pytest.approx([0, 0.75, 0, 0.75 - scaled])
+    swapped = graph.attention_as_messages(h, Q, eye[::-1], eye)
+    assert swapped == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
+    # states 0 and 2: the first becomes their mean 1, the second 2 / (1 + e^-4)
+    a, b = 1, 2 / (1 + math.exp(-4))
+    assert graph.spread_after(1, np.array([[0.0], [2.0]])) == pytest.approx(
+        [(b - a) / math.sqrt(2 * (a * a + b * b))])
+    assert graph.spread_after(2, np.array([[1.0], [-1.0]])) == pytest.approx([1, 1])
     assert graph.score_exists(2, 2, 5) and not graph.score_exists(1, 3)
     assert graph.largest_weights((2,), math.log(3)) == pytest.approx([0.9])
 
@@ -266,7 +276,7 @@ def test_exponents_and_points():
     (messages, "_sum_error", lambda: 1.0, "a"), (messages, "edges_of", lambda *_: [], "c"),
     (parity, "proves_parity", lambda _: False, ""),
     (eigenvalues, "gradient_through", lambda W, g, steps: g, ""),
-    (graph, "attention_errors", lambda: [1.0, 1.0, 1.0, 0.0], "d, premise"),
+    (graph, "attention_errors", lambda *_: [1.0, 1.0, 1.0, 0.0], "d, premise"),
 ])
 def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong, part):
     assert not [claim for claim in module.claims() if claim.verdict == FAILED]
