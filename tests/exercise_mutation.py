@@ -5,7 +5,8 @@
 Every function of an exercise that computes (and neither draws nor makes claims or solutions) gets
 small mistakes (tests.mutants, tests.mutant_kinds, and `>` for `>=` and the like), one at a time.
 The tests of tests/test_exercises_*.py that run the function are run, the quickest first, until one
-fails; tests/test_ledger.py, which compares with kept text, is not among them. An exception, or a
+fails; tests/test_ledger.py, which compares with kept text, is not among them. What a worked
+solution computes (exercises/solved) is checked by tests/test_worked.py, too. An exception, or a
 test that does not end, counts as caught.
 
 The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
@@ -47,8 +48,9 @@ ABOUT = f"""\
 
 Written by `python -m tests.exercise_mutation`. Every function of an exercise that computes is
 changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
-run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger.
-The goal is {100 * GOAL:.0f} %. Below the table stands every mistake that no test sees.
+run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger;
+for the worked solutions, `solved/`, their own checks against npdl too. The goal is
+{100 * GOAL:.0f} % for each. Below the table stands every mistake that no test sees.
 """
 
 
@@ -72,13 +74,19 @@ def passes(item):
 
 def exercise_names():
     """The exercises' modules that have functions of their own, scripts and their neighbours."""
-    names = sorted(path.stem for path in (ROOT / "exercises").glob("*.py"))
-    return [name for name in names if re.match(r"d\d{3}_|influence|neurons|.*_claims", name)]
+    names = sorted(path.relative_to(ROOT / "exercises").with_suffix("").as_posix()
+                   for path in (ROOT / "exercises").rglob("*.py"))
+    wanted = re.compile(r"(solved/)?d\d{3}_|influence|neurons|.*_claims")
+    return [name for name in names if wanted.match(name)]
+
+
+def module_of(name):
+    return importlib.import_module(f"exercises.{name}".replace("/", "."))
 
 
 def own_functions(name):
     """{code: function} of an exercise's functions and methods."""
-    module = importlib.import_module(f"exercises.{name}")
+    module = module_of(name)
     linecache.getlines(module.__file__)
     found = {}
     for thing in vars(module).values():
@@ -96,18 +104,19 @@ def plain(thing):
 
 
 def makers(name):
-    """The codes of an exercise that return claims: what they say is judged by other tests."""
-    from exercises.framework import Claim
+    """The codes of an exercise that return claims, or solutions, which other tests judge."""
+    from exercises.framework import Claim, Solution
 
     found = set()
 
     def note(frame, event, arg):
-        if event == "return" and (isinstance(arg, Claim) or (
-                isinstance(arg, list) and arg and isinstance(arg[0], Claim))):
+        first = arg[0] if isinstance(arg, list) and arg else arg
+        if event == "return" and isinstance(first, (Claim, Solution)):
             found.add(frame.f_code)
 
-    module = importlib.import_module(f"exercises.{name}")
-    make = getattr(module, "claims", None) or getattr(module, "all_claims", None)
+    given = vars(module_of(name))
+    make = next((given[kind] for kind in ("claims", "all_claims", "solutions") if kind in given),
+                None)
     if make:
         sys.setprofile(note)
         try:
@@ -188,6 +197,8 @@ class Facts:
 
 def tests_of(name):
     """The test files of the document that an exercise, or a script that uses it, belongs to."""
+    if name.startswith("solved/"):
+        return [*tests_of(name.removeprefix("solved/")), TESTS / "test_worked.py"]
     scripts = [name] if re.match(r"d\d{3}_", name) else [
         path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
         if name in path.read_text(encoding="utf-8")]
@@ -203,8 +214,8 @@ def digest(name):
 def kept_rows(text):
     """{exercise: (mutants, caught, digest, survivors)} of the table as it was written."""
     rows = {m[1]: (int(m[2]), int(m[3]), m[4], []) for m in re.finditer(
-        r"^\| (\w+) \| (\d+) \| (\d+) \| [\d.]+ % \| ([0-9a-f]{12}) \|$", text, re.M)}
-    for m in re.finditer(r"^\* (\w+): (.*)$", text, re.M):
+        r"^\| ([\w/]+) \| (\d+) \| (\d+) \| [\d.]+ % \| ([0-9a-f]{12}) \|$", text, re.M)}
+    for m in re.finditer(r"^\* ([\w/]+): (.*)$", text, re.M):
         if m[1] in rows:
             rows[m[1]][3].append(m[2])
     return rows
