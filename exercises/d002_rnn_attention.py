@@ -11,8 +11,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, judgement, run_script
-from exercises.influence import influence
+from exercises.framework import Claim, judge, judgement, proved, run_script
+from exercises.probes import influence
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
@@ -139,7 +139,7 @@ def definition():
         "a", "dot, additive and scaled dot product are score functions",
         "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
         "as printed; the V of the additive one is a vector, not the matrix V of values",
-        judge(max(errors.values()) < 1e-12),
+        proved(max(errors.values()) < 1e-12),
         f"npdl's three attentions against the formulas: error {below(max(errors.values()))}")
     yield claim_of(
         "a", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
@@ -193,7 +193,7 @@ def matrices():
         "b", "attention of many queries is softmax(Q K^T) V, softmax along each row",
         "A = softmax(Q K^T), output A V",
         "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
-        judge(by_row < 1e-12 < 1e-3 < by_column),
+        proved(by_row < 1e-12 < 1e-3 < by_column),
         f"against a loop over the definition: error {below(by_row)}; along columns it would be "
         f"{by_column:.1f}")
     yield claim_of(

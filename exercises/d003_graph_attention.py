@@ -12,8 +12,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.d003_message_passing import edges_of
-from exercises.framework import Claim, judge, judgement, run_script
-from exercises.influence import influence
+from exercises.framework import Claim, judge, judgement, proved, run_script
+from exercises.probes import influence
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.attention import attend
@@ -106,7 +106,7 @@ def equivalence():
         "d", "attention with one head is a special case of a GNN", "to be shown",
         "complete graph with loops, f_ji(h_j) = V h_j, Agg = sum with weights softmax_j(Q h_i . K "
         "h_j), q(h_i, m) = m",
-        judge(max(messages, layer) < 1e-12),
+        proved(max(messages, layer) < 1e-12),
         f"5 random tokens: MessagePassing and GraphAttention differ from (18) by "
         f"{below(max(messages, layer))}")
     yield claim_of(

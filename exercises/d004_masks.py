@@ -8,8 +8,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
-from exercises.influence import influence
+from exercises.framework import Claim, judge, proved, run_script
+from exercises.probes import influence
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -53,7 +53,7 @@ def mask_claim():
     return claim(
         "mask", "M_tk = 1 for k <= t is the lower triangular mask, diagonal included.",
         "lower triangular", "npdl's causal_mask is the same; S (S + 1) / 2 ones",
-        judge(same), "compared for S = 1 to 19")
+        proved(same), "compared for S = 1 to 19")
 
 
 def reach_claim(layer, x):
@@ -66,7 +66,7 @@ def reach_claim(layer, x):
         "reach", "With the mask a token depends on itself and earlier tokens, without it on all.",
         "each token attends only to itself and previous tokens",
         f"moved outputs: {int((masked > 1e-9).sum())} of {S * S} pairs with the mask, "
-        f"{int((free > 1e-9).sum())} without", judge(causal and free.min() > 1e-9),
+        f"{int((free > 1e-9).sum())} without", proved(causal and free.min() > 1e-9),
         f"every token of S = {S} changed in turn; later tokens move an output by "
         f"{below(masked[future].max())}")
 
@@ -95,7 +95,7 @@ def weights_claim():
         "softmax.", "zero probability",
         f"largest weight above the diagonal {hidden:.0f}; rows sum to 1 "
         f"({below(float(abs(A.sum(-1) - 1).max()))})",
-        judge(hidden == 0 and error < 1e-9), "npdl's attend and -infinity by hand agree: "
+        judge(hidden == 0, provided=error < 1e-9), "npdl's attend and -infinity by hand agree: "
         f"{below(error)}; scores multiplied by M would leave row 1 of equal scores {by_zero:.2f} "
         "for the future")
 
@@ -122,7 +122,7 @@ def shape_claim(B=2, H=3, S=5):
     A = layer.forward(x, x, x, causal_mask(S))[1].attend.A
     return claim(
         "shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",
-        f"{A.shape} for B = {B}, {H} heads, S = {S}", judge(A.shape == (B, H, S, S)),
+        f"{A.shape} for B = {B}, {H} heads, S = {S}", proved(A.shape == (B, H, S, S)),
         "npdl's MultiHeadAttention")
 
 

@@ -76,7 +76,7 @@ def exercise_names():
     """The exercises' modules that have functions of their own, scripts and their neighbours."""
     names = sorted(path.relative_to(ROOT / "exercises").with_suffix("").as_posix()
                    for path in (ROOT / "exercises").rglob("*.py"))
-    wanted = re.compile(r"(solved/)?d\d{3}_|influence|neurons|.*_claims")
+    wanted = re.compile(r"(solved/)?d\d{3}_|probes|neurons|.*_claims")
     return [name for name in names if wanted.match(name)]
 
 
@@ -196,13 +196,14 @@ class Facts:
 
 
 def tests_of(name):
-    """The test files of the document that an exercise, or a script that uses it, belongs to."""
+    """The test files of the documents that an exercise, or the scripts that use it, belong to."""
     if name.startswith("solved/"):
         return [*tests_of(name.removeprefix("solved/")), TESTS / "test_worked.py"]
     scripts = [name] if re.match(r"d\d{3}_", name) else [
         path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
         if name in path.read_text(encoding="utf-8")]
-    return sorted(TESTS.glob(f"test_exercises_{scripts[0][1:4]}*.py"))
+    return sorted({path for script in scripts
+                   for path in TESTS.glob(f"test_exercises_{script[1:4]}*.py")})
 
 
 def digest(name):

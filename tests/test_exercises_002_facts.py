@@ -17,8 +17,9 @@ from exercises import d002_lstm_statements as statements
 from exercises import d002_positions_heads as heads
 from exercises import d002_rnn_attention as rnn_attention
 from exercises.framework import FAILED
-from exercises.influence import influence
+from exercises.probes import influence, learned
 from npdl.errors import InputError
+from npdl.layers.linear import Linear
 
 
 def refused(call):
@@ -182,6 +183,7 @@ def test_what_moves_what():
     assert influence(lambda x: x**2, x).tolist() == [[5, 0, 0], [0, 7, 0], [0, 0, 11]]
     assert influence(lambda x: x[:1] * [-3, 1], x).tolist() == [[3, 0, 0]]
     assert x.tolist() == [[1, 2], [3, 0], [-1, 5]]
+    assert learned(Linear(3, 2)) == 8 and learned(Linear(3, 2, bias=False)) == 6
 
 
 def test_moments_by_hand():

@@ -1,4 +1,4 @@
-"""What depends on what, by moving each row in turn."""
+"""What can be asked of any layer or function: what moves what, and how many numbers learn."""
 
 import numpy as np
 
@@ -14,3 +14,8 @@ def influence(f, x):
         other[k] += 1
         moved.append(abs(f(other) - start).max(-1))
     return np.array(moved).T
+
+
+def learned(layer):
+    """The numbers that a layer learns, counted array by array."""
+    return sum(param.data.size for _, param in layer.params())
