@@ -168,9 +168,11 @@ class Facts:
         self.running, self.seconds = defaultdict(list), {}
         for item in items:
             forget()
-            start = time.process_time()
-            ran = codes_run(lambda item=item: passes(item))
+            start, passed = time.process_time(), []
+            ran = codes_run(lambda item=item, passed=passed: passed.append(passes(item)))
             self.seconds[item] = time.process_time() - start
+            if not all(passed):
+                raise RuntimeError(f"{item} fails without a mistake: mend it first")
             for function in functions:
                 if function.__code__ in ran:
                     self.running[function].append(item)
