@@ -2,8 +2,8 @@
 
 import math
 
-from exercises.solved.d002_gru import sigmoid
 from exercises.worked import Check, Solution, Step, Table, num, terms
+from npdl.functions import sigmoid
 
 X = (1.0, 0.5)
 

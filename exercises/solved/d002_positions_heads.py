@@ -6,6 +6,7 @@ import numpy as np
 
 from exercises.d002_positions_heads import encoding, permutation_errors, two_places
 from exercises.worked import Check, Solution, Step, num, vec
+from npdl.functions import softmax
 
 
 def turned(row, offset):
@@ -22,15 +23,14 @@ def turned(row, offset):
 
 def mixed(x):
     """Self-attention of two tokens with W_Q = W_K = W_V = 1, no scale: softmax(x xᵀ) x."""
-    powers = np.exp(x @ x.T)
-    return powers / powers.sum(1, keepdims=True) @ x
+    return softmax(x @ x.T) @ x
 
 
 def positions():
     """7.1."""
     x = np.array([[1.0, 0.0], [0.0, 2.0]])
     y, swapped = mixed(x), mixed(x[::-1])
-    weights = np.exp(x @ x[0]) / np.exp(x @ x[0]).sum()
+    weights = softmax(x @ x[0])
     table = encoding(4, 4)
     moved = turned(table[1], 2)
     return Solution(

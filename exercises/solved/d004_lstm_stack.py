@@ -1,11 +1,10 @@
 """Document 004, Problems 1.2 and 1.4, worked: two layers of one unit, a model of three words."""
 
-import math
-
 import numpy as np
 
 from exercises.solved.d004_lstm_cell import lstm_step
 from exercises.worked import Check, Solution, Step, Table, num, vec
+from npdl.functions import softmax
 from npdl.layers.recurrent import LSTM
 from npdl.models.lstm_lm import LSTMLM
 
@@ -76,17 +75,12 @@ def stack():
         f"L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = {vec(INPUTS, 1)}.")
 
 
-def softmax(logits):
-    powers = [math.exp(z) for z in logits]
-    return [p / sum(powers) for p in powers]
-
-
 def model():
     """1.4."""
     x = [TABLE[token] for token in IDS]
     states = layer(x)
     logits = [[w * h for w in READOUT] for h, _ in states]
-    P = [softmax(row) for row in logits]
+    P = softmax(np.array(logits))
     own = fill(LSTMLM(3, 1, 1, 1, dtype="float64"),
                {"embedding.W": np.array(TABLE)[:, None], "classifier.W": np.array([READOUT])})
     (predicted, _), _ = own.forward(np.array([IDS]))
