@@ -11,7 +11,7 @@ test that does not end, counts as caught.
 
 The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
 tests have not changed since keeps its row; --all measures it again. With --every the result is
-printed, and not kept. Exit status 1 below 90 % caught.
+printed, and not kept. Exit status 1 where an exercise is below 90 %.
 """
 
 import argparse
@@ -229,6 +229,11 @@ def share(rows):
     return caught / mutants if mutants else 1.0
 
 
+def low_rows(rows):
+    """The exercises below the goal."""
+    return [name for name, row in sorted(rows.items()) if share({name: row}) < GOAL]
+
+
 def markdown(rows):
     """The table and the survivors."""
     lines = [ABOUT, "| exercise | mistakes | caught | share | sources |", "|---|--:|--:|--:|---|"]
@@ -291,8 +296,9 @@ def main(given=None):
         options.all or name not in rows or rows[name][2] != digest(name))], options.every, keep)
     if options.every > 1:
         print(markdown(found))
-    print(f"{100 * share(table()):.1f} % caught")
-    return int(share(table()) < GOAL)
+    low = low_rows(table())
+    print(f"{100 * share(table()):.1f} % caught; below the goal: {', '.join(low) or 'none'}")
+    return int(bool(low))
 
 
 if __name__ == "__main__":
