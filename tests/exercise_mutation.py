@@ -1,6 +1,6 @@
 """The share of mistakes in the exercises' own functions that hand-made facts catch.
 
-    python -m tests.exercise_mutation [--functions d001_autoencoder] [--every N] [--all]
+    python -m tests.exercise_mutation [--functions d001 solved/d001] [--every N] [--all]
 
 Every function of an exercise that computes (and neither draws nor makes claims or solutions) gets
 small mistakes (tests.mutants, tests.mutant_kinds, and `>` for `>=` and the like), one at a time.
@@ -274,7 +274,8 @@ def measure(names, every, keep):
 
 def main(given=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--functions", default="", help="only exercises whose name contains this")
+    parser.add_argument("--functions", nargs="+", default=[""], metavar="NAME",
+                        help="only exercises whose names begin so")
     parser.add_argument("--every", type=int, default=1, help="take one mistake in N")
     parser.add_argument("--all", action="store_true", help="measure what has not changed, too")
     options = parser.parse_args(given)
@@ -292,7 +293,7 @@ def main(given=None):
             TABLE.write_text(markdown(table()), encoding="utf-8")
 
     rows = table()
-    measure([name for name in names if options.functions in name and (
+    measure([name for name in names if name.startswith(tuple(options.functions)) and (
         options.all or name not in rows or rows[name][2] != digest(name))], options.every, keep)
     if options.every > 1:
         print(markdown(found))
