@@ -50,7 +50,10 @@ Written by `python -m tests.exercise_mutation`. Every function of an exercise th
 changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
 run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger;
 for the worked solutions, `solved/`, their own checks against npdl too. The goal is
-{100 * GOAL:.0f} % for each. Below the table stands every mistake that no test sees.
+{100 * GOAL:.0f} % for each. Below the table stands every mistake that no test sees. Many of these
+change nothing that can be seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where
+there is one, a sign that cancels in a quotient or under a norm, the seed or the sign of random
+numbers, `<` for `<=` where both sides are never equal, a loop that goes on after it has converged.
 """
 
 
