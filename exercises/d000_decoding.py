@@ -186,7 +186,7 @@ def step_claims():
 def result_claims():
     found = completions()
     printed_first, printed_second = PRINTED_BEAM[3]
-    greedy_total = path_sum(PRINTED_TREE, printed_first)
+    greedy_total, (green, red) = path_sum(PRINTED_TREE, printed_first), thresholds().values()
     with_first = sum(printed_first in dict(beam) for beam in found.values())
     with_second = sum(printed_second in dict(beam) for beam in found.values())
     rule = all((printed_second in dict(beam)) == (second < -5.0)
@@ -214,7 +214,9 @@ def result_claims():
               "called the best sequence", "if " + " and ".join(
                   f"no word after {names([path])} has more than {bound:.1f}"
                   for path, bound in thresholds().items()),
-              judge(thresholds_hold(), "under-specified"),
+              judge(printed_is_best(red - 0.01, green - 0.01)
+                    and not printed_is_best(red + 0.01, green - 0.01)
+                    and not printed_is_best(red - 0.01, green + 0.01), "under-specified"),
               "exhaustive search with words on either side of both bounds"),
     ]
 
@@ -225,13 +227,10 @@ def thresholds():
     return {path: best - path_sum(PRINTED_TREE, path) for path in (("the", "green"), ("a", "red"))}
 
 
-def thresholds_hold(margin=0.01):
-    """Whether words just below both thresholds leave it the best, and one just above does not."""
-    green, red = thresholds().values()
-    found = [decode(completed({"cube": red + up * margin}, {"oval": green + also * margin}),
-                    "exhaustive")[0][0] == PRINTED_BEAM[3][0]
-             for up, also in ((-1, -1), (1, -1), (-1, 1))]
-    return found == [True, False, False]
+def printed_is_best(red, green):
+    """Whether the printed best is the best with such words after "a red" and "the green"."""
+    tree = completed({"cube": red}, {"oval": green})
+    return decode(tree, "exhaustive")[0][0] == PRINTED_BEAM[3][0]
 
 
 def names(paths):

@@ -10,6 +10,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import run_script
+from exercises.probes import learned
 from npdl.errors import InputError
 from npdl.layers.adapters import FrozenLinear, LoRALinear, QuantLinear
 from npdl.layers.attention import attend
@@ -91,7 +92,7 @@ class LowRankLayer:
         return [layer for head in self.heads for layer in head.values()] + [self.O]
 
     def trainable(self, part):
-        return sum(layer.count_params() for layer in self.maps(part))
+        return sum(learned(layer) for layer in self.maps(part))
 
     def frozen_bytes(self, part):
         return sum(param.data.nbytes for layer in self.maps(part)

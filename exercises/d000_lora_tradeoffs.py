@@ -9,6 +9,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, judgement, run_script
+from exercises.probes import learned
 from exercises.shown import below, estimate
 from npdl.adapt import add_lora, merged_linear, multiplies, quantize_linears, report
 from npdl.errors import InputError
@@ -41,8 +42,7 @@ def adapted(W, update, r, bits=None):
     W + update."""
     linear = Linear(*W.shape, bias=False, dtype="float64")
     linear.W.data[...] = W
-    base = linear if bits is None else QuantLinear(linear, bits)
-    layer = LoRALinear(base, r)
+    layer = LoRALinear(QuantLinear(linear, bits) if bits else linear, r)
     layer.A.data[...], layer.B.data[...] = low_rank(W + update - layer.base.weight(), r)
     return layer
 
@@ -165,7 +165,7 @@ def rank_claims():
     best = min(ranks, key=lambda r: found[r][1])
     W, thin, _ = pretrained()
     exact = [update_error(W, thin, r) for r in (1, 2, 4, 8)]
-    params = {r: adapted(W, thin, r).count_params() for r in (1, 8)}
+    params = {r: learned(adapted(W, thin, r)) for r in (1, 8)}
     d, freed = 4096, 4096**2 * (32 - 4) / 8
     affordable = int(freed // (2 * d * 16))
     return [

@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below, estimate
 from npdl.errors import InputError
 from npdl.losses import KLDivergence, kl_divergence
@@ -105,7 +105,7 @@ def identity_claim(rng, cases):
     return claim(
         "1", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
         "to be shown, no proof given", "holds",
-        judge(error < 1e-12, provided=exact),
+        judge(exact, provided=error < 1e-12),
         f"{cases} random cases: error {below(error, 1e-12)}; in fractions q / posterior = "
         "P(context) q / (likelihood prior) for each output; both sides are E_Q of its logarithm")
 
@@ -154,7 +154,7 @@ def meaning_claims(q, prior, likelihood):
         claim("1", "Q can be used to estimate the posterior.", "an approximate distribution",
               f"lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
               f"{start:.4f} to {below(end, 1e-6)}",
-              judge(end < 1e-6), f"gradient descent with npdl's KLDivergence, which never saw the "
+              proved(end < 1e-6), f"gradient descent with npdl's KLDivergence, which never saw the "
               f"posterior; the bound reaches log P(context) = {evidence:.4f} (off by "
               f"{below(abs(bound - evidence), 1e-6)})"),
     ]

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.recurrent import RNNCell
@@ -141,7 +141,7 @@ def effects():
         "vanishing, exploding", "over many steps back a gradient shrinks or grows exponentially",
         "decreases or increases rapidly",
         f"factor per step {listing(rates, '.3f')} at spectral radius {listing(radii, '.2f')}",
-        judge(follows),
+        proved(follows),
         f"near h = 0; length after 100 steps: {norms[0.8][-1]:.1e} at radius 0.8, "
         f"{norms[1.25][-1]:.1e} at 1.25, from 1")
     yield claim_of(

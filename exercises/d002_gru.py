@@ -140,7 +140,7 @@ def update_gate():
     yield claim_of(
         "b", "with z near 0 the state hardly changes", "True",
         "true: |h' - h| = z |h^ - h|, at most 2 z while |h| <= 1",
-        judge(bounded and all(m <= 2 * z for (m, _), z in zip(moves, gates, strict=True))),
+        judge(all(m <= 2 * z for (m, _), z in zip(moves, gates, strict=True)), provided=bounded),
         f"largest change of 200 random states: {listing([m for m, _ in moves], '.4f')} at "
         f"z = {listing(gates, 'g')}")
     yield claim_of(
@@ -172,7 +172,7 @@ def reset_gate():
     yield claim_of(
         "c", "with z near 1 and r near 0 the past state is remembered very well", "False",
         "false: at z = 1, r = 0 the new state is tanh(x W), with no h in it",
-        judge(error < 1e-12 and left[0] < 1e-12),
+        judge(left[0] < 1e-12, provided=error < 1e-12),
         f"h' against tanh(x W): error {below(error)}; dh'/dh has length {below(left[0])}")
     yield claim_of(
         "c", "then the past state is not remembered at all", "no contribution of h",
@@ -185,7 +185,7 @@ def reset_gate():
         "c", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
         "at z = 1, r = 0 each output is a function of its own input alone; near it, of the last "
         f"few: {left[1]**5:.0e} of a change 5 steps back is left at z = 0.99, r = 0.01",
-        judge(error < 1e-12 and left[1] < 1),
+        judge(left[1] < 1, provided=error < 1e-12),
         f"one-layer tanh(x W) and the cell agree: {below(error)}; estimated by "
         f"{left[1]:.3f}^5, from the length of dh'/dh at one state")
     yield claim_of(

@@ -9,7 +9,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.d002_complexity import counted
-from exercises.framework import Claim, judge, judgement, run_script
+from exercises.framework import Claim, judge, judgement, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -154,7 +154,7 @@ def sines():
     yield claim_of(
         "1", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
         "the usual sinusoids", "npdl's table with exponent 2k/d, entry by entry; d has to be even",
-        judge(error < 1e-9), f"50 positions, d = 64: largest difference {below(error)}")
+        proved(error < 1e-9), f"50 positions, d = 64: largest difference {below(error)}")
     yield claim_of(
         "1", "i is the index of the dimension", "i is the dimension index",
         "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
@@ -185,7 +185,7 @@ def heads():
     yield claim_of(
         "2", "several heads attend to different parts of the sequence at once",
         "different parts simultaneously", "yes: one head returns one mixture, two can return both",
-        judge(two < 1e-6 < one),
+        proved(two < 1e-6 < one),
         f"values 1 and -1 to be handed over unmixed: error at best {one:.2f} with one head, "
         f"{below(two)} with two")
     yield claim_of(

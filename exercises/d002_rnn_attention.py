@@ -11,7 +11,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, judgement, run_script
+from exercises.framework import Claim, judge, judgement, proved, run_script
+from exercises.probes import influence
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
@@ -80,14 +81,10 @@ def fixed_points(s, past, tries=200, seed=2):
 
     s (H,), past (P, H): the document's step with the score of h_t itself taken at its word.
     """
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(tries):
-        h = 3 * rng.standard_normal(len(s))
-        for _ in range(500):
-            new = s + attention_one_by_one(h[None], past, past)[0]
-            if np.abs(new - h).max() < 1e-13:
-                break
-            h = new
+    H, found = 3 * np.random.default_rng(seed).standard_normal((tries, len(s))), []
+    for _ in range(500):
+        H = s + DotAttention().forward(H, past, past)[0]
+    for h in H:
         if all(np.abs(h - other).max() > 1e-6 for other in found):
             found.append(h)
     return found
@@ -102,13 +99,9 @@ def missing_mass(t=5, d=4, seed=3):
 
 def first_step_gradient(steps=60, width=16, seed=4):
     """Length of dL/dx_1, L a sum over the last state: a plain RNN, and one with attention."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((1, steps, 4))
+    x = np.random.default_rng(seed).standard_normal((1, steps, 4))
     plain = RNNLayer(4, width, bias=False, rng=seed, dtype="float64")
-    attentive = AttentiveRNN(4, width, rng=seed, bias=False, dtype="float64")
-    for cell in (plain.cell, attentive.cell):
-        cell.W_h.data[...] = plain.cell.W_h.data
-        cell.W_x.data[...] = plain.cell.W_x.data
+    attentive = AttentiveRNN(4, width, rng=seed, bias=False, dtype="float64")   # the same weights
     lengths = []
     for layer in (plain, attentive):
         outputs, cache = layer.forward(x)
@@ -125,26 +118,6 @@ def largest_state(steps, width=4):
     model.cell.W_x.data[...], model.cell.W_h.data[...] = 5, 0
     (_, (h, _)), _ = model.forward(np.ones((1, steps, 1)))
     return float(np.abs(h).max())
-
-
-def seen_steps(steps=6, seed=5):
-    """(steps, steps) True where y_t depends on x_l, by backward; and whether y_t depends on
-    y_(t-1), the chain that has to be computed in order."""
-    rng = np.random.default_rng(seed)
-    model = AttentiveRNN(2, 3, rng=seed, dtype="float64")
-    x = rng.standard_normal((1, steps, 2))
-    (y, _), cache = model.forward(x)
-    seen = np.zeros((steps, steps), bool)
-    for t in range(steps):
-        dy = np.zeros_like(y)
-        dy[:, t] = rng.standard_normal(dy.shape[-1])
-        dx, _ = model.backward(dy, cache)
-        seen[t] = (np.abs(dx[0]) > 0).any(-1)
-    h = rng.standard_normal((1, 3))
-    past = h[:, None]
-    (new, _), cache = model.forward(x[:, :1], (h, past))
-    _, (dh, _) = model.backward(np.ones_like(new), cache)
-    return seen, bool((np.abs(dh) > 0).any())
 
 
 def definition():
@@ -166,7 +139,7 @@ def definition():
         "a", "dot, additive and scaled dot product are score functions",
         "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
         "as printed; the V of the additive one is a vector, not the matrix V of values",
-        judge(max(errors.values()) < 1e-12),
+        proved(max(errors.values()) < 1e-12),
         f"npdl's three attentions against the formulas: error {below(max(errors.values()))}")
     yield claim_of(
         "a", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
@@ -187,8 +160,11 @@ def definition():
 def benefits():
     """Claims of part (a) on what attention brings."""
     plain, attentive = first_step_gradient()
-    seen, chained = seen_steps()
-    steps = len(seen)
+    rng, steps = np.random.default_rng(5), 6
+    model = AttentiveRNN(2, 3, rng=5, dtype="float64")
+    x, h, past = (rng.standard_normal(shape) for shape in ((steps, 2), (1, 3), (1, 1, 3)))
+    seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
+    chained = influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h).max() > 0
     yield claim_of(
         "a", "RNNs struggle with long ranges; self-attention lets them capture these",
         "vanishing gradients; better long-range dependencies",
@@ -206,7 +182,7 @@ def benefits():
         "parallel computation",
         "not here: h_t still needs h_(t-1), and now all earlier states as well; the steps remain "
         "a chain",
-        judge(not chained), "dh_t/dh_(t-1) is not 0: T steps, one after another, for T tokens")
+        judge(not chained), "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
 
 
 def matrices():
@@ -217,7 +193,7 @@ def matrices():
         "b", "attention of many queries is softmax(Q K^T) V, softmax along each row",
         "A = softmax(Q K^T), output A V",
         "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
-        judge(by_row < 1e-12 < 1e-3 < by_column),
+        proved(by_row < 1e-12 < 1e-3 < by_column),
         f"against a loop over the definition: error {below(by_row)}; along columns it would be "
         f"{by_column:.1f}")
     yield claim_of(

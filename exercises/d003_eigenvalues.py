@@ -39,20 +39,24 @@ def checked_square(W):
 
 
 def spectral_radius(W):
-    return float(np.abs(np.linalg.eigvals(checked_square(W))).max())
+    return float(moduli(checked_square(W))[-1])
+
+
+def states(W, h_0, steps):
+    """(steps + 1, n): h_0 (n,), then h_t = W^T h_(t-1), one step after the other."""
+    W, h_0 = checked_square(W), np.asarray(h_0)
+    if h_0.shape != (len(W),) or steps < 0:
+        raise InputError(f"h_0 has shape {h_0.shape} and steps = {steps!r}; they must be "
+                         f"({len(W)},) and at least 0")
+    found = [h_0]
+    for _ in range(steps):
+        found.append(W.T @ found[-1])
+    return np.array(found)
 
 
 def state_norms(W, h_0, steps):
-    """(steps + 1,) lengths of h_t = W^T h_(t-1), from h_0 (n,), one step after the other."""
-    W, h = checked_square(W), np.asarray(h_0)
-    if h.shape != (len(W),) or steps < 0:
-        raise InputError(f"h_0 has shape {h.shape} and steps = {steps!r}; they must be "
-                         f"({len(W)},) and at least 0")
-    norms = [np.linalg.norm(h)]
-    for _ in range(steps):
-        h = W.T @ h
-        norms.append(np.linalg.norm(h))
-    return np.array(norms)
+    """(steps + 1,) lengths of the states."""
+    return np.linalg.norm(states(W, h_0, steps), axis=1)
 
 
 def jordan(eigenvalue, size):
@@ -64,54 +68,55 @@ def jordan(eigenvalue, size):
 
 def jordan_power(eigenvalue, size, t):
     """The last column of jordan(...)^t as exact fractions: comb(t, k) lambda^(t - k), k from 0."""
-    powers = [Fraction(eigenvalue) ** (t - k) if t >= k else Fraction(0) for k in range(size)]
-    return [comb(t, k) * power for k, power in enumerate(powers)]
+    return [comb(t, k) * Fraction(eigenvalue) ** (t - k) if t >= k else Fraction(0)
+            for k in range(size)]
 
 
 def random_orthogonal(n, seed=0):
+    """The Q of a random matrix's Q R, its signs such that R's diagonal is positive."""
     Q, R = np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))
     return Q * np.sign(np.diag(R))
 
 
-def closed_form_error(seed=0, n=5, steps=12):
-    """Error of (W^t)^T h_0, W complex, against stepping; and of W's against W^T's eigenvalues."""
-    rng = np.random.default_rng(seed)
-    W = (rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))) / np.sqrt(2 * n)
-    h_0 = rng.standard_normal(n) + 0j
-    h = h_0
-    for _ in range(steps):
-        h = W.T @ h
-    error = np.abs(np.linalg.matrix_power(W, steps).T @ h_0 - h).max()
-    by_size = [np.sort(np.abs(np.linalg.eigvals(M))) for M in (W, W.T)]
-    return float(error), float(np.abs(by_size[0] - by_size[1]).max())
+def closed_form(W, h_0, t):
+    """h_t = (W^t)^T h_0."""
+    return np.linalg.matrix_power(W, t).T @ h_0
 
 
-def gradient_error(seed=1, n=5, steps=10):
-    """Error of W^t g against npdl's RNN cell, backward through t steps near h = 0, relative."""
-    rng = np.random.default_rng(seed)
-    cell = RNNCell(1, n, bias=False, dtype="float64")
-    W = cell.W_h.data[...] = rng.standard_normal((n, n)) / np.sqrt(n)
-    h, caches = 1e-12 * rng.standard_normal((1, n)), []
+def moduli(W):
+    """The |lambda_k| of W, the smallest first."""
+    return np.sort(np.abs(np.linalg.eigvals(W)))
+
+
+def gradient_through(W, g, steps):
+    """dL/dh_0 for dL/dh_t = g (n,), by npdl's RNN cell, backward through t steps from h = 0."""
+    cell = RNNCell(1, len(W), bias=False, dtype="float64")
+    cell.W_h.data[...] = W
+    h, caches, d = np.zeros((1, len(W))), [], np.asarray(g)[None]
     for _ in range(steps):
         h, cache = cell.forward(np.zeros((1, 1)), h)                # row h W: the column W^T h
         caches.append(cache)
-    g = d = rng.standard_normal((1, n))
     for cache in reversed(caches):
         _, d = cell.backward(d, cache)
-    right = np.linalg.matrix_power(W, steps) @ g[0]
-    return float(np.abs(d[0] - right).max() / np.abs(right).max())
+    return d[0]
 
 
 def share_vanishing(gain, n=32, count=200, seed=2):
     """The share of random W, entries normal of variance gain^2 / n, with rho < 1."""
     W = np.random.default_rng(seed).standard_normal((count, n, n)) * gain / np.sqrt(n)
-    return float((np.abs(np.linalg.eigvals(W)).max(-1) < 1).mean())
+    return float(np.mean([spectral_radius(each) < 1 for each in W]))
 
 
 def answers():
     """The answer, in parts."""
-    closed, eigen = closed_form_error()
-    gradient = gradient_error()
+    rng, n = np.random.default_rng(0), 5
+    W = (rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))) / np.sqrt(2 * n)
+    h_0 = rng.standard_normal(n)
+    closed = np.abs(closed_form(W, h_0, 12) - states(W, h_0, 12)[-1]).max()
+    eigen = np.abs(moduli(W) - moduli(W.T)).max()
+    W, g = W.real * np.sqrt(2), rng.standard_normal(n)
+    back = np.linalg.matrix_power(W, 10) @ g
+    gradient = np.abs(gradient_through(W, g, 10) - back).max() / np.abs(back).max()
     small, transient = jordan(0.9, 3), np.array([[0.9, 10.0], [0.0, 0.8]])
     down, up = state_norms(small, np.ones(3), 300), state_norms(transient, np.array([1.0, 0]), 300)
     yield claim_of(
@@ -123,7 +128,7 @@ def answers():
         "", "the gradient through t steps", "none printed",
         "dL/dh_0 = W^t dL/dh_t: the same eigenvalues decide",
         judge(gradient < 1e-9, "no answer given"),
-        f"npdl's RNN near 0, 10 steps back: error {below(gradient)}")
+        f"npdl's RNN at h = 0, 10 steps back: error {below(gradient)}")
     yield claim_of(
         "rho < 1", "with rho < 1 everything vanishes", "none printed",
         "for every h_0, W defective or not; but at first it may grow",
@@ -183,8 +188,7 @@ def premises():
         f"32 x 32 normal entries of variance g^2/32: rho < 1 in "
         f"{listing([100 * s for s in shares], '.0f')} % of 200 at g = {listing(gains, 'g')}")
     W = np.array([[0.5, 1.0], [0.0, 0.5j]])
-    same = np.abs(np.sort(np.abs(np.linalg.eigvals(W.T)))
-                  - np.sort(np.abs(np.linalg.eigvals(W.conj().T)))).max()
+    same = np.abs(moduli(W.T) - moduli(W.conj().T)).max()
     differ = np.abs(W.T @ W.T - W.conj().T @ W.conj().T).max()
     yield claim_of(
         "(14)", "W^T in h_t = W^T h_(t-1), for a complex W", "W^T",

@@ -12,7 +12,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.d003_message_passing import edges_of
-from exercises.framework import Claim, judge, judgement, run_script
+from exercises.framework import Claim, judge, judgement, proved, run_script
+from exercises.probes import influence
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.attention import attend
@@ -47,29 +48,20 @@ def attention_as_messages(h, Q, K, V, loops=True):
     return layer.forward(np.asarray(h, float), e)[0]
 
 
-def attention_errors(N=5, D=4, E=3, F=2, seed=0):
+def attention_errors(h, Q, K, V):
     """Largest differences from softmax_j(Q h_i . K h_j) V h_j: messages with loops, messages
-    without loops, npdl's GraphAttention, and attention scaled by 1/sqrt(E)."""
-    rng = np.random.default_rng(seed)
-    h, Q, K, V = (rng.standard_normal(s) for s in ((N, D), (E, D), (E, D), (F, D)))
+    without loops, npdl's GraphAttention, and attention scaled by 1/sqrt(E).
+
+    h (N, D), Q and K (E, D), V (F, D).
+    """
     right, _ = attend(h @ Q.T, h @ K.T, h @ V.T, scale=1.0)
     scaled, _ = attend(h @ Q.T, h @ K.T, h @ V.T)
-    layer = GraphAttention(D, E, dtype="float64")
+    layer = GraphAttention(Q.shape[1], len(Q), dtype="float64")
     layer.W_Q, layer.W_K = _linear(Q), _linear(K)
     layer.passing = MessagePassing(_linear(V), Replace())
     others = (attention_as_messages(h, Q, K, V), attention_as_messages(h, Q, K, V, False),
               layer.forward(h)[0], scaled)
     return [float(np.abs(y - right).max()) for y in others]
-
-
-def fixed_weights_differ(seed=1):
-    """How far e_1j moves when only h_1 changes: 0 for weights that the edge alone determines."""
-    rng = np.random.default_rng(seed)
-    h = rng.standard_normal((4, 3))
-    other = h.copy()
-    other[0] += 1
-    A = [attend(x, h, h, scale=1.0)[1].A[0] for x in (h, other)]
-    return float(np.abs(A[0] - A[1]).max())
 
 
 def score_exists(rows_of_Q, rows_of_K, width=3):
@@ -87,10 +79,9 @@ def largest_weights(lengths=(10, 100, 1000), bound=2.0):
     return [float(np.exp(bound) / (np.exp(bound) + (n - 1) * np.exp(-bound))) for n in lengths]
 
 
-def spread_after(layers, N=16, D=8, seed=2):
-    """Distance of the N states from their mean, relative to their length, after each layer."""
-    rng = np.random.default_rng(seed)
-    h, found = rng.standard_normal((N, D)), []
+def spread_after(layers, h):
+    """Distance of the states h (N, D) from their mean, relative to their length, by layer."""
+    found = []
     for _ in range(layers):
         h, _ = attend(h, h, h)
         found.append(float(np.linalg.norm(h - h.mean(0)) / np.linalg.norm(h)))
@@ -106,13 +97,16 @@ def _linear(W):
 
 def equivalence():
     """Claims of part (d)."""
-    messages, without, layer, scaled = attention_errors()
-    moved, rows = fixed_weights_differ(), (1, 4)
+    rng = np.random.default_rng(0)
+    h, *QKV = (rng.standard_normal(shape) for shape in ((5, 4), (3, 4), (3, 4), (2, 4)))
+    messages, without, layer, scaled = attention_errors(h, *QKV)
+    moved = influence(lambda first: attend(first, h, h, scale=1.0)[1].A, h[:1])[0, 0]
+    rows = (1, 4)
     yield claim_of(
         "d", "attention with one head is a special case of a GNN", "to be shown",
         "complete graph with loops, f_ji(h_j) = V h_j, Agg = sum with weights softmax_j(Q h_i . K "
         "h_j), q(h_i, m) = m",
-        judge(max(messages, layer) < 1e-12),
+        proved(max(messages, layer) < 1e-12),
         f"5 random tokens: MessagePassing and GraphAttention differ from (18) by "
         f"{below(max(messages, layer))}")
     yield claim_of(
@@ -143,7 +137,8 @@ def equivalence():
 def long_range():
     """Claims of part (e)."""
     lengths = (10, 100, 1000)
-    weights, spread = largest_weights(lengths), spread_after(6)
+    weights = largest_weights(lengths)
+    spread = spread_after(6, np.random.default_rng(2).standard_normal((16, 8)))
     edges = [len(edges_of(n)) for n in lengths]
     yield claim_of(
         "e", "why long ranges are hard on a complete graph", "none printed",

@@ -47,13 +47,14 @@ def pairs(mean, std, values, kind="population", decimals=4):
     values = sorted(set(values))
     if not values:
         raise InputError("no values to choose from; give at least one")
-    found, gap = [], std * math.sqrt(2 * DIVISORS[kind])
-    for a in values:
-        if abs(a - (mean - gap / 2)) > 4 * half:        # a = mean - gap/2 up to rounding
-            continue
-        found += [(a, b) for b in values if b >= a and abs((a + b) / 2 - mean) <= half
-                  and abs(deviation(a, b, kind) - std) <= half]
-    return found
+    gap = std * math.sqrt(2 * DIVISORS[kind])
+
+    def near(wanted):                                       # a and b, up to rounding
+        return [value for value in values if abs(value - wanted) <= 4 * half]
+
+    return [(a, b) for a in near(mean - gap / 2) for b in near(mean + gap / 2)
+            if a <= b and abs((a + b) / 2 - mean) <= half
+            and abs(deviation(a, b, kind) - std) <= half]
 
 
 def seeds(model, kind="population"):

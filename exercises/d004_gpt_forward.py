@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below
 from npdl.models.gpt import GPT, attentions, hidden_states
 
@@ -58,7 +58,7 @@ def shape_claims(B=2, S=6, V=36, d=8, L=3, H=2):
              "(B, num_layers, S, embedding_size)", hidden_states(cache), (B, L, S, d)),
             ("attentions", "attentions is (B, num_layers, num_heads, S, S).",
              "(B, num_layers, num_heads, S, S)", attentions(cache), (B, L, H, S, S))]
-    return [claim(part, text, said, f"{array.shape}", judge(array.shape == shape),
+    return [claim(part, text, said, f"{array.shape}", proved(array.shape == shape),
                 f"npdl's GPT with B = {B}, S = {S}, V = {V}, width {d}, {L} layers, {H} heads")
             for part, text, said, array, shape in rows]
 

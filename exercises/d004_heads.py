@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
@@ -118,7 +118,7 @@ def inverse_claim():
         "Problem 2.2", "inverse", "split_heads and merge_heads are exactly inverse to each other, "
         "(B, S, m d) to (B, m, S, d) and back.", "exactly inverse",
         f"with column head_size * j + l, npdl's: {x.shape} to {y.shape} and back, equal",
-        judge(by_index and np.array_equal(layer.join(y), x) and len(good) == len(pairs)),
+        judge(len(good) == len(pairs), provided=by_index and np.array_equal(layer.join(y), x)),
         f"all {y.size} entries by their index; {len(good)} of {len(pairs)} sizes are bijections "
         f"(so is num_heads * l + j, interleaved: {len(other)})")
 
@@ -138,7 +138,8 @@ def attention_claims(B=2, S=5, m=3, d=4):
     return [
         claim("Problem 2.5", "formula", "Attention is concat(h_1 .. h_m) W_O + b_O with "
               "h_i = softmax(q_i k_i^T / sqrt(d)) v_i.", "the formula",
-              f"npdl's layer and a loop over heads agree: {below(error)}", judge(error < 1e-9),
+              f"npdl's layer and a loop over heads agree: {below(error)}",
+              proved(error < 1e-9),
               f"B = {B}, S = {S}, {m} heads of {d}, biases on, no mask"),
         claim("Problem 2.5", "scale", "Scores are divided by the square root of d.",
               "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
@@ -149,7 +150,7 @@ def attention_claims(B=2, S=5, m=3, d=4):
         claim("Problem 2.4", "shapes", "The h_i, concatenated, have the shape of the input and go "
               "into W_O.", "concat(h_1 .. h_m)", f"heads {heads.shape}, concatenated "
               f"{joined.shape}; times W_O plus b_O they are the output: {below(whole)}",
-              judge(joined.shape == Q.shape and whole < 1e-9), "same data"),
+              judge(joined.shape == Q.shape, provided=whole < 1e-9), "same data"),
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.norm import LayerNorm
@@ -75,7 +75,7 @@ def formula_claim():
     return claim(
         "formula", "(x - E[x]) / sqrt(Var[x] + eps) * weight + bias, with the variance divided by "
         "n.", "the formula, biased estimate", f"npdl's LayerNorm gives the same: {below(error)}",
-        judge(error < 1e-9), f"input {x.shape}, random weight and bias, eps = 1e-5; "
+        proved(error < 1e-9), f"input {x.shape}, random weight and bias, eps = 1e-5; "
         f"{norm.count_params()} learned numbers for width {x.shape[-1]}")
 
 
@@ -90,7 +90,7 @@ def axis_claim():
         "act on a minibatch.", "only over the last dimension",
         f"a row alone gives the same as in its batch ({below(apart)}); statistics of the whole "
         f"minibatch would be off by up to {abs(joint - y).max():.2f}",
-        judge(apart < 1e-9 < abs(joint - y).max()), f"input {x.shape}")
+        proved(apart < 1e-9 < abs(joint - y).max()), f"input {x.shape}")
 
 
 def bias_claim(population=(0, 1, 5), n=3):

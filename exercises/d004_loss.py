@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, judgement, run_script
+from exercises.framework import Claim, judge, judgement, proved, run_script
 from exercises.shown import below
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
@@ -71,9 +71,8 @@ def averages(losses_of_tokens):
     """(mean of the samples' means, mean of all tokens) of lists of token losses."""
     if not losses_of_tokens or not all(losses_of_tokens):
         raise InputError("give at least one loss for every sample")
-    means = [sum(tokens) / len(tokens) for tokens in losses_of_tokens]
-    tokens = [value for sample in losses_of_tokens for value in sample]
-    return sum(means) / len(means), sum(tokens) / len(tokens)
+    means = [float(np.mean(tokens)) for tokens in losses_of_tokens]
+    return float(np.mean(means)), float(np.mean(sum(losses_of_tokens, [])))
 
 
 def stepped(p, wanted, rate):
@@ -98,7 +97,7 @@ def value_claim(data, counted):
     return claim(
         "loss", "The loss is the batch's mean of each sample's mean negative log-likelihood over "
         "its right-hand side.", "the triple sum", f"npdl's loss equals the sums: {below(error)}",
-        judge(error < 1e-9), f"{len(counted)} equations (p = 5, both orders), random logits; "
+        proved(error < 1e-9), f"{len(counted)} equations (p = 5, both orders), random logits; "
         "tokens and components numbered alike, right-hand side by position")
 
 
@@ -126,7 +125,7 @@ def accuracy_claim(data, counted):
         "right; the arg max of the logits decides.", "product of indicators",
         f"npdl's accuracy equals the products for all {len(counted)} equations: "
         f"{accuracy.mean():.3f} of equations, {tokens:.3f} of tokens",
-        judge(np.array_equal(accuracy, by_hand) and alike and accuracy.mean() < tokens),
+        judge(accuracy.mean() < tokens, provided=np.array_equal(accuracy, by_hand) and alike),
         "random logits, half the targets raised; logits and probabilities have the same arg max")
 
 
@@ -140,7 +139,7 @@ def reduction_claim(data):
         "reduction", "'none' gives loss and accuracy of each sample, (B,); 'sum' leaves out 1/B; "
         "'mean' is the formula.", "two one-dimensional tensors of length B",
         f"shapes {parts['none'][0].shape} and {parts['none'][1].shape}; their sums and means agree",
-        judge(fits), f"B = {B}, npdl's loss_and_accuracy")
+        proved(fits), f"B = {B}, npdl's loss_and_accuracy")
 
 
 def empty_claim():
@@ -220,7 +219,7 @@ def simplex_claims(V=6):
     return [
         claim("simplex", "Softmax rows lie in {p : p_i >= 0, sum 1}, of dimension V - 1.",
               "(V - 1)-dimensional", f"dimension {rank} for V = {V}",
-              judge(inside and rank == V - 1),
+              judge(rank == V - 1, provided=inside),
               f"rank of the corners' differences; {len(p)} random rows are inside"),
         claim("other components", "Raising the wanted component automatically minimises the other "
               "components.", "automatically minimises them", "their sum, 1 - p_k, falls; not each "
@@ -242,7 +241,8 @@ def stable_claim():
         "log softmax", "log P is better taken by a log-softmax of the logits than by way of P.",
         "encouraged, no reason given", f"logits (1000, 0): log-softmax {own[0]:.0f}, {own[1]:.0f}; "
         f"log of a stable softmax {two_steps[0]:.0f}, {two_steps[1]}; with plain exp {naive[0]}",
-        judge(bool(np.isfinite(own).all() and not np.isfinite(two_steps).all())),
+        judge(not np.isfinite(two_steps).all(),
+              provided=own.tolist() == [0, -1000] and softmax(logits).tolist() == [1, 0]),
         "the exact values are 0 and -1000; exp(-1000) is 0 in float64")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.functions import sigmoid
@@ -139,7 +139,7 @@ def update_claim(weights, x, h, c):
     return claim(
         "updates", "c_t = f c_(t-1) + i c~ and h_t = o tanh(c_t), products entry by entry, are "
         "the step of an LSTM.", "h_t, c_t", f"npdl's LSTMCell gives the same: {below(error)}",
-        judge(error < 1e-9), "with tanh for the candidate, same weights, float64",
+        proved(error < 1e-9), "with tanh for the candidate, same weights, float64",
     )
 
 
@@ -171,7 +171,7 @@ def role_claims():
          f"o = 0: h = {hidden:.4f} while c = {held:.4f} for 100 steps",
          abs(hidden) < 1e-9 < held, "h = o tanh(c) = 0"),
     ]
-    found = [claim(part, text, "said, not shown", computed, judge(holds),
+    found = [claim(part, text, "said, not shown", computed, proved(holds),
                    f"npdl's LSTMCell with gates held by their biases; expected {why}")
              for part, text, computed, holds, why in rows]
     return [forget_claim(), *found]

@@ -8,7 +8,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
+from exercises.probes import influence
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -39,21 +40,9 @@ def weights_with(scores, mask, masked=-np.inf):
         return e / e.sum(-1, keepdims=True)
 
 
-def influence(layer, x, mask):
-    """(S, S) largest change of output t when token k of x (1, S, D) changes."""
-    S = x.shape[1]
-    y = layer.forward(x, x, x, mask)[0]
-    change = np.zeros((S, S))
-    for k in range(S):
-        other = x.copy()
-        other[:, k] += 1
-        change[:, k] = abs(layer.forward(other, other, other, mask)[0] - y)[0].max(-1)
-    return change
-
-
 def claims():
     layer = MultiHeadAttention(8, 2, rng=1, dtype="float64")
-    x = np.random.default_rng(0).standard_normal((1, 6, 8))
+    x = np.random.default_rng(0).standard_normal((6, 8))
     return [mask_claim(), reach_claim(layer, x), strict_claim(), weights_claim(), large_claim(),
             shape_claim()]
 
@@ -64,19 +53,20 @@ def mask_claim():
     return claim(
         "mask", "M_tk = 1 for k <= t is the lower triangular mask, diagonal included.",
         "lower triangular", "npdl's causal_mask is the same; S (S + 1) / 2 ones",
-        judge(same), "compared for S = 1 to 19")
+        proved(same), "compared for S = 1 to 19")
 
 
 def reach_claim(layer, x):
-    free, masked = influence(layer, x, None), influence(layer, x, causal_mask(x.shape[1]))
-    S = x.shape[1]
+    S = len(x)
+    free, masked = (influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
+                    for mask in (None, causal_mask(S)))
     future = ~printed_mask(S)
     causal = masked[future].max() < 1e-9 < masked[~future].min()
     return claim(
         "reach", "With the mask a token depends on itself and earlier tokens, without it on all.",
         "each token attends only to itself and previous tokens",
         f"moved outputs: {int((masked > 1e-9).sum())} of {S * S} pairs with the mask, "
-        f"{int((free > 1e-9).sum())} without", judge(causal and free.min() > 1e-9),
+        f"{int((free > 1e-9).sum())} without", proved(causal and free.min() > 1e-9),
         f"every token of S = {S} changed in turn; later tokens move an output by "
         f"{below(masked[future].max())}")
 
@@ -105,7 +95,7 @@ def weights_claim():
         "softmax.", "zero probability",
         f"largest weight above the diagonal {hidden:.0f}; rows sum to 1 "
         f"({below(float(abs(A.sum(-1) - 1).max()))})",
-        judge(hidden == 0 and error < 1e-9), "npdl's attend and -infinity by hand agree: "
+        judge(hidden == 0, provided=error < 1e-9), "npdl's attend and -infinity by hand agree: "
         f"{below(error)}; scores multiplied by M would leave row 1 of equal scores {by_zero:.2f} "
         "for the future")
 
@@ -132,7 +122,7 @@ def shape_claim(B=2, H=3, S=5):
     A = layer.forward(x, x, x, causal_mask(S))[1].attend.A
     return claim(
         "shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",
-        f"{A.shape} for B = {B}, {H} heads, S = {S}", judge(A.shape == (B, H, S, S)),
+        f"{A.shape} for B = {B}, {H} heads, S = {S}", proved(A.shape == (B, H, S, S)),
         "npdl's MultiHeadAttention")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, run_script
+from exercises.probes import learned
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.linear import Linear
@@ -65,9 +66,9 @@ def decoder_formula(d, m, L, bias=True):
 
 def table_rows_of(model):
     """{component: count} of an LSTMLM by counting its arrays."""
-    layers = [layer.count_params() for layer in model.lstm.layers]
-    return {"embedding": model.embedding.count_params(), "layer 1": layers[0],
-            "layers 2 to L": sum(layers[1:]), "classifier": model.classifier.count_params()}
+    layers = [learned(layer) for layer in model.lstm.layers]
+    return {"embedding": learned(model.embedding), "layer 1": layers[0],
+            "layers 2 to L": sum(layers[1:]), "classifier": learned(model.classifier)}
 
 
 def claims():
@@ -82,12 +83,12 @@ def lstm_claims():
         counted = table_rows_of(LSTMLM(11, d, L, h, bias=bias))
         for name in wrong:
             wrong[name] += printed[name] != counted[name]
-        modules.append((lstm_formula(d, h, L, bias), LSTM(d, h, L, bias).count_params(),
+        modules.append((lstm_formula(d, h, L, bias), learned(LSTM(d, h, L, bias)),
                         sum(printed.values())))
     tried = len(modules)
     same_width, other_width = (sum(
         lstm_table(11, d + more, h, L, bias)["layer 1"]
-        == LSTM(d, h, L, bias).layers[0].count_params()
+        == learned(LSTM(d, h, L, bias).layers[0])
         for (d, h, L), bias in product(SIZES, (True, False))) for more in (0, 1))
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
@@ -118,7 +119,7 @@ def lstm_claims():
         ask("two biases", "A gate has one bias vector.", "4 d_h for each layer",
             f"4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
             f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})",
-            judge(LSTM(128, 128, 2).count_params() == example[0], "convention"),
+            judge(learned(LSTM(128, 128, 2)) == example[0], "convention"),
             "the equations of Problem 1 have one b for each gate; the second adds no function"),
     ]
 
@@ -135,14 +136,14 @@ def attention_claims():
     found = []
     for bias, text in ((True, "4[(h d_h)^2 + h d_h]"), (False, "4 (h d_h)^2")):
         agree = sum(attention_formula(h, d, bias)
-                    == MultiHeadAttention(h * d, h, bias).count_params() for h, d in HEADS)
+                    == learned(MultiHeadAttention(h * d, h, bias)) for h, d in HEADS)
         found.append(ask(
             "bias" if bias else "no bias", f"Multi-head attention {'with' if bias else 'without'} "
             "biases learns four square projections.", text, f"{agree} of {len(HEADS)} counted "
             f"modules agree; {attention_formula(4, 32, bias):,} for 4 heads of 32",
             judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention"))
     same = {attention_formula(h, 128 // h) for h in (1, 2, 4, 8)}
-    counted = {MultiHeadAttention(128, h).count_params() for h in (1, 2, 4, 8)}
+    counted = {learned(MultiHeadAttention(128, h)) for h in (1, 2, 4, 8)}
     return [*found, ask(
         "heads", "The count depends on num_heads and head_size only through their product.",
         "d_model = num_heads x head_size", f"{len(counted)} count for 1, 2, 4, 8 heads of width "
@@ -152,15 +153,15 @@ def attention_claims():
 
 def decoder_claims():
     ask = partial(claim, "Problem 2.10")
-    ffn = all(FeedForward(d, m).count_params() == 2 * d * d * m for d, _, m, _ in DECODERS)
+    ffn = all(learned(FeedForward(d, m)) == 2 * d * d * m for d, _, m, _ in DECODERS)
     found = [ask("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
                  f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", judge(ffn),
                  "arrays of npdl's FeedForward")]
     gaps = {}
     for (d, h, m, L), bias in product(DECODERS, (True, False)):
         decoder = Decoder(L, d, h, m, bias)
-        parts = sum(b.attention.count_params() + b.ffn.count_params() for b in decoder.blocks)
-        gaps[d, L, bias] = (decoder.count_params() - decoder_formula(d, m, L, bias),
+        parts = sum(learned(b.attention) + learned(b.ffn) for b in decoder.blocks)
+        gaps[d, L, bias] = (learned(decoder) - decoder_formula(d, m, L, bias),
                             parts == decoder_formula(d, m, L, bias))
     as_described = all(same for _, same in gaps.values())
     found.append(ask(
@@ -168,10 +169,10 @@ def decoder_claims():
         "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
         f"{sum(same for _, same in gaps.values())} of {len(gaps)} counted decoders agree, "
         "LayerNorm left out", judge(as_described), "attention and feed-forward arrays only"))
-    norms = {d: LayerNorm(d).count_params() for d, *_ in DECODERS}
+    norms = {d: learned(LayerNorm(d)) for d, *_ in DECODERS}
     exact = all(gap == 2 * norms[d] * L for (d, L, _), (gap, _) in gaps.items())
     d, m, L = 128, 4, 2
-    full = [Decoder(L, d, 4, m, bias).count_params() for bias in (True, False)]
+    full = [learned(Decoder(L, d, 4, m, bias)) for bias in (True, False)]
     printed = [decoder_formula(d, m, L, bias) for bias in (True, False)]
     return [*found, ask(
         "decoder", "This is the number of parameters of the decoder.",
@@ -192,7 +193,7 @@ def size_claims(vocab_size=36):
     grid = {name: [make(vocab_size, d, L).count_params(embeddings=False)
                    for L, d in product((1, 2, 3), (64, 128, 256))]
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
-    classifier = Linear(128, vocab_size).count_params()
+    classifier = learned(Linear(128, vocab_size))
     by_formula = {name: [core(d, L) + d * vocab_size + vocab_size
                          for L, d in product((1, 2, 3), (64, 128, 256))]
                   for name, core in (("LSTM", lambda d, L: lstm_formula(d, d, L)),
@@ -207,9 +208,9 @@ def size_claims(vocab_size=36):
         ask("P of the code", "All parameters less those of model.embedding are P without token and "
             "position embeddings.", "n_params - n_params_embeddings",
             "equal for both models; fixed positions add 0 learned numbers",
-            judge(all(m.count_params() - m.embedding.count_params()
-                      == m.count_params(embeddings=False) for m in (lstm, gpt))
-                  and gpt.positions.count_params() == 0), "npdl's LSTMLM and GPT"),
+            judge(learned(gpt.positions) == 0, provided=all(
+                learned(m) - learned(m.embedding) == m.count_params(embeddings=False)
+                for m in (lstm, gpt))), "npdl's LSTMLM and GPT"),
         ask("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.", "asked for a plot, not "
             "printed", "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row)
                                  for name, row in grid.items()),

@@ -10,7 +10,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
+from exercises.probes import learned
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import causal_mask
@@ -120,7 +121,7 @@ def relative_claim():
         "Problem 2.7", "relative", "Relative positions are easy to learn from the table.",
         "easily learned", "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the "
         "dot product of two rows depends on their distance alone",
-        judge(max(worst, products) < 1e-9),
+        proved(max(worst, products) < 1e-9),
         f"{LONGEST} positions, n = 1, 7, 100, both exponents: errors {below(worst)} and "
         f"{below(products)}; for an even d, and before any product with W_Q or W_K")
 
@@ -152,8 +153,8 @@ def fixed_claim():
     layer = SinusoidalPositions(64, D)
     return claim(
         "Problem 2.7", "fixed", "Sinusoidal positions are fixed and need no training.",
-        "a buffer, not a parameter", f"{layer.count_params()} learned numbers",
-        judge(layer.count_params() == 0), "npdl's SinusoidalPositions")
+        "a buffer, not a parameter", f"{learned(layer)} learned numbers",
+        judge(learned(layer) == 0), "npdl's SinusoidalPositions")
 
 
 def order_claim():
@@ -178,7 +179,8 @@ def sum_claim():
     error = float(abs(x[0] - by_hand).max())
     return claim(
         "Problem 2.8", "sum", "A token's final embedding is its token vector plus its position's "
-        "vector.", "sum of both", f"the same by hand: {below(error)}", judge(error < 1e-9),
+        "vector.", "sum of both", f"the same by hand: {below(error)}",
+        proved(error < 1e-9),
         "tokens 3 1 4 1; the two 1s differ by their positions only "
         f"({np.linalg.norm(x[0, 1] - x[0, 3]):.2f} apart)")
 

@@ -100,11 +100,10 @@ def verdict_of(verdict, runs="", slip="", reading=False):
     runs     what the runs say of a claim that the document itself contradicts: they decide it
     reading  the claim is that a reading of the recipe gives the document's numbers
     """
-    if verdict == CONTRADICTED and runs == TWO_SEEDS:
-        return judge(True, "under-specified")               # the document says both
     if verdict == CONTRADICTED:
-        only_slip = slip and runs in ("", HOLDS)
-        return judge(runs == HOLDS and not slip, if_false="slip" if only_slip else "wrong")
+        wrong = ("under-specified" if runs == TWO_SEEDS else    # the document says both
+                 "slip" if slip and runs in ("", HOLDS) else "wrong")
+        return judge(runs == HOLDS and not slip, if_false=wrong)
     wrong = UNDECIDED if verdict == TWO_SEEDS else "under-specified" if reading else "wrong"
     return judge(verdict == HOLDS, if_false=wrong, provided=verdict != MISSING)
 

@@ -58,6 +58,11 @@ def judge(holds, if_true="confirmed", if_false=None, provided=True) -> Verdict:
     return Verdict((if_true if holds else if_false) if provided else FAILED, "computed")
 
 
+def proved(holds) -> Verdict:
+    """The verdict on a definition or a theorem, shown on numbers: it holds, or ours failed."""
+    return judge(holds, if_false=FAILED)
+
+
 def judgement(verdict: str, provided=True) -> Verdict:
     """A verdict that nothing computes, "essay" or "convention": the ledger says that it is ours.
 
@@ -79,7 +84,7 @@ class Claim:
     claim: str  # restated in our own words, one line
     documents_answer: str
     computed: str  # ours, with numbers
-    verdict: Verdict  # from judge() or judgement()
+    verdict: Verdict  # from judge(), proved() or judgement()
     evidence: str  # one line: an error, a count, a counter-example
     weight: str = "step"  # one of WEIGHTS, read where the verdict is "wrong"
     error: str = ""  # a name that claims share which show one and the same error

@@ -2,10 +2,12 @@
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 
+from exercises import birnn_claims, lora_cost_claims
 from exercises import d000_beam_algorithm as algorithm
 from exercises import d000_birnn as birnn
 from exercises import d000_counting as counting
@@ -129,7 +131,8 @@ def test_what_the_trees_printed_branches_hold():
 def test_thresholds_of_the_best_sequence():
     assert decoding.thresholds() == {("the", "green"): pytest.approx(-4.4),
                                      ("a", "red"): pytest.approx(-4.8)}
-    assert decoding.thresholds_hold() and not decoding.thresholds_hold(-0.01)
+    assert decoding.printed_is_best(-4.9, -4.5) is True
+    assert not decoding.printed_is_best(-4.7, -4.5) and not decoding.printed_is_best(-4.9, -4.3)
 
 
 def test_completions_on_a_grid():
@@ -140,6 +143,7 @@ def test_completions_on_a_grid():
     assert decoding.path_sum(tree, ("a", "red", "cube")) == pytest.approx(-5.9)
     assert decoding.path_sum(tree, ("the", "green", "oval")) == pytest.approx(-7.3)
     assert len(decoding.decode(tree, "exhaustive")) == 6
+    assert [words for words, _ in decoding.decode(tree, "beam", 3, max_len=1)] == [("the",), ("a",)]
     with pytest.raises(InputError, match="choose greedy"):
         decoding.decode(tree, "depth")
 
@@ -192,6 +196,32 @@ def test_the_graphs_arrows_of_two_steps():
         (("b", 2), ("b", 1), "U_b"), (("f", 1), ("y", 1), "V_f"), (("b", 1), ("y", 1), "V_b"),
         (("x", 2), ("f", 2), "W_f"), (("f", 1), ("f", 2), "U_f"), (("x", 2), ("b", 2), "W_b"),
         (("b", 3), ("b", 2), "U_b"), (("f", 2), ("y", 2), "V_f"), (("b", 2), ("y", 2), "V_b")]
+
+
+def test_which_state_moves_which_output(monkeypatch):
+    net = birnn.example(T=2, d=2)
+    forth, back = {(("f", 1), 1), (("f", 1), 2), (("f", 2), 2)}, {(("b", 2), 2), (("b", 2), 1),
+                                                                  (("b", 1), 1)}
+    assert birnn_claims.dependencies(net) == (forth | back, forth | back)
+    monkeypatch.setattr(birnn_claims, "edges", lambda T: [
+        arrow for arrow in birnn.edges(T) if arrow[2] not in ("U_f", "V_b")])
+    assert birnn_claims.dependencies(net) == (forth | back, forth - {(("f", 1), 2)})
+
+
+@pytest.mark.parametrize("scale", [0.1, 1, 20])
+def test_our_differences_count_where_npdl_agrees(monkeypatch, scale):
+    net = birnn.example(T=2, d=2)
+    net = birnn.Network(net.weights, net.x, scale * net.z, net.f_first, net.b_last)
+    gradients, L = birnn.library_gradients(net)
+
+    def says(now):
+        monkeypatch.setattr(birnn_claims, "library_gradients", lambda _: now)
+        return birnn_claims.sound(net)
+
+    assert says((gradients, L * (1 + 5e-9))) is True
+    assert not says((gradients, L * (1 + 1e-6))) and not says((gradients, L * (1 - 1e-6)))
+    for name in birnn.WEIGHTS:
+        assert not says((gradients | {name: gradients[name] * (1 + 1e-6)}, L))
 
 
 def test_relative_errors():
@@ -258,6 +288,27 @@ def test_what_each_choice_computes_and_keeps():
         ("LoRA", "LoRA"): 0, ("LoRA", "QLoRA"): 40, ("QLoRA", "LoRA"): 272,
         ("QLoRA", "QLoRA"): 312}
     assert found["LoRA", "LoRA"][0] == 4 * 16 * (4 * 2 + 1)
+    found = costs.choices(costs.Size(n=3, d=4, r=2, h=2))
+    assert found["QLoRA", "LoRA"][1] == 128 + 6 * 48 and found["LoRA", "QLoRA"][1] == 16 + 48
+
+
+def test_counts_agree_at_every_small_size_or_not_at_all(monkeypatch):
+    assert lora_cost_claims.totals_agree("FFN") is True is lora_cost_claims.totals_agree("MHA")
+    true = costs.exact
+    for odd in product(lora_cost_claims.SMALL, (False, True)):
+        lora_cost_claims.totals_agree.cache_clear()
+        monkeypatch.setattr(lora_cost_claims, "exact", lambda size, part, quantized, odd=odd: (
+            true(size, part, quantized) + ((size, quantized) == odd)))
+        assert lora_cost_claims.totals_agree("FFN") is False
+    lora_cost_claims.totals_agree.cache_clear()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_quantized_base_makes_its_matrix_in_each_forward_and_each_backward(steps):
+    layer = costs.LowRankLayer(SMALL, 4, 4).F
+    X = np.ones((3, 4), "float32")
+    assert lora_cost_claims.dequantizations(layer, X, steps) == 2 * steps
+    assert "weight" not in vars(layer.base)                 # counts no more
 
 
 def test_ratios_of_counts():

@@ -229,13 +229,14 @@ def test_problem_4():
 @given(seed=SEEDS, n=st.integers(1, 5), t=st.integers(1, 6), d=st.integers(1, 4),
        e=st.integers(1, 4))
 def test_the_matrix_form_is_the_definition(seed, n, t, d, e):
-    assert rnn_attention.matrix_form_errors(n, t, d, e, seed)[0] < 1e-12
+    assert 0 <= rnn_attention.matrix_form_errors(n, t, d, e, seed)[0] < 1e-12
 
 
 @SMALL
 @given(seed=SEEDS, d=st.integers(1, 6))
 def test_score_formulas(seed, d):
-    assert max(rnn_attention.score_errors(d, seed=seed).values()) < 1e-12
+    errors = rnn_attention.score_errors(d, seed=seed).values()
+    assert 0 <= min(errors) <= max(errors) < 1e-12
 
 
 def test_problem_5():
@@ -244,8 +245,6 @@ def test_problem_5():
     assert len(solutions) >= 2
     for h in solutions:
         assert rnn_attention.attention_one_by_one(h[None], past, past)[0] == pytest.approx(h)
-    seen, chained = rnn_attention.seen_steps(5)
-    assert (seen == np.tri(5, dtype=bool)).all() and chained
     assert rnn_attention.largest_state(1) <= 1 < rnn_attention.largest_state(20)
     plain, attentive = rnn_attention.first_step_gradient(40)
     assert attentive > 1e3 * plain

@@ -17,7 +17,9 @@ from exercises import d002_lstm_statements as statements
 from exercises import d002_positions_heads as heads
 from exercises import d002_rnn_attention as rnn_attention
 from exercises.framework import FAILED
+from exercises.probes import influence, learned
 from npdl.errors import InputError
+from npdl.layers.linear import Linear
 
 
 def refused(call):
@@ -150,15 +152,38 @@ def test_attention_by_hand():
     big = rnn_attention.attention_one_by_one([[1000.0]], [[1.0], [0.0]], [[4.0], [8.0]])
     assert big.tolist() == [[4]]
     for Q, K, V in (([1.0], [[1.0]], [[1.0]]), ([[1.0]], [[1.0]], [[1.0], [2.0]]),
-                    ([[1.0]], np.ones((0, 1)), np.ones((0, 1)))):
+                    ([[1.0]], np.ones((0, 1)), np.ones((0, 1))), ([[1.0]], [1.0], [[1.0]]),
+                    ([[1.0]], [[1.0]], [1.0])):
         refused(lambda Q=Q, K=K, V=V: rnn_attention.attention_one_by_one(Q, K, V))
     Q, K = np.full((1, 4), 1.0), np.array([[math.log(4), 0, 0, 0], [0.0, 0, 0, 0]])
     gap, scores, weights = rnn_attention.scores_and_weights(Q, K)
     assert gap == pytest.approx(0.8 - 2 / 3) and scores == pytest.approx(math.log(4))
     assert weights == pytest.approx(1)
     assert rnn_attention.fixed_points(np.array([2.0]), np.array([[3.0]]), 3) == [[5.0]]
+    low, high = sorted(rnn_attention.fixed_points(np.zeros(1), np.array([[3.0], [-3.0]])))
+    assert high == -low == 3 * np.tanh(3 * high)            # h = 3 tanh(3 h), h = 0 repels
     assert rnn_attention.missing_mass(1) == 1
     assert rnn_attention.largest_state(1) == pytest.approx(math.tanh(5))
+    plain, attentive = rnn_attention.first_step_gradient(1)
+    assert plain == attentive > 0                           # one step: nothing to attend to
+
+
+def test_an_attention_that_is_another_has_an_error(monkeypatch):
+    right = rnn_attention.score_errors()
+    assert list(right) == ["dot", "additive", "scaled dot"]
+    monkeypatch.setattr(rnn_attention, "DotAttention", rnn_attention.ScaledDotAttention)
+    wrong = rnn_attention.score_errors()
+    assert wrong["dot"] > 0.01 and right == wrong | {"dot": right["dot"]}
+    assert min(rnn_attention.matrix_form_errors()) > 0.01
+
+
+def test_what_moves_what():
+    x = np.array([[1.0, 2.0], [3.0, 0.0], [-1.0, 5.0]])
+    assert influence(lambda x: x.cumsum(0), x).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert influence(lambda x: x**2, x).tolist() == [[5, 0, 0], [0, 7, 0], [0, 0, 11]]
+    assert influence(lambda x: x[:1] * [-3, 1], x).tolist() == [[3, 0, 0]]
+    assert x.tolist() == [[1, 2], [3, 0], [-1, 5]]
+    assert learned(Linear(3, 2)) == 8 and learned(Linear(3, 2, bias=False)) == 6
 
 
 def test_moments_by_hand():

@@ -164,10 +164,22 @@ def test_roots_of_powers():
     assert eigenvalues._root(np.array([[1.0, 1.0], [0.0, 1.0]]), 1) == pytest.approx(golden)
     assert eigenvalues._root(np.array([[1.0, 1.0], [1.0, 0.0]]), 7) == pytest.approx(golden)
     assert eigenvalues._root(1e200 * np.eye(3), 100) == pytest.approx(1e200)
+    # powers of [[1, 1], [0, 1]] shear by t: |[[1, 2], [0, 1]]| is 1 + sqrt 2
+    assert eigenvalues._root(np.array([[1.0, 1.0], [0.0, 1.0]]), 2) == pytest.approx(
+        math.sqrt(1 + math.sqrt(2)))
+    assert eigenvalues._root(np.ones((4, 4)), 1000) == pytest.approx(4)     # 4^1000 overflows
 
 
 def test_states_by_hand():
     W = np.array([[0.0, 2.0], [1.0, 0.0]])                      # W^T (x, y) = (y, 2x)
+    assert eigenvalues.states(W, [3, 4], 2).tolist() == [[3, 4], [4, 6], [6, 8]]
+    assert eigenvalues.states([[1j]], [2], 3).ravel().tolist() == [2, 2j, -2, -2j]
+    assert eigenvalues.closed_form(W, [3, 4], 2).tolist() == [6, 8]
+    assert eigenvalues.closed_form(np.array([[1j]]), [2], 3).tolist() == [-2j]
+    assert eigenvalues.gradient_through(W, [3.0, 4.0], 0).tolist() == [3, 4]
+    assert eigenvalues.gradient_through(W, [3.0, 4.0], 1).tolist() == [8, 3]  # W (x, y) = (2y, x)
+    shear = np.array([[1.0, 1.0], [0.0, 1.0]])
+    assert eigenvalues.gradient_through(shear, [1.0, 2.0], 3).tolist() == [7, 2]
     assert eigenvalues.state_norms(W, [3.0, 4.0], 2) == pytest.approx([5, math.sqrt(52), 10])
     assert eigenvalues.state_norms(W, [3.0, 4.0], 0).tolist() == [5]
     assert eigenvalues.jordan(0.5, 2).tolist() == [[0.5, 1], [0, 0.5]]
@@ -175,6 +187,23 @@ def test_states_by_hand():
     assert eigenvalues.jordan_power(2, 3, 0) == [1, 0, 0]
     with pytest.raises(InputError):
         eigenvalues.state_norms(W, [3.0, 4.0], -1)
+
+
+def test_eigenvalues_by_hand():
+    assert eigenvalues.moduli(np.array([[-3.0, 5.0], [0.0, 2j]])) == pytest.approx([2, 3])
+    assert eigenvalues.spectral_radius([[0, -4], [1, 0]]) == pytest.approx(2)       # +-2i
+    assert eigenvalues.checked_square([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    for wrong in ([[1, 2]], [1, 2], [[math.nan]], np.ones((0, 0))):
+        with pytest.raises(InputError):
+            eigenvalues.checked_square(wrong)
+    Q = eigenvalues.random_orthogonal(3, 5)
+    R = Q.T @ np.random.default_rng(5).standard_normal((3, 3))
+    assert np.allclose(R, np.triu(R)) and (np.diag(R) > 0).all()
+    # of 400 matrices of one normal entry 0.5 z, rho is below 1 for P(|z| < 2) = 95.4 %
+    assert eigenvalues.share_vanishing(0.5, 1, 400) == pytest.approx(0.954, abs=0.03)
+    # of variance gain^2 / n: the circle of the eigenvalues has radius 0.8 for each n
+    assert eigenvalues.share_vanishing(0.8, 64, 10) == 1
+    assert eigenvalues.share_vanishing(1.3, 64, 10) == 0
 
 
 # Question 6
@@ -211,6 +240,16 @@ def test_attention_of_two_tokens():
     assert graph.attention_as_messages(h[:1], eye, eye, eye).tolist() == [[1, 0]]
     with pytest.raises(InputError):
         graph.attention_as_messages(h[:1], eye, eye, eye, loops=False)
+    # two tokens (1, 0) and (0, 1), Q = ln 3 and 0, K = 1: weights 3/4, 1/4 and 1/2, 1/2
+    Q, scaled = np.diag([np.log(3), 0]), 1 / (1 + 3 ** -math.sqrt(0.5))
+    assert graph.attention_errors(h, Q, eye, eye) == pytest.approx([0, 0.75, 0, 0.75 - scaled])
+    swapped = graph.attention_as_messages(h, Q, eye[::-1], eye)
+    assert swapped == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
+    # states 0 and 2: the first becomes their mean 1, the second 2 / (1 + e^-4)
+    a, b = 1, 2 / (1 + math.exp(-4))
+    assert graph.spread_after(1, np.array([[0.0], [2.0]])) == pytest.approx(
+        [(b - a) / math.sqrt(2 * (a * a + b * b))])
+    assert graph.spread_after(2, np.array([[1.0], [-1.0]])) == pytest.approx([1, 1])
     assert graph.score_exists(2, 2, 5) and not graph.score_exists(1, 3)
     assert graph.largest_weights((2,), math.log(3)) == pytest.approx([0.9])
 
@@ -236,8 +275,8 @@ def test_exponents_and_points():
 @pytest.mark.parametrize("module, name, wrong, part", [
     (messages, "_sum_error", lambda: 1.0, "a"), (messages, "edges_of", lambda *_: [], "c"),
     (parity, "proves_parity", lambda _: False, ""),
-    (eigenvalues, "gradient_error", lambda: 1.0, ""),
-    (graph, "attention_errors", lambda: [1.0, 1.0, 1.0, 0.0], "d, premise"),
+    (eigenvalues, "gradient_through", lambda W, g, steps: g, ""),
+    (graph, "attention_errors", lambda *_: [1.0, 1.0, 1.0, 0.0], "d, premise"),
 ])
 def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong, part):
     assert not [claim for claim in module.claims() if claim.verdict == FAILED]

@@ -93,8 +93,6 @@ def test_question_6_attention():
     assert weights == pytest.approx([0.25, 0.25, 0.5])
     assert [m.tolist() for m in sent] == [[1, 0], [0, 3], [1, 3]]
     assert graph.messages_to(1)[1] == pytest.approx([1 / 3] * 3)
-    assert graph._softmax_peak(2, 0.0) == 0.5
-    assert graph._softmax_peak(3, math.log(2)) == pytest.approx(2 / 3)
 
 
 def test_questions_7_and_8():

@@ -1,11 +1,14 @@
 """The ledger: up to date, complete, well formed; and the command that writes it."""
 
+import ast
+import importlib
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from exercises import ledger
@@ -117,6 +120,40 @@ def test_what_a_comparison_says(holds, provided, names, verdict):
 def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
     assert {claim.basis for claim in claims} == {"computed", "judgement"}
     assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}
+
+
+@pytest.mark.parametrize("name, words, as_it_is, change, then", [
+    ("d000_counting", "does not scale with the size", "under-specified",
+     {"_work": lambda N, T: N}, FAILED),
+    ("d001_attention_eigenvectors", "P[:i] is the i-th", "slip",
+     {"orthogonal": lambda d, rng: np.eye(d)}, "confirmed"),
+    ("d003_beam_definitions", "y_<t is (y_0", "under-specified",
+     {"NUMBERINGS": {"y_0 is a start symbol": (True, False)}}, "confirmed"),
+    ("d003_points_and_review", "extra credit", "slip", {"EXTRA_FOR": "4644"}, "confirmed"),
+    ("d003_message_passing", "(22) has one reading", "under-specified",
+     {"readings": lambda: dict.fromkeys(("entry by entry", "largest of all", "W by entry"), 1)},
+     "confirmed"),
+    ("d003_parity_lstm", "was mentioned in Question 1", "slip",
+     {"TABLES": {"AND": (0, 1, 1, 0), "OR": (0, 1, 1, 1)}}, "confirmed"),
+])
+def test_a_verdict_that_was_a_constant_follows_what_is_computed(
+        monkeypatch, name, words, as_it_is, change, then):
+    module = importlib.import_module(f"exercises.{name}")
+
+    def says():
+        return next(claim.verdict for claim in module.claims() if words in claim.claim)
+
+    assert says() == as_it_is
+    for attribute, value in change.items():
+        monkeypatch.setattr(module, attribute, value)
+    assert says() == then
+
+
+def test_no_verdict_is_a_literal():
+    for path in ledger.FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "judge":
+                assert not isinstance(node.args[0], ast.Constant), f"{path.name}: {node.lineno}"
 
 
 def test_what_nothing_computes_is_a_judgement():

@@ -28,9 +28,16 @@ def solutions(width=2, steps=3):
                  for method in ("scan", "heap", "quickselect")}
     return [Solution(
         "2.3",
-        (Step("Run it by hand. Start from one beam: B equal ones would stay B copies of the greedy "
+        (Step("The model: a row for each last word, the probabilities of the next one.",
+              "p(j | last word)",
+              table=Table(("last word", *WORDS), tuple(
+                  (word, *map(num, row)) for word, row in zip(
+                      ("<BOS>", *WORDS), MODEL[[N, *range(N)]], strict=True)))),
+         Step("Run it by hand. Start from one beam: B equal ones would stay B copies of the greedy "
               "sequence, because at t = 1 every score then occurs B times.",
-              f"s{sub('b')}(j) = l_b + log p(j | beam b)", "p, words x, y, z:",
+              f"s{sub('b')}(j) = l_b + log p(j | beam b)",
+              f"p(xy) = p(x | <BOS>) · p(y | x) = {num(MODEL[N, 0])} · {num(MODEL[0, 1])} = "
+              f"{num(MODEL[N, 0] * MODEL[0, 1])}; the log of it is the score",
               table=Table(("t", "beams", "scores", "candidates by probability", "kept"),
                           tuple(rows))),
          Step("Time: in each of T steps every beam meets every word once.",

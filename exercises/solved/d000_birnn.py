@@ -15,7 +15,7 @@ from exercises.d000_birnn import (
     state_slopes,
     weight_slopes,
 )
-from exercises.worked import Check, Solution, Step, Table, num, sub
+from exercises.worked import Check, Solution, Step, Table, num, sub, terms
 
 EXAMPLE = "T = 2 steps of width d = 2, with matrices of halves and wholes; f₀ and b₃ are not zero."
 LIMIT = 1e-8
@@ -81,12 +81,16 @@ def state_solution(net):
         "3.2",
         (Step("Run it forwards: f from the left, b from the right, then the outputs and their "
               "errors.", "fₜ = tanh(W_f xₜ + U_f fₜ₋₁)   bₜ = tanh(W_b xₜ + U_b bₜ₊₁)",
-              arrays={"f₁": f[1], "f₂": f[2], "b₂": b[2], "b₁": b[1], "y₁ − z₁": e[0],
+              f"(f₁)₁ = tanh({terms([*W['W_f'][0] * net.x[0], *W['U_f'][0] * f[0]], 2)}) = "
+              f"{num(f[1][0])}",
+              {"f₁": f[1], "f₂": f[2], "b₂": b[2], "b₁": b[1], "y₁ − z₁": e[0],
                       "y₂ − z₂": e[1]}),
          Step("(a) Differentiate L_t alone. Its gradient in yₜ is twice the error; yₜ is V_f fₜ + "
               "…, and a gradient goes back through a matrix by its transpose.",
               "∇_f L_t = 2 V_fᵀ (yₜ − zₜ)      ∇_b L_t = 2 V_bᵀ (yₜ − zₜ)",
-              arrays={"V_f": W["V_f"], "∇f₁ L₁": g["local", "f", 1], "∇f₂ L₂": g["local", "f", 2],
+              f"(∇f₁ L₁)₂ = 2 · ({num(W['V_f'][0, 1], 1)} · ({num(e[0][0])}) + "
+              f"{num(W['V_f'][1, 1], 1)} · {num(e[0][1])}) = {num(g['local', 'f', 1][1])}",
+              {"V_f": W["V_f"], "∇f₁ L₁": g["local", "f", 1], "∇f₂ L₂": g["local", "f", 2],
                       "∇b₁ L₁": g["local", "b", 1], "∇b₂ L₂": g["local", "b", 2]}),
          Step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
               "the state before enters entry i with the weight U_ij.",

@@ -4,12 +4,9 @@ import math
 from fractions import Fraction
 
 from exercises.worked import Check, Solution, Step, Table, num
+from npdl.functions import sigmoid
 
 E = Fraction(1, 3)                          # exp(-x) at x = ln 3
-
-
-def sigmoid(z):
-    return 1 / (1 + math.exp(-z))
 
 
 def proof_lines(e):

@@ -2,8 +2,8 @@
 
 import math
 
-from exercises.solved.d002_gru import sigmoid
-from exercises.worked import Check, Solution, Step, Table, num
+from exercises.worked import Check, Solution, Step, Table, num, terms
+from npdl.functions import sigmoid
 
 X = (1.0, 0.5)
 
@@ -44,6 +44,7 @@ def gradient():
     one, two = steps
     bend = [s["o"] * (1 - math.tanh(s["C"]) ** 2) for s in steps]
     out = math.tanh(two["C"]) * two["o"] * (1 - two["o"])
+    gate, wide = two["i"] * (1 - two["i"]), two["i"] * (1 - two["g"] ** 2)
     e = 1e-6
     numeric = (run(1 + e)[-1]["h"] - run(1 - e)[-1]["h"]) / (2 * e)
     past_C = two["f"] * dC1
@@ -61,12 +62,18 @@ def gradient():
                  "= i ∂C̃ₜ/∂W_g", f"t = 1: {num(d1)};   t = 2: {num(d2)}"),
             Step("Step 1 has no past: direct is total.", "∂h₁/∂W_g = o (1 − tanh²C₁) ∂C₁/∂W_g",
                  f"{num(bend[0])} · {num(dC1)} = {num(dh1)}"),
-            Step("Step 2 has two pasts. C₁ comes in through f; h₁ comes in through all four gates.",
-                 "∂C₂/∂W_g = i ∂C̃₂/∂W_g + f ∂C₁/∂W_g + ∂C₂/∂h₁ ∂h₁/∂W_g",
+            Step("Step 2 has two pasts. C₁ comes in through f; h₁ comes in through f, i and C̃.",
+                 "∂C₂/∂W_g = i ∂C̃₂/∂W_g + f ∂C₁/∂W_g + ∂C₂/∂h₁ ∂h₁/∂W_g\n"
+                 "∂C₂/∂h₁ = f (1 − f) C₁ + i (1 − i) C̃₂ + i (1 − C̃₂²),   through f, i and C̃",
+                 f"∂C₂/∂h₁ = {terms([gate * two['C_before'], gate * two['g'], wide])} = "
+                 f"{num(through)}\n"
                  f"{num(d2)} + {num(two['f'])} · {num(dC1)} + {num(through)} · {num(dh1)} = "
                  f"{num(dC2)}"),
             Step("And h₂ hears h₁ once more, through the output gate.",
-                 "∂h₂/∂W_g = ∂h₂/∂C₂ ∂C₂/∂W_g + ∂h₂/∂o₂ ∂o₂/∂h₁ ∂h₁/∂W_g",
+                 "∂h₂/∂W_g = ∂h₂/∂C₂ ∂C₂/∂W_g + ∂h₂/∂o₂ ∂o₂/∂h₁ ∂h₁/∂W_g\n"
+                 "∂h₂/∂C₂ = o (1 − tanh²C₂),   ∂h₂/∂o₂ ∂o₂/∂h₁ = tanh(C₂) o (1 − o)",
+                 f"{num(two['o'])} · (1 − {num(math.tanh(two['C']))}²) = {num(bend[1])},   "
+                 f"{num(math.tanh(two['C']))} · {num(gate)} = {num(out)}\n"
                  f"{num(bend[1])} · {num(dC2)} + {num(out)} · {num(dh1)} = {num(dh2)}"),
             Step("Collect: with ∂hₜ/∂hₜ₋₁ taken at fixed Cₜ₋₁ (its roads through Cₜ and through "
                  "oₜ), this is the merged formula.",

@@ -2,8 +2,8 @@
 
 import math
 
-from exercises.solved.d002_gru import sigmoid
 from exercises.worked import Check, Solution, Step, Table, num, terms, vec
+from npdl.functions import sigmoid
 
 
 def lstm_step(x, h, c, W=1.0, U=1.0, f=None):
@@ -64,6 +64,8 @@ def forgetting(h=0.5):
                  f"memory is left in c' = {num(s['c'])}"),
             Step("But i, c̃ and o are made of h; error goes back through them.",
                  "∂h'/∂h = o (1 − tanh²c') [i (1 − i) U c̃ + i (1 − c̃²) U] + o (1 − o) U tanh(c')",
+                 f"i = o = {num(s['i'])}, c̃ = {num(s['g'])}, c' = i c̃ = {num(s['c'])}, "
+                 f"o (1 − tanh²c') = {num(s['o'] * (1 - math.tanh(s['c']) ** 2))}\n"
                  f"through i {num(parts[0])}, through c̃ {num(parts[1])}, through o "
                  f"{num(parts[2])}:  {terms(parts)} = {num(total)}"),
             Step("Two steps: multiply the factors of both.", "∂h''/∂h = ∂h''/∂h' · ∂h'/∂h",

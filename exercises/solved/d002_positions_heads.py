@@ -6,6 +6,7 @@ import numpy as np
 
 from exercises.d002_positions_heads import encoding, permutation_errors, two_places
 from exercises.worked import Check, Solution, Step, num, vec
+from npdl.functions import softmax
 
 
 def turned(row, offset):
@@ -22,22 +23,25 @@ def turned(row, offset):
 
 def mixed(x):
     """Self-attention of two tokens with W_Q = W_K = W_V = 1, no scale: softmax(x xᵀ) x."""
-    powers = np.exp(x @ x.T)
-    return powers / powers.sum(1, keepdims=True) @ x
+    return softmax(x @ x.T) @ x
 
 
 def positions():
     """7.1."""
     x = np.array([[1.0, 0.0], [0.0, 2.0]])
     y, swapped = mixed(x), mixed(x[::-1])
+    weights = softmax(x @ x[0])
     table = encoding(4, 4)
     moved = turned(table[1], 2)
     return Solution(
         "7.1",
         (
             Step("What attention does with two tokens, and with the same two exchanged.",
-                 "y = softmax(x xᵀ) x", arrays={"x": x, "y": y, "x exchanged": x[::-1],
-                                                "y of it": swapped}),
+                 "y = softmax(x xᵀ) x",
+                 f"row 1 of x xᵀ: {vec(x @ x[0], 0)}, weights {vec(weights)}:  y₁ = "
+                 f"{num(weights[0])} · {vec(x[0], 0)} + {num(weights[1])} · {vec(x[1], 0)} = "
+                 f"{vec(y[0])}",
+                 {"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped}),
             Step("The outputs are exchanged and otherwise equal: self-attention is equivariant. It "
                  "can't tell 'a b' from 'b a', so the place has to be put into x."),
             Step("The usual table: every pair of columns is a clock hand, each pair slower than "

@@ -6,21 +6,16 @@ import numpy as np
 
 from exercises.d002_rnn_attention import attention_one_by_one
 from exercises.worked import Check, Solution, Step, num, terms, vec
+from npdl.functions import softmax
 
 PAST = np.array([[1.0, 0.0], [0.0, 1.0]])   # h_1 and h_2
 S = np.array([math.log(3), 0.0])            # what the RNN makes of x_3 and h_2
 
 
-def softmax_row(scores):
-    """exp of each score over the sum of them all, a list."""
-    powers = [math.exp(score) for score in scores]
-    return [power / sum(powers) for power in powers]
-
-
 def step_with_attention(s, past):
     """(scores, weights, a, h) of h = s + sum_j alpha_j past_j, the scores taken with s."""
     scores = [float(s @ h) for h in past]
-    weights = softmax_row(scores)
+    weights = softmax(np.array(scores))
     a = sum(w * h for w, h in zip(weights, past, strict=True))
     return scores, weights, a, s + a
 
@@ -63,7 +58,7 @@ def matrix_form():
     Q = np.array([[math.log(2), 0.0], [0.0, math.log(3)], [0.0, 0.0]])
     K, V = np.eye(2), np.array([[10.0, 0.0], [0.0, 10.0]])
     scores = Q @ K.T
-    A = np.array([softmax_row(row) for row in scores])
+    A = softmax(scores)
     Y = A @ V
     loops = attention_one_by_one(Q, K, V)
     columns = np.exp(scores) / np.exp(scores).sum(0)

@@ -4,11 +4,18 @@ import math
 
 import numpy as np
 
-from exercises.d003_eigenvalues import jordan, jordan_power, spectral_radius, state_norms
+from exercises.d003_eigenvalues import (
+    gradient_through,
+    jordan,
+    jordan_power,
+    spectral_radius,
+    state_norms,
+)
 from exercises.worked import Check, Solution, Step, Table, num, vec
 
 W_T = ((0.5, 0.35), (0.0, 1.2))             # Wᵀ; its eigenvectors are (1, 0) and (1, 2)
 H_0 = (1.0, 1.0)
+SKEW = np.array([[0.5, 4.0], [0.0, 0.6]])   # Wᵀ of the case that grows first
 
 
 def triangular_pairs(M):
@@ -45,6 +52,8 @@ def powers():
     turn = np.array([[0.0, -1.0], [1.0, 0.0]])
     turned = state_norms(turn.T, np.array(H_0), 50)
     spared = state_norms(np.array(W_T).T, np.array(v_1), 50)
+    early = state_norms(SKEW.T, (0.0, 1.0), 50)
+    back = [gradient_through(np.array(W_T).T, (1.0, 0.0), t) for t in range(3)]
     return Solution(
         "5",
         (
@@ -57,6 +66,8 @@ def powers():
                  f"{vec(v_2, 0)};   ρ = {num(max(small, large), 1)}"),
             Step("Split h₀ along the eigenvectors; a step multiplies each share by its λ and "
                  "does nothing else.", "h₀ = c₁ v₁ + c₂ v₂   →   hₜ = c₁ λ₁ᵗ v₁ + c₂ λ₂ᵗ v₂",
+                 f"entry 2: {num(v_2[1], 0)} c₂ = {num(H_0[1], 0)}, so c₂ = {num(c[1], 1)};   "
+                 f"entry 1: c₁ + c₂ = {num(H_0[0], 0)}, so c₁ = {num(c[0], 1)}\n"
                  f"{vec(H_0, 0)} = {num(c[0], 1)} · {vec(v_1, 0)} + {num(c[1], 1)} · "
                  f"{vec(v_2, 0)}",
                  table=Table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|"), tuple(
@@ -69,12 +80,17 @@ def powers():
                  f"{num(float(turned[-1]))}"),
             Step("Three cases the rule leaves out. A start without a share along v₂ does not "
                  "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
-                 "missing. Before the end, hₜ may move the other way.",
+                 "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
+                 "from orthogonal.",
                  "[1 1; 0 1]ᵗ = [1 t; 0 1]",
                  f"h₀ = v₁: |h₅₀| = {short(float(spared[-1]))};   Jordan block at t = {t}: last "
-                 f"column ({num(block[1])}, {num(block[0])})"),
+                 f"column ({num(block[1])}, {num(block[0])})\n"
+                 f"Wᵀ = [{' '.join(map(short, SKEW[0]))}; {' '.join(map(short, SKEW[1]))}], ρ = "
+                 f"{num(spectral_radius(SKEW), 1)}, from (0, 1): |h₁| = {short(early[1])}, "
+                 f"|h₅₀| = {short(early[-1])}"),
             Step("The gradient goes the same way back, with W for Wᵀ: the same λ.",
-                 "∂L/∂h₀ = Wᵗ ∂L/∂hₜ"),
+                 "∂L/∂h₀ = Wᵗ ∂L/∂hₜ", f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W "
+                 f"{vec(back[0], 0)} = {vec(back[1], 2)},   ∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}"),
         ),
         f"hₜ = (Wᵀ)ᵗ h₀ = Σ cₖ λₖᵗ vₖ: with ρ < 1 all vanishes, with ρ > 1 almost every start "
         f"explodes; here |h₅₀| = {short(float(np.linalg.norm(states[50])))} at ρ = "

@@ -6,6 +6,7 @@ import numpy as np
 
 from exercises.d003_graph_attention import attention_as_messages, largest_weights
 from exercises.worked import Check, Solution, Step, Table, num, terms, vec
+from npdl.functions import softmax
 
 H = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 Q = np.array([[math.log(2), 0.0]])          # so that every e^score is a whole number
@@ -25,8 +26,7 @@ def special_case():
     scores, weights, sent = messages_to(0)
     new = sum(w * m for w, m in zip(weights, sent, strict=True))
     powers = [math.exp(s) for s in scores]
-    S = (H @ Q.T) @ (H @ K.T).T
-    A = np.exp(S) / np.exp(S).sum(1, keepdims=True)
+    A = softmax((H @ Q.T) @ (H @ K.T).T)
     return Solution(
         "6d",
         (
@@ -87,16 +87,9 @@ def long_range(bound=2.0):
         f"The graph is complete: n² messages, and one token's weight falls as 1/n "
         f"({weights[0]:.2g} at n = {lengths[0]}, {weights[-1]:.2g} at {lengths[-1]:,}).",
         (Check("the formula against a softmax of n scores",
-               all(abs(_softmax_peak(n, bound) - w) < 1e-12
+               all(abs(softmax(np.array([bound, *[-bound] * (n - 1)]))[0] - w) < 1e-12
                    for n, w in zip(lengths, weights, strict=True))),),
         f"Scores between −{num(bound, 0)} and {num(bound, 0)}.")
-
-
-def _softmax_peak(n, bound):
-    scores = np.full(n, -bound)
-    scores[n // 2] = bound
-    e = np.exp(scores)
-    return float((e / e.sum()).max())
 
 
 def solutions():

@@ -23,6 +23,9 @@ def measured():
 def review():
     """Question 7."""
     losses, excess, plain, right = measured()
+    p = 0.3
+    after = [-p * math.log(q) - (1 - p) * math.log(1 - q) for q in (1 / 4, 3 / 4)]
+    loss = expected_loss(1, p)
     return Solution(
         "7",
         (
@@ -32,6 +35,11 @@ def review():
                  "(heads + 1/2)/(n + 1). The floor is the coin's entropy.",
                  "L_∞ = −p ln p − (1 − p) ln(1 − p),   L(n) − L_∞ ≈ 1/(2n)",
                  f"L_∞ = {num(entropy(), 4)}"),
+            Step("With one toss the mean loss is a sum of two: tails (probability 1 − p) predicts "
+                 "1/4 for heads, heads predicts 3/4.",
+                 "L(1) = (1 − p) [−p ln ¼ − (1 − p) ln ¾] + p [−p ln ¾ − (1 − p) ln ¼]",
+                 f"{num(1 - p, 1)} · {num(after[0])} + {num(p, 1)} · {num(after[1])} = "
+                 f"{num(loss, 4)}, {num(loss - entropy(p), 4)} above the floor"),
             Step("Take the exponent from two points, once of L and once of what is above the "
                  "floor.", "α = −ln(L₂/L₁)/ln(n₂/n₁)",
                  table=Table(("n", "L", "L − L_∞", "α from L", "α from L − L_∞"), tuple(
@@ -46,6 +54,7 @@ def review():
         f"place of {num(right[-1])}.",
         (Check("a least-squares fit of the three excesses has an exponent within 0.05 of 1",
                abs(exponent(SIZES, excess) - 1) < 0.05),
+         Check("one toss by hand", math.isclose((1 - p) * after[0] + p * after[1], loss)),
          Check("twice n times the excess goes to 1", abs(2 * SIZES[-1] * excess[-1] - 1) < 0.02)),
         "Exact mean losses, no sampling.")
 

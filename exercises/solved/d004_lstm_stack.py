@@ -1,11 +1,10 @@
 """Document 004, Problems 1.2 and 1.4, worked: two layers of one unit, a model of three words."""
 
-import math
-
 import numpy as np
 
 from exercises.solved.d004_lstm_cell import lstm_step
 from exercises.worked import Check, Solution, Step, Table, num, vec
+from npdl.functions import softmax
 from npdl.layers.recurrent import LSTM
 from npdl.models.lstm_lm import LSTMLM
 
@@ -40,7 +39,7 @@ def stack():
     second = layer([h for h, _ in first])
     lstm = fill(LSTM(1, 1, 2, dtype="float64"), {})
     (y, (h, c)), _ = lstm.forward(np.array(INPUTS)[None, :, None])
-    last = [first[-1], second[-1]]
+    last, (start, _, _) = [first[-1], second[-1]], lstm_step(INPUTS[0], 0.0, 0.0, ONES)
     rows = [(number, t, num(x), *map(num, state)) for number, (inputs, states) in
             enumerate(((INPUTS, first), ([h for h, _ in first], second)), 1)
             for t, (x, state) in enumerate(zip(inputs, states, strict=True), 1)]
@@ -52,6 +51,11 @@ def stack():
             Step("Layer 1 reads the sequence step by step; layer 2 reads the h that layer 1 made "
                  "at the same step.", "hₜ⁽ˡ⁾, cₜ⁽ˡ⁾ = cell⁽ˡ⁾(hₜ⁽ˡ⁻¹⁾, (hₜ₋₁⁽ˡ⁾, cₜ₋₁⁽ˡ⁾)),   "
                  "hₜ⁽⁰⁾ = xₜ",
+                 f"layer 1, t = 1: z = x + h = {num(start['i'][0], 0)} for all gates, i = f = o = "
+                 f"{num(start['i'][1])}, c̃ = {num(start['c'][1])}\n"
+                 f"c = {num(start['f'][1])} · 0 + {num(start['i'][1])} · {num(start['c'][1])} = "
+                 f"{num(first[0][1])},   h = {num(start['o'][1])} · tanh({num(first[0][1])}) = "
+                 f"{num(first[0][0])}",
                  table=Table(("layer", "t", "input", "h", "c"), tuple(rows))),
             Step("With dropout, what layer 2 reads would be layer 1's h with entries set to 0; the "
                  "h that goes on in time, and the last layer's output, stay as they are.",
@@ -71,17 +75,12 @@ def stack():
         f"L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = {vec(INPUTS, 1)}.")
 
 
-def softmax(logits):
-    powers = [math.exp(z) for z in logits]
-    return [p / sum(powers) for p in powers]
-
-
 def model():
     """1.4."""
     x = [TABLE[token] for token in IDS]
     states = layer(x)
     logits = [[w * h for w in READOUT] for h, _ in states]
-    P = [softmax(row) for row in logits]
+    P = softmax(np.array(logits))
     own = fill(LSTMLM(3, 1, 1, 1, dtype="float64"),
                {"embedding.W": np.array(TABLE)[:, None], "classifier.W": np.array([READOUT])})
     (predicted, _), _ = own.forward(np.array([IDS]))

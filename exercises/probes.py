@@ -1,0 +1,21 @@
+"""What can be asked of any layer or function: what moves what, and how many numbers learn."""
+
+import numpy as np
+
+
+def influence(f, x):
+    """(T, S): how far an entry of row t of f(x) moves, at most, when row k of x moves by one.
+
+    x (S, ...); f(x) is a matrix (T, ...).
+    """
+    start, moved = f(x), []
+    for k in range(len(x)):
+        other = x.copy()
+        other[k] += 1
+        moved.append(abs(f(other) - start).max(-1))
+    return np.array(moved).T
+
+
+def learned(layer):
+    """The numbers that a layer learns, counted array by array."""
+    return sum(param.data.size for _, param in layer.params())
