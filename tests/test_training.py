@@ -123,7 +123,8 @@ def test_a_run_folder_holds_everything(tmp_path, capsys, curves):
                                "validation_accuracy", "l2_norm", "lr"}
     saved = json.loads((folder / "config.json").read_text())
     assert Config.from_json(saved["config"]) == config
-    assert {"npdl", "python", "numpy", "blas"} <= saved["versions"].keys()
+    assert {"npdl", "engine", "python", "numpy", "blas", "kernels", "processor"} <= set(
+        saved["versions"])
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["train_loss"] == min(r["train_loss"] for r in records)
     assert "t_f(L_val)" in capsys.readouterr().out
