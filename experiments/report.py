@@ -5,7 +5,9 @@
   python experiments/report.py --text       write the report only
   python experiments/report.py --check      say whether they are up to date: exit status 0 or 1
 
-Runs that are missing are named where they would be; `python experiments/study.py` makes them.
+On top an answer for each question; then, as an appendix, every claim of the document with its
+verdict. Runs that are missing are named where they would be; `python experiments/study.py` makes
+them.
 """
 
 if __name__ == "__main__":
@@ -28,6 +30,7 @@ from reporting import (
     puzzle,
     sanity,
 )
+from reporting.effects import summary_figure
 from reporting.front import front
 from reporting.parts import digest_of, section_markdown, write_png
 from reporting.records import Store
@@ -53,8 +56,8 @@ def markdown(store, found):
     return "\n\n".join(blocks) + "\n"
 
 
-def figures(found):
-    return [figure for section in found for figure in section.figures()]
+def figures(store, found):
+    return [summary_figure(store), *(figure for s in found for figure in s.figures())]
 
 
 def stale(store, found):
@@ -62,7 +65,7 @@ def stale(store, found):
     names = []
     if not REPORT.exists() or REPORT.read_text(encoding="utf-8") != markdown(store, found):
         names.append(REPORT.name)
-    known = {f"{figure.name}.png": figure for figure in figures(found)}
+    known = {f"{figure.name}.png": figure for figure in figures(store, found)}
     names += [name for name, figure in known.items()
               if digest_of(FIGURES / name) != figure.digest()]
     return names + sorted(p.name for p in FIGURES.glob("*.png") if p.name not in known)
@@ -75,10 +78,10 @@ def write(store, found, draw=True, redraw=False):
     that the report no longer has.
     """
     if draw:
-        for figure in figures(found):
+        for figure in figures(store, found):
             if redraw or digest_of(FIGURES / f"{figure.name}.png") != figure.digest():
                 write_png(figure, FIGURES)
-        known = {f"{figure.name}.png" for figure in figures(found)}
+        known = {f"{figure.name}.png" for figure in figures(store, found)}
         for path in FIGURES.glob("*.png"):
             if path.name not in known:
                 path.unlink()
@@ -103,7 +106,7 @@ def main(arguments=None):
             return 1 if names else 0
         write(store, found, not options.text, options.redraw)
         print(f"{REPORT.name}: {sum(len(s.verdicts) for s in found)} verdicts, "
-              f"{len(figures(found))} figures")
+              f"{len(figures(store, found))} figures")
         return 0
 
     return guarded(p.prog, work)
