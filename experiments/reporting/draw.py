@@ -15,6 +15,7 @@ NARROW = 3                          # a log scale spans at least such a factor
 MANY = 20                           # points from which each seed is a line of its own
 NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
 SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
+TIGHT = 0.13                        # of the width, between two ticks of the steps' scale
 STEPS = (0, 100, 500, 1000, 2500, 5000, 10_000, 20_000, 40_000)     # of the steps' scale
 
 
@@ -27,7 +28,8 @@ def draw_panels(figure, data):
     bar      {label, values}: lines are coloured by their "value"; or None: by their "label",
              which a legend names
     panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
-             many points are a line for each seed, few are their mean with a mark for each seed;
+             many points are a line for each seed, few are their mean (on a log scale that of the
+             logarithms) with a mark for each seed;
              the place of one with the scale none stays empty
     """
     rows, columns = data["shape"]
@@ -43,7 +45,7 @@ def draw_panels(figure, data):
         lowest = not any(drawn[number + columns::columns])
         style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
         axes.tick_params(labelbottom=lowest)
-        draw_lines(axes, panel["lines"], colours)
+        draw_lines(axes, panel["lines"], colours, panel["scale"] == "log")
         scale_y(axes, panel["scale"])
         scale_x(axes, data["x"])
         if not any(line["x"] for line in panel["lines"]):
@@ -56,7 +58,7 @@ def draw_panels(figure, data):
         name_lines(figure, grid)
 
 
-def draw_lines(axes, lines, colours):
+def draw_lines(axes, lines, colours, log):
     order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
     for line in lines:
         if not line["x"]:
@@ -70,7 +72,8 @@ def draw_lines(axes, lines, colours):
                 axes.plot(x, values, color=colour, linewidth=0.9, linestyle=DASHES[i % len(DASHES)],
                           label=label if i == 0 else None)
             continue
-        axes.plot(x, np.mean(seeds, 0), color=colour, linewidth=1.3, label=label, marker=marker,
+        middle = np.exp(np.mean(np.log(seeds), 0)) if log else np.mean(seeds, 0)
+        axes.plot(x, middle, color=colour, linewidth=1.3, label=label, marker=marker,
                   markersize=3)
         for values in seeds:
             axes.plot(x, values, color=colour, linestyle="none", marker=marker, markersize=6,
@@ -102,8 +105,10 @@ def scale_x(axes, x):
     if scale == "steps":                            # a root: the late half has a third of the width
         axes.set_xscale("function", functions=(lambda t: np.sqrt(np.maximum(t, 0)), np.square))
         axes.set_xlim(0, high)
-        ticks = [step for step in STEPS if step <= 1.01 * high and (
-            step == 0 or (step / high) ** 0.5 > 0.09)]
+        ticks = []
+        for step in reversed([step for step in STEPS if step <= 1.01 * high]):
+            if not ticks or (ticks[0] / high) ** 0.5 - (step / high) ** 0.5 > TIGHT:
+                ticks.insert(0, step)
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_major_formatter(FixedFormatter([f"{step:g}" for step in ticks]))
         return
