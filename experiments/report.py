@@ -29,6 +29,7 @@ from reporting import (
     model_size,
     puzzle,
     sanity,
+    scatter,
 )
 from reporting.effects import summary_figure
 from reporting.front import front
@@ -40,7 +41,7 @@ from npdl.training.files import write_atomically
 
 REPORT = Path(__file__).parent / "REPORT.md"
 FIGURES = Path(__file__).parent / "results" / "figures"
-FROM_RECORDS = (sanity, data_size, mixed, model_size, compute, decay)
+FROM_RECORDS = (sanity, data_size, mixed, model_size, compute, decay, scatter)
 OTHERS = (attention, fourier, puzzle)
 
 
