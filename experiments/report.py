@@ -1,4 +1,5 @@
-"""The report of the study: experiments/REPORT.md and its figures, from the kept records alone.
+"""The report of the study: experiments/REPORT.md and its figures, from the kept records alone, and
+the table in docs/results.md.
 
   python experiments/report.py              write the report, and the figures whose data changed
   python experiments/report.py --redraw     write the report and all its figures
@@ -33,7 +34,7 @@ from reporting import (
 )
 from reporting.effects import summary_figure
 from reporting.front import front
-from reporting.parts import digest_of, section_markdown, write_png
+from reporting.parts import Table, digest_of, section_markdown, table_markdown, write_png
 from reporting.records import Store
 
 from npdl.script import OneLineParser, guarded
@@ -41,6 +42,8 @@ from npdl.training.files import write_atomically
 
 REPORT = Path(__file__).parent / "REPORT.md"
 FIGURES = Path(__file__).parent / "results" / "figures"
+DOCS = Path(__file__).parents[1] / "docs" / "results.md"        # has the table of question 2, too
+MARKS = "<!-- the table of question 2: python experiments/report.py -->\n", "<!-- end -->"
 FROM_RECORDS = (sanity, data_size, mixed, model_size, compute, decay, scatter)
 OTHERS = (attention, fourier, puzzle)
 
@@ -61,9 +64,17 @@ def figures(store, found):
     return [summary_figure(store), *(figure for s in found for figure in s.figures())]
 
 
+def docs_text(found):
+    """docs/results.md with the table of today's records."""
+    before, _, rest = DOCS.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    table = next(part for part in found[0].parts if isinstance(part, Table))
+    return before + MARKS[0] + "\n" + table_markdown(table) + "\n\n" + MARKS[1] + after
+
+
 def stale(store, found):
     """What is out of date: the names of files, none if all is well."""
-    names = []
+    names = [] if DOCS.read_text(encoding="utf-8") == docs_text(found) else [DOCS.name]
     if not REPORT.exists() or REPORT.read_text(encoding="utf-8") != markdown(store, found):
         names.append(REPORT.name)
     known = {f"{figure.name}.png": figure for figure in figures(store, found)}
@@ -86,8 +97,8 @@ def write(store, found, draw=True, redraw=False):
         for path in FIGURES.glob("*.png"):
             if path.name not in known:
                 path.unlink()
-    text = markdown(store, found)
-    write_atomically(REPORT, lambda file: file.write(text.encode()))
+    for path, text in ((REPORT, markdown(store, found)), (DOCS, docs_text(found))):
+        write_atomically(path, lambda file, text=text: file.write(text.encode()))
 
 
 def main(arguments=None):

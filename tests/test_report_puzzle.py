@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))
 
 from reporting import balance, mechanism, puzzle, readings, spikes  # noqa: E402
-from reporting.parts import FAILS, HOLDS, MISSING, TWO_SEEDS, section_markdown  # noqa: E402
+from reporting.parts import FAILS, HOLDS, MISSING, section_markdown  # noqa: E402
 
 from npdl.errors import InputError  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
@@ -54,11 +54,9 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
     assert not reading(0.0001, 0.00001, 80).fits() and not reading(0.0001, 0.004, 200).fits()
     assert not dataclasses.replace(fitting, runs=[]).fits()
     apart = dataclasses.replace(fitting, runs=fitting.runs + reading(0.0002, 0.9, 80).runs)
-    assert not apart.fits() and apart.in_reach()
-    many = dataclasses.replace(apart, runs=fitting.runs + 4 * reading(0.0002, 0.9, 80).runs)
-    assert not many.in_reach()                              # one run of five is too few
+    assert not apart.fits()
     assert puzzle.judged({("gpt", "x"): fitting}, "gpt", "x").verdict == HOLDS
-    assert puzzle.judged({("gpt", "x"): apart}, "gpt", "x").verdict == TWO_SEEDS
+    assert puzzle.judged({("gpt", "x"): apart}, "gpt", "x").verdict == FAILS
     slow = reading(0.0002, 0.004, 200)
     assert puzzle.judged({("gpt", "x"): slow}, "gpt", "x").verdict == FAILS
 

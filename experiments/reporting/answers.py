@@ -28,8 +28,10 @@ def answers(store, sections):
             "7": (decay_answer, "33"), "8": (attention_answer, "36")}
     found = []
     for number, (answer, figure) in made.items():
-        section = next(s for s in sections if f"question {number}" in s.title
-                       or f"questions {number}" in s.title)
+        section = next((s for s in sections if f"question {number}" in s.title
+                        or f"questions {number}" in s.title), None)
+        if section is None:
+            continue
         try:
             words = f"{answer(store)} {confidence(section.verdicts)}"
         except Missing:
