@@ -93,8 +93,9 @@ def answer_blocks(store, sections):
     blocks = []
     for title, words, label in answers(store, sections):
         picture = pictures.get(label)
-        link = f" [Figure {label}](results/figures/{picture.name}.png)" if picture else ""
-        blocks.append(f"**{title}.** {words}{link}")
+        blocks.append(f"### {title}\n\n{words}" + (
+            f"\n\n![Figure {label}](results/figures/{picture.name}.png)\n\n*Figure {label}. "
+            f"{picture.caption}*" if picture else ""))
     return blocks
 
 
