@@ -105,6 +105,10 @@ def test_the_command_adds_to_the_file_and_replaces_the_same_run(folders, tmp_pat
     assert [entry["model"] for entry in entries] == ["gpt", "lstm"]
     assert entries[0]["settings"]["p"] == 7 and "steps" not in entries[0]["settings"]
     assert (tmp_path / "fourier.json").read_text().count("\n") == 4
+    assert all(entry["made"]["engine"] for entry in entries)
+    old = [{key: entries[0][key] for key in entries[0] if key != "made"}] * 3
+    kept, words = extract.one_origin([*old, *entries])
+    assert kept == old and "2 by other code are left out" in words
     assert extract.main(["fourier", str(tmp_path / "none"), "--results", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 

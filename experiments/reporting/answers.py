@@ -254,8 +254,8 @@ def norm_course(view):
 
 
 def attention_answer(store):
-    runs, _ = attention.by_recipe([entry for entry in extract.load("attention")
-                                   if entry["accuracy"][1] >= GENERAL])
+    runs, _ = attention.by_recipe(extract.one_origin([
+        entry for entry in extract.load("attention") if entry["accuracy"][1] >= GENERAL])[0])
     if not runs:
         raise Missing
     return "(b) " + attention.answer(runs)

@@ -19,14 +19,16 @@ EQUALS = 4                          # the position whose output is the answer
 
 def section():
     """The Section on attention maps."""
-    runs = [entry for entry in extract.load("attention") if entry["accuracy"][1] >= 0.9]
+    runs, by = extract.one_origin([entry for entry in extract.load("attention")
+                                   if entry["accuracy"][1] >= 0.9])
     made = Section("Attention maps (question 8)")
     if not runs:
         made.parts.append("No maps are there: `python experiments/reporting/extract.py attention "
                           "RUN` makes them from the folder of a trained GPT.")
     else:
         chosen = one_for_each_seed(runs)
-        made.parts += [introduction(runs), bos_table(runs), equals_table(runs), answer(chosen)]
+        made.parts += [f"{introduction(runs)} {by}", bos_table(runs), equals_table(runs),
+                       answer(chosen)]
         for i, (run, k) in enumerate([(run, k) for run in chosen for k in (0, 1)]):
             made.parts.append(maps_figure(run, k, str(36 + k) if i < 2 else f"A{i - 1}"))
     made.verdicts = [silent("Figure 35", "a grid of maps with random scores, as an illustration"),
