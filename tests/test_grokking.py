@@ -126,5 +126,8 @@ def test_muon_saves_its_state_and_refuses_what_is_no_matrix():
 
 
 def test_an_mlp_needs_two_sizes():
-    with pytest.raises(InputError, match="at least two"):
-        MLP([3])
+    for sizes in ([3], 5, None, []):
+        with pytest.raises(InputError, match="at least two"):
+            MLP(sizes)
+    with pytest.raises(InputError, match="d_out"):
+        MLP([3, 0, 2])

@@ -30,7 +30,8 @@ def section():
         return made
     chance = random_top()
     made.parts += [f"{introduction(chance)} {by}", spectra_figure(pairs),
-                   spectra_table(series, chance), time_figure(series, chance), conclusion(pairs, chance)]
+                   spectra_table(series, chance), time_figure(series, chance),
+                   conclusion(pairs, chance)]
     return made
 
 

@@ -14,8 +14,9 @@ class MLP(Layer):
     """
 
     def __init__(self, sizes, bias=True, rng=0, dtype="float32"):
-        if len(sizes) < 2:
-            raise InputError(f"MLP: sizes {tuple(sizes)}: give at least two, of input and output")
+        if not isinstance(sizes, (list, tuple)) or len(sizes) < 2:
+            raise InputError(f"MLP: sizes {sizes!r}: give a list of at least two, of input and "
+                             "output")
         rng = generator(rng)
         self.maps = [Linear(d_in, d_out, bias, rng, dtype)
                      for d_in, d_out in zip(sizes[:-1], sizes[1:], strict=True)]
