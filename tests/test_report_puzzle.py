@@ -72,6 +72,22 @@ def test_every_reading_differs_from_the_recipe_and_from_the_others():
     assert readings.runs_of("Glorot's gates", "gpt") == []
 
 
+def test_a_reading_is_of_one_code_and_says_by_which(monkeypatch):
+    import study
+
+    from tests.report_fakes import records
+
+    def kept(config):
+        made = {} if config.seed in (0, 42, 1) else {"engine": "abc", "blas": "b"}
+        return {"config": config.to_json(), "made": made, "records": records(config)}
+
+    monkeypatch.setattr(study, "kept", kept)
+    reading = puzzle.gathered(puzzle.RELEASED, "lstm")
+    assert reading.values("seed") == [0, 42, 1] and reading.origin.startswith("code that was not")
+    table = puzzle.readings_table([reading])
+    assert table.rows[0][-1] == "a" and "By code: a, code that was not recorded." in table.caption
+
+
 def test_the_puzzle_section_is_written_without_any_run(monkeypatch):
     import study
 

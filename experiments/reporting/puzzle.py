@@ -14,6 +14,7 @@ from npdl.study import plots_style as style
 from npdl.training.summary import summarise
 from reporting import mechanism, readings
 from reporting.parts import FAILS, HOLDS, MISSING, Figure, Section, Table, Verdict
+from reporting.records import origin
 
 NAMES = {"gpt": "GPT", "lstm": "LSTM"}
 DOCUMENT = {                        # as printed, mean and standard deviation of seeds 0 and 42
@@ -38,13 +39,17 @@ VALIDATION = 481                    # equations, of 961
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One reading for one model: summaries of the runs there are, and their training losses."""
+    """One reading for one model: summaries of the runs there are, and their training losses.
+
+    The runs are of one origin: those that most of them have.
+    """
 
     name: str
     model: str
     steps: int
     runs: list          # of dicts: npdl.training.summary, with seed, spikes, level, norm
     curves: list        # of (steps, training losses)
+    origin: str = ""
 
     def values(self, key):
         return [run[key] for run in self.runs]
@@ -72,9 +77,11 @@ def gathered(name, model):
     """The Reading of that name."""
     configs = readings.runs_of(name, model)
     runs, curves = [], []
-    for config in configs:
-        found = study.kept(config)
-        if found is None:
+    kept = [(config, found) for config in configs if (found := study.kept(config)) is not None]
+    origins = [origin(found.get("made", {})) for _, found in kept]
+    most = max(sorted(set(origins)), key=origins.count, default="")
+    for config, found in kept:
+        if origin(found.get("made", {})) != most:
             continue
         columns = found["records"]
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -82,7 +89,7 @@ def gathered(name, model):
         runs.append({**summarise(rows), "seed": config.seed, "spikes": spikes, "level": level,
                      "norm": columns["l2_norm"][-1]})
         curves.append((columns["step"], columns["train_loss"]))
-    return Reading(name, model, configs[0].steps, runs, curves)
+    return Reading(name, model, configs[0].steps, runs, curves, most)
 
 
 def spikes_of(steps, losses):
@@ -136,12 +143,16 @@ def arithmetic():
 
 
 def readings_table(found):
+    found = list(found)
+    letters = {by: letter for by, letter in zip(
+        dict.fromkeys(reading.origin for reading in found if reading.runs), "abcdefgh",
+        strict=False)}
     rows = []
     for reading in found:
         cut = f" ({reading.steps} steps)" if reading.steps < readings.WHOLE else ""
         name = reading.name + cut
         if not reading.runs:
-            rows.append((NAMES[reading.model], name, "not run", *[""] * 8))
+            rows.append((NAMES[reading.model], name, "not run", *[""] * 9))
             continue
         rows.append((
             NAMES[reading.model], name, reading.each("seed"),
@@ -149,18 +160,19 @@ def readings_table(found):
             reading.each("validation_accuracy", ".4f"),
             *(reading.each(f"t_f_{key}") for key in (
                 "validation_loss", "train_accuracy", "validation_accuracy")),
-            reading.each("spikes"), reading.each("level", ".2g")))
+            reading.each("spikes"), reading.each("level", ".2g"), letters[reading.origin]))
     for model, values in DOCUMENT.items():
         rows.append((NAMES[model], "*the document*", "0 / 42", *(
-            plus_minus(values, key) for key in LOSSES), *OTHERS[model], "", ""))
+            plus_minus(values, key) for key in LOSSES), *OTHERS[model], "", "", ""))
     return Table(
         "Readings of the recipe, one value for each seed: lowest losses, best validation accuracy, "
         "the first steps of the lowest validation loss and of the best accuracies, spikes "
         f"(evaluations above {JUMP:g} times the median of the {BEFORE} before, once memorised) and "
         f"the median training loss of the last {BEFORE} evaluations. All of them: "
-        "`python experiments/study.py puzzle`.",
+        "`python experiments/study.py puzzle`. By code: "
+        + "; ".join(f"{letter}, {by}" for by, letter in letters.items()) + ".",
         ("model", "reading", "seeds", "L_train", "L_val", "A_val", "t_f(L_val)", "t_f(A_train)",
-         "t_f(A_val)", "spikes", "last L_train"), rows, left=3)
+         "t_f(A_val)", "spikes", "last L_train", "code"), rows, left=3)
 
 
 def plus_minus(values, key):
