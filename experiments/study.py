@@ -247,9 +247,10 @@ def keeping(root, configs):
         keep_finished()
 
 
-def show(root, anew=False):
+def show(root, anew=False, recipe="default"):
     """One line for each question: runs kept, finished, and steps still to make."""
-    for name, configs in QUESTIONS.items():
+    for name in QUESTIONS:
+        configs = read_by(recipe, [name])
         gone = [c for c in configs if not is_done(c, anew)]
         have = len(configs) - len(gone)
         left = sum(c.steps - steps_done(folder_of(root, c), c) for c in gone)
@@ -291,7 +292,7 @@ def main(arguments=None):
 
     def work():
         if options.list:
-            show(out, options.anew)
+            show(out, options.anew, options.recipe)
             return 0
         chosen = [c for c in read_by(options.recipe, options.questions or QUESTIONS, options.seeds)
                   if c.model in options.models]

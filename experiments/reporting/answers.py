@@ -78,12 +78,16 @@ def factor(decades):
         raise Missing
     low, high = min(decades), max(decades)
     if low < 0 < high:
-        return (f"goes both ways, from {10**-low:.2g} times lower with one seed to "
-                f"{10**high:.2g} times higher with another")
-    ends = sorted((10 ** abs(low), 10 ** abs(high)))
-    span = f"{ends[0]:.2g}" if f"{ends[0]:.2g}" == f"{ends[1]:.2g}" else (
-        f"{ends[0]:.2g} to {ends[1]:.2g}")
+        return (f"goes both ways, from {two_digits(10**-low)} times lower with one seed to "
+                f"{two_digits(10**high)} times higher with another")
+    ends = list(dict.fromkeys(map(two_digits, sorted((10 ** abs(low), 10 ** abs(high))))))
+    span = " to ".join(ends)
     return f"{'falls' if high <= 0 else 'rises'} by a factor of {span}"
+
+
+def two_digits(value):
+    """1.9, 89, 510, 110,000."""
+    return f"{float(f'{value:.2g}'):,g}"
 
 
 def per_seed(found):
