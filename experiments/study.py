@@ -143,34 +143,32 @@ def cost(config):
     return config.steps * min(config.batch, equations) * config.layers * config.width**2
 
 
-def path_of(config):
-    """The file that a run's records are kept in."""
-    return RESULTS / f"{folder_of('', config).name}.json.gz"
+def path_of(config, engine=None):
+    """The file that a run's records are kept in: the first ones, or those by another engine."""
+    name = folder_of("", config).name
+    return RESULTS / (f"{name}-{engine}.json.gz" if engine else f"{name}.json.gz")
 
 
 def keep(root, config):
     """Store a finished run's records, compactly; the same run folder gives the same bytes.
 
     The file is JSON, compressed: `config`, the settings; `made`, steps, seconds and the versions
-    that computed it; `records`, a column for each number of an evaluation, to five digits.
+    that computed it; `records`, a column for each number of an evaluation, to five digits. What
+    another engine made of the same settings stays, in a file of its own.
     """
     records = load_records(root, config)
-    if records is None or not is_newer(root, config):
+    if records is None:
+        return
+    how = made(folder_of(root, config))
+    known = {path: stored.get("made", {}) for path, stored in kept_by(config).items()}
+    if any(by and by.get("engine") == how.get("engine") for by in known.values()):
         return
     columns = {key: [_short(record.get(key)) for record in records] for key in records[0]}
-    value = {"config": config.to_json(), "made": made(folder_of(root, config)), "records": columns}
+    value = {"config": config.to_json(), "made": how, "records": columns}
     data = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 9, mtime=0)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    write_atomically(path_of(config), lambda file: file.write(data))
-
-
-def is_newer(root, config):
-    """Whether a finished run is to be kept: none is, or it alone is by the engine of today."""
-    known = kept(config)
-    if known is None or "made" not in known:
-        return True
-    mine = made(folder_of(root, config)).get("engine")
-    return mine == engine_digest() != known["made"].get("engine")
+    other = how.get("engine") if known.get(path_of(config)) else None   # the oldest have no `made`
+    write_atomically(path_of(config, other), lambda file: file.write(data))
 
 
 def is_done(config, anew=False):
@@ -195,10 +193,24 @@ def _short(value):
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
+def kept_by(config):
+    """{path: what `keep` stored} of a run, by each engine that has made it."""
+    first = path_of(config)
+    stem = first.name.removesuffix(".json.gz")
+    paths = [first] * os.path.lexists(first) + sorted(RESULTS.glob(f"{stem}-*.json.gz"))
+    return {path: read_kept(path) for path in paths}
+
+
 def kept(config):
-    """What `keep` stored of a run, or None. The oldest files have no `made`."""
-    path = path_of(config)
-    return read_kept(path) if os.path.lexists(path) else None
+    """What `keep` stored of a run, by the engine of today if it has made it, or None. The oldest
+    files have no `made`."""
+    return max(kept_by(config).values(), key=lambda stored: recent(stored.get("made", {})),
+               default=None)
+
+
+def recent(made):
+    """How much a record is to be preferred to another of the same run."""
+    return made.get("engine") == engine_digest(), "engine" in made
 
 
 def read_kept(path):
@@ -270,7 +282,7 @@ def parser():
                    "release (an LSTM's gates as Glorot's, too) or stated (no clip); puzzle has "
                    "its own")
     p.add_argument("--anew", action="store_true", help="make again what other code of the engine "
-                   "has made; the new records take the place of the old")
+                   "has made; the new records stand beside the old")
     p.add_argument("--out", type=place, help="folder of the runs (default: runs/study; with "
                    "--anew runs/study-ENGINE)")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")

@@ -54,7 +54,7 @@ def test_the_verdicts_of_the_readme_are_the_reports():
     verdicts = [v for section in report.sections(store) for v in section.verdicts]
     found = Counter(v.verdict for v in verdicts)
     claims = len(verdicts) - found[NO_CLAIM] - found[AGAIN]
-    kept = sum(map(len, store.settings.values()))
+    kept = len(store.every())
     lucky = float(re.search(r"\*\*about (\d+) of", luck(verdicts)).group(1))
     assert numbers(
         r"beside (\d+) kept runs, .* of (\d+) claims (\d+) hold, (\d+) fail, (\d+) are "

@@ -49,7 +49,7 @@ def test_a_kept_record_replays(name):
 
 
 def test_every_label_says_why_and_is_of_records_that_are_there():
-    runs = [run for found in records.Store().settings.values() for run in found.values()]
+    runs = records.Store().every()
     for label in records.labels():
         assert label["words"] and label["replays"] in (True, False)
         assert any(records.label_of(run) is not None and records.label_of(run) == label

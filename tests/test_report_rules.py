@@ -142,21 +142,24 @@ def test_a_section_is_of_the_first_recipe_that_has_all_its_runs(kept):
 
 def test_runs_by_different_code_are_never_mixed(kept):
     made = {"engine": "0123456789ab", "processor": "P", "kernels": "K"}
-    config, other = variant("gpt"), variant("gpt", r_train=0.3)
-    put_runs(config)
-    put_runs(other)
-    put_runs(variant("gpt", r_train=0.4))
-    put_runs(other, seeds=(42,), made=made)
-    every = [config, other, variant("gpt", r_train=0.4)]
+    every = [variant("gpt", r_train=r) for r in (0.3, 0.4, 0.5)]
+    for config in every[1:]:
+        put_runs(config)
+    put_runs(every[0], seeds=(0,))
+    put_runs(every[0], seeds=(42,), made=made)
     view = Store().chosen(every)
-    assert list(view.runs(other)) == [0] and view.missing(other) == [42]
+    assert list(view.runs(every[0])) == [0] and view.missing(every[0]) == [42]
     assert "1 by other code are left out" in view.words(every)
-    statement = Statement("1", "words", "theirs", {1: config, 2: other},
+    statement = Statement("1", "words", "theirs", dict(enumerate(every)),
                           always({0: True, 42: True}))
     assert judge(view, statement).verdict == MISSING
+    put_runs(every[0], seeds=(42,))                 # beside what the other engine has made
+    view = Store().chosen(every)
+    assert judge(view, statement).verdict == HOLDS and "left out" not in view.words(every)
     for one in every:
         put_runs(one, made=made)
     assert "engine 0123456789ab, P" in Store().chosen(every).words(every)
+    assert len(Store().every()) == 12
 
 
 # --- statements -----------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def run_counts(store):
             rows.append((what if recipe == "default" else f"{what}, {recipe}",
                          *run_row(view, configs), f"`python experiments/study.py {name}{option}`"))
             seen |= {setting(c) for c in map(view.place, configs)}
-    every = [run for runs in store.settings.values() for run in runs.values()]
+    every = store.every()
     timed = [run.made["seconds"] for run in every if "seconds" in run.made]
     rows.append(("**all that are kept, each once**", str(len(every)), "",
                  f"{sum(run.config.steps for run in every):,}", "",
@@ -219,7 +219,7 @@ def time_text(timed, all_of):
 
 def machine_words(store):
     """What computed the runs."""
-    runs = [run for found in store.settings.values() for run in found.values()]
+    runs = store.every()
     if not runs:
         return "No run is kept yet."
     kinds = {}

@@ -127,6 +127,7 @@ def setting(config):
 class Store:
     """All kept runs of a folder. Raises InputError for a file that cannot be read.
 
+    settings  {setting: {seed: [Run, ...]}}: one for each engine that made it, the preferred first
     recipe    that a Config of the default recipe is looked up by: one of the RECIPES
     origins   {model: origin}: runs that something else computed are left out, so that no table
               mixes two; {} leaves none out
@@ -136,7 +137,15 @@ class Store:
         self.settings, self.recipe, self.origins = {}, "default", {}
         for path in sorted(Path(folder or study.RESULTS).glob("*.json.gz")):
             run = Run(study.read_kept(path))
-            self.settings.setdefault(setting(run.config), {})[run.config.seed] = run
+            seeds = self.settings.setdefault(setting(run.config), {})
+            seeds.setdefault(run.config.seed, []).append(run)
+        for run_lists in self.settings.values():
+            for runs in run_lists.values():
+                runs.sort(key=lambda run: study.recent(run.made), reverse=True)
+
+    def every(self):
+        """Every Run that is kept, whatever made it."""
+        return [run for seeds in self.settings.values() for runs in seeds.values() for run in runs]
 
     def chosen(self, configs, recipes=tuple(RECIPES)):
         """The same Store by the first recipe of which it has every run of `configs`, or else the
@@ -151,10 +160,12 @@ class Store:
         view.recipe, view.origins = recipe, {}
         counts = {}
         for config in configs:
-            for seed, run in view.all_runs(config).items():
-                weight = 1000 if seed in study.SEEDS else 1
-                counts.setdefault(config.model, Counter())[run.origin] += weight
-        view.origins = {model: max(sorted(found), key=found.get)
+            for seed, runs in view.settings.get(view.place(config), {}).items():
+                for run in runs:
+                    weight = 1000 if seed in study.SEEDS else 1
+                    counts.setdefault(config.model, Counter())[
+                        run.origin, study.recent(run.made)] += weight
+        view.origins = {model: max(sorted(found), key=lambda by, found=found: (found[by], by[1]))[0]
                         for model, found in counts.items()}
         return view
 
@@ -172,9 +183,11 @@ class Store:
         return setting(config)
 
     def found(self, config):
+        """{seed: Run} of a setting, by the wanted origin."""
         wanted = self.origins.get(config.model)
-        return {seed: run for seed, run in self.settings.get(self.place(config), {}).items()
-                if wanted in (None, run.origin)}
+        found = {seed: [run for run in runs if wanted in (None, run.origin)]
+                 for seed, runs in self.settings.get(self.place(config), {}).items()}
+        return {seed: runs[0] for seed, runs in found.items() if runs}
 
     def runs(self, config):
         """{seed: Run} of a setting, with the document's seeds: figures and tables are of these."""
@@ -198,9 +211,8 @@ class Store:
             kept = [run for c in mine for run in self.runs(c).values()]
             if not kept:
                 continue
-            left = sum(run.origin != self.origins.get(model, run.origin)
-                       for c in mine for seed, run in self.settings.get(self.place(c), {}).items()
-                       if seed in study.SEEDS)
+            left = sum(seed in study.SEEDS and seed not in self.runs(c)
+                       for c in mine for seed in self.settings.get(self.place(c), {}))
             note = label_of(kept[0]).get("words", "")
             said.append(f"{NAMES[model]}, {recipe_words(self.place(mine[0]))}: {len(kept)} runs by "
                         f"{kept[0].origin}" + (f" ({note})" if note else "")
