@@ -1,7 +1,6 @@
 """The report's section on the loss puzzle: readings, spikes, what clipping does; Glorot's gates."""
 
 import dataclasses
-import json
 import math
 import sys
 from pathlib import Path
@@ -92,7 +91,7 @@ def test_the_puzzle_section_is_written_without_any_run(monkeypatch):
     import study
 
     monkeypatch.setattr(study, "kept", lambda config: None)
-    monkeypatch.setattr(balance, "load", dict)
+    monkeypatch.setattr(balance, "load", lambda: ({}, {}))
     monkeypatch.setattr(spikes, "load", dict)
     text = section_markdown(puzzle.section())
     assert "not run" in text and MISSING in text
@@ -119,7 +118,9 @@ def test_the_trace_has_a_row_for_each_interval(tmp_path, monkeypatch, capsys):
     assert max(clipped["gradient"]) <= 0.0101 < max(columns["gradient"])
     monkeypatch.setattr(balance, "trace", lambda config: columns)
     assert balance.main(["--path", str(tmp_path / "balance.json")]) == 0
-    assert set(json.loads((tmp_path / "balance.json").read_text())) == set(balance.VARIANTS)
+    monkeypatch.setattr(balance, "PATH", tmp_path / "balance.json")
+    traces, made = balance.load()
+    assert set(traces) == set(balance.VARIANTS) and made["engine"]
 
 
 def test_a_run_is_continued_from_its_state_and_left_as_it_is(folder, tmp_path):
@@ -145,7 +146,7 @@ def test_changes_are_told_by_their_counts_and_their_ends():
                                    "no clipping": [0.02, 0.001, 0.3, 2.0]}}
     text = mechanism.changes(tried)
     assert "rises above 0.01 2 times where" in text
-    assert "less often with lr / 10 (0). What makes" in text
+    assert "less often with lr / 10 (0). So a shorter step" in text
     assert "not recovered from within these steps with no clipping (2)" in text
     assert [row[2] for row in mechanism.changes_table(tried).rows] == ["2", "0", "2"]
     tried["losses"]["no clipping"][-1] = 0.001

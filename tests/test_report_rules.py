@@ -318,9 +318,9 @@ LOW, JUMPED = [1.0, 1e-3, 1e-5, 1e-8, 1e-9], [1.0, 1e-3, 1e-5, 1e-8, 1e-2]
 
 
 @pytest.mark.parametrize("wide, small, words", [
-    (LOW, None, "from float32's rounding, for in float64 none comes"),
+    (LOW, None, "perhaps from float32's rounding, for in float64 none comes"),
     (JUMPED, None, "not from float32's rounding, for in float64 they come as well."),
-    (JUMPED, LOW, "from AdamW's eps, for with 1e-12 in its place none comes"),
+    (JUMPED, LOW, "perhaps from AdamW's eps, for with 1e-12 in its place none comes"),
     (JUMPED, JUMPED, "not from AdamW's eps, for with 1e-12 in its place they come as well."),
     (LOW, LOW, "whether from AdamW's eps, these seeds do not decide."),
 ])
