@@ -1,11 +1,14 @@
-"""The report of the study: experiments/REPORT.md and its figures, from the kept records alone.
+"""The report of the study: experiments/REPORT.md and its figures, from the kept records alone, and
+the table in docs/results.md.
 
   python experiments/report.py              write the report, and the figures whose data changed
   python experiments/report.py --redraw     write the report and all its figures
   python experiments/report.py --text       write the report only
   python experiments/report.py --check      say whether they are up to date: exit status 0 or 1
 
-Runs that are missing are named where they would be; `python experiments/study.py` makes them.
+On top an answer for each question; then, as an appendix, every claim of the document with its
+verdict. Runs that are missing are named where they would be; `python experiments/study.py` makes
+them.
 """
 
 if __name__ == "__main__":
@@ -27,9 +30,11 @@ from reporting import (
     model_size,
     puzzle,
     sanity,
+    scatter,
 )
+from reporting.effects import summary_figure
 from reporting.front import front
-from reporting.parts import digest_of, section_markdown, write_png
+from reporting.parts import Table, digest_of, section_markdown, table_markdown, write_png
 from reporting.records import Store
 
 from npdl.script import OneLineParser, guarded
@@ -37,7 +42,9 @@ from npdl.training.files import write_atomically
 
 REPORT = Path(__file__).parent / "REPORT.md"
 FIGURES = Path(__file__).parent / "results" / "figures"
-FROM_RECORDS = (sanity, data_size, mixed, model_size, compute, decay)
+DOCS = Path(__file__).parents[1] / "docs" / "results.md"        # has the table of question 2, too
+MARKS = "<!-- the table of question 2: python experiments/report.py -->\n", "<!-- end -->"
+FROM_RECORDS = (sanity, data_size, mixed, model_size, compute, decay, scatter)
 OTHERS = (attention, fourier, puzzle)
 
 
@@ -53,16 +60,24 @@ def markdown(store, found):
     return "\n\n".join(blocks) + "\n"
 
 
-def figures(found):
-    return [figure for section in found for figure in section.figures()]
+def figures(store, found):
+    return [summary_figure(store), *(figure for s in found for figure in s.figures())]
+
+
+def docs_text(found):
+    """docs/results.md with the table of today's records."""
+    before, _, rest = DOCS.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    table = next(part for part in found[0].parts if isinstance(part, Table))
+    return before + MARKS[0] + "\n" + table_markdown(table) + "\n\n" + MARKS[1] + after
 
 
 def stale(store, found):
     """What is out of date: the names of files, none if all is well."""
-    names = []
+    names = [] if DOCS.read_text(encoding="utf-8") == docs_text(found) else [DOCS.name]
     if not REPORT.exists() or REPORT.read_text(encoding="utf-8") != markdown(store, found):
         names.append(REPORT.name)
-    known = {f"{figure.name}.png": figure for figure in figures(found)}
+    known = {f"{figure.name}.png": figure for figure in figures(store, found)}
     names += [name for name, figure in known.items()
               if digest_of(FIGURES / name) != figure.digest()]
     return names + sorted(p.name for p in FIGURES.glob("*.png") if p.name not in known)
@@ -75,15 +90,15 @@ def write(store, found, draw=True, redraw=False):
     that the report no longer has.
     """
     if draw:
-        for figure in figures(found):
+        for figure in figures(store, found):
             if redraw or digest_of(FIGURES / f"{figure.name}.png") != figure.digest():
                 write_png(figure, FIGURES)
-        known = {f"{figure.name}.png" for figure in figures(found)}
+        known = {f"{figure.name}.png" for figure in figures(store, found)}
         for path in FIGURES.glob("*.png"):
             if path.name not in known:
                 path.unlink()
-    text = markdown(store, found)
-    write_atomically(REPORT, lambda file: file.write(text.encode()))
+    for path, text in ((REPORT, markdown(store, found)), (DOCS, docs_text(found))):
+        write_atomically(path, lambda file, text=text: file.write(text.encode()))
 
 
 def main(arguments=None):
@@ -103,7 +118,7 @@ def main(arguments=None):
             return 1 if names else 0
         write(store, found, not options.text, options.redraw)
         print(f"{REPORT.name}: {sum(len(s.verdicts) for s in found)} verdicts, "
-              f"{len(figures(found))} figures")
+              f"{len(figures(store, found))} figures")
         return 0
 
     return guarded(p.prog, work)

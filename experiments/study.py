@@ -3,6 +3,8 @@
   python experiments/study.py                 every run; finished ones are passed over
   python experiments/study.py sanity data     the runs of some questions
   python experiments/study.py --seeds 1 2     the same runs with other seeds
+  python experiments/study.py --recipe stated the same runs by another reading of the recipe
+  python experiments/study.py --anew          what other code of the engine made, made again
   python experiments/study.py --backend cupy  on this machine's GPU (dask: on a cluster)
   python experiments/study.py --list          what there is to run, and how much of it is done
   python experiments/report.py                the report, from what is kept
@@ -13,7 +15,7 @@
   model    question 5     layers 1, 2, 3 x width 64, 128, 256
   decay    question 7     LSTM, weight decay 1/4 to 1, 40001 steps
   compute  question 6     batch 32 to 512, 20001 steps
-  further  beyond the document: three more seeds of the LSTM's default recipe
+  further  beyond the document: three more seeds of the default recipe
   jumps    beyond the document: decay 1/4 in float64, then with a smaller eps, to see where
            the jumps of its training loss come from
   puzzle   other readings of the default recipe, for the losses that it reaches
@@ -43,8 +45,7 @@ from reporting.readings import FURTHER, SEEDS, puzzle_runs
 from npdl.backend import using
 from npdl.errors import InputError, NpdlError
 from npdl.script import place
-from npdl.training.cli import ARITHMETIC_DEFAULTS as READ
-from npdl.training.cli import OneLineParser, guarded
+from npdl.training.cli import RECIPES, OneLineParser, guarded
 from npdl.training.config import Config
 from npdl.training.files import (
     LARGEST_JSON,
@@ -57,10 +58,12 @@ from npdl.training.files import (
 from npdl.training.folder import checked_config
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import METRICS
+from npdl.training.origin import engine_digest
 from npdl.training.summary import read_summary
 from npdl.training.sweep import folder_of, is_finished, load_records, steps_done, sweep
 
 RESULTS = Path(__file__).parent / "results" / "study"
+READ = RECIPES["default"]
 BASE = Config(threads=1, save_every=2000)
 LOOK = 5.0          # seconds between two looks for runs that have finished
 
@@ -69,6 +72,11 @@ def variants(models=("lstm", "gpt"), seeds=SEEDS, **settings):
     """BASE with the scripts' defaults and `settings`, for each model, first seeds first."""
     return [dataclasses.replace(BASE, model=model, seed=seed, **READ[model], **settings)
             for seed in seeds for model in models]
+
+
+def with_recipe(config, recipe):
+    """The same run by another of the RECIPES."""
+    return dataclasses.replace(config, **{"init": "torch", **RECIPES[recipe][config.model]})
 
 
 def grid(**choices):
@@ -90,7 +98,7 @@ QUESTIONS = {
               for c in variants(("lstm",), steps=40001, **g)],
     "compute": [c for g in grid(batch=[32, 64, 128, 256, 512])
                 for c in variants(steps=20001, **g)],
-    "further": variants(("lstm",), FURTHER),
+    "further": variants(seeds=FURTHER),
     "jumps": [c for g in grid(eps=[1e-8, 1e-12])
               for c in variants(("lstm",), weight_decay=0.25, dtype="float64", steps=24001, **g)],
     "puzzle": puzzle_runs(),
@@ -120,34 +128,54 @@ def runs_of(questions, seeds=None):
     return sorted(dict.fromkeys(configs), key=rank)
 
 
+def read_by(recipe, questions, seeds=None):
+    """runs_of by one of the RECIPES, each once; the readings of "puzzle" stay what they are."""
+    configs = runs_of(questions, seeds)
+    if recipe == "default":
+        return configs
+    own = set(QUESTIONS["puzzle"] if "puzzle" in questions else ())
+    return list(dict.fromkeys(c if c in own else with_recipe(c, recipe) for c in configs))
+
+
 def cost(config):
     """About how long a run takes, in no particular unit."""
     equations = config.r_train * sum(config.p**order for order in config.orders)
     return config.steps * min(config.batch, equations) * config.layers * config.width**2
 
 
-def path_of(config):
-    """The file that a run's records are kept in."""
-    return RESULTS / f"{folder_of('', config).name}.json.gz"
+def path_of(config, engine=None):
+    """The file that a run's records are kept in: the first ones, or those by another engine."""
+    name = folder_of("", config).name
+    return RESULTS / (f"{name}-{engine}.json.gz" if engine else f"{name}.json.gz")
 
 
 def keep(root, config):
     """Store a finished run's records, compactly; the same run folder gives the same bytes.
 
     The file is JSON, compressed: `config`, the settings; `made`, steps, seconds and the versions
-    that computed it; `records`, a column for each number of an evaluation, to five digits.
+    that computed it; `records`, a column for each number of an evaluation, to five digits. What
+    another engine made of the same settings stays, in a file of its own.
     """
-    known = kept(config)
-    if known is not None and "made" in known:
-        return
     records = load_records(root, config)
     if records is None:
         return
+    how = made(folder_of(root, config))
+    known = {path: stored.get("made", {}) for path, stored in kept_by(config).items()}
+    if any(by and by.get("engine") == how.get("engine") for by in known.values()):
+        return
     columns = {key: [_short(record.get(key)) for record in records] for key in records[0]}
-    value = {"config": config.to_json(), "made": made(folder_of(root, config)), "records": columns}
+    value = {"config": config.to_json(), "made": how, "records": columns}
     data = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 9, mtime=0)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    write_atomically(path_of(config), lambda file: file.write(data))
+    other = how.get("engine") if known.get(path_of(config)) else None   # the oldest have no `made`
+    write_atomically(path_of(config, other), lambda file: file.write(data))
+
+
+def is_done(config, anew=False):
+    """Whether a run is kept; with `anew`, by the engine of today."""
+    known = kept(config)
+    return known is not None and (
+        not anew or known.get("made", {}).get("engine") == engine_digest())
 
 
 def made(folder):
@@ -165,10 +193,24 @@ def _short(value):
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
+def kept_by(config):
+    """{path: what `keep` stored} of a run, by each engine that has made it."""
+    first = path_of(config)
+    stem = first.name.removesuffix(".json.gz")
+    paths = [first] * os.path.lexists(first) + sorted(RESULTS.glob(f"{stem}-*.json.gz"))
+    return {path: read_kept(path) for path in paths}
+
+
 def kept(config):
-    """What `keep` stored of a run, or None. The oldest files have no `made`."""
-    path = path_of(config)
-    return read_kept(path) if os.path.lexists(path) else None
+    """What `keep` stored of a run, by the engine of today if it has made it, or None. The oldest
+    files have no `made`."""
+    return max(kept_by(config).values(), key=lambda stored: recent(stored.get("made", {})),
+               default=None)
+
+
+def recent(made):
+    """How much a record is to be preferred to another of the same run."""
+    return made.get("engine") == engine_digest(), "engine" in made
 
 
 def read_kept(path):
@@ -217,11 +259,13 @@ def keeping(root, configs):
         keep_finished()
 
 
-def show(root):
+def show(root, anew=False, recipe="default"):
     """One line for each question: runs kept, finished, and steps still to make."""
-    for name, configs in QUESTIONS.items():
-        have = sum(kept(c) is not None for c in configs)
-        left = sum(c.steps - steps_done(folder_of(root, c), c) for c in configs if not kept(c))
+    for name in QUESTIONS:
+        configs = read_by(recipe, [name])
+        gone = [c for c in configs if not is_done(c, anew)]
+        have = len(configs) - len(gone)
+        left = sum(c.steps - steps_done(folder_of(root, c), c) for c in gone)
         print(f"{name:<8} {have:>3} of {len(configs):>3} runs kept, {left:>9,} steps left")
 
 
@@ -231,7 +275,16 @@ def parser():
                    help=f"of {', '.join(QUESTIONS)} (default: all)")
     p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
                    help="seeds of the runs (default: 0 42, in further and puzzle 1 2 3)")
-    p.add_argument("--out", default="runs/study", type=place, help="folder of the runs")
+    p.add_argument("--models", nargs="+", choices=("lstm", "gpt"), default=("lstm", "gpt"),
+                   help="the runs of these alone (default: both)")
+    p.add_argument("--recipe", choices=list(RECIPES), default="default",
+                   help="what document 004 leaves open: default (clip 1.0, PyTorch's start), "
+                   "release (an LSTM's gates as Glorot's, too) or stated (no clip); puzzle has "
+                   "its own")
+    p.add_argument("--anew", action="store_true", help="make again what other code of the engine "
+                   "has made; the new records stand beside the old")
+    p.add_argument("--out", type=place, help="folder of the runs (default: runs/study; with "
+                   "--anew runs/study-ENGINE)")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--backend", choices=("numpy", "cupy", "dask"), default="numpy",
                    help="this machine's cores (default), its GPU, or a cluster")
@@ -247,18 +300,21 @@ def main(arguments=None):
     if unknown:
         p.error(f"question {unknown[0]!r} is unknown; choose from {', '.join(QUESTIONS)}")
 
+    out = options.out or ("runs/study" + f"-{engine_digest()}" * options.anew)
+
     def work():
         if options.list:
-            show(options.out)
+            show(out, options.anew, options.recipe)
             return 0
-        chosen = runs_of(options.questions or QUESTIONS, options.seeds)
-        with keeping(options.out, dict.fromkeys([*runs_of(QUESTIONS), *chosen])):
-            configs = [c for c in chosen if kept(c) is None]
+        chosen = [c for c in read_by(options.recipe, options.questions or QUESTIONS, options.seeds)
+                  if c.model in options.models]
+        with keeping(out, dict.fromkeys([*runs_of(QUESTIONS), *chosen])):
+            configs = [c for c in chosen if not is_done(c, options.anew)]
             if options.backend == "cupy":
                 with using("cupy"):             # say in one line, and once, what is missing
                     configs = [dataclasses.replace(c, backend="cupy") for c in configs]
             joblib_backend = "dask" if options.backend == "dask" else "threading"
-            outcomes = sweep(configs, options.out, options.jobs, joblib_backend, options.address)
+            outcomes = sweep(configs, out, options.jobs, joblib_backend, options.address)
         print(", ".join(f"{len(found)} {what}" for what, found in outcomes.items()) or "all kept")
         return 0 if set(outcomes) <= {"finished", "taken"} else 1
 

@@ -131,6 +131,45 @@ class CrossEntropy(Layer):
         return dlogits
 
 
+class StableMaxLoss(Layer):
+    """-log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 for x >= 0,   1 / (1 - x) below.
+
+    Prieto et al. 2025, arXiv:2501.04697. s grows as x does, not as exp x: a large logit does not
+    push the others below what the sum's rounding keeps.
+    forward(logits, targets): logits (..., V), targets (...) integers. reduction "mean", "sum" or
+    "none". Raises InputError for shapes that do not fit and for targets outside [0, V).
+    """
+
+    def __init__(self, reduction="mean"):
+        require_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = reduction
+
+    def forward(self, logits, targets):
+        targets = xp.asarray(targets)
+        check_kinds("stablemax", logits=(logits, "f"), targets=(targets, "iu"))
+        V = logits.shape[-1] if logits.ndim else 0
+        if targets.shape != logits.shape[:-1] or V == 0:
+            raise InputError(f"stablemax: logits {logits.shape} and targets {targets.shape} do not "
+                             "fit; they must be (..., V) and (...)")
+        targets = checked_ids(targets, V, "targets")
+        below = logits < 0
+        s = xp.where(below, 1 / (1 - xp.where(below, logits, 0)), logits + 1)   # s (..., V)
+        total = s.sum(-1, keepdims=True)                                # total (..., 1)
+        s_y = xp.take_along_axis(s, targets[..., None], -1)             # s_y (..., 1)
+        nll = (xp.log(total) - xp.log(s_y))[..., 0]                     # nll (...)
+        return reduced(nll, self.reduction), Cache(s=s, below=below, total=total, s_y=s_y,
+                                                   targets=targets)
+
+    def backward(self, dloss, cache):
+        s = cache.s
+        dnll = spread(dloss, self.reduction, cache.total[..., 0])[..., None]
+        q = one_hot(cache.targets, s.shape[-1], s.dtype)
+        ds = dnll * (1 / cache.total - q / cache.s_y)           # nll = log sum s - log s_y
+        slope = xp.where(cache.below, s * s, 1).astype(s.dtype)     # (1 / (1 - x))' = s^2
+        dlogits = ds * slope
+        return dlogits
+
+
 class SquaredError(Layer):
     """factor * ||y - z||^2 over the last axis: of prediction y and target z, both (..., D).
 

@@ -1,4 +1,5 @@
-"""Optimizers: SGD with momentum, Adam, AdamW; clipping by the global norm of the gradient.
+"""Optimizers: SGD with momentum, Adam, AdamW, Muon; what changes a gradient before them: clipping
+by the global norm, the orthogonal gradient, Grokfast's filter.
 
 Each is a loop over the parameters. `step()` reads every `param.grad` and changes `param.data`.
 """
@@ -6,7 +7,7 @@ Each is a loop over the parameters. `step()` reads every `param.grad` and change
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import require_betas, require_finite, require_number
+from npdl.errors import InputError, require_betas, require_finite, require_number
 
 
 class Optimizer:
@@ -133,3 +134,89 @@ def matrices_only(model):
     """Let weight decay act on the matrices alone: not on biases, gains or other vectors."""
     for _, param in model.params():
         param.decay = param.data.ndim >= 2
+
+
+def orthogonal_gradient(params):
+    """g = g - (theta . g) / (theta . theta) theta, for each Param by itself, in place.
+
+    Prieto et al. 2025, arXiv:2501.04697: what only scales the weights, and with them the logits,
+    goes. Call it between backward and the optimizer's step. Weights that are all 0 keep g.
+    """
+    for p in params:
+        square = (p.data * p.data).sum()
+        along = (p.data * p.grad).sum() / xp.where(square == 0, 1, square)
+        p.grad[...] = p.grad - along * p.data
+
+
+class Grokfast:
+    """g = g + amplify mu,   mu = keep mu + (1 - keep) g: the gradient's slow part is amplified.
+
+    Lee et al. 2024, arXiv:2405.20233 (the filter with an exponential mean). `filter` comes
+    between backward and the optimizer's step; the first gradient is the first mu.
+    """
+
+    def __init__(self, params, keep=0.98, amplify=2.0):
+        require_number("keep", keep, lambda value: 0 <= value < 1, "at least 0 and below 1")
+        require_finite(amplify=amplify)
+        self.params, self.keep, self.amplify = list(params), keep, amplify
+        self.mu = None
+
+    def filter(self):
+        if self.mu is None:
+            self.mu = [p.grad.copy() for p in self.params]
+        for p, mu in zip(self.params, self.mu, strict=True):
+            mu[...] = self.keep * mu + (1 - self.keep) * p.grad
+            p.grad[...] = p.grad + self.amplify * mu
+
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalised(G, steps=5):
+    """About U V^T of G = U S V^T, without a decomposition: every singular value to about 1.
+
+    X = a X + b (X X^T) X + c (X X^T)^2 X from X = G / ||G||: a polynomial of the singular values
+    that after five rounds has brought them to between 0.7 and 1.2.
+    """
+    a, b, c = NEWTON_SCHULZ
+    tall = G.shape[0] > G.shape[1]
+    X = G.T if tall else G
+    X = X / (xp.sqrt((X * X).sum()) + 1e-7)
+    for _ in range(steps):
+        A = X @ X.T
+        X = a * X + (b * A + c * (A @ A)) @ X
+    return X.T if tall else X
+
+
+class Muon(AdamW):
+    """For the matrices in `names`: v = momentum v + g,   theta = theta - faster lr
+    max(1, E / D)^(1/2) orthogonalised(g + momentum v), for a map theta (D, E). AdamW for all else.
+
+    Jordan et al. 2024, kellerjordan.github.io/posts/muon. Meant for the matrices between table
+    and classifier. Both have AdamW's decay: theta = theta - lr decay theta first.
+    """
+
+    moments = ("m", "v", "velocity")
+
+    def __init__(self, model, names, lr=1e-3, faster=20.0, momentum=0.95, betas=(0.9, 0.999),
+                 eps=1e-8, weight_decay=1e-2):
+        super().__init__(model, lr, betas, eps, weight_decay)
+        require_finite(faster=faster)
+        require_number("momentum", momentum, lambda value: 0 <= value < 1,
+                       "at least 0 and below 1")
+        self.names, self.faster, self.momentum = frozenset(names), faster, momentum
+        odd = sorted(name for name in self.names if name not in self.params
+                     or self.params[name].data.ndim != 2)
+        if odd:
+            raise InputError(f"muon: {odd[0]!r} is not the name of a matrix of this model; give "
+                             "names of model.params() with two axes")
+
+    def update(self, name, p, lr, decay):
+        if name not in self.names:
+            super().update(name, p, lr, decay)
+            return
+        v, (D, E) = self.velocity[name], p.data.shape
+        v[...] = self.momentum * v + p.grad
+        direction = math.sqrt(max(1, E / D)) * orthogonalised(p.grad + self.momentum * v)
+        p.data[...] -= lr * decay * p.data
+        p.data[...] -= self.faster * lr * direction

@@ -37,9 +37,11 @@ def store_run(config, made=True, **shape):
     value = {"config": config.to_json(), "records": records(config, **shape)}
     if made:
         value["made"] = {"steps": config.steps, "seconds": 600, "npdl": "0.1.0", "numpy": "2.0",
-                         "blas": "some 1.0", "machine": "x86_64"}
+                         "blas": "some 1.0", "machine": "x86_64",
+                         **(made if isinstance(made, dict) else {})}
     study.RESULTS.mkdir(parents=True, exist_ok=True)
-    study.path_of(config).write_bytes(gzip.compress(json.dumps(value).encode(), 1))
+    engine = value.get("made", {}).get("engine")
+    study.path_of(config, engine).write_bytes(gzip.compress(json.dumps(value).encode(), 1))
 
 
 def put_runs(config, seeds=(0, 42), **shape):

@@ -10,13 +10,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))
 
 from reporting.parts import (  # noqa: E402  (after the path of the report's modules)
+    AGAIN,
     CONTRADICTED,
+    DEPENDS,
     FAILS,
     HOLDS,
     MISSING,
     NO_CLAIM,
-    TWO_SEEDS,
-    Verdict,
+    OPEN,
 )
 
 from exercises import d004_study as study  # noqa: E402
@@ -29,10 +30,11 @@ def claims():
 
 
 @pytest.mark.parametrize("given, verdict", [
-    ((HOLDS,), "confirmed"), ((FAILS,), "wrong"), ((TWO_SEEDS,), "undecided"), ((MISSING,), FAILED),
+    ((HOLDS,), "confirmed"), ((FAILS,), "wrong"), ((OPEN,), "undecided"), ((MISSING,), FAILED),
     ((CONTRADICTED, HOLDS), "confirmed"), ((CONTRADICTED, FAILS), "wrong"),
     ((CONTRADICTED,), "wrong"),
-    ((CONTRADICTED, TWO_SEEDS), "under-specified"), ((CONTRADICTED, HOLDS, "0.7"), "slip"),
+    ((CONTRADICTED, OPEN), "under-specified"), ((DEPENDS,), "under-specified"),
+    ((CONTRADICTED, HOLDS, "0.7"), "slip"),
     ((CONTRADICTED, "", "0.7"), "slip"), ((CONTRADICTED, FAILS, "0.7"), "wrong"),
     ((FAILS, "", "", True), "under-specified"), ((HOLDS, "", "", True), "confirmed"),
 ])
@@ -42,7 +44,7 @@ def test_the_ledgers_words_for_the_reports(given, verdict):
 
 def test_every_claim_of_the_report_is_in_the_ledger_once(claims):
     verdicts = [v for section in study.report() for v in section.verdicts]
-    assert len(claims) == len([v for v in verdicts if v.verdict != NO_CLAIM]) > 120
+    assert len(claims) == len([v for v in verdicts if v.verdict not in (NO_CLAIM, AGAIN)]) > 120
     assert {claim.number for claim in claims} == {f"4.{n}" for n in range(2, 9)}
     assert not [claim for claim in claims if claim.verdict == FAILED]
 
@@ -56,22 +58,15 @@ def test_every_link_is_a_heading_of_the_report(claims):
 @pytest.mark.parametrize("words, verdict", [
     ("BOS is an anchor", "wrong"), ("a decay of 0.7 was run", "slip"),
     ("the GPT fluctuates more with larger batches", "wrong"),
-    ("the GPT generalises later with larger batches", "under-specified"),
-    ("with a low budget the GPT's A_val is the higher one", "confirmed"),
-    ("with a low budget L_val grows more steeply", "under-specified"),
+    ("the GPT generalises later, or less steadily", "wrong"),
+    ("with a low budget the GPT's A_val is the higher one", "under-specified"),
+    ("with a low budget L_val grows more steeply", "confirmed"),
+    ("LSTM, L = 1: A_val improves with d", "under-specified"),
     ("each curve is of a batch size d", "slip"),
 ])
 def test_what_the_document_says_twice_is_judged(claims, words, verdict):
     (found,) = [claim for claim in claims if claim.claim.startswith(words)]
     assert found.verdict == verdict and found.verdict.basis == "computed"
-
-
-def test_a_caption_of_another_figure_is_wrong_whatever_the_runs_say():
-    given = Verdict("Figure 27", "the caption describes this figure", "as Figure 26",
-                    f"word for word the caption of Figure 26; by our runs: {HOLDS}; seed 0: yes",
-                    CONTRADICTED)
-    found = study.judged("Scaling compute (question 6)", given)
-    assert (found.verdict, found.part, found.weight) == ("wrong", "6, Figure 27", "step")
 
 
 @pytest.mark.parametrize("title, where, place", [

@@ -14,12 +14,14 @@ import report  # noqa: E402  (found through the line above)
 import study  # noqa: E402
 from reporting import data_size, decay, front, parts, sanity  # noqa: E402
 from reporting.parts import (  # noqa: E402
+    AGAIN,
     CONTRADICTED,
     FAILS,
     HOLDS,
     MISSING,
     NO_CLAIM,
-    TWO_SEEDS,
+    OPEN,
+    VERDICTS,
 )
 from reporting.records import Store  # noqa: E402
 
@@ -54,15 +56,6 @@ def kept(tmp_path, monkeypatch):
 
 
 # --- the committed report -------------------------------------------------------------------------
-def test_the_readme_counts_the_verdicts():
-    found = [v.verdict for section in report.sections(Store()) for v in section.verdicts]
-    holds, fails, denied, two, none = map(found.count, (HOLDS, FAILS, CONTRADICTED, TWO_SEEDS,
-                                                        NO_CLAIM))
-    assert (f"of {len(found)} claims {holds} hold, {fails} fail, {denied} are contradicted by the "
-            f"document itself, {two} cannot be decided with two seeds, and {none} have nothing to "
-            "test.") in " ".join((ROOT / "README.md").read_text().split())
-
-
 def test_the_report_and_its_figures_are_up_to_date():
     store = Store()
     assert not report.stale(store, report.sections(store)), REMEDY
@@ -70,12 +63,15 @@ def test_the_report_and_its_figures_are_up_to_date():
 
 def test_the_figures_are_small():
     sizes = {path.name: path.stat().st_size for path in report.FIGURES.glob("*.png")}
-    assert sizes and max(sizes.values()) <= 60_000 and sum(sizes.values()) < 2_500_000
+    assert sizes and max(sizes.values()) <= 90_000 and sum(sizes.values()) < 2_500_000
 
 
 def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
     monkeypatch.setattr(report, "REPORT", tmp_path / "REPORT.md")
     monkeypatch.setattr(report, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(report, "DOCS", tmp_path / "results.md")
+    report.DOCS.write_text(f"Words.\n{report.MARKS[0]}{report.MARKS[1]}\nMore.\n")
+    monkeypatch.setattr(front, "answers", lambda store, found: [])
     monkeypatch.setattr(report, "sections", lambda store: [sanity.section(store)])
     put_runs(sanity.CONFIGS["lstm"])
     assert report.main([]) == 0 and report.main(["--check"]) == 0
@@ -83,6 +79,7 @@ def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
     assert report.main(["--check"]) == 1
     assert report.main(["--text"]) == 0 and report.main(["--check"]) == 1    # figures are old
     assert report.main([]) == 0 and report.main(["--check"]) == 0
+    assert "| L_val |" in report.DOCS.read_text() and "More." in report.DOCS.read_text()
     (tmp_path / "figures" / "other.png").write_bytes(b"")
     assert report.main(["--check"]) == 1
 
@@ -91,22 +88,22 @@ def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
 def test_every_figure_of_the_document_is_drawn_and_judged(whole):
     found = [module.section(whole) for module in report.FROM_RECORDS]
     everything = report.sections(Store())
-    labels = {figure.label for figure in report.figures(everything)}
-    assert {str(i) for i in range(1, 35)} <= labels
+    labels = {figure.label for figure in report.figures(Store(), everything)}
+    assert {str(i) for i in (*range(1, 24), *range(32, 35))} | {"24 to 31"} <= labels
     judged = set()
     for section in found + everything:
         for verdict in section.verdicts:
             for numbers in re.findall(r"^Figures? ([\d, ]+)", verdict.where):
                 judged |= set(map(int, numbers.split(",")))
     assert judged >= set(range(1, 38))
-    names = [figure.name for figure in report.figures(everything)]
+    names = [figure.name for figure in report.figures(Store(), everything)]
     assert len(names) == len(set(names))
 
 
 def test_with_every_run_everything_is_decided(whole):
     verdicts = [v for module in report.FROM_RECORDS for v in module.section(whole).verdicts]
-    assert len(verdicts) > 100 and {v.verdict for v in verdicts} == {
-        HOLDS, FAILS, CONTRADICTED, TWO_SEEDS, NO_CLAIM}
+    assert len(verdicts) > 100 and {v.verdict for v in verdicts} <= set(VERDICTS) - {MISSING}
+    assert {HOLDS, FAILS, CONTRADICTED, OPEN, NO_CLAIM, AGAIN} <= {v.verdict for v in verdicts}
     text = report.markdown(whole, [module.section(whole) for module in report.FROM_RECORDS])
     assert not re.search(r"\bnan\b|\binf\b|Not run|\| not run|None", text)
 
@@ -114,11 +111,12 @@ def test_with_every_run_everything_is_decided(whole):
 def test_without_runs_the_report_says_what_is_missing(kept):
     found = [module.section(Store()) for module in report.FROM_RECORDS]
     verdicts = [v for section in found for v in section.verdicts]
-    assert {v.verdict for v in verdicts} == {MISSING, CONTRADICTED, NO_CLAIM}
+    assert {v.verdict for v in verdicts} == {MISSING, CONTRADICTED, NO_CLAIM, AGAIN}
     assert all("missing" in v.ours for v in verdicts if v.verdict == MISSING)
     text = report.markdown(Store(), found)
     assert "No run is kept yet" in text and "missing 2 of 2 runs: LSTM seed 0" in text
     assert "python experiments/study.py" in text
+    assert text.count("Not answered: the runs are missing.") == 6      # of 8 the maps are there
 
 
 def test_two_builds_are_equal(folder):
@@ -133,9 +131,19 @@ def test_runs_steps_and_seconds_are_counted_once(kept):
     rows = {row[0]: row[1:] for row in front.run_counts(Store()).rows}
     assert rows["1, 2: the default recipe"][:3] == ("3", "1", "30,003")
     assert rows["3: r_train"][:2] == ("3", "33")
-    total = rows["**all, each once**"]
+    total = rows["**all that are kept, each once**"]
     assert total[0] == "3" and total[2] == "30,003" and total[4] == "0.3 h (2 of 3 runs)"
-    assert "2 runs on a CPU (x86_64), npdl 0.1.0" in front.machine_words(Store())
+    assert "2 runs LSTM on a CPU (x86_64), npdl 0.1.0" in front.machine_words(Store())
+
+
+def test_luck_is_counted_by_the_seeds_that_disagree():
+    def verdict(kind, *seeds):
+        return parts.Verdict("1", "a", "b", "c", kind, seeds=dict(enumerate(seeds)))
+
+    found = [verdict(OPEN, True, False)] * 3 + [verdict(HOLDS, True, True)] * 7
+    assert "in 3 the seeds disagree, in 7 they agree" in front.luck(found)
+    assert "about 3 of the 7" in front.luck(found)
+    assert front.odds(2) == 1 and front.odds(5) == pytest.approx(12 / 20)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -172,5 +180,5 @@ def test_pictures_are_drawn_with_and_without_runs(whole, tmp_path, module, place
         figure = module.section(store).figures()[place]
         parts.write_png(figure, tmp_path)
         path = tmp_path / f"{figure.name}.png"
-        assert 1_000 < path.stat().st_size <= 60_000
+        assert 1_000 < path.stat().st_size <= 90_000
         assert parts.digest_of(path) == figure.digest()

@@ -16,7 +16,7 @@ from reporting.parts import (  # noqa: E402
     FAILS,
     HOLDS,
     MISSING,
-    TWO_SEEDS,
+    OPEN,
     section_markdown,
     write_png,
 )
@@ -105,6 +105,10 @@ def test_the_command_adds_to_the_file_and_replaces_the_same_run(folders, tmp_pat
     assert [entry["model"] for entry in entries] == ["gpt", "lstm"]
     assert entries[0]["settings"]["p"] == 7 and "steps" not in entries[0]["settings"]
     assert (tmp_path / "fourier.json").read_text().count("\n") == 4
+    assert all(entry["made"]["engine"] for entry in entries)
+    old = [{key: entries[0][key] for key in entries[0] if key != "made"}] * 3
+    kept, words = extract.one_origin([*old, *entries])
+    assert kept == old and "2 by other code are left out" in words
     assert extract.main(["fourier", str(tmp_path / "none"), "--results", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -128,10 +132,10 @@ def looking(seed, first, second):
 def test_claims_about_bos_are_judged_against_the_even_head():
     strong, weak = looking(0, 0.9, 0.2), looking(42, 0.1, 0.3)
     by_claim = [v.verdict for v in attention.verdicts([strong])]
-    assert by_claim[0] == HOLDS and by_claim[2] == HOLDS and by_claim[5] == HOLDS
+    assert by_claim[0] == HOLDS and by_claim[2] == HOLDS and by_claim[6] == HOLDS
     assert attention.verdicts([weak])[0].verdict == FAILS
     assert attention.verdicts([weak])[2].verdict == FAILS
-    assert attention.verdicts([strong, weak])[2].verdict == TWO_SEEDS
+    assert attention.verdicts([strong, weak])[2].verdict == OPEN
     assert {v.verdict for v in attention.verdicts([])} == {MISSING}
     even = looking(1, 0.2, 0.2)
     assert "+0.71" not in attention.bos_table([even]).rows[0]

@@ -75,14 +75,50 @@ def test_other_seeds_repeat_the_first_ones_runs():
 
 def test_further_seeds_are_run_after_the_documents():
     further = study.QUESTIONS["further"]
-    assert len(set(further)) == 3 and {run.seed for run in further} == {1, 2, 3}
+    assert len(set(further)) == 6 and {run.seed for run in further} == {1, 2, 3}
     documents = {run for name, runs in study.QUESTIONS.items() if name not in BEYOND
                  for run in runs}
     assert {dataclasses.replace(run, seed=0) for run in further} < documents
     runs = study.runs_of(study.QUESTIONS)
     assert set(further) <= set(runs) and not set(further) & set(runs[:60])
     assert not set(further) & set(study.runs_of(study.QUESTIONS, [0, 42]))
-    assert {run for run in study.runs_of(["sanity"], [1]) if run.model == "lstm"} < set(further)
+    assert {run for run in study.runs_of(["sanity"], [1])} < set(further)
+
+
+def test_a_recipe_changes_the_clip_and_the_start_alone():
+    for recipe in ("release", "stated"):
+        found = study.read_by(recipe, ["sanity", "data"])
+        assert {c.model for c in found} == {"lstm", "gpt"} and len(found) == 36
+        assert {dataclasses.replace(c, clip=1.0, init="torch") for c in found} == set(
+            study.runs_of(["sanity", "data"]))
+        wanted = {"release": {("lstm", 1.0, "xavier"), ("gpt", 1.0, "torch")},
+                  "stated": {("lstm", None, "torch"), ("gpt", None, "torch")}}[recipe]
+        assert {(c.model, c.clip, c.init) for c in found} == wanted
+        assert [study.with_recipe(c, "default") for c in found[:4]] == study.runs_of(["sanity"])
+    puzzle = set(study.QUESTIONS["puzzle"])
+    assert set(study.read_by("stated", ["puzzle"])) == puzzle
+
+
+def test_what_another_engine_made_is_made_anew_and_stands_beside_it(small, capsys, monkeypatch):
+    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[:1]})
+    assert study.main(["--out", str(small), "--jobs", "1"]) == 0
+    path, today = study.path_of(SMALL[0]), study.engine_digest()
+    stored = study.kept(SMALL[0])
+    assert stored["made"]["engine"] == today
+    stored["made"]["engine"], stored["records"]["train_loss"][0] = "0123456789ab", 9.0
+    path.write_bytes(gzip.compress(json.dumps(stored).encode()))
+    assert study.main(["--out", str(small / "x")]) == 0 and "all kept" in capsys.readouterr().out
+    assert study.kept(SMALL[0])["records"]["train_loss"][0] == 9.0
+    assert study.main(["--out", str(small / "x"), "--models", "gpt", "--anew"]) == 0
+    assert study.kept(SMALL[0])["made"]["engine"] == "0123456789ab"
+    assert study.main(["--out", str(small / "x"), "--anew"]) == 0
+    assert study.kept(SMALL[0])["made"]["engine"] == today
+    assert study.kept(SMALL[0])["records"]["train_loss"][0] != 9.0
+    assert [stored["made"]["engine"] for stored in study.kept_by(SMALL[0]).values()] == [
+        "0123456789ab", today]
+    assert study.read_kept(path)["records"]["train_loss"][0] == 9.0
+    assert study.main(["--anew", "--list"]) == 0
+    assert "1 of   1 runs kept,         0 steps left" in capsys.readouterr().out
 
 
 def test_the_jumps_question_changes_one_thing_at_a_time():
@@ -196,7 +232,8 @@ def test_every_kept_file_belongs_to_a_readable_run():
     for path in found:
         stored = json.loads(gzip.decompress(path.read_bytes()))
         config = Config.from_json(stored["config"])
-        assert study.path_of(config) == path
+        assert path in (study.path_of(config),
+                        study.path_of(config, stored.get("made", {}).get("engine")))
         assert stored["records"]["step"][-1] == config.steps
         assert len({len(column) for column in stored["records"].values()}) == 1
 

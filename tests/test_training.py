@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from npdl.errors import InputError
-from npdl.training import checkpoint
+from npdl.training import checkpoint, cli
 from npdl.training.cli import main
 from npdl.training.config import Config
 from npdl.training.loop import Diverged, Trainer
@@ -123,7 +123,8 @@ def test_a_run_folder_holds_everything(tmp_path, capsys, curves):
                                "validation_accuracy", "l2_norm", "lr"}
     saved = json.loads((folder / "config.json").read_text())
     assert Config.from_json(saved["config"]) == config
-    assert {"npdl", "python", "numpy", "blas"} <= saved["versions"].keys()
+    assert {"npdl", "engine", "python", "numpy", "blas", "kernels", "processor"} <= set(
+        saved["versions"])
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["train_loss"] == min(r["train_loss"] for r in records)
     assert "t_f(L_val)" in capsys.readouterr().out
@@ -248,6 +249,28 @@ def test_a_run_that_an_older_npdl_began_loads_and_goes_on_saying_so(
     assert "was begun by npdl 0.1.0" in line and "not to the last bit" in line
     assert load_run(tmp_path).step == 6
     assert Trainer(resumed_config(tmp_path, {})).engine.name == engine
+
+
+@pytest.mark.parametrize("model, given, clip, init", [
+    ("gpt", {}, 1.0, "torch"), ("lstm", {}, 1.0, "torch"),
+    ("lstm", {"recipe": "release"}, 1.0, "xavier"), ("gpt", {"recipe": "release"}, 1.0, "torch"),
+    ("lstm", {"recipe": "stated"}, None, "torch"), ("gpt", {"recipe": "stated"}, None, "torch"),
+    ("lstm", {"recipe": "release", "clip": 0.5}, 0.5, "xavier"),
+])
+def test_a_recipe_is_one_word(model, given, clip, init):
+    config = cli.new_config(model, given)
+    assert (config.clip, config.init) == (clip, init)
+
+
+def test_a_recipe_goes_on_as_what_it_stands_for(tmp_path, capsys):
+    tiny = ["--p", "5", "--width", "8", "--quiet", "--out", str(tmp_path)]
+    assert main("lstm", "", [*tiny, "--steps", "2", "--recipe", "release"]) == 0
+    again = ["--resume", "--quiet", "--out", str(tmp_path)]
+    assert main("lstm", "", [*again, "--recipe", "release", "--steps", "3"]) == 0
+    assert main("lstm", "", [*again, "--recipe", "stated", "--steps", "4"]) == 2
+    assert "has" in capsys.readouterr().err
+    text = ["--text", "x", "--recipe", "stated"]
+    assert main("gpt", "", text) == 2 and "--recipe cannot go" in capsys.readouterr().err
 
 
 BAD = [

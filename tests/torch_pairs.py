@@ -8,7 +8,8 @@ from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm, RMSNorm
 from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm
-from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError
+from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
+from npdl.models.mlp import MLP
 from tests.torch_compare import Pair, sizes
 
 
@@ -119,6 +120,32 @@ def two_of(layer):
     return build
 
 
+def stablemax(P, logits, targets):
+    """arXiv:2501.04697, equations 5 and 6."""
+    s = torch.where(logits < 0, 1 / (1 - logits.clamp(max=0)), logits + 1)
+    return -torch.log(s / s.sum(-1, keepdim=True)).gather(-1, targets[..., None]).mean()
+
+
+def logits_and_ids(layer):
+    def build(rng):
+        B, S, V = sizes(rng, 3, 2)
+        return layer, (3 * rng.standard_normal((B, S, V)), rng.integers(0, V, (B, S))), {}
+
+    return build
+
+
+def mlp(rng):
+    B, *widths = sizes(rng, 5)
+    return MLP(widths, rng=rng), (rng.standard_normal((B, widths[0])),), {}
+
+
+def mlp_of_torch(P, x):
+    for i in range(3):
+        x = F.linear(x, P[f"maps.{i}.W"].T, P[f"maps.{i}.b"])
+        x = F.relu(x) if i < 2 else x
+    return x
+
+
 def kl(P, p, q):
     terms = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="none", log_target=True)
     return terms.sum(-1).mean()
@@ -152,6 +179,8 @@ PAIRS = [
                                              ("sum", -100, 0.1), ("none", 0, 0.0))),
     Pair(SequenceLoss, "by token", "nn.CrossEntropyLoss", token_loss,
          lambda P, logits, targets, counted: F.cross_entropy(logits[counted], targets[counted])),
+    Pair(StableMaxLoss, "mean", "its formula", logits_and_ids(StableMaxLoss()), stablemax),
+    Pair(MLP, "three maps", "nn.Linear, nn.ReLU", mlp, mlp_of_torch),
     Pair(SquaredError, "sum", "nn.MSELoss", two_of(SquaredError(reduction="sum")),
          lambda P, y, z: F.mse_loss(y, z, reduction="sum")),
     Pair(SquaredError, "mean", "nn.MSELoss", two_of(SquaredError()),

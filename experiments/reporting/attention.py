@@ -6,11 +6,11 @@ above that says something about BOS.
 """
 
 import numpy as np
-import study
+from study import READ
 
 from npdl.study import plots_style as style
 from reporting import extract
-from reporting.parts import FAILS, HOLDS, MISSING, TWO_SEEDS, Figure, Section, Table, Verdict
+from reporting.parts import FAILS, HOLDS, MISSING, OPEN, Figure, Section, Table, Verdict
 from reporting.rules import silent
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
@@ -19,25 +19,33 @@ EQUALS = 4                          # the position whose output is the answer
 
 def section():
     """The Section on attention maps."""
-    runs = [entry for entry in extract.load("attention") if entry["accuracy"][1] >= 0.9]
+    runs, by = extract.one_origin([entry for entry in extract.load("attention")
+                                   if entry["accuracy"][1] >= 0.9])
     made = Section("Attention maps (question 8)")
     if not runs:
         made.parts.append("No maps are there: `python experiments/reporting/extract.py attention "
                           "RUN` makes them from the folder of a trained GPT.")
     else:
         chosen = one_for_each_seed(runs)
-        made.parts += [introduction(runs), bos_table(runs), equals_table(runs), answer(chosen)]
+        made.parts += [f"{introduction(runs)} {by}", bos_table(runs), equals_table(runs),
+                       answer(chosen)]
         for i, (run, k) in enumerate([(run, k) for run in chosen for k in (0, 1)]):
             made.parts.append(maps_figure(run, k, str(36 + k) if i < 2 else f"A{i - 1}"))
     made.verdicts = [silent("Figure 35", "a grid of maps with random scores, as an illustration"),
-                     *verdicts(one_for_each_seed(runs))]
+                     *verdicts(*by_recipe(runs))]
     return made
 
 
+def by_recipe(runs):
+    """(the runs that are judged, those by the recipe with nothing added), one for each seed."""
+    judged = one_for_each_seed(runs)
+    return judged, [run for run in runs if not run["settings"] and run not in judged]
+
+
 def one_for_each_seed(runs):
-    """The runs that are shown and judged: of each seed the study's (study.READ), or another."""
+    """The runs that are shown and judged: of each seed the study's (READ), or another."""
     def rank(run):
-        return run["settings"] != study.READ["gpt"], run["seed"]
+        return run["settings"] != READ["gpt"], run["seed"]
 
     return list({run["seed"]: run for run in sorted(runs, key=rank)[::-1]}.values())[::-1]
 
@@ -182,7 +190,7 @@ def draw_maps(figure, data):
 
 
 # --- verdicts -------------------------------------------------------------------------------------
-def verdicts(runs):
+def verdicts(runs, others=()):
     """What document 004 says of its maps, judged by the means over the training set."""
     early, late, trained = slice(0, 2), slice(2, 5), slice(EQUALS, None)
 
@@ -208,6 +216,11 @@ def verdicts(runs):
         ("8 (b)", "BOS matters less in the second layer", "strongest in Layer 0, less in Layer 1",
          lambda run: to_bos(run)[0].mean() > to_bos(run)[1].mean(),
          lambda run: f"layer 1 {to_bos(run)[0].mean():.2f}, layer 2 {to_bos(run)[1].mean():.2f}"),
+        ("8 (b)", "each head of the first layer gives BOS more than the second layer's mean",
+         "strongest in Layer 0 across all heads",
+         lambda run: to_bos(run)[0].mean(-1).min() > to_bos(run)[1].mean(),
+         lambda run: "heads of layer 1 " + ", ".join(f"{w:.2f}" for w in to_bos(run)[0].mean(-1))
+                     + f"; layer 2 {to_bos(run)[1].mean():.2f}"),
         ("8 (b)", "BOS is an anchor of the first layer: the row of =, which gives the answer, "
          "looks at it", "an anchor or global reference during early processing",
          lambda run: anchored(run) > even_share()[EQUALS - 1],
@@ -223,13 +236,19 @@ def verdicts(runs):
          lambda run: f"evenness {spread(run)[0]:.2f}, then {spread(run)[1]:.2f}; of = and r alone "
                      f"{spread(run, trained)[0]:.2f}, then {spread(run, trained)[1]:.2f}"),
     ]
-    return [judged(runs, *rule) for rule in rules]
+    return [judged(runs, others, *rule) for rule in rules]
 
 
-def judged(runs, where, claim, document, test, words):
-    """A Verdict: what every run says, or that runs do not agree."""
-    answers = {bool(test(run)) for run in runs}
+def judged(runs, others, where, claim, document, test, words):
+    """A Verdict: what every run says, or that runs do not agree; beside it, the other recipe."""
     numbers = "; ".join(f"{called(run)}: {words(run)}" for run in runs) or "no run"
-    verdict = MISSING if not answers else TWO_SEEDS if len(answers) == 2 else (
+    beside = "" if not others else f"stated: {agreed_on(test, others)}, " + "; ".join(
+        f"seed {run['seed']}: {words(run)}" for run in others)
+    return Verdict(where, claim, document, numbers, agreed_on(test, runs), beside,
+                   {run["seed"]: bool(test(run)) for run in runs})
+
+
+def agreed_on(test, runs):
+    answers = {bool(test(run)) for run in runs}
+    return MISSING if not answers else OPEN if len(answers) == 2 else (
         HOLDS if answers == {True} else FAILS)
-    return Verdict(where, claim, document, numbers, verdict)

@@ -25,6 +25,7 @@ from npdl.study import plots_style as style
 from npdl.training.config import Config
 from npdl.training.files import write_atomically
 from npdl.training.loop import Trainer
+from npdl.training.origin import versions
 
 PATH = Path(__file__).parents[1] / "results" / "balance.json"
 VARIANTS = {"as stated": {"clip": None}, "clip at norm 1": {"clip": 1.0}}
@@ -73,8 +74,9 @@ def short(value):
 
 
 def load():
-    """{variant: columns}, or nothing where no trace is there."""
-    return json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+    """({variant: columns}, what computed them); both empty where no trace is there."""
+    traces = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+    return traces, traces.pop("made", {})
 
 
 def figure_data(traces):
@@ -116,7 +118,7 @@ def main(arguments=None):
         traces = {name: trace(Config(steps=options.steps, threads=1, **settings))
                   for name, settings in VARIANTS.items()}
         lines = ",\n".join(f'"{name}":' + json.dumps(t, separators=(",", ":"))
-                           for name, t in traces.items())
+                           for name, t in (*traces.items(), ("made", versions())))
         write_atomically(options.path, lambda file: file.write(f"{{\n{lines}\n}}\n".encode()))
         print(f"{options.path}: {', '.join(traces)}")
         return 0

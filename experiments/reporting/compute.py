@@ -11,11 +11,12 @@ from reporting.shapes import LABELS, family, figure, plus_minus, scale_of, summa
 
 BATCH_BAR = "batch size B (log2 scale)"
 BOTH = [config for configs in CONFIGS.values() for config in configs.values()]
-# label, metric, t_f; Figures 27 and 32 of the document repeat the captions of 26 and 31.
-FIGURES = (("24", "train_accuracy", True), ("25", "train_loss", True),
-           ("26", "validation_loss", True), ("27", "validation_accuracy", True),
-           ("28", "train_accuracy", False), ("29", "train_loss", False),
-           ("30", "validation_accuracy", False), ("31", "validation_loss", False))
+# metric, t_f: the document's Figures 24 to 31, two to a row. Its captions of 27 and 32 repeat
+# those of 26 and 31.
+FIGURES = (("train_accuracy", True), ("train_loss", True),
+           ("validation_loss", True), ("validation_accuracy", True),
+           ("train_accuracy", False), ("train_loss", False),
+           ("validation_accuracy", False), ("validation_loss", False))
 
 
 def called(config):
@@ -24,7 +25,8 @@ def called(config):
 
 def section(store):
     """The Section on compute."""
-    made = Section("Scaling compute (question 6)")
+    store = store.chosen(BOTH)
+    made = Section("Scaling compute (question 6)", [store.words(BOTH)])
     made.parts.append(
         f"T = {T}; the values for a fraction α of it are the best of the steps up to α T, from "
         "the same run. The compute is C = P B α T with P = "
@@ -33,8 +35,7 @@ def section(store):
         "every step, and C counts it 1.07 times too high.")
     for label, part in (("22", "train"), ("23", "validation")):
         made.parts.append(curves_figure(store, label, part))
-    made.parts += [fraction_figure(store, *which) for which in FIGURES]
-    made.parts.append(compute_figure(store))
+    made.parts += [fraction_figure(store), compute_figure(store)]
     made.parts.append(table(store))
     made.verdicts = [judge(store, statement) for statement in captions() + answers()]
     return made
@@ -50,23 +51,24 @@ def curves_figure(store, label, part):
                   (11, 6.2))
 
 
-def fraction_figure(store, label, metric, first):
+def fraction_figure(store):
+    """Figures 24 to 31 on one page: four columns, each metric for the LSTM and for the GPT."""
     panels = []
-    for model, configs in CONFIGS.items():
-        lines = [{"value": alpha, **summary_line(store, configs, metric, first, alpha * T)}
-                 for alpha in ALPHAS]
-        panels.append({"title": NAMES[model],
-                       "y": f"t_f({LABELS[metric]})" if first else y_of(metric),
-                       "scale": "linear" if first else scale_of(metric), "lines": lines})
-    data = {"shape": [1, 2], "x": {"label": BATCH_BAR, "scale": "log2", "values": list(BATCHES)},
+    for number, (metric, first) in enumerate(FIGURES, 24):
+        for model, configs in CONFIGS.items():
+            lines = [{"value": alpha, **summary_line(store, configs, metric, first, alpha * T)}
+                     for alpha in ALPHAS]
+            what = f"t_f({LABELS[metric]})" if first else LABELS[metric]
+            panels.append({"title": f"{number} {NAMES[model]}: {what}", "y": "" if first else
+                           y_of(metric).removeprefix(LABELS[metric]).strip(" ()"),
+                           "scale": "linear" if first else scale_of(metric), "lines": lines})
+    data = {"shape": [4, 4], "x": {"label": BATCH_BAR, "scale": "log2", "values": list(BATCHES)},
             "bar": {"label": "fraction α of the steps", "values": list(ALPHAS)}, "panels": panels}
-    what = f"the first step that reaches {LABELS[metric]}" if first else LABELS[metric]
-    note = {"27": " The document's caption repeats that of Figure 26; this is the metric that its "
-                  "captions leave out."}.get(label, "")
-    kind = "tf-" if first else ""
-    return figure(store, label, f"fig{label}-compute-{kind}{metric.replace('_', '-')}",
-                  f"Against the batch size: {what} within the first α T steps, α by colour.{note}",
-                  data, BOTH, called, (10, 4))
+    return figure(store, "24 to 31", "fig24-31-compute-fractions",
+                  "Against the batch size, α by colour, each metric for the LSTM and the GPT: the "
+                  "first steps that reach the best values within the first α T steps (24 to 27), "
+                  "and those values (28 to 31). The document's caption of 27 repeats that of 26; "
+                  "this is the metric that its captions leave out.", data, BOTH, called, (14, 11.5))
 
 
 def compute_figure(store):
@@ -76,14 +78,11 @@ def compute_figure(store):
         for model, configs in CONFIGS.items():
             lines = []
             for B, config in configs.items():
-                line = {"value": B, "x": [], "mean": [], "std": []}
-                for alpha in ALPHAS:
-                    spread = store.spread(config, lambda run, a=alpha, m=metric: run.best(m, a * T))
-                    if spread.values:
-                        line["x"].append(parameters(config) * B * alpha * T)
-                        line["mean"].append(spread.mean)
-                        line["std"].append(spread.std)
-                lines.append(line)
+                runs = store.runs(config).values()
+                lines.append({"value": B, "x": [parameters(config) * B * a * T for a in ALPHAS
+                                                if runs],
+                              "seeds": [[run.best(metric, a * T) for a in ALPHAS]
+                                        for run in runs]})
             panels.append({"title": NAMES[model], "y": y_of(metric), "scale": scale_of(metric),
                            "lines": lines})
     ends = [parameters(CONFIGS[m][B]) * B * a * T for m in CONFIGS

@@ -10,6 +10,7 @@ from reporting.measures import (
     falls,
     losses,
     mean,
+    relaxed,
     slope,
 )
 from reporting.parts import Section, Table
@@ -27,14 +28,15 @@ def called(config):
 
 def section(store):
     """The Section on the size of the training set."""
-    made = Section("Scaling data size (question 3)")
+    both = [config for configs in CONFIGS.values() for config in configs.values()]
+    store = store.chosen(both)
+    made = Section("Scaling data size (question 3)", [store.words(both)])
     for label, model in (("3", "lstm"), ("4", "gpt")):
         made.parts.append(figure(
             store, label, f"fig0{label}-data-{model}",
             f"{NAMES[model]}: loss and accuracy over the training steps for r_train from 0.1 to "
             "0.9, by colour.", family(store, CONFIGS[model], "r_train"),
             list(CONFIGS[model].values()), called, (10, 6.2)))
-    both = [config for configs in CONFIGS.values() for config in configs.values()]
     made.parts.append(figure(
         store, "5", "fig05-data-compared",
         "Best losses (log scale) and accuracies, and the first steps t_f that reached them, "
@@ -54,18 +56,18 @@ def section(store):
 
 
 # --- 3 (d) --------------------------------------------------------------------------------------
-def generalises(run):
-    return run.best("validation_accuracy") >= GENERAL
+def generalises(run, times=1):
+    return run.best("validation_accuracy") >= relaxed(GENERAL, times)
 
 
-def only_overfits(run):
+def only_overfits(run, times=1):
     return (run.best("train_accuracy") >= MEMORISED
-            and run.best("validation_accuracy") <= ONLY)
+            and run.best("validation_accuracy") <= ONLY * times)
 
 
-def smallest_general(runs):
+def smallest_general(runs, times=1):
     """The smallest r_train of {r_train: Run} that generalises, or infinity."""
-    return min((r for r, run in runs.items() if generalises(run)), default=math.inf)
+    return min((r for r, run in runs.items() if generalises(run, times)), default=math.inf)
 
 
 def largest_overfit(runs):
@@ -110,11 +112,11 @@ def statements():
         Statement("3 (c)", "the LSTM's A_val is the steadier one over all r_train",
                   "more stable performance across all r_train", both, steadier),
         Statement("3 (d)", "the LSTM first generalises at r_train = 0.6", "0.6", lstm,
-                  first_general, own_table),
-        Statement("3 (d)", "below r_train = 0.3, and not from there on, the LSTM only overfits",
-                  "below 0.3", lstm, overfits_below),
+                  first_general, own_table, threshold=True),
+        Statement("3 (d)", "below r_train = 0.3 the LSTM only overfits", "below 0.3", lstm,
+                  overfits_below, threshold=True),
         Statement("3 (d)", "a gap of 0.3 lies between the two", "0.3 = 0.6 - 0.3", lstm,
-                  gap_of_three, f"it rests on 0.6, and {own_table}"),
+                  first_general, again="3 (d), 0.6: the gap is that number less 0.3"),
     ]
 
 
@@ -154,17 +156,15 @@ def steadier(runs):
         f"mean shortfall of A_val {lost['lstm']:.4f} (LSTM), {lost['gpt']:.4f} (GPT)")
 
 
-def first_general(runs):
-    small = smallest_general(of(runs, "lstm"))
+def first_general(runs, times=1):
+    small = smallest_general(of(runs, "lstm"), times)
     below = [f"{r:g}: {runs['lstm', r].best('validation_accuracy'):.3f}" for r in SHARES[2:7]]
     return small == 0.6, f"at {share(small)}; A_val at {', '.join(below)}"
 
 
-def overfits_below(runs):
-    large = largest_overfit(of(runs, "lstm"))
-    return large == 0.2, f"the largest that only overfits is {share(large)}"
-
-
-def gap_of_three(runs):
-    small, large = smallest_general(of(runs, "lstm")), largest_overfit(of(runs, "lstm"))
-    return abs(small - large - 0.3) < 0.05, f"{share(small)} and {share(large)}"
+def overfits_below(runs, times=1):
+    found = of(runs, "lstm")
+    small = {r: run for r, run in found.items() if r < 0.3}
+    return all(only_overfits(run, times) for run in small.values()), (
+        f"A_val {accuracies(best(small, 'validation_accuracy'))} at {', '.join(map(str, small))}; "
+        f"the largest that only overfits is {share(largest_overfit(found))}")

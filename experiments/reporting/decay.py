@@ -23,12 +23,13 @@ def called(config):
 
 def section(store):
     """The Section on weight decay."""
-    made = Section("Regularisation (question 7)")
+    everything = list(CONFIGS.values())
+    store = store.chosen(everything)
+    made = Section("Regularisation (question 7)", [store.words(everything)])
     made.parts.append(f"The LSTM of the default recipe, T = {T}, weight decay 1/4 to 1; the norm "
                       "is that of all its parameters, embeddings included.")
     data = family(store, CONFIGS, BAR, (*METRICS, "l2_norm"), (2, 3))
     data["panels"].append({"title": "", "y": "", "scale": "none", "lines": []})
-    everything = list(CONFIGS.values())
     made.parts.append(figure(
         store, "33", "fig33-decay-curves", "Loss, accuracy and the l2 norm of the parameters over "
         "the training steps, the weight decay by colour.", data, everything, called, (13, 6.2)))

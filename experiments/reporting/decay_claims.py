@@ -2,7 +2,17 @@
 
 import math
 
-from reporting.measures import GENERAL, MEMORISED, accuracies, falls, losses, mean, steps
+from reporting.jumps import ROUNDED, jumps
+from reporting.measures import (
+    GENERAL,
+    MEMORISED,
+    accuracies,
+    falls,
+    losses,
+    mean,
+    relaxed,
+    steps,
+)
 from reporting.records import GRID, variant
 from reporting.rules import Statement
 
@@ -15,8 +25,8 @@ EARLY = 0.1             # quickly: within this share of the steps
 
 
 def statements():
-    def claim(where, words, document, test, contradiction=""):
-        return Statement(where, words, document, CONFIGS, test, contradiction)
+    def claim(where, words, document, test, contradiction="", **more):
+        return Statement(where, words, document, CONFIGS, test, contradiction, **more)
 
     rise_again = "answer 7 (c) has L_val rise again beyond 0.7"
     read = "(read as 0.75: 0.7 was not run)"
@@ -25,18 +35,18 @@ def statements():
               "converge faster", high_sooner),
         claim("Figure 33", "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5",
               "generalise better", high_lower),
-        claim("Figure 33", "decay 0.25 overfits", "overfitting", low_overfits),
+        claim("Figure 33", "decay 0.25 overfits", "overfitting", low_overfits, threshold=True),
         claim("Figure 33", "decay 0.25 is the least steady", "instability", low_unsteady),
         claim("Figure 34", "L_val falls with every step of the decay", "loss decreases",
               always_lower, rise_again),
         claim("Figure 34", "A_val rises with the decay", "accuracy improves", accuracy_improves),
-        claim("Figure 34", "a moderate decay generalises soonest", "moderate decay speeds up",
-              moderate_soonest, "answer 7 (c) has t_f(A_val) fall up to decay 1"),
+        claim("Figure 34", "decay 0.5 and 0.75 generalise sooner than 0.25",
+              "moderate decay speeds up generalisation", moderate_sooner),
         claim("7 (c)", "L_val falls up to 0.75 and rises slightly beyond",
               f"up to 0.7, then slightly increases {read}", turns_at_three_quarters,
               "Figure 34 has the loss decrease with higher decay"),
         claim("7 (c)", "A_val is near-perfect from 0.5 on, and lower below", "from 0.5 onward",
-              near_perfect),
+              near_perfect, threshold=True),
         claim("7 (c)", "t_f(L_val) is largest at 0.75", f"peaks at 0.7 {read}", peak),
         claim("7 (c)", "t_f(A_val) falls with every step of the decay", "decreases steadily",
               steadily_sooner),
@@ -45,7 +55,7 @@ def statements():
         claim("7 (d)", "with decay 0.25 generalisation is the slowest, or fails",
               "slower or fails", low_slowest),
         claim("7 (d)", "with decay 0.5 to 1 the norm drops quickly and stays",
-              "drops quickly and stabilises", drops_and_settles),
+              "drops quickly and stabilises", drops_and_settles, threshold=True),
         claim("7 (d)", "the more decay, the smaller the norm and the sooner the generalisation",
               "decay shrinks the norm and helps to avoid overfitting", norm_and_general),
     ]
@@ -73,10 +83,10 @@ def high_lower(runs):
     return max(found[2:]) < min(found[:2]), f"L_val {AT}: {losses(found)}"
 
 
-def low_overfits(runs):
+def low_overfits(runs, times=1):
     run = runs[0.25]
     found = run.best(A_TRAIN), run.best(A_VAL)
-    return found[0] >= MEMORISED and found[1] < GENERAL, (
+    return found[0] >= MEMORISED and found[1] < relaxed(GENERAL, times), (
         f"A_train {found[0]:.3f}, A_val {found[1]:.3f} (overfits: at least {MEMORISED:g}, below "
         f"{GENERAL:g})")
 
@@ -96,9 +106,9 @@ def accuracy_improves(runs):
     return found == sorted(found) and found[-1] > found[0], f"A_val {AT}: {accuracies(found)}"
 
 
-def moderate_soonest(runs):
+def moderate_sooner(runs):
     found = general(runs)
-    return min(found[1:3]) < min(found[0], found[3]), f"A_val ≥ 0.9 {AT} at {steps(found)}"
+    return max(found[1:3]) < found[0], f"A_val ≥ 0.9 {AT} at {steps(found)}"
 
 
 def turns_at_three_quarters(runs):
@@ -106,9 +116,10 @@ def turns_at_three_quarters(runs):
     return falls(found[:3]) and found[3] > found[2], f"L_val {AT}: {losses(found)}"
 
 
-def near_perfect(runs):
+def near_perfect(runs, times=1):
     found = best(runs, A_VAL)
-    return min(found[1:]) >= 0.99 and found[0] < min(found[1:]), f"A_val {AT}: {accuracies(found)}"
+    return min(found[1:]) >= relaxed(0.99, times) and found[0] < min(found[1:]), (
+        f"A_val {AT}: {accuracies(found)}")
 
 
 def peak(runs):
@@ -121,31 +132,44 @@ def steadily_sooner(runs):
     return falls(found), f"t_f(A_val) {AT}: {steps(found)}"
 
 
-def norm_from(run, share):
-    """The norms on the grid of evaluations from a share of the steps on."""
-    return [v for t, v in run.points("l2_norm") if t % GRID == 0 and t >= share * T]
+def calm(runs):
+    """Up to which step no run of a seed has jumped from the lowest losses (section on jumps)."""
+    return min((jump.before["step"] for run in runs.values() for jump in jumps(run)
+                if jump.before["train_loss"] < ROUNDED), default=T)
+
+
+def norms(run, first, last):
+    """The norms on the grid of evaluations from one step to another."""
+    return [v for t, v in run.points("l2_norm") if t % GRID == 0 and first <= t <= last]
+
+
+def late(runs):
+    """{decay: norms} in the later half of the steps before the first jump, and those steps."""
+    end = calm(runs)
+    found = {decay: norms(runs[decay], end / 2, end) for decay in DECAYS}
+    return found, f"steps {end // 2} to {end}"
 
 
 def norm_high(runs):
-    found = [mean(norm_from(runs[decay], 0.5)) for decay in DECAYS]
-    return found[0] > max(found[1:]), f"mean norm over the last half {AT}: {losses_of_norm(found)}"
+    found, when = late(runs)
+    means = [mean(values) for values in found.values()]
+    return means[0] > max(means[1:]), f"mean norm in {when} {AT}: {losses_of_norm(means)}"
 
 
 def losses_of_norm(values):
     return ", ".join(f"{value:.1f}" for value in values)
 
 
-def wandering(run):
-    """Mean change of the norm between evaluations over the last half, as a share of it."""
-    norms = norm_from(run, 0.5)
-    return mean(abs(b - a) for a, b in zip(norms, norms[1:], strict=False)) / mean(norms)
+def wandering(values):
+    """Mean change of the norm between evaluations, as a share of it."""
+    return mean(abs(b - a) for a, b in zip(values, values[1:], strict=False)) / mean(values)
 
 
 def norm_fluctuates(runs):
-    found = [wandering(runs[decay]) for decay in DECAYS]
+    values, when = late(runs)
+    found = [wandering(of) for of in values.values()]
     return found[0] > max(found[1:]), (
-        f"mean change in 100 steps over the last half {AT}: "
-        + ", ".join(f"{value:.2%}" for value in found))
+        f"mean change in 100 steps in {when} {AT}: " + ", ".join(f"{v:.2%}" for v in found))
 
 
 def low_slowest(runs):
@@ -153,22 +177,19 @@ def low_slowest(runs):
     return found[0] > max(found[1:]), f"A_val ≥ 0.9 {AT} at {steps(found)}"
 
 
-def drops_and_settles(runs):
-    true, words = True, []
+def drops_and_settles(runs, times=1):
+    true, words, end = True, [], calm(runs)
     for decay in DECAYS[1:]:
-        run = runs[decay]
-        start, early = run.points("l2_norm")[0][1], norm_from(run, EARLY)[0]
-        late = norm_from(run, 0.5)
-        spread = (max(late) - min(late)) / mean(late)
-        true &= early < start and abs(early - mean(late)) <= SETTLED * mean(late)
-        true &= spread <= SETTLED
-        words.append(f"decay {decay:g}: {start:.1f} at step 1, {early:.1f} at {EARLY:g} T, then "
-                     f"{min(late):.1f} to {max(late):.1f}")
-    return true, "; ".join(words) + " in the last half"
+        start, after = runs[decay].points("l2_norm")[0][1], norms(runs[decay], EARLY * T, end)
+        spread = (max(after) - min(after)) / mean(after)
+        true &= after[0] < start and spread <= SETTLED * times
+        words.append(f"decay {decay:g}: {start:.1f} at step 1, {after[0]:.1f} at {EARLY:g} T, "
+                     f"then {min(after):.1f} to {max(after):.1f}")
+    return true, "; ".join(words) + f", up to step {end}"
 
 
 def norm_and_general(runs):
-    norms = [mean(norm_from(runs[decay], 0.5)) for decay in DECAYS]
-    found = general(runs)
-    return falls(norms) and falls(found) and math.isfinite(found[-1]), (
-        f"norm {losses_of_norm(norms)}, A_val ≥ 0.9 at {steps(found)} {AT}")
+    values, when = late(runs)
+    means, found = [mean(of) for of in values.values()], general(runs)
+    return falls(means) and falls(found) and math.isfinite(found[-1]), (
+        f"norm {losses_of_norm(means)} in {when}, A_val ≥ 0.9 at {steps(found)} {AT}")

@@ -3,27 +3,34 @@
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
+from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
 
 from npdl.study import plots_style as style
 
 LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
 MARKERS = ("o", "s", "^", "D")
+DASHES = ("-", (0, (2, 1)), ":", "-.", (0, (5, 1)))    # of a setting's seeds, in their order
 NARROW = 3                          # a log scale spans at least such a factor
-MANY = 20                           # points from which a line has no markers, but a band
+MANY = 20                           # points from which each seed is a line of its own
+NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
+SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
+TIGHT = 0.13                        # of the width, between two ticks of the steps' scale
+STEPS = (0, 100, 500, 1000, 2500, 5000, 10_000, 20_000, 40_000)     # of the steps' scale
 
 
 def draw_panels(figure, data):
     """Fill a Figure with `data`:
 
     shape    [rows, columns] of the panels
-    x        {label, scale: linear | whole (numbers) | log | log2, values}: all values that the
-             setting takes, run or not
+    x        {label, scale: linear | whole (numbers) | log | log2 | steps, values}: all values
+             that the setting takes, run or not
     bar      {label, values}: lines are coloured by their "value"; or None: by their "label",
              which a legend names
-    panels   [{title, y, scale: linear | log | accuracy, lines: [{x, mean, std, ...}]}]; the
-             place of one with the scale none stays empty
+    panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
+             many points are a line for each seed, few are their mean (on a log scale that of the
+             logarithms) with a mark for each seed;
+             the place of one with the scale none stays empty
     """
     rows, columns = data["shape"]
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, hspace=0.05, wspace=0.03)
@@ -38,7 +45,7 @@ def draw_panels(figure, data):
         lowest = not any(drawn[number + columns::columns])
         style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
         axes.tick_params(labelbottom=lowest)
-        draw_lines(axes, panel["lines"], colours)
+        draw_lines(axes, panel["lines"], colours, panel["scale"] == "log")
         scale_y(axes, panel["scale"])
         scale_x(axes, data["x"])
         if not any(line["x"] for line in panel["lines"]):
@@ -51,24 +58,26 @@ def draw_panels(figure, data):
         name_lines(figure, grid)
 
 
-def draw_lines(axes, lines, colours):
+def draw_lines(axes, lines, colours, log):
     order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
     for line in lines:
         if not line["x"]:
             continue
         number = order.get(line.get("label"), 0)
         colour = colours[line["value"]] if colours else LEGEND[number % len(LEGEND)]
-        x, mean, std = (np.array(line[key], float) for key in ("x", "mean", "std"))
+        x, seeds = np.array(line["x"], float), [np.array(v, float) for v in line["seeds"]]
+        label, marker = line.get("label"), MARKERS[number % len(MARKERS)]
         if len(x) >= MANY:
-            axes.plot(x, mean, color=colour, linewidth=1.1, label=line.get("label"),
-                      linestyle=line.get("dash", "-"))
-            low = np.maximum(mean - std, mean / 3)      # a log scale has no room for zero
-            axes.fill_between(x, low, mean + std, color=colour, alpha=0.18, linewidth=0)
-        else:
-            axes.errorbar(x, mean, np.minimum(std, mean) if (mean > 0).all() else std,
-                          color=colour, linewidth=1.2, marker=MARKERS[number % len(MARKERS)],
-                          markersize=6 - number, capsize=2, elinewidth=0.8,
-                          ecolor=to_rgba(colour, 0.5), label=line.get("label"))
+            for i, values in enumerate(seeds):
+                axes.plot(x, values, color=colour, linewidth=0.9, linestyle=DASHES[i % len(DASHES)],
+                          label=label if i == 0 else None)
+            continue
+        middle = np.exp(np.mean(np.log(seeds), 0)) if log else np.mean(seeds, 0)
+        axes.plot(x, middle, color=colour, linewidth=1.3, label=label, marker=marker,
+                  markersize=3)
+        for values in seeds:
+            axes.plot(x, values, color=colour, linestyle="none", marker=marker, markersize=6,
+                      markerfacecolor="none", markeredgewidth=0.7, alpha=0.75)
 
 
 def scale_y(axes, scale):
@@ -78,7 +87,12 @@ def scale_y(axes, scale):
         if high < NARROW * low:                     # a single value, or nearly: room around it
             axes.set_ylim(low / NARROW, high * NARROW)
     elif scale == "accuracy":
-        axes.set_ylim(-0.03, 1.04)
+        axes.set_yscale("function", functions=(
+            lambda a: -np.log10(np.maximum(1 - a, -0.9 * NEAR_ONE) + NEAR_ONE),
+            lambda f: 1 + NEAR_ONE - 10.0**-f))
+        axes.set_ylim(-0.1, 1.0003)
+        axes.yaxis.set_major_locator(FixedLocator(SHARES))
+        axes.yaxis.set_major_formatter(FixedFormatter([f"{share:g}" for share in SHARES]))
     else:
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, 0), 1.05 * high)
@@ -88,6 +102,16 @@ def scale_y(axes, scale):
 def scale_x(axes, x):
     scale, values = x["scale"], x["values"]
     low, high = min(values), max(values)
+    if scale == "steps":                            # a root: the late half has a third of the width
+        axes.set_xscale("function", functions=(lambda t: np.sqrt(np.maximum(t, 0)), np.square))
+        axes.set_xlim(0, high)
+        ticks = []
+        for step in reversed([step for step in STEPS if step <= 1.01 * high]):
+            if not ticks or (ticks[0] / high) ** 0.5 - (step / high) ** 0.5 > TIGHT:
+                ticks.insert(0, step)
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_major_formatter(FixedFormatter([f"{step:g}" for step in ticks]))
+        return
     if scale in ("linear", "whole"):
         axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=scale == "whole"))

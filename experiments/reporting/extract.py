@@ -18,6 +18,8 @@ import json
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 
 from npdl.backend import to_host
@@ -28,7 +30,9 @@ from npdl.study.plots_embeddings import spectrum
 from npdl.training.config import Config
 from npdl.training.engine import Batch, PlainEngine
 from npdl.training.files import write_atomically
+from npdl.training.folder import made_by
 from npdl.training.run import load_run
+from reporting.records import origin
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = ((5, 7), (9, 6))          # document 004's; others where they are not in the training set
@@ -147,6 +151,15 @@ def load(what, folder=RESULTS):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
+def one_origin(entries):
+    """(the entries that one code computed, as most of them were; a sentence on the others)."""
+    origins = [origin(entry.get("made", {})) for entry in entries]
+    most = max(sorted(set(origins)), key=origins.count, default=None)
+    kept = [entry for entry, by in zip(entries, origins, strict=True) if by == most]
+    left = len(entries) - len(kept)
+    return kept, f"By {most}{f'; {left} by other code are left out' if left else ''}."
+
+
 def main(arguments=None):
     p = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=("attention", "fourier"))
@@ -156,7 +169,7 @@ def main(arguments=None):
 
     def work():
         take = attention_of if options.what == "attention" else fourier_of
-        new = [take(load_run(folder)) for folder in options.runs]
+        new = [{**take(load_run(folder)), "made": made_by(folder)} for folder in options.runs]
         entries = merged(load(options.what, options.results), new)
         lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries)
         path = Path(options.results) / f"{options.what}.json"

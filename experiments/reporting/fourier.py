@@ -21,15 +21,17 @@ NAMES = {"gpt": "GPT", "lstm": "LSTM"}
 def section():
     """The Section on the spectrum of the number embeddings."""
     made = Section("Fourier spectrum of the number embeddings (beyond question 8)")
-    series = by_run(extract.load("fourier"))
+    entries, by = extract.one_origin(extract.load("fourier"))
+    series = by_run(entries)
     pairs = {key: pair for key, run in series.items() if (pair := before_and_after(run))}
     if not pairs:
         made.parts.append("No spectra are there: `python experiments/reporting/extract.py fourier "
                           "RUN...` makes them from run folders.")
         return made
     chance = random_top()
-    made.parts += [introduction(chance), spectra_figure(pairs), spectra_table(series, chance),
-                   time_figure(series, chance), conclusion(pairs, chance)]
+    made.parts += [f"{introduction(chance)} {by}", spectra_figure(pairs),
+                   spectra_table(series, chance), time_figure(series, chance),
+                   conclusion(pairs, chance)]
     return made
 
 

@@ -109,7 +109,8 @@ def folding(run, until):
 def blamed(suspect, changed, before, after):
     """What follows for a suspect from which seeds jumped before and after it was changed."""
     if all(before) and not any(after):
-        return f"from {suspect}, for {changed} none comes up to there"
+        return (f"perhaps from {suspect}, for {changed} none comes up to there with these "
+                f"{len(after)} seeds (it may come later)")
     if all(after):
         return f"not from {suspect}, for {changed} they come as well"
     return f"whether from {suspect}, these seeds do not decide"

@@ -7,6 +7,7 @@ import numpy as np
 
 from reporting import balance, spikes
 from reporting.parts import Figure, Table
+from reporting.records import origin
 
 LOST = 100                      # times the last loss of the unchanged run: not recovered
 
@@ -14,16 +15,17 @@ LOST = 100                      # times the last loss of the unchanged run: not 
 def parts(stated, clipped):
     """What a Section says of it, with the GPT's readings (puzzle.Reading) without and with it."""
     made = [explanation(stated, clipped)]
-    traces, tried = balance.load(), spikes.load()
+    (traces, how), tried = balance.load(), spikes.load()
     if traces:
-        made += [measured(traces), Figure(
+        made += [f"{measured(traces)} Computed by {origin(how)}.", Figure(
             "puzzle-balance", "P2",
             "A GPT, seed 0: training loss; the largest norm of the gradient that AdamW was given "
             f"in {balance.EVERY} steps, and the norm of the root of its second moment; the length "
             "of the update over that of the decay. Below the dashed line the decay is the longer.",
             balance.figure_data(traces), balance.draw, size=(10.5, 6.5))]
     if tried:
-        made += [changes_table(tried), changes(tried)]
+        made += [changes_table(tried),
+                 f"{changes(tried)} Computed by {origin(tried.get('made', {}))}."]
     return made
 
 
@@ -82,11 +84,13 @@ def changes(tried):
     lost = [f"{name} ({last[name]:.2g})" for name in counts if last[name] > LOST * last["nothing"]]
     often = "once" if before == 1 else f"{before} times"
     shorter = counts.get("lr / 10", before) < before
+    shown = len(tried["losses"]["nothing"]) * spikes.EVERY
     return (
         f"From the same state, the loss rises above {spikes.HIGH} {often} where nothing is "
         f"changed. It does so less often with {', '.join(fewer) or 'none of the changes'}. "
-        + ("What makes a spike is the length of the step, too long for the curvature of the "
-           "memorised state. " if shorter else "")
+        + (f"So a shorter step goes with fewer spikes, as it would if the step were too long for "
+           f"the curvature of the memorised state: a hint, of one GPT over {shown} steps. "
+           if shorter else "")
         + (f"A spike is not recovered from within these steps with {', '.join(lost)}; where "
            f"nothing is changed the last loss is {last['nothing']:.2g}." if lost else
            "From every spike the loss is back within these steps.")

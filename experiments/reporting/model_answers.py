@@ -94,6 +94,8 @@ def depth(configs):
         claim("5 (c), L", "with depth the LSTM's validation performance stays or worsens",
               "plateaus or worsens", lstm, no_gain_from_depth, figure_19),
         claim("5 (c), L", "in L_val the GPT scales better with L", "GPT", configs, loss_by_depth),
+        claim("5 (c), L", "in A_val the GPT scales better with L",
+              "GPT: deeper layers improve A_val; the LSTM plateaus", configs, accuracy_by_depth),
     ]
 
 
@@ -129,6 +131,13 @@ def loss_by_depth(models):
         f"{found['lstm']:.2g} (LSTM)")
 
 
+def accuracy_by_depth(models):
+    found = {m: rise(runs, SHALLOW, DEEP) for m, runs in models.items()}
+    return found["gpt"] > found["lstm"], (
+        f"A_val rises from one layer to three, mean over d, by {found['gpt']:+.4f} (GPT), "
+        f"{found['lstm']:+.4f} (LSTM)")
+
+
 # --- parameters ---------------------------------------------------------------------------------
 def size(configs):
     return [
@@ -136,6 +145,9 @@ def size(configs):
               "smoother gains", configs, lambda m: smoother(m, L_VAL, -1)),
         claim("5 (c), P", "in A_val the GPT's gains with P are the smoother ones",
               "smoother gains", configs, lambda m: smoother(m, A_VAL, 1)),
+        claim("5 (c), P", "the LSTM gains from a larger P at first: L_val falls from the three "
+              "smallest sizes to the next three", "gains from larger P initially",
+              {"lstm": configs["lstm"]}, gains_at_first),
         claim("5 (c), P", "the LSTM saturates at a smaller P than the GPT", "saturates earlier",
               configs, saturates),
         claim("5 (c), P", "the LSTM's L_val depends more on how P is made of L and d",
@@ -152,6 +164,13 @@ def smoother(models, metric, sign):
         found[m] = sign * correlation(sizes, [run.best(metric) for run in ordered])
     return found["gpt"] > found["lstm"], (
         f"rank correlation of the gain with P {found['gpt']:.2f} (GPT), {found['lstm']:.2f} (LSTM)")
+
+
+def gains_at_first(models):
+    ordered, _ = by_size(models["lstm"])
+    logs = [math.log10(run.best(L_VAL)) for run in ordered]
+    small, middle = mean(logs[:3]), mean(logs[3:6])
+    return middle < small, f"mean log10 L_val {small:.2f}, then {middle:.2f}"
 
 
 def saturates(models):

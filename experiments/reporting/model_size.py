@@ -19,11 +19,14 @@ def called(config):
 
 def section(store):
     """The Section on the size of the model."""
-    made = Section("Scaling model size (question 5)")
+    both = [config for configs in CONFIGS.values() for config in configs.values()]
+    store = store.chosen(both)
+    made = Section("Scaling model size (question 5)", [store.words(both)])
     made.parts.append(
         "P is the number of parameters without embeddings: L (8 d² + 4 d) + 36 d + 36 for the "
         "LSTM, L (12 d² + 8 d) + 36 d + 36 for the GPT. The batch size is 512 throughout; where "
-        "the document's captions of this question speak of batch sizes, they can only mean d.")
+        "the document's captions of this question speak of batch sizes, they can only mean d: one "
+        "slip, counted once, and the captions are read so.")
     for model, first in (("gpt", 12), ("lstm", 15)):
         for L in LAYERS:
             made.parts.append(curves_figure(store, model, L, str(first + L - 1)))

@@ -19,14 +19,17 @@ from npdl.training.files import write_atomically
 HOLDS = "holds"
 FAILS = "fails"
 CONTRADICTED = "contradicted by the document itself"
-TWO_SEEDS = "not decidable with two seeds"
+DEPENDS = "depends on what is meant"
+OPEN = "not decided by these seeds"
 MISSING = "not decided: runs missing"
 NO_CLAIM = "no claim"               # a caption that names its figure and says nothing of it
-VERDICTS = (HOLDS, FAILS, CONTRADICTED, TWO_SEEDS, MISSING, NO_CLAIM)
+AGAIN = "said before"               # a claim that another place makes, too: counted there
+VERDICTS = (HOLDS, FAILS, CONTRADICTED, DEPENDS, OPEN, MISSING, NO_CLAIM, AGAIN)
+DECIDED = (HOLDS, FAILS, CONTRADICTED)
 
 DPI = 80
 COLOURS = (256, 64, 16)             # of a picture's palette: fewer where a file gets too large
-LARGEST = 60_000                    # bytes of a picture
+LARGEST = 90_000                    # bytes of a picture
 DIGITS = 6                          # of the numbers that go into a digest
 
 
@@ -39,6 +42,8 @@ class Verdict:
     document what the document says or prints
     ours     the numbers that decide
     verdict  one of VERDICTS
+    beside   what it is at other thresholds, by other readings, by the other recipes
+    seeds    {seed: whether it is true}, for what is looked at within each seed
     """
 
     where: str
@@ -46,6 +51,8 @@ class Verdict:
     document: str
     ours: str
     verdict: str
+    beside: str = ""
+    seeds: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
@@ -151,8 +158,10 @@ def cell(text):
 
 def verdict_table(verdicts, caption="Verdicts of this section."):
     """The Table of some verdicts."""
-    rows = [(v.where, v.claim, v.document, v.ours, f"**{v.verdict}**") for v in verdicts]
-    return Table(caption, ("where", "claim", "document", "ours", "verdict"), rows, left=5)
+    rows = [(v.where, v.claim, v.document, v.ours, f"**{v.verdict}**", v.beside)
+            for v in verdicts]
+    return Table(caption, ("where", "claim", "document", "ours", "verdict", "otherwise"), rows,
+                 left=6)
 
 
 # --- pictures -----------------------------------------------------------------------------------

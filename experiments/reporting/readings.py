@@ -13,7 +13,7 @@ STATED = Config(threads=1, save_every=2000, clip=None, init="torch", steps=WHOLE
 # name -> models, seeds, what differs from the recipe as the text states it
 READINGS = {
     "as stated": (BOTH, SEEDS, {}),
-    "clip at norm 1": (BOTH, SEEDS, {"clip": 1.0}),
+    "clip at norm 1": (BOTH, (*SEEDS, *FURTHER), {"clip": 1.0}),
     "Glorot's gates": (LSTM, SEEDS[:1], {"init": "xavier"}),
     "Glorot's gates, clip at norm 1": (LSTM, (*SEEDS, *FURTHER), {"init": "xavier", "clip": 1.0}),
     "beta2 0.98": (GPT, SEEDS[:1], {"betas": (0.9, 0.98), "steps": SHORT}),

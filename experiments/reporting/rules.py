@@ -4,16 +4,14 @@ A printed number is a mean and a population standard deviation of two seeds, so 
 are the two runs themselves. It *holds* where the printed and our runs' ranges overlap, once
 widened by what rounding or the grid of evaluations hides. Where they do not, it *fails* if
 Student's test for two samples of equal variance tells them apart at 5 %, and is otherwise not
-decidable with two seeds.
+decided. A loss is compared by its logarithm.
 
-A statement is looked at in each seed by itself: it holds where it is true with both, fails where
-it is false with both, and is not decidable with two seeds where they disagree.
+A statement is looked at in each seed by itself: of two, both must say the same; of five, four.
+Where it has several readings, or is of several budgets, it *depends on what is meant* if one of
+them holds and another fails, and is decided by those that are, if they are at least half.
 
-What two seeds do not decide, further ones may, where they are kept: a number is compared again,
-with all of them; a statement holds where it is true with four of five, or more, and fails where
-it is false with as many.
-
-Either is not decided where one of the study's runs that it needs is missing.
+Every seed that is kept counts, the document's two and further ones. Either is not decided where
+one of the study's runs that it needs is missing.
 """
 
 import dataclasses
@@ -23,41 +21,73 @@ from collections.abc import Callable, Mapping
 import study
 
 from npdl.errors import InputError
-from reporting.parts import CONTRADICTED, FAILS, HOLDS, MISSING, NO_CLAIM, TWO_SEEDS, Verdict
+from reporting.parts import (
+    AGAIN,
+    CONTRADICTED,
+    DEPENDS,
+    FAILS,
+    HOLDS,
+    MISSING,
+    NO_CLAIM,
+    OPEN,
+    Verdict,
+)
 from reporting.records import NAMES, Spread, setting
 
 # Two-sided 5 % points of Student's distribution for 1, 2, ... degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+TIMES = (0.5, 2.0)              # what a threshold is multiplied by, to see what hangs on it
 
 
 @dataclasses.dataclass(frozen=True)
 class Printed:
     """A number of the document: mean ± deviation of `count` runs, each known to ± `slack`.
 
-    `derived` where the deviation is not printed, but follows from others.
+    `derived` where the deviation is not printed, but follows from others; `log` for a loss.
     """
 
     mean: float
     std: float
     slack: float
     derived: bool = False
+    log: bool = False
     count: int = 2
+
+    def scaled(self):
+        """(mean, deviation, slack below, slack above) of the scale that is compared on."""
+        if not self.log:
+            return self.mean, self.std, self.slack, self.slack
+        low, high = math.log10(self.mean - self.std), math.log10(self.mean + self.std)
+        below = low - math.log10(self.mean - self.std - self.slack)
+        above = math.log10(self.mean + self.std + self.slack) - high
+        return (low + high) / 2, (high - low) / 2, below, above
 
 
 def compare(printed, values):
     """(verdict, why) of a printed number and our runs' values."""
-    ours = Spread.of(values)
-    gap = abs(ours.mean - printed.mean)
-    if gap <= printed.std + ours.std + printed.slack * (1 + 1e-9):
+    mean, std, below, above = printed.scaled()
+    ours = Spread.of(map(math.log10, values) if printed.log else values)
+    gap = abs(ours.mean - mean)
+    slack = below if ours.mean < mean else above
+    if gap <= std + ours.std + slack * (1 + 1e-9):
         return HOLDS, "ranges overlap"
     freedom = printed.count + len(ours.values) - 2
-    squares = printed.count * printed.std**2 + len(ours.values) * ours.std**2
+    squares = printed.count * std**2 + len(ours.values) * ours.std**2
     error = math.sqrt(squares / freedom * (1 / printed.count + 1 / len(ours.values)))
-    distance = gap - printed.slack
+    distance = gap - slack
     t = distance / error if error else math.inf
     limit = STUDENT[min(freedom, len(STUDENT)) - 1]
     word = "infinite" if math.isinf(t) else f"{t:.1f}"
-    return (FAILS if t > limit else TWO_SEEDS), f"t = {word}, limit {limit:.1f}"
+    scale = " of the logarithms" if printed.log else ""
+    return (FAILS if t > limit else OPEN), f"t{scale} = {word}, limit {limit:.1f}"
+
+
+def within(printed, values, show):
+    """Which printed means, with this deviation, would have held: what the rule can tell."""
+    _, std, below, above = printed.scaled()
+    ours = Spread.of(map(math.log10, values) if printed.log else values)
+    ends = ours.mean - ours.std - std - above, ours.mean + ours.std + std + below
+    return " to ".join(show(10**end if printed.log else end) for end in ends)
 
 
 def judge_number(store, where, name, printed, config, of, show):
@@ -66,19 +96,21 @@ def judge_number(store, where, name, printed, config, of, show):
     if printed.derived:
         document = f"{show(printed.mean)} (± {show(printed.std)} by its other rows)"
     gone = store.missing(config)
-    ours = Spread.of(of(run) for run in store.runs(config).values())
+    runs = store.all_runs(config)
+    ours = Spread.of(of(run) for run in runs.values())
     if gone:
         so_far = f"so far {show(ours.mean)}; " if ours.values else ""
         return Verdict(where, name, document, so_far + named_missing({name: config}, store),
                        MISSING)
     verdict, why = compare(printed, ours.values)
     words = f"{show(ours.mean)} ± {show(ours.std)}; {why}"
-    every = store.all_runs(config)
-    if verdict == TWO_SEEDS and len(every) > len(ours.values):
-        ours = Spread.of(map(of, every.values()))
-        verdict, why = compare(printed, ours.values)
-        words += f"; all {len(every)} seeds: {show(ours.mean)} ± {show(ours.std)}; {why}"
-    return Verdict(where, name, document, words, verdict)
+    if len(runs) > len(study.SEEDS):
+        words = f"{len(runs)} seeds: {words}"
+    beside = [f"any from {within(printed, ours.values, show)} would hold"]
+    for other in store.others([config]):
+        theirs = compare(printed, [of(run) for run in other.all_runs(config).values()])[0]
+        beside.append(f"{other.recipe}: {theirs}")
+    return Verdict(where, name, document, words, verdict, "; ".join(beside))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +118,12 @@ class Statement:
     """A claim in words and the test of it.
 
     needs         {key: Config}: the settings that the test looks at
-    test          test({key: Run}) of one seed -> (true or false, the numbers that decide)
+    test          test({key: Run}) of one seed -> (true or false, the numbers that decide); with
+                  `threshold` also test(runs, times), a threshold of it multiplied by `times`
     contradiction what in the document speaks against it: the verdict is then given by that, and
                   our runs are reported beside
+    readings      {what is meant: test}: further tests of the same words
+    again         the place that says the same, if another does
     """
 
     where: str
@@ -97,46 +132,84 @@ class Statement:
     needs: Mapping
     test: Callable
     contradiction: str = ""
+    threshold: bool = False
+    readings: Mapping = dataclasses.field(default_factory=dict)
+    again: str = ""
 
 
 def judge(store, statement):
     """The Verdict of a Statement."""
+    if statement.again:
+        return Verdict(statement.where, statement.claim, statement.document,
+                       f"as {statement.again}", AGAIN)
     gone = named_missing(statement.needs, store)
-    answers = seed_answers(statement, store.runs)
-    if not gone and agreed(answers) == TWO_SEEDS:
-        answers = seed_answers(statement, store.all_runs)
+    runs = seed_runs(statement, store)
+    answers = {seed: statement.test(found) for seed, found in runs.items()}
     words = [f"seed {seed}: {'yes' if true else 'no'}, {why}"
              for seed, (true, why) in answers.items()]
-    verdict = MISSING if gone else agreed(answers)
+    verdict, beside = MISSING, []
     if gone:
         words.append(gone)
+    else:
+        verdict, beside = weighed(statement, store, runs, words)
     if statement.contradiction:
         words.insert(0, f"{statement.contradiction}; by our runs: {verdict}")
         verdict = CONTRADICTED
-    return Verdict(statement.where, statement.claim, statement.document, "; ".join(words), verdict)
+    seeds = {} if gone else {seed: bool(true) for seed, (true, _) in answers.items()}
+    return Verdict(statement.where, statement.claim, statement.document, "; ".join(words), verdict,
+                   "; ".join(beside), seeds)
+
+
+def weighed(statement, store, runs, words):
+    """(verdict, what it is otherwise); the numbers of further readings are added to `words`."""
+    found, beside = [agreed(ask(statement.test, runs))], []
+    for name, test in statement.readings.items():
+        answers = {seed: test(these) for seed, these in runs.items()}
+        found.append(agreed({seed: true for seed, (true, _) in answers.items()}))
+        words.append(f"*{name}*: " + "; ".join(
+            f"seed {seed}: {'yes' if true else 'no'}, {why}"
+            for seed, (true, why) in answers.items()))
+        beside.append(f"{name}: {found[-1]}")
+    if statement.readings:
+        beside.insert(0, f"as tested first: {found[0]}")
+    if statement.threshold:
+        beside += [f"threshold × {times:g}: {agreed(ask(statement.test, runs, times))}"
+                   for times in TIMES]
+    for other in store.others(list(statement.needs.values())):
+        theirs = combined([agreed(ask(test, seed_runs(statement, other)))
+                           for test in (statement.test, *statement.readings.values())])
+        beside.append(f"{other.recipe}: {theirs}")
+    return combined(found), beside
+
+
+def ask(test, runs, *times):
+    """{seed: whether a test is true}."""
+    return {seed: bool(test(found, *times)[0]) for seed, found in runs.items()}
 
 
 def agreed(answers):
-    """What {seed: (true, why)} come to: four seeds of five decide; of two, both must agree."""
-    true = sum(true for true, _ in answers.values())
+    """What {seed: true or false} come to: four seeds of five decide; of two, both must agree."""
+    true = sum(answers.values())
     if 5 * true >= 4 * len(answers):
         return HOLDS
-    return FAILS if 5 * true <= len(answers) else TWO_SEEDS
+    return FAILS if 5 * true <= len(answers) else OPEN
 
 
-def seed_answers(statement, runs_of):
-    """{seed: (true, why)} for the seeds with which every setting of a statement has been run;
-    runs_of(config) is {seed: Run}."""
-    runs = {key: runs_of(config) for key, config in statement.needs.items()}
+def combined(verdicts):
+    """What the verdicts of several readings of the same words come to."""
+    decided = [verdict for verdict in verdicts if verdict != OPEN]
+    if len(set(decided)) > 1:
+        return DEPENDS
+    return decided[0] if 2 * len(decided) >= len(verdicts) and decided else OPEN
+
+
+def seed_runs(statement, store):
+    """{seed: {key: Run}} for the seeds with which every setting of a statement has been run."""
+    runs = {key: store.all_runs(config) for key, config in statement.needs.items()}
     if not runs:
         raise InputError(f"statement {statement.claim[:40]!r} needs no run; give it some settings")
-    seeds = [seed for seed in next(iter(runs.values()))
-             if all(seed in found for found in runs.values())]
-    answers = {}
-    for seed in seeds:
-        true, why = statement.test({key: found[seed] for key, found in runs.items()})
-        answers[seed] = bool(true), why
-    return answers
+    return {seed: {key: found[seed] for key, found in runs.items()}
+            for seed in next(iter(runs.values())) if all(seed in found for found in runs.values())}
 
 
 def named_missing(needs, store):

@@ -1,5 +1,7 @@
 """The data of the report's pictures, and the tables that are alike in several questions."""
 
+import study
+
 from npdl.training.metrics import METRICS
 from reporting.draw import draw_panels
 from reporting.parts import Figure, Table
@@ -10,12 +12,12 @@ LABELS = {"train_loss": "L_train", "validation_loss": "L_val",
 TITLES = {"train_loss": "training loss", "validation_loss": "validation loss",
           "train_accuracy": "training accuracy", "validation_accuracy": "validation accuracy",
           "l2_norm": "l2 norm of all parameters"}
-STEP = "training step t (log scale)"
+STEP = "training step t (root scale)"
 
 
 def steps_axis(last):
     """The x axis of curves over the steps 1 to `last`."""
-    return {"label": STEP, "scale": "log", "values": [1, last]}
+    return {"label": STEP, "scale": "steps", "values": [0, last]}
 
 
 def scale_of(metric):
@@ -31,18 +33,14 @@ def title_of(metric):
 
 
 def y_of(metric):
-    scale = " (log scale)" if "loss" in metric else ""
+    scale = " (log scale)" if "loss" in metric else (
+        " (widened near 1)" if "accuracy" in metric else "")
     return LABELS[metric.partition("_order")[0]] + scale
 
 
 def curves(store, configs, metric):
-    """The lines of a panel of curves: mean and deviation over steps, for {value: Config}."""
-    lines = []
-    for value, config in configs.items():
-        curve = store.curve(config, metric)
-        lines.append({"value": value, "x": curve["step"], "mean": curve["mean"],
-                      "std": curve["std"]})
-    return lines
+    """The lines of a panel of curves: those of the seeds over steps, for {value: Config}."""
+    return [{"value": value, **store.curve(config, metric)} for value, config in configs.items()]
 
 
 def family(store, configs, bar, metrics=METRICS, shape=(2, 2), models=None):
@@ -65,15 +63,13 @@ def family(store, configs, bar, metrics=METRICS, shape=(2, 2), models=None):
 
 
 def summary_line(store, configs, metric, first, until=None):
-    """{x, mean, std} of the best value, or of the step that first reached it, for {x: Config}."""
-    line = {"x": [], "mean": [], "std": []}
-    for x, config in configs.items():
-        spread = store.spread(config, lambda run: run.first(metric, until) if first
-                              else run.best(metric, until))
-        if spread.values:
-            for key, value in (("x", x), ("mean", spread.mean), ("std", spread.std)):
-                line[key].append(value)
-    return line
+    """{x, seeds} of the best value, or of the step that first reached it, for {x: Config}: the
+    seeds that every one of the settings has."""
+    found = {x: store.runs(config) for x, config in configs.items() if store.runs(config)}
+    common = [seed for seed in study.SEEDS if all(seed in runs for runs in found.values())]
+    return {"x": list(found) if common else [], "seeds": [
+        [runs[seed].first(metric, until) if first else runs[seed].best(metric, until)
+         for runs in found.values()] for seed in common]}
 
 
 def eight(store, lines, x, bar=None, shape=(2, 4)):
@@ -109,7 +105,8 @@ def seeds_words(seeds):
     """What the lines of a figure are made of."""
     if len(seeds) < 2:
         return f"Seed {seeds[0]}." if seeds else ""
-    return f"Mean of the seeds {', '.join(map(str, seeds))}, deviation as a band or bar."
+    return (f"Seeds {', '.join(map(str, seeds))}: curves full and dashed; elsewhere hollow marks, "
+            "their mean as a line.")
 
 
 # --- numbers as text ----------------------------------------------------------------------------

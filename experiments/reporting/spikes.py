@@ -22,6 +22,7 @@ from npdl.script import OneLineParser, guarded
 from npdl.training import checkpoint
 from npdl.training.files import write_atomically
 from npdl.training.loop import Trainer
+from npdl.training.origin import versions
 from npdl.training.run import read_config
 
 PATH = Path(__file__).parents[1] / "results" / "spikes.json"
@@ -56,7 +57,8 @@ def peaks(losses, high=HIGH):
 
 
 def load():
-    """{"step": where it began, "losses": {variant: losses}}, or nothing."""
+    """{"step": where it began, "losses": {variant: losses}, "made": what computed it}, or
+    nothing."""
     return json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
 
 
@@ -71,7 +73,8 @@ def main(arguments=None):
         losses = {}
         for name, changes in VARIANTS.items():
             step, losses[name] = continued(options.run, options.steps, **changes)
-        text = json.dumps({"step": step, "losses": losses}, separators=(",", ":"))
+        text = json.dumps({"step": step, "losses": losses, "made": versions()},
+                          separators=(",", ":"))
         write_atomically(options.path, lambda file: file.write(f"{text}\n".encode()))
         print(f"{options.path}: {', '.join(losses)}")
         return 0

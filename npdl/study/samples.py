@@ -159,6 +159,8 @@ SAMPLES = {
     "SequenceLoss": _loss,
     "CrossEntropy": lambda cls, rng: (cls(), (rng.standard_normal((3, 4)),
                                               rng.integers(0, 4, 3)), {}),
+    "StableMaxLoss": lambda cls, rng: (cls(), (rng.standard_normal((3, 4)),
+                                               rng.integers(0, 4, 3)), {}),
     "SquaredError": _arguments((3, 4), (3, 4))(),
     "KLDivergence": _arguments((3, 4), (3, 4))(),
     "GPT": _ids(5, (1, 3))(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4),
@@ -170,6 +172,7 @@ SAMPLES = {
     "BiRNNLoss": lambda cls, rng: (cls(BiRNN(2, rng=rng)), (rng.standard_normal((2, 3, 2)),
                                                             rng.standard_normal((2, 3, 2))), {}),
     "Autoencoder": _arguments((3, 2), (3, 2))(2, 4, 3),
+    "MLP": _x(3, 2)([2, 4, 3]),
     "AutoencoderLoss": _autoencoder_loss,
 }
 

@@ -10,19 +10,15 @@ summary.json      best values, the steps that reached them, wall time
 import dataclasses
 import math
 import os
-import platform
-import sys
 import typing
 from pathlib import Path
 
-import numpy as np
-
-import npdl
 from npdl import adapt
 from npdl.errors import InputError, NpdlError
 from npdl.script import note
 from npdl.training.config import Config
 from npdl.training.files import clean_stale, read_json, reason, write_json
+from npdl.training.origin import versions
 from npdl.training.summary import summarise
 
 MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, beside config.json
@@ -142,10 +138,9 @@ def checked_config(values):
 
 
 def made_by(folder):
-    """The version of npdl that wrote the settings of a run."""
-    values = read_json(Path(folder) / "config.json")
-    versions = values.get("versions")
-    return str(versions.get("npdl"))[:20] if isinstance(versions, dict) else "of an unknown version"
+    """The versions (npdl.training.origin) that a run's settings were written with, or {}."""
+    found = read_json(Path(folder) / "config.json").get("versions")
+    return found if isinstance(found, dict) else {}
 
 
 def _check_types(settings):
@@ -171,24 +166,10 @@ def _is_of(value, kind):
     return type(value) is kind
 
 
-def write_config(folder, config):
-    """Write config.json."""
-    write_json(folder / "config.json", {"config": config.to_json(), "versions": versions()})
-
-
-def versions():
-    """What computed a run: npdl, Python, NumPy, its BLAS, the processor, CuPy where it is used."""
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    found = {
-        "npdl": npdl.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "blas": f"{blas.get('name')} {blas.get('version')}",
-        "machine": platform.machine(),
-    }
-    if "cupy" in sys.modules:
-        found["cupy"] = sys.modules["cupy"].__version__
-    return found
+def write_config(folder, config, made=None):
+    """Write config.json: the settings, and what computes them (`made`, or this process)."""
+    write_json(folder / "config.json", {"config": config.to_json(),
+                                        "versions": made or versions()})
 
 
 def default_folder(config):

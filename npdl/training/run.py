@@ -5,7 +5,6 @@ import dataclasses
 import time
 from pathlib import Path
 
-import npdl
 from npdl.backend import plain_errors
 from npdl.errors import CheckpointError, InputError
 from npdl.script import note
@@ -24,6 +23,7 @@ from npdl.training.folder import (
 )
 from npdl.training.loop import Trainer
 from npdl.training.metrics import MetricsWriter, read_records, truncate_after
+from npdl.training.origin import versions
 from npdl.training.progress import Progress
 from npdl.training.summary import table
 
@@ -68,8 +68,9 @@ def _train(trainer, folder, resume, quiet, is_based, for_steps, may_write):
     if not resume:
         begin(config, folder)
     started = time.monotonic() - (_continue(trainer, folder) if resume else 0.0)
-    if read_config(folder) != config:           # more steps, another backend, a text that moved
-        write_config(folder, config)
+    made = {**versions(), "engine": engines(folder)}
+    if read_config(folder) != config or made_by(folder).get("engine") != made["engine"]:
+        write_config(folder, config, made)      # more steps, another backend, a text that moved
     with MetricsWriter(folder / "metrics.jsonl") as metrics:
         progress = Progress(config.steps, trainer.step, quiet)
 
@@ -170,16 +171,31 @@ def _continue(trainer, folder):
                          "put it back, or merge again into another folder")
     if path.exists():
         seconds = _load_checkpoint(trainer, path)["seconds"]
-        begun = made_by(folder)
-        if begun != npdl.__version__:
-            note(f"{folder}: was begun by npdl {begun}, this is {npdl.__version__}: it goes on, "
-                 "but rounds otherwise, so the rest is not to the last bit what it would have been")
+        _say_if_other_code(folder)
     if (folder / "metrics.jsonl").exists():
         dropped = truncate_after(folder / "metrics.jsonl", trainer.step)
         if dropped:
             note(f"dropped {dropped} record(s) made after the checkpoint at step "
                  f"{trainer.step}; they will be made again")
     return seconds
+
+
+def engines(folder):
+    """The engine's digests, joined by +, that have computed a run, this process's the last."""
+    now = versions()["engine"]
+    begun = str(made_by(folder).get("engine", "unknown"))[:80].split("+")
+    return "+".join(begun if now in begun else [*begun, now])
+
+
+def _say_if_other_code(folder):
+    """A line where other code than this began the run that goes on."""
+    begun, now = made_by(folder), versions()
+    for name in ("npdl", "engine"):
+        if begun.get(name) != now[name]:
+            was = str(begun.get(name, "unknown"))[:40]
+            note(f"{folder}: was begun by {name} {was}, this is {now[name]}: it goes on, but "
+                 "may round otherwise, so the rest is not to the last bit what it would have been")
+            return
 
 
 def _load_checkpoint(trainer, path):

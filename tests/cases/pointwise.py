@@ -7,7 +7,14 @@ from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import Same
-from npdl.losses import REDUCTIONS, CrossEntropy, KLDivergence, SequenceLoss, SquaredError
+from npdl.losses import (
+    REDUCTIONS,
+    CrossEntropy,
+    KLDivergence,
+    SequenceLoss,
+    SquaredError,
+    StableMaxLoss,
+)
 from tests.cases import case, ids, off_zero, same_mask
 from tests.composites import TiedPair
 
@@ -105,6 +112,9 @@ LOSSES = [
     case(CrossEntropy, "sum, smoothed", (None, 0.1, "sum"), (3, 4), ids(4, 3)),
     case(CrossEntropy, "none, ignored", (-100, 0.0, "none"), (2, 3, 4), some_ignored(4, 2, 3)),
     case(CrossEntropy, "one vector, V = 1", (), (1,), ids(1)),
+    case(StableMaxLoss, "mean", (), (3, 2, 4), ids(4, 3, 2)),
+    case(StableMaxLoss, "sum", ("sum",), (4, 3), ids(3, 4)),
+    case(StableMaxLoss, "none, one vector, V = 1", ("none",), (1,), ids(1)),
     case(SquaredError, "mean", (), (3, 2, 4), (3, 2, 4)),
     case(SquaredError, "sum, half", (0.5, "sum"), (3, 4), (3, 4)),
     case(SquaredError, "none, one entry", (2.0, "none"), (2, 1), (2, 1)),

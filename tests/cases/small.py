@@ -1,4 +1,4 @@
-"""Cases of the autoencoder, threshold neurons and message passing."""
+"""Cases of the autoencoder, the MLP, threshold neurons and message passing."""
 
 import numpy as np
 
@@ -6,6 +6,7 @@ from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import XOR, ThresholdNeuron
 from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
+from npdl.models.mlp import MLP
 from tests.cases import case, ids, off_zero
 
 
@@ -35,6 +36,8 @@ def deaf(rng):
 
 
 CASES = [
+    case(MLP, "two hidden layers", ([3, 5, 4, 2],), (4, 3)),
+    case(MLP, "sizes of 1, no bias", ([1, 1, 1], False), (2, 2, 1)),
     case(Autoencoder, "all outputs", (2, 5, 3), (4, 2), (4, 2)),
     case(Autoencoder, "sizes of 1, no bias", (1, 1, 1, False), (6, 1), (6, 1)),
     case(Autoencoder, "two leading axes", (3, 2, 2), (2, 2, 3), (2, 2, 3)),

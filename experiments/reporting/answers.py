@@ -1,0 +1,265 @@
+"""The document's eight questions, each answered in a paragraph whose numbers the records give."""
+
+import math
+
+from reporting import (
+    attention,
+    compute_claims,
+    data_size,
+    decay_claims,
+    extract,
+    mixed,
+    model_size,
+    sanity,
+)
+from reporting.effects import LOW, change, means
+from reporting.measures import GENERAL, MEMORISED, accuracies, losses, slope, steps
+from reporting.parts import CONTRADICTED, DEPENDS, FAILS, HOLDS, OPEN
+from reporting.records import NAMES
+
+L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
+NOTHING = "Not answered: the runs are missing."
+
+
+def answers(store, sections):
+    """[(question, paragraph, label of its figure)]."""
+    made = {"1 and 2": (sanity_answer, "1"), "3": (data_answer, "5"), "4": (mixed_answer, "8"),
+            "5": (size_answer, "20"), "6": (compute_answer, "24 to 31"),
+            "7": (decay_answer, "33"), "8": (attention_answer, "36")}
+    found = []
+    for number, (answer, figure) in made.items():
+        section = next((s for s in sections if f"question {number}" in s.title
+                        or f"questions {number}" in s.title), None)
+        if section is None:
+            continue
+        try:
+            words = f"{answer(store)} {confidence(section.verdicts)}"
+        except Missing:
+            words = NOTHING
+        found.append((section.title, words, figure))
+    return found
+
+
+class Missing(Exception):
+    """A run that an answer needs is not there."""
+
+
+def confidence(verdicts):
+    """How many of the document's claims hold, and in how many the seeds agree."""
+    counted = [v for v in verdicts if v.seeds]
+    kinds = {kind: sum(v.verdict == kind for v in verdicts)
+             for kind in (HOLDS, FAILS, CONTRADICTED, DEPENDS, OPEN)}
+    also = [f"in {kinds[CONTRADICTED]} it contradicts itself"] if kinds[CONTRADICTED] else []
+    also += [f"{kinds[DEPENDS]} depend on what is meant"] if kinds[DEPENDS] else []
+    also += [f"{kinds[OPEN]} are not decided"] if kinds[OPEN] else []
+    words = (f"Of the document's claims here {kinds[HOLDS]} hold and {kinds[FAILS]} fail"
+             + ("; " + ", ".join(also) if also else "") + ".")
+    if counted:
+        alike = sum(len(set(v.seeds.values())) == 1 for v in counted)
+        seeds = sorted({len(v.seeds) for v in counted})
+        words += (f" Confidence: the seeds ({' or '.join(map(str, seeds))} for each) say the same "
+                  f"in {alike} of {len(counted)} tests.")
+    return words
+
+
+def seeds_of(view, configs):
+    """{seed: {key: Run}} for the seeds that every setting has; Missing without any."""
+    runs = {key: view.all_runs(config) for key, config in configs.items()}
+    seeds = [seed for seed in next(iter(runs.values()))
+             if all(seed in found for found in runs.values())]
+    if not seeds:
+        raise Missing
+    return {seed: {key: found[seed] for key, found in runs.items()} for seed in seeds}
+
+
+def factor(decades):
+    """"falls 12 to 30-fold" for changes of log10 of several seeds."""
+    if not decades:
+        raise Missing
+    low, high = min(decades), max(decades)
+    if low < 0 < high:
+        return (f"goes both ways, from {two_digits(10**-low)} times lower with one seed to "
+                f"{two_digits(10**high)} times higher with another")
+    ends = list(dict.fromkeys(map(two_digits, sorted((10 ** abs(low), 10 ** abs(high))))))
+    span = " to ".join(ends)
+    return f"{'falls' if high <= 0 else 'rises'} by a factor of {span}"
+
+
+def two_digits(value):
+    """1.9, 89, 510, 110,000."""
+    return f"{float(f'{value:.2g}'):,g}"
+
+
+def per_seed(found):
+    """"x with seed 0, y with seed 42"."""
+    return ", ".join(f"{words} with seed {seed}" for seed, words in found.items())
+
+
+# --- the questions --------------------------------------------------------------------------------
+def sanity_answer(store):
+    said = []
+    for model, config in sanity.CONFIGS.items():
+        runs = store.chosen([config], ("default",)).all_runs(config)
+        if not runs:
+            raise Missing
+        late = [run.reach(A_VAL, GENERAL) for run in runs.values()]
+        early = [run.reach(A_TRAIN, MEMORISED) for run in runs.values()]
+        said.append(
+            f"the {NAMES[model]} ({len(runs)} seeds) knows its training set at step "
+            f"{steps(early)} and generalises (A_val ≥ {GENERAL:g}) at {steps(late)}; its lowest "
+            f"L_val is {losses([run.best(L_VAL) for run in runs.values()])}, the document's "
+            f"{sanity.DOCUMENT[model][L_VAL][0]:g} ± {sanity.DOCUMENT[model][L_VAL][1]:g}")
+    return ("Yes: both models grok. By the default recipe " + "; ".join(said)
+            + f". {without_clipping(store)}")
+
+
+def without_clipping(store):
+    """What the recipe as stated gives the GPT, as a sentence."""
+    config, printed = sanity.CONFIGS["gpt"], sanity.DOCUMENT["gpt"]["train_loss"][0]
+    runs = store.by([config], "stated").all_runs(config).values()
+    if not runs:
+        return "The recipe without clipping, as the text states it, was not run."
+    least = min(run.best("train_loss") for run in runs)
+    return (f"Without clipping, as the text states the recipe, the GPT's L_train is {least:.2g} "
+            f"at the least, {least / printed:.0f} times the document's (the loss puzzle, below)"
+            + (": its numbers come from the clipping that its course's starter code does."
+               if least > 3 * printed else "."))
+
+
+def data_answer(store):
+    every = [c for found in data_size.CONFIGS.values() for c in found.values()]
+    view = store.chosen(every)
+    slopes, ends, top = {}, {}, 1.0
+    for model, configs in data_size.CONFIGS.items():
+        found = seeds_of(view, configs)
+        slopes[model] = [slope(data_size.SHARES, [math.log10(runs[r].best(L_VAL))
+                                                  for r in data_size.SHARES])
+                         for runs in found.values()]
+        ends[model] = {seed: (data_size.largest_overfit(runs), data_size.smallest_general(runs))
+                       for seed, runs in found.items()}
+        top = min([top, *(runs[r].best(A_VAL) for runs in found.values()
+                          for r in data_size.SHARES if r >= 0.7)])
+    both = "; ".join(f"{NAMES[m]} " + per_seed({seed: f"{low:g} and {high:g}" for seed, (low, high)
+                                               in found.items()}) for m, found in ends.items())
+    gaps = [high - low for found in ends.values() for low, high in found.values()]
+    better = "LSTM" if max(slopes["lstm"]) < min(slopes["gpt"]) else (
+        "GPT" if max(slopes["gpt"]) < min(slopes["lstm"]) else "neither, for the seeds disagree")
+    return (
+        "(c) In L_val the one that scales better with r_train is the "
+        f"{better}: log10 L_val changes by {losses(slopes['lstm'])} (LSTM) and "
+        f"{losses(slopes['gpt'])} (GPT) for a whole unit of r_train, a value for each seed. In "
+        f"A_val the least of all runs from r_train = 0.7 on is {top:.3f}: at the ceiling the two "
+        "cannot be told apart. (d) The largest r_train that only overfits and the smallest that "
+        f"generalises are {both}: {min(gaps):.1f} to {max(gaps):.1f} apart, that is "
+        f"{min(gaps) * 961:.0f} to {max(gaps) * 961:.0f} equations; the document says 0.3. A "
+        "reason for a gap so small, which is not tested here: each equation more is one that a "
+        "memorising solution has to store and a general one has for nothing, so that under "
+        "weight decay the cheaper of the two changes at some number; and generalising takes the "
+        "longer the fewer there are, so that the number of steps sets it, too.")
+
+
+def mixed_answer(store):
+    said, first = [], {}
+    view = store.chosen(list(mixed.CONFIGS.values()))
+    for model, config in mixed.CONFIGS.items():
+        runs = seeds_of(view, {0: config})
+        for part, limit in (("train", MEMORISED), ("validation", GENERAL)):
+            reached = {order: [found[0].reach(f"{part}_accuracy_order{order}", limit)
+                               for found in runs.values()] for order in mixed.ORDERS}
+            name = "A_train" if part == "train" else "A_val"
+            said.append(f"{NAMES[model]} {name} ≥ {limit:g} at {steps(reached[2])} (binary) and "
+                        f"{steps(reached[3])} (ternary)")
+            first[model, part] = whichever(reached[2], reached[3], "binary", "ternary")
+    return (f"(c) The GPT memorises {first['gpt', 'train']} first and generalises on "
+            f"{first['gpt', 'validation']} first; the LSTM memorises {first['lstm', 'train']} "
+            f"first and generalises on {first['lstm', 'validation']} first: {'; '.join(said)}, a "
+            "value for each seed; evaluations are 100 steps apart. There are eleven ternary "
+            "equations for each binary one.")
+
+
+def whichever(a, b, first, second):
+    """Which of two lists of steps, seed by seed, is the earlier one."""
+    if all(x < y for x, y in zip(a, b, strict=True)):
+        return first
+    if all(x > y for x, y in zip(a, b, strict=True)):
+        return second
+    return "neither"
+
+
+def size_answer(store):
+    every = [c for found in model_size.CONFIGS.values() for c in found.values()]
+    view, said = store.chosen(every), []
+    for model, c in model_size.CONFIGS.items():
+        wide = means(view, [(c[L, 64], c[L, 256]) for L in model_size.LAYERS])
+        deep = means(view, [(c[1, d], c[3, d]) for d in model_size.WIDTHS])
+        rows = seeds_of(view, c)
+        lowest = {seed: accuracies([min(run.best(A_VAL) for run in runs.values())])
+                  for seed, runs in rows.items()}
+        said.append(f"the {NAMES[model]}'s L_val {factor(wide)} from d = 64 to 256 (mean "
+                    f"over L) and {factor(deep)} from one layer to three (mean over d); its "
+                    f"lowest A_val of the nine settings is {per_seed(lowest)}")
+    return (f"(c) By width and depth {'; '.join(said)}. A_val is so near its ceiling in most "
+            "settings that it says little on scaling.")
+
+
+def compute_answer(store):
+    every = [c for found in compute_claims.CONFIGS.values() for c in found.values()]
+    view, T, said, worse = store.chosen(every), compute_claims.T, [], {}
+    for model, c in compute_claims.CONFIGS.items():
+        rows = seeds_of(view, c)
+        least, most = (change(view, c[32], c[512], until) for until in ((LOW * T,) * 2, (T, T)))
+        low = [f"{runs[32].best(A_VAL, LOW * T):.3f} to {runs[512].best(A_VAL, LOW * T):.3f}"
+               for runs in rows.values()]
+        said.append(
+            f"{NAMES[model]}: after {LOW:.0%} of the steps A_val goes from {' and from '.join(low)}"
+            f" as B goes from 32 to 512, and L_val {factor(least)}"
+            f"; after all steps L_val {factor(most)}")
+        worse[model] = {True: "worse", False: "better"}.get(min(least) > 0) if (
+            min(least) > 0 or max(least) < 0) else "better or worse, by the seed"
+    return (f"(c) With {LOW:.0%} of the steps made a batch of 512 is, in L_val, {worse['lstm']} "
+            f"than one of 32 for the LSTM and {worse['gpt']} for the GPT. {'; '.join(said)}. "
+            "(Equal steps are not equal compute: a batch of 512 costs sixteen times one of 32.)")
+
+
+def decay_answer(store):
+    configs = decay_claims.CONFIGS
+    view = store.chosen(list(configs.values()))
+    rows = seeds_of(view, configs)
+    loss = {seed: losses([runs[d].best(L_VAL) for d in configs]) for seed, runs in rows.items()}
+    general = {seed: steps([runs[d].reach(A_VAL, GENERAL) for d in configs])
+               for seed, runs in rows.items()}
+    norm = {}
+    for seed, runs in rows.items():
+        values, _ = decay_claims.late(runs)
+        norm[seed] = ", ".join(f"{sum(v) / len(v):.0f}" for v in values.values())
+    fall = change(view, configs[0.25], configs[1.0])
+    ordered = all(decay_claims.norm_and_general(runs)[0] for runs in rows.values())
+    return (
+        f"(c) For decay 0.25, 0.5, 0.75, 1 the lowest L_val is {per_seed(loss)}: from the first to "
+        f"the last it {factor(fall)}; A_val ≥ {GENERAL:g} comes at step {per_seed(general)}. "
+        f"(d) The norm is {norm_course(view)}. In the later half of the steps before the first "
+        f"jump of the loss the mean norm is {per_seed(norm)}: the more decay, the smaller the norm "
+        f"and the sooner the generalisation, {'with every seed' if ordered else 'not always'}. An "
+        "explanation that fits, and is not tested here: among the "
+        "solutions that know the training set the general one needs the smaller weights, so that "
+        "the decay moves the model there at its own rate.")
+
+
+def norm_course(view):
+    """The norm with decay 1 at the start, when memorised, when general, and at the end."""
+    config, said = decay_claims.CONFIGS[1.0], []
+    for seed, run in view.all_runs(config).items():
+        at = [1, run.reach(A_TRAIN, MEMORISED), run.reach(A_VAL, GENERAL), config.steps]
+        values = [next((v for t, v in run.points("l2_norm") if t >= step), math.nan)
+                  for step in at if math.isfinite(step)]
+        said.append(" → ".join(f"{v:.0f}" for v in values) + f" with seed {seed}")
+    return ("with decay 1, at the start, once memorised, once general and at the end, "
+            + " and ".join(said))
+
+
+def attention_answer(store):
+    runs, _ = attention.by_recipe(extract.one_origin([
+        entry for entry in extract.load("attention") if entry["accuracy"][1] >= GENERAL])[0])
+    if not runs:
+        raise Missing
+    return "(b) " + attention.answer(runs)

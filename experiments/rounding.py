@@ -1,0 +1,76 @@
+"""How far rounding alone moves a training: the same seed, the same settings, other last bits.
+
+  python experiments/rounding.py --list         the trials and their minutes
+  python experiments/rounding.py                make what is not made yet
+  python experiments/report.py                  the scatter beside that of the seeds
+
+The default recipe of the study with seed 0, for both models, as
+
+  usual     the fast engine, one thread, float32
+  threads   two threads: the gradient's parts are added in another order
+  rows      the rows of every batch in the opposite order
+  plain     the textbook's engine
+  float64   sixteen digits instead of seven
+"""
+
+if __name__ == "__main__":
+    from npdl.script import begin
+
+    begin()         # Ctrl-C is quiet from here on
+
+import dataclasses
+import sys
+
+import study
+from trials import Trial, main
+
+from npdl.training.engine import Batch
+from npdl.training.loop import Trainer, unwarned
+
+FOLDER = "rounding"
+SEED = 0
+VARIANTS = {"usual": {}, "threads": {"threads": 2}, "rows": {}, "plain": {"engine": "plain"},
+            "float64": {"dtype": "float64"}}
+MINUTES = {"gpt": {"plain": 30, "float64": 18}, "lstm": {"plain": 20, "float64": 10}}
+USUAL = {"gpt": 9, "lstm": 5}
+
+
+class Reversed(Trainer):
+    """A Trainer whose batches have their rows in the opposite order."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.before, self.turned = None, None
+        inner = self.task.batch
+
+        def batch(step):
+            given = inner(step)
+            if given is not self.before:            # the same object again: its pieces are kept
+                self.before = given
+                self.turned = Batch(given.inputs[::-1].copy(), given.targets[::-1].copy(),
+                                    given.counted[::-1].copy())
+            return self.turned
+
+        self.task.batch = batch
+
+
+def train(model, variant, **settings):
+    """The columns of a training: step, losses, accuracies, norm."""
+    config = dataclasses.replace(study.variants((model,), (SEED,))[0], **VARIANTS[variant],
+                                 **settings)
+    trainer, rows = (Reversed if variant == "rows" else Trainer)(config), []
+    with trainer.engine, unwarned():
+        while trainer.step < config.steps:
+            trainer.update()
+            if trainer.evaluation_due():
+                rows.append(trainer.evaluate())
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+TRIALS = [Trial(f"{model}-{variant}", {"model": model, "variant": variant, "seed": SEED},
+                MINUTES[model].get(variant, USUAL[model]),
+                lambda model=model, variant=variant: train(model, variant))
+          for model in USUAL for variant in VARIANTS]
+
+if __name__ == "__main__":
+    sys.exit(main(FOLDER, TRIALS, __doc__))

@@ -1,0 +1,141 @@
+"""Trials: small trainings beyond the study's runs, each made once and kept as one record.
+
+A script names its Trials and hands them to `main`. A record is experiments/results/<folder>/
+<name>.json.gz: the trial's facts, what computed it and how long it took, and a column for each
+number of its evaluations. To run the same command again is the recovery after any interruption:
+what is kept is passed over. `--part 1/2` and `--part 2/2` share the work between two processes.
+"""
+
+import argparse
+import dataclasses
+import gzip
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from npdl.errors import InputError
+from npdl.script import guarded, note
+from npdl.training.cli import OneLineParser
+from npdl.training.files import LARGEST_JSON, is_file, parse_json, reason, write_atomically
+from npdl.training.origin import versions
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One training.
+
+    name     of its record
+    facts    what is varied, for tables: {"seed": 0, "loss": "stablemax", ...}
+    minutes  that it takes on one core, expected
+    make     make() -> {column: values}, a row for each evaluation
+    """
+
+    name: str
+    facts: dict
+    minutes: float
+    make: Callable[[], dict[str, list]]
+
+    def path(self, folder):
+        return RESULTS / folder / f"{self.name}.json.gz"
+
+
+def kept(folder, trial):
+    """The record of a trial: {trial, made, columns}, or None where there is none."""
+    path = trial.path(folder)
+    try:
+        if not is_file(path, or_nothing=True):
+            raise ValueError("it is not a file")
+        if not path.exists():
+            return None
+        with gzip.open(path) as file:
+            record = parse_json(file.read(LARGEST_JSON))
+        lengths = {len(column) for column in record["columns"].values()}
+        if len(lengths) != 1 or record["trial"] != trial.facts or not record["made"]["engine"]:
+            raise ValueError("it is of another trial, or incomplete")
+        return record
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(f"{path.name}: is not a record of this trial ({reason(error)}); remove it "
+                         "and make the trial again") from error
+
+
+def records(folder, trials):
+    """{name: record} of the trials that are kept, of one origin: the one that most have.
+
+    Raises InputError for a file that cannot be read.
+    """
+    found = {trial.name: record for trial in trials if (record := kept(folder, trial))}
+    origins = [origin(record) for record in found.values()]
+    most = max(sorted(set(origins)), key=origins.count, default=None)
+    return {name: record for name, record in found.items() if origin(record) == most}
+
+
+def origin(record):
+    made = record["made"]
+    return f"engine {made['engine']}, {made['processor']}, {made['blas']}, {made['kernels']}"
+
+
+def keep(folder, trial):
+    """Make a trial and keep its record."""
+    started = time.monotonic()
+    columns = {name: [_short(value) for value in column] for name, column in trial.make().items()}
+    made = {**versions(), "seconds": round(time.monotonic() - started)}
+    value: dict[str, Any] = {"trial": trial.facts, "made": made, "columns": columns}
+    data = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 9, mtime=0)
+    trial.path(folder).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(trial.path(folder), lambda file: file.write(data))
+
+
+def _short(value):
+    """A number to five digits; None for one that JSON cannot hold."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def part(text):
+    """'2/3' as (1, 3): the second of three parts, counted from 0."""
+    try:
+        which, of = (int(number) for number in text.split("/"))
+        if not 1 <= which <= of:
+            raise ValueError
+        return which - 1, of
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 1/2") from None
+
+
+def main(folder, trials, description, arguments=None):
+    """The command of a script with these trials; returns the exit status."""
+    p = OneLineParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", metavar="WORD", help="make only the trials that have all "
+                   "these words in their names (default: all)")
+    p.add_argument("--list", action="store_true",
+                   help="show the trials, each with its minutes on one core, and stop")
+    p.add_argument("--part", type=part, default=(0, 1), metavar="I/N",
+                   help="make every N-th trial, from the I-th on")
+    options = p.parse_args(arguments)
+    chosen = [trial for trial in trials if all(word in trial.name for word in options.names)]
+    if not chosen:
+        p.error(f"no trial has {' and '.join(options.names)} in its name; --list shows them")
+
+    def work():
+        left = [trial for trial in chosen if kept(folder, trial) is None]
+        if options.list:
+            for trial in chosen:
+                there = "" if trial in left else "   kept"
+                print(f"{trial.name:<40} {trial.minutes:>6.1f} minutes{there}")
+            print(f"{len(left)} of {len(chosen)} trials left, "
+                  f"{sum(trial.minutes for trial in left):.0f} minutes on one core")
+            return 0
+        which, of = options.part
+        for trial in chosen[which::of]:
+            if trial in left:
+                note(f"{trial.name}: about {trial.minutes:.0f} minutes")
+                keep(folder, trial)
+        return 0
+
+    return guarded(p.prog, work)

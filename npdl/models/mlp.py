@@ -1,0 +1,41 @@
+"""Linear maps with a ReLU between two of them: the oldest network, and the smallest that groks."""
+
+from npdl.core import Cache, Layer
+from npdl.errors import InputError, check_real
+from npdl.init import generator
+from npdl.layers.activation import ReLU
+from npdl.layers.linear import Linear
+
+
+class MLP(Layer):
+    """y = W_n ReLU(... ReLU(x W_1 + b_1) ...) + b_n: (..., D_0) -> (..., D_n), sizes D_0 to D_n.
+
+    Raises InputError for fewer than two sizes, and as Linear does.
+    """
+
+    def __init__(self, sizes, bias=True, rng=0, dtype="float32"):
+        if not isinstance(sizes, (list, tuple)) or len(sizes) < 2:
+            raise InputError(f"MLP: sizes {sizes!r}: give a list of at least two, of input and "
+                             "output")
+        rng = generator(rng)
+        self.maps = [Linear(d_in, d_out, bias, rng, dtype)
+                     for d_in, d_out in zip(sizes[:-1], sizes[1:], strict=True)]
+        self.activation = ReLU()
+
+    def forward(self, x):
+        check_real("MLP", x=x)
+        caches = []
+        for i, linear in enumerate(self.maps):
+            h, c_linear = linear.forward(x)
+            is_last = i == len(self.maps) - 1
+            x, c_activation = (h, None) if is_last else self.activation.forward(h)
+            caches.append((c_linear, c_activation))
+        return x, Cache(layers=caches)
+
+    def backward(self, dy, cache):
+        dx = dy
+        for linear, (c_linear, c_activation) in zip(self.maps[::-1], cache.layers[::-1],
+                                                    strict=True):
+            dh = dx if c_activation is None else self.activation.backward(dx, c_activation)
+            dx = linear.backward(dh, c_linear)
+        return dx

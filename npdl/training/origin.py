@@ -1,0 +1,92 @@
+"""What computed a run: the engine's code by a digest, the processor, BLAS, the versions.
+
+Two runs of the same settings are the same bit for bit where all of these are; a change of the
+engine's code may change its rounding, which a training then makes visible.
+"""
+
+import ast
+import functools
+import hashlib
+import json
+import platform
+import sys
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+import npdl
+
+PACKAGE = Path(npdl.__file__).parent
+ENGINE = ("core.py", "functions.py", "losses.py", "optim.py", "layers", "models", "fast")
+
+
+def versions():
+    """{npdl, engine, python, numpy, blas, kernels, machine, processor}, and CuPy's where used."""
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    found = {
+        "npdl": npdl.__version__,
+        "engine": engine_digest(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "blas": f"{blas.get('name')} {blas.get('version')}",
+        "kernels": kernels(),
+        "machine": platform.machine(),
+        "processor": processor(),
+    }
+    if "cupy" in sys.modules:
+        found["cupy"] = sys.modules["cupy"].__version__
+    return found
+
+
+@functools.cache
+def engine_digest(package=PACKAGE):
+    """Twelve hexadecimal digits of the code that computes a step: every file of ENGINE.
+
+    Of the code alone: a comment, a docstring or a line broken elsewhere changes nothing.
+    """
+    total = hashlib.sha256()
+    for name in ENGINE:
+        place = package / name
+        for path in [place] if place.suffix else sorted(place.rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            total.update(json.dumps([path.relative_to(package).as_posix(), spelt(tree)]).encode())
+    return total.hexdigest()[:12]
+
+
+def spelt(node):
+    """A syntax tree as lists, without docstrings and empty fields: alike for every Python."""
+    if isinstance(node, list):
+        return [spelt(part) for part in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    body = fields.get("body")
+    if isinstance(body, list) and body and not isinstance(node, ast.IfExp) and _is_words(body[0]):
+        fields["body"] = body[1:]
+    return [type(node).__name__, *([name, spelt(value)] for name, value in fields.items()
+                                   if value not in (None, []))]
+
+
+def _is_words(statement):
+    return (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            and isinstance(statement.value.value, str))
+
+
+@functools.cache
+def processor():
+    """The processor's name, as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines
+                    if line.startswith(("model name", "Model", "Hardware")))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+@functools.cache
+def kernels():
+    """The processor that BLAS takes this one for: it chooses the order in which it adds."""
+    found = {info.get("architecture") for info in threadpool_info()
+             if info.get("user_api") == "blas"}
+    return ", ".join(sorted(filter(None, found))) or "unknown"

@@ -1,0 +1,71 @@
+"""Kept records replay: their first 200 steps come out again, to the last of their digits.
+
+A record of another processor or of other BLAS kernels may round otherwise: it is passed over. One
+that is labelled as no longer replaying (experiments/results/labels.json) is passed over, too.
+"""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "experiments"))
+
+import study  # noqa: E402  (found through the line above)
+from reporting import records, replay  # noqa: E402
+
+from npdl.training import sweep as sweeping  # noqa: E402
+from npdl.training.config import Config  # noqa: E402
+from npdl.training.origin import kernels  # noqa: E402
+
+MOST = 2                            # records of each model and engine
+
+
+def cheap_records():
+    """{name: stored} of the smallest records of each model and engine."""
+    found = {}
+    for path in sorted(study.RESULTS.glob("*.json.gz")):
+        stored = json.loads(gzip.decompress(path.read_bytes()))
+        run = records.Run(stored)
+        if run.config.p == 31 and run.config.steps <= 10_001:
+            found.setdefault((run.config.model, run.origin), []).append(
+                (study.cost(run.config) / run.config.steps, path.name, stored))
+    return {name: stored for group in found.values() for _, name, stored in sorted(group)[:MOST]}
+
+
+@pytest.mark.parametrize("name", cheap_records())
+def test_a_kept_record_replays(name):
+    stored = cheap_records()[name]
+    run = records.Run(stored)
+    if records.label_of(run).get("replays") is False:
+        pytest.skip("labelled as made by code that rounded otherwise")
+    if run.made.get("kernels", kernels()) != kernels():
+        pytest.skip("made with BLAS kernels for another processor")
+    difference = replay.first_difference(stored)
+    assert difference is None, replay.told(stored, name, difference)
+
+
+def test_every_label_says_why_and_is_of_records_that_are_there():
+    runs = records.Store().every()
+    for label in records.labels():
+        assert label["words"] and label["replays"] in (True, False)
+        assert any(records.label_of(run) is not None and records.label_of(run) == label
+                   for run in runs), f"labels.json: no record is by engine {label['engine']}"
+
+
+def test_another_rounding_is_told_in_one_line(tmp_path):
+    config = Config(p=5, width=8, heads=2, steps=4, threads=1)
+    assert sweeping.work(config, sweeping.folder_of(tmp_path, config)) == "finished"
+    kept = sweeping.load_records(tmp_path, config)
+    columns = {key: [study._short(row[key]) for row in kept] for key in kept[0]}
+    stored = {"config": config.to_json(), "made": {"engine": "0123456789ab", "blas": "b"},
+              "records": columns}
+    assert replay.first_difference(stored, 4) is None
+    columns["validation_loss"][2] *= 1.0001
+    step, metric, now, was = replay.first_difference(stored, 4)
+    assert (step, metric) == (3, "validation_loss") and now != was
+    line = replay.told(stored, "x.json.gz", (step, metric, now, was))
+    assert "\n" not in line and "study.py --anew" in line and "0123456789ab" in line
