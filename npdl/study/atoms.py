@@ -84,29 +84,47 @@ def _turns(turns, length):
 
 def fitted(array, shape):
     """`array` broadcast to a shape, or None; (B,) rows count for (B, 1) too."""
-    for turned in (array, array[..., None] if array.ndim else array):
-        try:
-            if np.broadcast_shapes(turned.shape, shape) == tuple(shape):
-                return np.broadcast_to(turned, shape)
-        except ValueError:
-            continue
-    return None
+    return next((f for _, f in _spread(array, shape)), None)
+
+
+def fittings(atoms, shape):
+    """Atoms broadcast to a shape, in every way in which axes may be put in: x, x[:, None, :]."""
+    found, own = [], set()
+    for atom in atoms:
+        for index, array in _spread(atom.array, shape) if atom.array.size > 1 else ():
+            key = array.tobytes()
+            if key not in own:
+                own.add(key)
+                found.append(Atom(atom.label + index, array, atom.weight))
+    return found
+
+
+def _spread(array, shape):
+    """(index, array) of the ways in which an array may be broadcast to a shape."""
+    missing = len(shape) - array.ndim
+    for places in itertools.combinations(range(len(shape)), missing) if missing >= 0 else ():
+        own = [i for i in range(len(shape)) if i not in places]
+        if all(n in (1, shape[i]) for i, n in zip(own, array.shape, strict=True)):
+            index = ", ".join("None" if i in places else ":" for i in range(len(shape)))
+            leading = places == tuple(range(missing))
+            yield "" if leading else f"[{index}]", np.broadcast_to(
+                np.expand_dims(array, places), shape)
+
+
+def is_mask(array):
+    return bool(np.isin(array, (0.0, 1.0)).all())
 
 
 def derived(atoms):
-    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a (1 - a), a > 0, a**2, sqrt(a)."""
+    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a > 0."""
     with np.errstate(all="ignore"):
         for atom in atoms:
             a, label = atom.array, atom.label
             yield atom
             yield Atom(f"(1 - {label})", 1 - a, 1)
-            yield Atom(f"(1 - {label}**2)", 1 - a * a, 1)
-            yield Atom(f"({label} > 0)", (a > 0).astype(float), 1)
-            yield Atom(f"({label} * (1 - {label}))", a * (1 - a), 2)
-            yield Atom(f"{label}**2", a * a, 2)
-            yield Atom(f"{label}**3", a * a * a, 2)
-            if a.size == 1 and a > 0:
-                yield Atom(f"np.sqrt({label})", np.sqrt(a), 2)
+            if not is_mask(a):
+                yield Atom(f"(1 - {label}**2)", 1 - a * a, 1)
+                yield Atom(f"({label} > 0)", (a > 0).astype(float), 1)
 
 
 def ratio_of(v, wanted):

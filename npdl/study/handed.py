@@ -12,10 +12,11 @@ def is_alias(statement):
 
 
 def makes_room(statement):
-    """Whether a statement makes an array of zeros, for others to fill."""
+    """Whether a statement makes arrays of zeros, for others to fill."""
     value = getattr(statement.node, "value", None)
-    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1].removesuffix(
-        "_like") in ("zeros", "empty")
+    made = value.elts if isinstance(value, ast.Tuple) else [value]
+    return bool(made) and all(isinstance(item, ast.Call) and ast.unparse(item.func).split(".")[
+        -1].removesuffix("_like") in ("zeros", "empty") for item in made)
 
 
 def returned_by_name(statement, path):

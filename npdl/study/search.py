@@ -1,5 +1,7 @@
 """From a check that fails to the line at fault."""
 
+import types
+
 import numpy as np
 
 from npdl.errors import NpdlError
@@ -12,15 +14,15 @@ from npdl.study.handed import (
     makes_room,
     returned_by_name,
 )
+from npdl.study.inside import expression_of
 from npdl.study.judge import Judge
-from npdl.study.lines import owner
 from npdl.study.nudge import LIMIT
-from npdl.study.patch import patched
+from npdl.study.patch import function_of, patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.terms import PARTS, WHOLES, explained, scaled
+from npdl.study.terms import PARTS, WHOLES, Turn, explained, scaled
 from npdl.study.trace import original_file
-from npdl.study.trials import Trials, Unit
+from npdl.study.trials import Trials, Unit, added
 
 PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
 
@@ -135,17 +137,23 @@ class Search:
                 return self._report_found(found, region)
             unit, explanation = self._explanation(suspects, looks)
             if explanation is not None:
-                return self._report(self._filled(unit.steps[0]), region, None, unit, explanation)
-        return self._report(self._filled(first), region, None, suspects[0] if suspects else None)
+                return self._report(unit.steps[0], region, None, unit, explanation)
+        return self._report(first, region, None, suspects[0] if suspects else None)
 
-    def _filled(self, step):
-        """The step itself, or, where it only makes room with zeros, the first that fills this."""
-        if makes_room(step.statement):
-            for later in self.steps:
-                if later.call is step.call and later.index > step.index and any(
-                        w.name in step.statement.binds for w in later.writes):
-                    return later
-        return step
+    def _without_rooms(self, units):
+        """Units, with those that fill it before one that only makes room with zeros; without it
+        if these are right."""
+        found = []
+        for unit in units:
+            filled = makes_room(unit.statement) and [
+                u for u in self.trials.units if u is not unit and u.code is unit.code
+                and any(name in unit.statement.binds for _, name, *_ in u.places)]
+            wrong = [u for u in filled or () if not self.right(u) and u not in units]
+            for filler in wrong:
+                filler.mended = unit.mended
+            found += [u for u in wrong + [unit] * (not filled or not all(map(self.right, filled)))
+                      if u not in found]
+        return found or units
 
     def _steps(self, units):
         return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
@@ -197,6 +205,7 @@ class Search:
             best = [u for u in trials.units if u.mended == lead.mended]
         best = [u for u in best if not _called_by_another(u, best)] or best
         best.sort(key=lambda u: (is_npdls(u.steps[0]), u.places[0][0]))
+        best = self._without_rooms(best)
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
@@ -232,19 +241,20 @@ class Search:
         return bool(shifts) and self.trials.improves(shifts, unit.mended, targets=True)
 
     def _explanation(self, suspects, looks):
-        """(the first Unit whose numbers say what is missing, its Explanation).
+        """(the Unit whose numbers say most simply what is missing, its Explanation).
 
         A number that is missing may be put into any line of several that give one name its value:
         then it is the last of these.
         """
+        found = []
         for i, unit in enumerate(suspects):
             explanation = self._explained(unit, looks)
             names = {name for _, name, *_ in unit.places}
             later = [u for u in suspects[i + 1 :] if u.code is unit.code
                      and names & {name for _, name, *_ in u.places}]
             if explanation is not None and not (explanation.kind == "factor" and later):
-                return unit, explanation
-        return None, None
+                found.append((unit, explanation))
+        return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def right(self, unit):
         """Whether what a Unit wrote last in each call is known to be right."""
@@ -276,28 +286,41 @@ class Search:
     def _explained(self, unit, looks):
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
         pairs = self._pairs(unit)
-        pairs = [pair for pair in pairs if pair[1] == pairs[0][1]][:3]
-        found = explained([(v, w, names) for _, _, v, w, names in pairs],
-                          unit.statement.source, looks)
+        turns = [Turn(np.asarray(v, float), np.asarray(w, float), self._in_reach(unit, names),
+                      expression_of(unit.statement.node, name, path))
+                 for _, name, path, v, w, names in pairs if (name, path) == pairs[0][1:3]][:3]
+        found = explained(turns, unit.statement.source, looks)
         if found is None and looks is PARTS:
             found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
-                           pairs[0][-1] if pairs else {})
+                           turns[0].names if turns else {})
         return found
 
+    def _in_reach(self, unit, names):
+        """What a statement may read: the module's numbers and arrays, and the locals but those
+        that are bound after it only, so that they are left from a turn before."""
+        function = function_of(unit.code)
+        held = function.__globals__ if function is not None else {"np": np}
+        known = {name: value for name, value in held.items()
+                 if isinstance(value, (int, float, np.ndarray, types.ModuleType))}
+        if not unit.statement.loops:
+            return known | names
+        statements = unit.steps[0].call.function.statements
+        later = {name for s in statements if s.first > unit.statement.first for name in s.binds}
+        before = {name for s in statements if s.first < unit.statement.first for name in s.binds}
+        before |= set(unit.steps[0].call.function.arguments)
+        return known | {n: v for n, v in names.items() if n in before or n not in later}
+
     def _pairs(self, unit):
-        """[(backward step, name, what it wrote, what it should have written, the locals)] where
-        these differ, when those before are right.
+        """[(backward step, name, path, what it wrote, what it should have written, the locals)]
+        where these differ, when those before are right.
 
         The right value is the numerical gradient of what the name stands for, if that mends
         everything; else the one value that does, if there is only one.
         """
         targets = self._to_gradients(unit)
         if targets and self.trials.improves(targets, unit.mended, targets=True):
-            found = self.trials.differences(unit, targets, targets=True)
-        else:
-            found = self.trials.differences(unit, unit.shift or {})
-        return [(at, name, *self._added(self.steps[at], name, [v, w]), names)
-                for at, name, v, w, names in found]
+            return self.trials.differences(unit, targets, targets=True)
+        return self.trials.differences(unit, unit.shift or {})
 
     def _to_gradients(self, unit):
         """For all that a Unit wrote the gradients that its names promise, or None."""
@@ -319,9 +342,7 @@ class Search:
         return self._report(step, region, found)
 
     def _report(self, step, region, found=None, unit=None, explanation=None):
-        room = unit is not None and self._filled(unit.steps[0]) is not unit.steps[0]
-        first, name, computed, wanted = self._values(step, found, unit)
-        step = step if room else first
+        step, name, computed, wanted = self._values(step, found, unit)
         diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
         lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
         whole = found.everywhere if found is not None else (
@@ -335,15 +356,6 @@ class Search:
             step.error or self.error,
         )
 
-    def _added(self, step, name, values):
-        """Values; of a parameter's gradient, what was added to it since the backward began."""
-        if not name.endswith(".grad"):
-            return values
-        param = owner(name, step)
-        before = next((self.check.before[n] for n, p in self.check.layer.params() if p is param),
-                      0.0)
-        return [None if value is None else value - before for value in values]
-
     def _values(self, step, found, unit):
         """(step, name, what it wrote, what it should have been): where they first differ."""
         if found is not None:
@@ -353,15 +365,15 @@ class Search:
             if differs is not None:
                 first, write, other = differs
                 return (first, write.name,
-                        *self._added(first, write.name, [write.value, other.value]))
+                        *added(self.check, first, write.name, [write.value, other.value]))
         elif unit is not None:
-            for at, name, value, wanted, _ in self._pairs(unit):
+            for at, name, _, value, wanted, _ in self._pairs(unit):
                 return self.steps[at], name, value, wanted
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)
         if write is None:
             return step, "", None, None
-        return step, write.name, *self._added(step, write.name, [write.value, None])
+        return step, write.name, *added(self.check, step, write.name, [write.value, None])
 
 
 def _called_by_another(unit, others):

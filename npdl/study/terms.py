@@ -1,11 +1,13 @@
 """What is missing in a wrong value, found among the arrays that its function holds.
 
-`explained(trials, values)` looks at what a statement wrote and what it should have written, and
-tries: a factor, an order of entries, a term, a sum over an axis, by their numbers alone.
+`explained(turns)` looks at what a statement wrote and what it should have written, and tries: a
+factor, an order of entries, a part of the expression, a sum, a term, by their numbers alone.
 """
 
+import ast
 import itertools
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from npdl.study.atoms import (
     atoms_of,
     derived,
     fitted,
+    fittings,
+    is_mask,
     is_plain,
     number_named,
     numbers_of,
@@ -22,6 +26,8 @@ from npdl.study.atoms import (
     readable,
     same,
 )
+from npdl.study.inside import changed, evaluated
+from npdl.study.monomials import monomials
 
 MOST_ATOMS = 24
 MOST_FOUND = 6
@@ -29,31 +35,46 @@ MOST_FOUND = 6
 
 @dataclass
 class Explanation:
-    """`kind` in a word; `text` says what is missing; `expression` the missing part."""
+    """`kind` in a word; `text` says what is missing; `weight` is small for what is simple."""
 
     kind: str
     text: str
-    expression: str = ""
+    weight: int = 1
 
 
-def explained(pairs, source="", looks=None):
-    """An Explanation of [(computed, wanted, locals)], one for each turn, or None.
+@dataclass
+class Turn:
+    """What a statement wrote once, and should have: `names` are the locals that it could read,
+    `node` the expression."""
+
+    value: np.ndarray
+    wanted: np.ndarray
+    names: dict
+    node: object = None
+    atoms: list = field(default_factory=list)
+
+
+def explained(turns, source="", looks=None):
+    """An Explanation of [Turn] or None.
 
     It has to hold in every turn in which the two differ. What the statement's `source` reads is
     tried first; `looks` are PARTS, what could be missing, or WHOLES, what it should be.
     """
-    pairs = [(np.asarray(v, float), np.asarray(w, float), atoms_of(names, w, source))
-             for v, w, names in pairs if np.shape(v) == np.shape(w) and not same(v, w)]
-    if not pairs:
+    turns = [replace(t, atoms=atoms_of(t.names, t.wanted, source)) for t in turns
+             if np.shape(t.value) == np.shape(t.wanted) and not same(t.value, t.wanted)]
+    if not turns:
         return None
+    few = turns[0].value.size < 3                       # two entries in one turn prove nothing
     for look in looks or PARTS:
-        found = {e.text: e for e in itertools.islice(look(*pairs[0]), MOST_FOUND)}
-        for more in pairs[1:]:
+        if few and len(turns) == 1 and look is not _factors:
+            continue
+        found = {e.text: e for e in itertools.islice(look(turns[0]), MOST_FOUND)}
+        for more in turns[1:]:
             if found:
-                held = {e.text for e in itertools.islice(look(*more), 8 * MOST_FOUND)}
+                held = {e.text for e in itertools.islice(look(more), 8 * MOST_FOUND)}
                 found = {text: e for text, e in found.items() if text in held}
         if found:
-            return next(iter(found.values()))
+            return min(found.values(), key=lambda e: e.weight)
     return None
 
 
@@ -64,25 +85,29 @@ def scaled(ratio, step, names):
     return next(_named_factor(ratio, atoms_of(names, step.writes[0].value)), None)
 
 
-def _factors(v, wanted, atoms):
-    """A factor is missing, or one too many: a number, a length, an array."""
+def _factors(turn):
+    """A factor is missing, or one too many: a number, a length, arrays."""
+    v, wanted, atoms = turn.value, turn.wanted, turn.atoms
     ratio = ratio_of(v, wanted)
     if ratio is not None and (v.size > 1 or is_plain(ratio)):
         yield from _named_factor(ratio, atoms)
         return
-    for atom in derived(a for a in atoms if a.array.size > 1):
-        f = fitted(atom.array, v.shape)
-        if f is None or same(f, np.ones_like(f)):
+    if v.size < 2 or ratio is not None or (wanted[v == 0] != 0).any():
+        return
+    with np.errstate(all="ignore"):
+        quotient = np.where(v == 0, 0, wanted / np.where(v == 0, 1, v))
+    for atom in monomials(quotient, atoms, 2):
+        c = ratio_of(v * atom.array, wanted)
+        if c is None:
             continue
-        c = ratio_of(v * f, wanted)
-        if c is not None:
-            mask = ", the mask," if set(np.unique(f)) <= {0.0, 1.0} else ""
-            yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
-                              .replace(atom.label, atom.label + mask) , atom.label)
-        c = ratio_of(wanted * f, v)
-        if c is not None and not (f == 0).any():
-            yield Explanation("missing factor", f"/ {atom.label} is missing, or * {atom.label} is "
-                              "one factor too many", atom.label)
+        over = atom.label.removeprefix("1 / ")
+        if over != atom.label and " / " not in over and number_named(c, ()) == "1":
+            yield Explanation("missing factor", f"/ {over} is missing, or * {over} is one factor "
+                              "too many", atom.weight)
+            continue
+        words = ", the mask," if is_mask(atom.array) else ""
+        yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
+                          f"{words}", atom.weight)
 
 
 def _times(c, label, numbers=()):
@@ -103,15 +128,18 @@ def _named_factor(c, atoms):
             ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
         found = found or next((t for t, n in ways if abs(n - c) < CLOSE * abs(c)), "")
     says = f"it is {readable(1 / c)} times what it should be"
-    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing", found)
+    odd = not found and not is_plain(c)
+    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing", 1 + 3 * odd)
 
 
-def _orders(v, wanted, atoms):
-    """The entries in another order: reversed, transposed, moved along an axis, blocks swapped."""
+def _orders(turn):
+    """The entries in another order: reversed, transposed, moved along an axis, blocks swapped;
+    or another part of an array."""
+    v, wanted = turn.value, turn.wanted
     for axis in range(v.ndim):
         if same(np.flip(v, axis), wanted):
             yield Explanation("reversed", f"it is not reversed along axis {axis}: "
-                              f"[{':, ' * axis}::-1] is missing", "[::-1]")
+                              f"[{':, ' * axis}::-1] is missing")
     for i, j in itertools.combinations(range(v.ndim), 2):
         if v.shape[i] == v.shape[j] and same(np.swapaxes(v, i, j), wanted):
             yield Explanation("transposed", "it is transposed"
@@ -124,15 +152,74 @@ def _orders(v, wanted, atoms):
                         np.concatenate([blocks[i] for i in order], axis), wanted):
                     yield Explanation("order", f"its {count} parts along axis {axis} are in "
                                       f"another order: they should be {list(order)} of these")
-    if not v.size or v.ndim < 1:
-        return
     for axis, n in enumerate(v.shape):
         for shift in (1, -1) if n > 2 else ():
             if same(np.roll(v, shift, axis), wanted):
                 yield Explanation("moved", f"it is moved by one along axis {axis}")
+    yield from _windows(turn)
     if v.size > 3 and same(np.sort(v, None), np.sort(wanted, None)):
         yield Explanation("order", "its entries are right, but in another order: a transpose, or "
                           "another order of the axes before a reshape, is missing")
+
+
+def _windows(turn):
+    """It should be another part of an array, a slice of one axis."""
+    wanted = turn.wanted
+    for atom in turn.atoms if wanted.ndim else ():
+        a = atom.array
+        differ = [i for i, (n, m) in enumerate(zip(a.shape, wanted.shape, strict=False)) if n != m]
+        if a.ndim != wanted.ndim or len(differ) != 1:
+            continue
+        axis, = differ
+        n = wanted.shape[axis]
+        for first in range(a.shape[axis] - n + 1):
+            part = a.take(range(first, first + n), axis)
+            if same(part, wanted) and part.any():
+                end = "" if first + n == a.shape[axis] else str(first + n)
+                yield Explanation("part", "another part of the array is meant: it should be "
+                                  f"{atom.label}[{':, ' * axis}{first or ''}:{end}]")
+
+
+def _inside(turn):
+    """One part of the expression lacks a factor, or is in another order, or another is meant."""
+    value = evaluated(turn.node, turn.names) if turn.node is not None else None
+    if value is None or value.shape != turn.value.shape or value.size < 2:
+        return
+    target = value + (turn.wanted - turn.value)
+    atoms = [a for a in turn.atoms if a.array.size > 1][:MOST_ATOMS]
+    for kind, text, weight, found in changed(turn.node, turn.names, atoms, numbers_of(turn.atoms)):
+        if same(found, target):
+            yield Explanation(kind, text, weight)
+
+
+def _where(turn):
+    """It is wrong only where a mask of the function's is 0, or 1."""
+    bad = np.abs(turn.value - turn.wanted) > CLOSE * np.abs(turn.wanted).max(initial=0)
+    for atom in derived(fittings(turn.atoms, bad.shape)) if bad.any() and not bad.all() else ():
+        for sign in (0, 1) if is_mask(atom.array) else ():
+            if ((atom.array == sign) == bad).all():
+                yield Explanation("mask", "it is wrong in the entries where the mask "
+                                  f"{atom.label} is {sign}, and right in the others", 4)
+
+
+def _reductions(turn):
+    """Of a part of the expression a sum, over other axes, is meant."""
+    wanted = turn.wanted
+    nodes = [n for n in ast.walk(turn.node) if isinstance(n, ast.expr)] if turn.node else []
+    for node in nodes:
+        array = evaluated(node, turn.names)
+        if array is None or array.size <= wanted.size or array.size > 4096 or not wanted.size > 1:
+            continue
+        for count in (1, 2):
+            for axes in itertools.combinations(range(array.ndim), count):
+                for keep in (False, True):
+                    total = array.sum(axes, keepdims=keep)
+                    c = ratio_of(total, wanted) if total.shape == wanted.shape else None
+                    if c is not None and is_plain(c):
+                        at = axes[0] if count == 1 else axes
+                        yield Explanation(
+                            "missing sum", "a sum is missing: it should be "
+                            f"{_times(c, f'({ast.unparse(node)}).sum({at})')}")
 
 
 def _products(atoms, shape):
@@ -161,31 +248,24 @@ def _products(atoms, shape):
 
 
 def _triples(atoms, shape):
-    """(label, array) of products of three, one of which may be a slope or a power."""
+    """(label, array) of products of three, one of which may be a slope."""
     base = [a for a in atoms if fitted(a.array, shape) is not None]
     for a, b in itertools.combinations_with_replacement(base[:8], 2):
         both = fitted(a.array, shape) * fitted(b.array, shape)
         for c in derived(base):
             yield f"{a.label} * {b.label} * {c.label}", both * fitted(c.array, shape)
-        yield from ((f"{a.label} * {c.label}", fitted(a.array, shape) * fitted(c.array, shape))
-                    for c in derived([b]) if c.weight)
 
 
 def _candidates(atoms, shape):
-    """(label, array, words) of what a missing term may be, the simplest first."""
-    if atoms and atoms[0].label.endswith("now)"):
-        yield from ((a.label, a.array, "") for a in atoms)
-        return
+    """(label, array, words) of what a missing term may be beside products of powers."""
     atoms = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
     flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
              for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
     sums = []
     for label, product in itertools.chain(_products(atoms, shape), flips):
-        fits = fitted(product, shape)
-        if fits is not None:
-            yield label, fits, ""
+        if product.shape == tuple(shape):
+            yield label, product, ""
         sums += _sums(label, product, shape)
-    yield from ((label, fits, "") for label, fits in _triples(atoms, shape))
     yield from sums
     for label, total, words in sums:
         for atom in atoms:
@@ -216,49 +296,47 @@ def _sums(label, product, shape):
     return found
 
 
-def _terms(v, wanted, atoms):
+def _terms(turn):
     """A term is missing: what has to be added is an expression of the function's arrays."""
-    numbers = numbers_of(atoms)
-    found = _proportional(wanted - v, atoms)
-    for label, c, words in itertools.chain(found, _proportional(wanted - v, _of_itself(v, atoms))):
+    itself = Atom("(what it is now)", turn.value)
+    numbers = numbers_of(turn.atoms)
+    for label, c, words, weight in _proportional(turn.wanted - turn.value, [*turn.atoms, itself]):
         number = number_named(abs(c), numbers)
         mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
         yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
-                          f"{'' if number == '1' else number + ' * '}{label}{mean}", label)
-
-
-def _of_itself(v, atoms):
-    """The value as it is, times two factors: what a product rule leaves out."""
-    base = [a for a in atoms if fitted(a.array, v.shape) is not None][:10]
-    return [Atom(f"{a.label} * {c.label} * (what it is now)", fitted(a.array, v.shape)
-                 * fitted(c.array, v.shape) * v) for a in base for c in derived(base)]
+                          f"{'' if number == '1' else number + ' * '}{label}{mean}",
+                          2 + weight + (number != "1"))
 
 
 def _proportional(goal, atoms):
-    """(label, factor, words) of the candidates of which `goal` is a multiple, odd factors last."""
+    """(label, factor, words, weight) of the candidates of which `goal` is a multiple, odd factors
+    last."""
     size = np.abs(goal).max(initial=0)
-    if goal.size < 3 or size == 0:
+    if goal.size < 2 or size == 0:
         return
     unit = goal / np.sqrt((goal * goal).sum())
     numbers, odd = numbers_of(atoms), []
-    for label, array, words in _candidates(atoms, goal.shape):
+    powers = ((a.label, a.array, "", a.weight) for a in monomials(goal, atoms))
+    others = ((*c, 1 + len(re.findall(r" [*@] |sum", c[0]))) for c in _candidates(atoms, goal.shape))
+    for label, array, words, weight in itertools.chain(powers, others):
         with np.errstate(all="ignore"):
             along, length = (array * unit).sum(), (array * array).sum()
             if along * along > (1 - 1e-9) * length > 0:
                 c = ratio_of(array, goal)
                 if c is not None and "." not in number_named(c, ()):
-                    yield label, c, words
+                    yield label, c, words, weight
                 elif c is not None:
-                    odd.append((label, c, words))
+                    odd.append((label, c, words, weight + 3))
     named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
     yield from named or odd[:1]
 
 
-def _wholes(v, wanted, atoms):
+def _wholes(turn):
     """It should be another expression of the function's arrays."""
-    for label, c, words in _proportional(wanted, atoms):
+    v, wanted, atoms = turn.value, turn.wanted, turn.atoms
+    for label, c, words, weight in _proportional(wanted, atoms):
         right = _times(c, label, numbers_of(atoms))
-        yield Explanation("expression", f"it should be {right}{words}", label)
+        yield Explanation("expression", f"it should be {right}{words}", weight + 2)
     yield from _projections(wanted, atoms)
     zero = np.abs(wanted) <= 1e-9 * max(np.abs(wanted).max(initial=0), 1e-300)
     same_entries = np.abs(v - wanted) <= CLOSE * max(np.abs(wanted).max(initial=0), 1e-300)
@@ -304,7 +382,7 @@ def _projections(wanted, atoms):
                         yield Explanation(
                             f"missing {kind}", f"the {kind} {what} is missing or wrong: the "
                             f"entries along axis {at} depend on each other; it should be "
-                            f"{_times(c, whole)}", whole)
+                            f"{_times(c, whole)}", 3)
 
 
-PARTS, WHOLES = (_factors, _orders, _terms), (_wholes,)
+PARTS, WHOLES = (_factors, _orders, _inside, _reductions, _terms), (_wholes, _where)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.check import copied
+from npdl.study.lines import owner
 from npdl.study.nests import kept, leaves, rebuilt
 from npdl.study.record import look_up
 from npdl.study.styles import Functions
@@ -110,7 +111,8 @@ class Trials:
         """{name: gradient}, after `shifts` {backward step: [(name, path, array)]} were added.
 
         With `targets` the arrays take the place of what was written. `watch` is a list that gets
-        (step, name, path, what was written, what stands there then, the locals) of each.
+        (step, name, path, what was written, what stands there then, the locals, those of its
+        call at the end) of each.
         """
         check = self.check
         check.reset()
@@ -130,7 +132,7 @@ class Trials:
                     path = (check.layer.places[path[0] if path else 0], *path[1:])
                 before, returned = returned, _moved(returned, path, shift, targets)
                 last.append((len(self.steps) - 1, name, own, _at(before, path),
-                             _at(returned, path), listener.names))
+                             _at(returned, path), listener.names, {}))
         returned = returned if isinstance(returned, tuple) else (returned,)
         got = {f"input {path}": a for path, a in leaves(returned)}
         params = dict(check.layer.params())
@@ -149,19 +151,30 @@ class Trials:
                    if name in goal or name not in self.wrong)
 
     def differences(self, unit, shifts, targets=False):
-        """[(step, name, what was written, what is right, the locals)] of a Unit where they differ,
-        each when the values before it have been put right."""
+        """[(step, name, path, what was written, what is right, the locals)] of a Unit where they
+        differ, each when the values before it have been put right."""
         watch = []
         self.run(shifts, targets, watch)
         masks = {(at, name, path): mask for at, name, path, _, mask in unit.places}
         found = []
-        for at, name, path, before, after, names in watch:
+        for at, name, path, before, after, names, ends in watch:
             mask = masks[at, name, path]
-            before, after = (block(np.asarray(a, float), mask) for a in (before, after))
+            before, after = (block(np.asarray(a, float), mask) for a in added(
+                self.check, self.steps[at], name, (before, after)))
             if np.abs(after - before).max(initial=0) > 1e-7 * max(np.abs(after).max(initial=0),
                                                                   1e-3):
-                found.append((at, name, before, after, names))
+                further = self._further_down(self.steps[at], ends)
+                found.append((at, name, path, before, after, further | names))
         return found
+
+    def _further_down(self, step, ends):
+        """The locals that are bound after a step, outside of loops, and do not depend on it."""
+        if step.statement.loops:
+            return {}
+        later = {w.name: w.value for s in self.steps[step.index - self.steps[0].index + 1 :]
+                 if s.call is step.call for w in s.writes if w.how == "bound"}
+        return {name: ends[name] for name, value in later.items() if isinstance(
+            ends.get(name), np.ndarray) and np.array_equal(ends[name], value)}
 
     def mend(self, unit, partly=False):
         """Find out whether a Unit can mend all that is wrong, or with `partly` a part of it: sets
@@ -183,13 +196,18 @@ class Trials:
             unit.dark = True                            # it does not stand being moved
 
     def _collects(self, unit, goal):
-        """Mend a Unit that adds up the gradient of one parameter: its last turn adds the rest."""
-        at, name, path, *_ = unit.places[-1]
+        """Mend a Unit that adds up the gradient of one parameter: the last turn that writes an
+        entry adds the rest."""
+        name = unit.places[-1][1]
         if not name.endswith(".grad") or len(unit.reached) > 1:
             return False
-        rest = {at: [(name, path, self.wanted[n] - self.base[n]) for n in goal]}
-        if self.improves(rest, goal):
-            unit.mended, unit.shift = goal, rest
+        rest, = (self.wanted[n] - self.base[n] for n in goal)
+        shifts, left = {}, np.ones(rest.shape, bool)
+        for at, own, path, _, mask in unit.places[::-1]:
+            mine = left if mask is None or own != name else left & mask
+            shifts[at], left = [(own, path, np.where(mine, rest, 0.0))], left & ~mine
+        if self.improves(shifts, goal):
+            unit.mended, unit.shift = goal, shifts
         return True
 
     def _solve(self, unit, goals):
@@ -199,7 +217,9 @@ class Trials:
             shift = self._solved(J, goal)
             if shift is not None and self.improves(self._shifts(unit, shift), goal):
                 unit.mended = goal
-                unique = np.linalg.matrix_rank(np.concatenate(list(J.values())), 1e-9) == unit.size
+                whole = np.concatenate(list(J.values()))
+                idle = ~(np.abs(whole) > 1e-12 * np.abs(whole).max()).any(0)
+                unique = np.linalg.matrix_rank(whole, 1e-9) == unit.size - idle.sum()
                 unit.shift = self._shifts(unit, shift) if unique else None
                 return
 
@@ -270,13 +290,15 @@ class _Shifter(Listener):
     def ran(self, call, statement, names, value):
         self.at += 1
         shifts = self.shifts.get(self.at, ())
-        if self.at == self.last:
+        if self.at == self.last and self.watch is None:
             self.tracer.stop()
+        old = self.own = self.previous.setdefault(call.number, {})
         if shifts and self.watch is not None:           # the names it binds as they were before
-            old = self.previous.get(call.number, {})
             now = {**names, **{n: old.get(n) for n in statement.binds}}
             self.names = {name: _kept(held) for name, held in now.items() if held is not None}
-        self.previous[call.number] = dict(names) if self.watch is not None else {}
+        if self.watch is not None:
+            old.clear()
+            old.update(names)
         rebound = {}
         for name, path, shift in shifts:
             if name == "return":                        # the last one is moved by who called
@@ -296,10 +318,20 @@ class _Shifter(Listener):
         before = copied(_at(before, path))
         after = change()
         if self.watch is not None:
-            self.watch.append((self.at, name, path, before, copied(_at(after, path)), self.names))
+            self.watch.append((self.at, name, path, before, copied(_at(after, path)), self.names,
+                               self.own))
 
     def raised(self, call, statement, error):
         self.at += 1
+
+
+def added(check, step, name, values):
+    """Values; of a parameter's gradient, what was added to it since the backward began."""
+    if not name.endswith(".grad"):
+        return values
+    param = owner(name, step)
+    before = next((check.before[n] for n, p in check.layer.params() if p is param), 0.0)
+    return [None if value is None else value - before for value in values]
 
 
 def block(array, mask):
