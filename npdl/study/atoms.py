@@ -19,6 +19,7 @@ class Atom:
     array: np.ndarray
     weight: int = 0
     read: bool = False
+    slope: bool = False
 
 
 def same(a, b):
@@ -26,8 +27,10 @@ def same(a, b):
     return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
 
 
-def atoms_of(names, like, source=""):
-    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
+def atoms_of(names, like, source="", further=()):
+    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters; those
+    that are bound `further` down weigh more."""
+    names = {**dict(further), **names}
     found = {}
 
     turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
@@ -38,7 +41,7 @@ def atoms_of(names, like, source=""):
         if isinstance(value, list):                     # those of this turn
             for text, at in _turns(turns, len(value)):
                 if hasattr(value[at], "dtype"):
-                    add(f"{label}[{text}]", value[at], weight)
+                    add(f"{label}[{text}]", value[at], weight + (" " in text))
             return
         if isinstance(value, (int, float, np.ndarray, np.number)):
             array = np.asarray(value)
@@ -57,20 +60,21 @@ def atoms_of(names, like, source=""):
     for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
         if atom.array.ndim == np.ndim(like) + 1 > 1:
             for text, at in _turns(turns, atom.array.shape[1]):
-                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1)
+                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + (" " in text))
     for atom in list(found.values()):                   # 1 where an array of classes points
         a = atom.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
                 and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
             add(f"one_hot({atom.label})", np.eye(np.shape(like)[-1])[a.astype(int)], 1)
     own, atoms = set(), []
-    for atom in found.values():
+    for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label)):
         key = (atom.array.shape, atom.array.tobytes())
         if key not in own:                              # x, and the same as cache.x
             own.add(key)
             atoms.append(atom)
     for atom in atoms:
         atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
+        atom.weight += (not atom.read) + 2 * (atom.label in further)
     return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
 
 
@@ -121,10 +125,10 @@ def derived(atoms):
         for atom in atoms:
             a, label = atom.array, atom.label
             yield atom
-            yield Atom(f"(1 - {label})", 1 - a, 1)
+            slopes = [(f"(1 - {label})", 1 - a)]
             if not is_mask(a):
-                yield Atom(f"(1 - {label}**2)", 1 - a * a, 1)
-                yield Atom(f"({label} > 0)", (a > 0).astype(float), 1)
+                slopes += [(f"(1 - {label}**2)", 1 - a * a), (f"({label} > 0)", 1.0 * (a > 0))]
+            yield from (Atom(text, array, atom.weight + 1, slope=True) for text, array in slopes)
 
 
 def ratio_of(v, wanted):

@@ -56,16 +56,20 @@ def _changes(value, atoms, numbers):
     if value.ndim > 1:
         yield "transposed", "a transpose is missing", 1, value.swapaxes(-1, -2)
     yield "sign", "the sign is wrong", 1, -value
+    for power in (2, 3):
+        yield "power", f"a power is missing: **{power}", 2, value**power
     fits = fittings(atoms, value.shape)
     for atom in fits:
-        yield "name", f"it should be {atom.label}", 2, atom.array
-    for atom in derived(fits):
+        yield "name", f"it should be {atom.label}", 2 + atom.weight, atom.array
+    wide = [a for a in atoms if a.array.ndim == value.ndim and a.array.size > value.size
+            and all(n in (1, m) for n, m in zip(value.shape, a.array.shape, strict=True))]
+    for atom in derived(fits + wide):
         words = f"{atom.label}, the mask," if is_mask(atom.array) else atom.label
         yield ("missing factor", f"a factor is missing: * {words}", 2 + atom.weight,
                value * atom.array)
-        if not atom.weight and (atom.array != 0).all():
+        if not atom.slope and (atom.array != 0).all():
             yield ("missing factor", f"/ {atom.label} is missing, or * {atom.label} is one factor "
-                   "too many", 2, value / atom.array)
+                   "too many", 2 + atom.weight, value / atom.array)
     for label, number in [("2", 2.0), *numbers]:
         yield "factor", f"a factor is missing: * {label}", 2, value * number
         yield "factor", f"a factor is missing: / {label}", 2, value / number

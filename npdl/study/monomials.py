@@ -27,7 +27,7 @@ def monomials(goal, atoms, most=4):
         if not known.all() else []
     yield from masks[:1] if masks and same(*_scaled(goal, masks[0].array)) else ()
     bases = [a for a in fits if _varies(a.array[known])][:BASES]
-    slopes = [d for d in derived(fits[:BASES]) if d.weight and _varies(d.array[known])][:SLOPES]
+    slopes = [d for d in derived(fits[:BASES]) if d.slope and _varies(d.array[known])][:SLOPES]
     at = np.flatnonzero(known)[:: -(-count // ENTRIES)]
     logs = np.log(np.abs([a.array.ravel()[at] for a in bases + slopes] + [goal.ravel()[at]]))
     logs -= logs.mean(1, keepdims=True)                 # a factor is free

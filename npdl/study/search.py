@@ -1,5 +1,6 @@
 """From a check that fails to the line at fault."""
 
+import ast
 import types
 
 import numpy as np
@@ -20,7 +21,7 @@ from npdl.study.nudge import LIMIT
 from npdl.study.patch import function_of, patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.terms import PARTS, WHOLES, Turn, explained, scaled
+from npdl.study.terms import PARTS, WHOLES, Turn, explained, scaled, summed
 from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
 
@@ -287,13 +288,35 @@ class Search:
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
         pairs = self._pairs(unit)
         turns = [Turn(np.asarray(v, float), np.asarray(w, float), self._in_reach(unit, names),
-                      expression_of(unit.statement.node, name, path))
-                 for _, name, path, v, w, names in pairs if (name, path) == pairs[0][1:3]][:3]
+                      expression_of(unit.statement.node, name, path), further)
+                 for _, name, path, v, w, names, further in pairs
+                 if (name, path) == pairs[0][1:3]][:3]
         found = explained(turns, unit.statement.source, looks)
+        if found is None and looks is PARTS:
+            found = self._together(unit)
         if found is None and looks is PARTS:
             found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
                            turns[0].names if turns else {})
         return found
+
+    def _together(self, unit):
+        """What is missing in every turn of a statement that adds up one array in several."""
+        _, name, path, shape, _ = unit.places[-1]
+        if not isinstance(unit.statement.node, ast.AugAssign) or len(unit.places) < 2 or any(
+                mask is not None and not mask.all() for *_, mask in unit.places):
+            return None
+        targets = self._to_gradients(unit)
+        if unit.shift:
+            away = sum(shift for moved in unit.shift.values() for _, _, shift in moved)
+        elif targets and self.trials.improves(targets, unit.mended, targets=True):
+            at, last = max(targets.items())
+            away = last[0][2] - next(w.value for w in self.steps[at].writes if w.name == name)
+        else:
+            return None
+        zeros = {at: [(name, path, np.zeros(shape))] for at, *_ in unit.places}
+        node = expression_of(unit.statement.node, name, path)
+        return summed([Turn(away, away, self._in_reach(unit, names), node)
+                       for _, _, _, names in self.trials.watched(zeros)], unit.statement.source)
 
     def _in_reach(self, unit, names):
         """What a statement may read: the module's numbers and arrays, and the locals but those
@@ -311,8 +334,7 @@ class Search:
         return known | {n: v for n, v in names.items() if n in before or n not in later}
 
     def _pairs(self, unit):
-        """[(backward step, name, path, what it wrote, what it should have written, the locals)]
-        where these differ, when those before are right.
+        """Trials.differences: what a Unit wrote and should have, where these differ.
 
         The right value is the numerical gradient of what the name stands for, if that mends
         everything; else the one value that does, if there is only one.
@@ -367,7 +389,7 @@ class Search:
                 return (first, write.name,
                         *added(self.check, first, write.name, [write.value, other.value]))
         elif unit is not None:
-            for at, name, _, value, wanted, _ in self._pairs(unit):
+            for at, name, _, value, wanted, *_ in self._pairs(unit):
                 return self.steps[at], name, value, wanted
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)

@@ -45,12 +45,13 @@ class Explanation:
 @dataclass
 class Turn:
     """What a statement wrote once, and should have: `names` are the locals that it could read,
-    `node` the expression."""
+    `further` those that are bound after it, `node` the expression."""
 
     value: np.ndarray
     wanted: np.ndarray
     names: dict
     node: object = None
+    further: dict = field(default_factory=dict)
     atoms: list = field(default_factory=list)
 
 
@@ -60,7 +61,7 @@ def explained(turns, source="", looks=None):
     It has to hold in every turn in which the two differ. What the statement's `source` reads is
     tried first; `looks` are PARTS, what could be missing, or WHOLES, what it should be.
     """
-    turns = [replace(t, atoms=atoms_of(t.names, t.wanted, source)) for t in turns
+    turns = [replace(t, atoms=atoms_of(t.names, t.wanted, source, t.further)) for t in turns
              if np.shape(t.value) == np.shape(t.wanted) and not same(t.value, t.wanted)]
     if not turns:
         return None
@@ -68,7 +69,9 @@ def explained(turns, source="", looks=None):
     for look in looks or PARTS:
         if few and len(turns) == 1 and look is not _factors:
             continue
-        found = {e.text: e for e in itertools.islice(look(turns[0]), MOST_FOUND)}
+        found = {}
+        for e in itertools.islice(look(turns[0]), MOST_FOUND):
+            found.setdefault(e.text, e)
         for more in turns[1:]:
             if found:
                 held = {e.text for e in itertools.islice(look(more), 8 * MOST_FOUND)}
@@ -76,6 +79,24 @@ def explained(turns, source="", looks=None):
         if found:
             return min(found.values(), key=lambda e: e.weight)
     return None
+
+
+def summed(turns, source):
+    """An Explanation of a sum over [Turn] of one expression, that lacks `turns[0].wanted`: the
+    same change of the expression in every turn; or None."""
+    totals = []
+    for turn in turns:
+        own = evaluated(turn.node, turn.names) if turn.node is not None else None
+        if own is None or own.shape != turn.wanted.shape:
+            return None
+        atoms = atoms_of(turn.names, turn.wanted, source)
+        totals.append({(kind, text, weight): found - own for kind, text, weight, found in changed(
+            turn.node, turn.names, [a for a in atoms if a.array.size > 1][:MOST_ATOMS],
+            numbers_of(atoms)) if found.shape == own.shape})
+    everywhere = [key for key in totals[0] if all(key in more for more in totals)]
+    found = [Explanation(*key) for key in everywhere
+             if same(sum(more[key] for more in totals), turns[0].wanted)]
+    return min(found, key=lambda e: e.weight, default=None)
 
 
 def scaled(ratio, step, names):
@@ -231,6 +252,11 @@ def _products(atoms, shape):
             yield f"{a.label} * {b.label}", a.array * b.array
         except ValueError:
             continue
+    yield from _matrix_products(atoms, shape)
+
+
+def _matrix_products(atoms, shape):
+    """(label, array) of the outer and matrix products of two arrays that have a shape."""
     for a, b in itertools.permutations(atoms, 2):
         if a.array.ndim == b.array.ndim == 1 and (a.array.size, b.array.size) == tuple(shape):
             yield f"np.outer({a.label}, {b.label})", np.outer(a.array, b.array)
@@ -317,18 +343,29 @@ def _proportional(goal, atoms):
     unit = goal / np.sqrt((goal * goal).sum())
     numbers, odd = numbers_of(atoms), []
     powers = ((a.label, a.array, "", a.weight) for a in monomials(goal, atoms))
-    others = ((*c, 1 + len(re.findall(r" [*@] |sum", c[0]))) for c in _candidates(atoms, goal.shape))
-    for label, array, words, weight in itertools.chain(powers, others):
+    turned = ((f"{label} * ({by.label})", array * by.array, "", by.weight + 2)
+              for label, array in _matrix_products(atoms[:MOST_ATOMS], goal.shape)
+              if array.all() for by in monomials(goal / array, atoms, 1))
+    others = ((label, array, words, None) for label, array, words in
+              _candidates(atoms, goal.shape))
+    for label, array, words, weight in itertools.chain(powers, others, turned):
         with np.errstate(all="ignore"):
             along, length = (array * unit).sum(), (array * array).sum()
             if along * along > (1 - 1e-9) * length > 0:
                 c = ratio_of(array, goal)
+                weight = _weight(label, atoms) if weight is None else weight
                 if c is not None and "." not in number_named(c, ()):
                     yield label, c, words, weight
                 elif c is not None:
                     odd.append((label, c, words, weight + 3))
     named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
     yield from named or odd[:1]
+
+
+def _weight(label, atoms):
+    """How much is in an expression: its operations, and what its arrays weigh."""
+    read = [a.weight for a in atoms if re.search(rf"(?<![\w.]){re.escape(a.label)}(?!\w)", label)]
+    return 1 + len(re.findall(r" [*@+-] |sum", label)) + max(read, default=0)
 
 
 def _wholes(turn):

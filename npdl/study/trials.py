@@ -150,9 +150,15 @@ class Trials:
         return all(self._agree(found[name], name) for name in self.names
                    if name in goal or name not in self.wrong)
 
+    def watched(self, shifts):
+        """[(step, name, path, the locals)] where these shifts are made."""
+        watch = []
+        self.run(shifts, watch=watch)
+        return [(at, name, path, names) for at, name, path, _, _, names, _ in watch]
+
     def differences(self, unit, shifts, targets=False):
-        """[(step, name, path, what was written, what is right, the locals)] of a Unit where they
-        differ, each when the values before it have been put right."""
+        """[(step, name, path, what was written, what is right, the locals, those that are bound
+        further down)] of a Unit where they differ, each when the values before are right."""
         watch = []
         self.run(shifts, targets, watch)
         masks = {(at, name, path): mask for at, name, path, _, mask in unit.places}
@@ -164,7 +170,7 @@ class Trials:
             if np.abs(after - before).max(initial=0) > 1e-7 * max(np.abs(after).max(initial=0),
                                                                   1e-3):
                 further = self._further_down(self.steps[at], ends)
-                found.append((at, name, path, before, after, further | names))
+                found.append((at, name, path, before, after, names, further))
         return found
 
     def _further_down(self, step, ends):
