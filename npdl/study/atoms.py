@@ -39,9 +39,9 @@ def atoms_of(names, like, source="", further=()):
         if isinstance(value, (bool, str)) or value is None:
             return
         if isinstance(value, list):                     # those of this turn
-            for text, at in _turns(turns, len(value)):
+            for text, at, odd in _turns(turns, len(value)):
                 if hasattr(value[at], "dtype"):
-                    add(f"{label}[{text}]", value[at], weight + (" " in text))
+                    add(f"{label}[{text}]", value[at], weight + odd)
             return
         if isinstance(value, (int, float, np.ndarray, np.number)):
             array = np.asarray(value)
@@ -59,13 +59,15 @@ def atoms_of(names, like, source="", further=()):
                     item.data if isinstance(item, Param) else item, 0)
     for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
         if atom.array.ndim == np.ndim(like) + 1 > 1:
-            for text, at in _turns(turns, atom.array.shape[1]):
-                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + (" " in text))
+            for text, at, odd in _turns(turns, atom.array.shape[1]):
+                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + odd)
     for atom in list(found.values()):                   # 1 where an array of classes points
         a = atom.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
                 and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
             add(f"one_hot({atom.label})", np.eye(np.shape(like)[-1])[a.astype(int)], 1)
+    if np.ndim(like) == 2 and len(set(np.shape(like))) == 1 < np.shape(like)[0]:
+        add(f"np.eye({np.shape(like)[0]})", np.eye(len(like)), 1)
     own, atoms = set(), []
     for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label)):
         key = (atom.array.shape, atom.array.tobytes())
@@ -74,16 +76,17 @@ def atoms_of(names, like, source="", further=()):
             atoms.append(atom)
     for atom in atoms:
         atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
-        atom.weight += (not atom.read) + 2 * (atom.label in further)
+        atom.weight += (not atom.read) + 3 * (atom.label in further)
     return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
 
 
 def _turns(turns, length):
-    """(text, index): t, t + 1 and t - 1 for every number t, later names (loops' turns) first."""
-    for name, t in reversed(turns.items()):
+    """(text, index, weight): t, t + 1 and t - 1 for every number t, later names (loops' turns)
+    first."""
+    for i, (name, t) in enumerate(reversed(turns.items())):
         for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
             if 0 <= at < length:
-                yield text, at
+                yield text, at, (at != t) + 2 * (i > 0)
 
 
 def fitted(array, shape):
@@ -164,7 +167,10 @@ def numbers_of(atoms):
         if atom.array.size > 1:
             found += [(f"{atom.label}.shape[{i}]", n) for i, n in enumerate(atom.array.shape)]
             found += [(f"{atom.label}.size", atom.array.size)] * (atom.array.ndim > 1)
-    return [(label, value) for label, value in found if value not in (0, 1)]
+    first = {}
+    for label, value in found:
+        first.setdefault(value, label)
+    return [(label, value) for value, label in first.items() if value not in (0, 1)]
 
 
 def number_named(c, numbers):

@@ -49,10 +49,10 @@ def edits(statement, names, fields):
     for one, other in itertools.combinations(_read(whole, names, fields), 2):
         found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
-    return sorted((e for e in found if not _holds_itself(e.node)), key=lambda e: e.rank)
+    return sorted((e for e in found if not holds_itself(e.node)), key=lambda e: e.rank)
 
 
-def _holds_itself(node):
+def holds_itself(node):
     """Whether a statement puts a list into itself, of which NumPy makes an array without an end."""
     return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
                and call.func.attr in ("append", "insert", "extend")

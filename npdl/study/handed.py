@@ -38,9 +38,12 @@ def learned_without_param(arrays):
 
 
 def hands_on(unit):
-    """Whether a statement returns what it has, or unpacks what it was handed."""
+    """Whether a statement returns what it has, takes turns over it, gives it another shape, or
+    unpacks what it was handed."""
     step, node = unit.steps[0], unit.statement.node
     value = getattr(node, "value", None)
+    if isinstance(node, ast.For):
+        return not any(isinstance(part, ast.BinOp) for part in ast.walk(node.iter))
     if unit.statement.is_return:
         return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
             isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
@@ -48,6 +51,12 @@ def hands_on(unit):
     return isinstance(node, ast.Assign) and unit.statement.reads <= handed and all(
         isinstance(part, PLAIN_NODES) for part in ast.walk(value)) and not any(
         isinstance(part, ast.BinOp) for part in _outside_indices(value))
+
+
+def only_takes(node):
+    """Whether an expression has no arithmetic: parts of arrays, tuples of names."""
+    return node is not None and not isinstance(node, ast.Name) and not any(
+        isinstance(part, (ast.BinOp, ast.UnaryOp, ast.Call)) for part in _outside_indices(node))
 
 
 def _cache_names(function):

@@ -36,14 +36,24 @@ def changed(node, names, atoms, numbers):
     for part in [n for n in ast.walk(node) if isinstance(n, ast.expr)]:
         if isinstance(getattr(part, "ctx", ast.Load()), ast.Load) and not isinstance(
                 part, (ast.Constant, ast.Slice, ast.Tuple, ast.List)):
-            value = evaluated(part, names)
+            value = evaluated(part, names, "fb")        # not of an index, a shape or a count
             whole = _compiled(_replaced(node, part)) if value is not None else None
             if whole is not None and (value.ndim or part is not node):
-                for kind, words, weight, other in _changes(value, atoms, numbers):
+                for kind, words, weight, other in _quietly(_changes(value, atoms, numbers)):
                     found = _run(whole, names | {PART: other})
                     if found is not None:
                         where = "" if part is node else f"in `{ast.unparse(part)}`: "
-                        yield kind, where + words, weight, found
+                        yield kind, where + words, weight + (part is not node), found
+
+
+def _quietly(items):
+    """The items of a generator, whose arithmetic warns of nothing."""
+    while True:
+        with np.errstate(all="ignore"):
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 def _changes(value, atoms, numbers):
@@ -57,7 +67,7 @@ def _changes(value, atoms, numbers):
         yield "transposed", "a transpose is missing", 1, value.swapaxes(-1, -2)
     yield "sign", "the sign is wrong", 1, -value
     for power in (2, 3):
-        yield "power", f"a power is missing: **{power}", 2, value**power
+        yield "power", f"a power is missing: **{power}", 1, value**power
     fits = fittings(atoms, value.shape)
     for atom in fits:
         yield "name", f"it should be {atom.label}", 2 + atom.weight, atom.array
@@ -70,9 +80,27 @@ def _changes(value, atoms, numbers):
         if not atom.slope and (atom.array != 0).all():
             yield ("missing factor", f"/ {atom.label} is missing, or * {atom.label} is one factor "
                    "too many", 2 + atom.weight, value / atom.array)
+    for atom in fits:
+        for sign, other in (("-", value - atom.array), ("+", value + atom.array)):
+            yield ("missing term", f"a term is missing: {sign} {atom.label}", 6 + atom.weight,
+                   other)
+    for name in ("exp", "log", "tanh"):
+        yield "function", f"a function is missing: np.{name}", 3, getattr(np, name)(value)
+    for axis, n in enumerate(value.shape):
+        for by in (1, -1) if n > 1 else ():
+            yield ("moved", f"it must be moved by {by} along axis {axis}, with zeros at the end", 3,
+                   shifted(value, axis, by))
     for label, number in [("2", 2.0), *numbers]:
         yield "factor", f"a factor is missing: * {label}", 2, value * number
         yield "factor", f"a factor is missing: / {label}", 2, value / number
+
+
+def shifted(array, axis, by):
+    """An array moved along an axis, with zeros where nothing came."""
+    moved = np.roll(array, by, axis)
+    rows = np.moveaxis(moved, axis, 0)
+    rows[slice(None, by) if by > 0 else slice(by, None)] = 0
+    return moved
 
 
 def _replaced(tree, part):
@@ -86,10 +114,11 @@ def _replaced(tree, part):
     return type(tree)(**{name: _replaced(value, part) for name, value in ast.iter_fields(tree)})
 
 
-def evaluated(node, names):
-    """The value of an expression as a float array; None where it cannot be had without harm."""
+def evaluated(node, names, kinds="fiub"):
+    """The value of an expression as a float array; None where it cannot be had without harm, or
+    is of none of these kinds."""
     code = _compiled(node)
-    return _run(code, names) if code is not None else None
+    return _run(code, names, kinds) if code is not None else None
 
 
 def _compiled(node):
@@ -104,11 +133,11 @@ def _compiled(node):
         return None
 
 
-def _run(code, names):
+def _run(code, names, kinds="fiub"):
     try:
         with np.errstate(all="ignore"):
             value = np.asarray(eval(code, dict(names)))
-        return value.astype(float) if value.dtype.kind in "fiub" and value.size else None
+        return value.astype(float) if value.dtype.kind in kinds and value.size else None
     except Exception:
         return None
 

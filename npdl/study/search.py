@@ -1,8 +1,5 @@
 """From a check that fails to the line at fault."""
 
-import ast
-import types
-
 import numpy as np
 
 from npdl.errors import NpdlError
@@ -15,13 +12,13 @@ from npdl.study.handed import (
     makes_room,
     returned_by_name,
 )
-from npdl.study.inside import expression_of
 from npdl.study.judge import Judge
+from npdl.study.missing import Missing
 from npdl.study.nudge import LIMIT
-from npdl.study.patch import function_of, patched
+from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.terms import PARTS, WHOLES, Turn, explained, scaled, summed
+from npdl.study.terms import PARTS, WHOLES
 from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
 
@@ -121,6 +118,7 @@ class Search:
         edit; without any of them it is the first that could.
         """
         self.trials = Trials(self.check, self.dout, self.recording, self.found).measured()
+        self.missing = Missing(self.trials, self.verdicts, self.check, self.dout)
         suspects = self._suspects()
         if not suspects or suspects[0].mended != self.trials.wrong:
             turns = [u for u in self.trials.units if not u.places or u.dark]
@@ -136,7 +134,7 @@ class Search:
             found = repair.find(ranks)
             if found is not None:
                 return self._report_found(found, region)
-            unit, explanation = self._explanation(suspects, looks)
+            unit, explanation = self.missing.simplest(suspects, looks)
             if explanation is not None:
                 return self._report(unit.steps[0], region, None, unit, explanation)
         return self._report(first, region, None, suspects[0] if suspects else None)
@@ -148,13 +146,32 @@ class Search:
         for unit in units:
             filled = makes_room(unit.statement) and [
                 u for u in self.trials.units if u is not unit and u.code is unit.code
-                and any(name in unit.statement.binds for _, name, *_ in u.places)]
-            wrong = [u for u in filled or () if not self.right(u) and u not in units]
+                and any(name in set(unit.statement.binds) - set(u.statement.binds)
+                        for _, name, *_ in u.places)]
+            wrong = [u for u in filled or () if not self.right(u)]
             for filler in wrong:
                 filler.mended = unit.mended
-            found += [u for u in wrong + [unit] * (not filled or not all(map(self.right, filled)))
-                      if u not in found]
-        return found or units
+            found += wrong + [unit] * (not filled or bool(wrong))
+        return list(dict.fromkeys(found)) or units
+
+    def _handed(self, first):
+        """[the Unit that called the first suspect's function], if it handed over an upstream
+        gradient that is wrong; else []."""
+        wrong = {}
+        for call in {id(c): c for c in (self.steps[at].call for at, *_ in first.places)}.values():
+            for position, name in enumerate(n for n in call.function.arguments if n != "self"):
+                verdict = self.verdicts.arguments.get((call.number, name))
+                at = next((i for i, s in enumerate(self.steps) if s.call is call.parent and
+                           s.statement is call.from_statement
+                           and s.first_inner <= self.steps[0].index + i
+                           and i > first.places[0][0]), None)
+                if verdict is not None and verdict.right is False and at is not None:
+                    wrong.setdefault(id(call.from_statement), []).append(
+                        (at, position, name, verdict))
+        callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places]
+        if len(callers) == 1:
+            callers[0].mended, callers[0].handed = first.mended, wrong[id(callers[0].statement)]
+        return callers if len(callers) == 1 else []
 
     def _steps(self, units):
         return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
@@ -210,7 +227,8 @@ class Search:
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
-        return self._caller(best[:1]) + best[: proved + 1]
+        handed = self._handed(best[0]) if best else []
+        return handed + self._caller(best[:1]) + best[: proved + 1]
 
     def _caller(self, first):
         """[the Unit that called the first suspect], if several statements call its function and it
@@ -238,24 +256,8 @@ class Search:
     def _proved(self, unit):
         """Whether a Unit's values are not the gradients that their names promise, and ought to be:
         with these in their place all is right."""
-        shifts = self._to_gradients(unit)
+        shifts = self.missing.to_gradients(unit)
         return bool(shifts) and self.trials.improves(shifts, unit.mended, targets=True)
-
-    def _explanation(self, suspects, looks):
-        """(the Unit whose numbers say most simply what is missing, its Explanation).
-
-        A number that is missing may be put into any line of several that give one name its value:
-        then it is the last of these.
-        """
-        found = []
-        for i, unit in enumerate(suspects):
-            explanation = self._explained(unit, looks)
-            names = {name for _, name, *_ in unit.places}
-            later = [u for u in suspects[i + 1 :] if u.code is unit.code
-                     and names & {name for _, name, *_ in u.places}]
-            if explanation is not None and not (explanation.kind == "factor" and later):
-                found.append((unit, explanation))
-        return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def right(self, unit):
         """Whether what a Unit wrote last in each call is known to be right."""
@@ -283,81 +285,6 @@ class Search:
         with np.errstate(all="ignore"):
             return any(oracle.shape(b) == value.shape and oracle.error(b, value, weights) < LIMIT
                        for b in known)
-
-    def _explained(self, unit, looks):
-        """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
-        pairs = self._pairs(unit)
-        turns = [Turn(np.asarray(v, float), np.asarray(w, float), self._in_reach(unit, names),
-                      expression_of(unit.statement.node, name, path), further)
-                 for _, name, path, v, w, names, further in pairs
-                 if (name, path) == pairs[0][1:3]][:3]
-        found = explained(turns, unit.statement.source, looks)
-        if found is None and looks is PARTS:
-            found = self._together(unit)
-        if found is None and looks is PARTS:
-            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
-                           turns[0].names if turns else {})
-        return found
-
-    def _together(self, unit):
-        """What is missing in every turn of a statement that adds up one array in several."""
-        _, name, path, shape, _ = unit.places[-1]
-        if not isinstance(unit.statement.node, ast.AugAssign) or len(unit.places) < 2 or any(
-                mask is not None and not mask.all() for *_, mask in unit.places):
-            return None
-        targets = self._to_gradients(unit)
-        if unit.shift:
-            away = sum(shift for moved in unit.shift.values() for _, _, shift in moved)
-        elif targets and self.trials.improves(targets, unit.mended, targets=True):
-            at, last = max(targets.items())
-            away = last[0][2] - next(w.value for w in self.steps[at].writes if w.name == name)
-        else:
-            return None
-        zeros = {at: [(name, path, np.zeros(shape))] for at, *_ in unit.places}
-        node = expression_of(unit.statement.node, name, path)
-        return summed([Turn(away, away, self._in_reach(unit, names), node)
-                       for _, _, _, names in self.trials.watched(zeros)], unit.statement.source)
-
-    def _in_reach(self, unit, names):
-        """What a statement may read: the module's numbers and arrays, and the locals but those
-        that are bound after it only, so that they are left from a turn before."""
-        function = function_of(unit.code)
-        held = function.__globals__ if function is not None else {"np": np}
-        known = {name: value for name, value in held.items()
-                 if isinstance(value, (int, float, np.ndarray, types.ModuleType))}
-        if not unit.statement.loops:
-            return known | names
-        statements = unit.steps[0].call.function.statements
-        later = {name for s in statements if s.first > unit.statement.first for name in s.binds}
-        before = {name for s in statements if s.first < unit.statement.first for name in s.binds}
-        before |= set(unit.steps[0].call.function.arguments)
-        return known | {n: v for n, v in names.items() if n in before or n not in later}
-
-    def _pairs(self, unit):
-        """Trials.differences: what a Unit wrote and should have, where these differ.
-
-        The right value is the numerical gradient of what the name stands for, if that mends
-        everything; else the one value that does, if there is only one.
-        """
-        targets = self._to_gradients(unit)
-        if targets and self.trials.improves(targets, unit.mended, targets=True):
-            return self.trials.differences(unit, targets, targets=True)
-        return self.trials.differences(unit, unit.shift or {})
-
-    def _to_gradients(self, unit):
-        """For all that a Unit wrote the gradients that its names promise, or None."""
-        targets = {}
-        for at, name, path, shape, _ in unit.places:
-            verdict = self.verdicts.of.get((self.steps[at].index, name))
-            if path or verdict is None or verdict.local is None:
-                return None
-            weights = self.check.weights(self.dout)
-            with np.errstate(all="ignore"):
-                if self.check.oracle.shape(verdict.local) != shape:
-                    return None
-                wanted = self.check.oracle.gradient(verdict.local, weights)
-            targets[at] = [(name, path, wanted)]
-        return targets
 
     def _report_found(self, found, region):
         step = next(s for s in region if s.statement is found.statement)
@@ -389,7 +316,7 @@ class Search:
                 return (first, write.name,
                         *added(self.check, first, write.name, [write.value, other.value]))
         elif unit is not None:
-            for at, name, _, value, wanted, *_ in self._pairs(unit):
+            for at, name, _, value, wanted, *_ in self.missing.pairs(unit):
                 return self.steps[at], name, value, wanted
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)

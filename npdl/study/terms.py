@@ -26,11 +26,13 @@ from npdl.study.atoms import (
     readable,
     same,
 )
-from npdl.study.inside import changed, evaluated
+from npdl.study.inside import changed, evaluated, shifted
 from npdl.study.monomials import monomials
 
 MOST_ATOMS = 24
 MOST_FOUND = 6
+LARGEST = 1 << 14               # entries of a product that is tried
+ODD = 4                         # the weight of a number that is none of the function's
 
 
 @dataclass
@@ -66,6 +68,7 @@ def explained(turns, source="", looks=None):
     if not turns:
         return None
     few = turns[0].value.size < 3                       # two entries in one turn prove nothing
+    best = None
     for look in looks or PARTS:
         if few and len(turns) == 1 and look is not _factors:
             continue
@@ -76,9 +79,11 @@ def explained(turns, source="", looks=None):
             if found:
                 held = {e.text for e in itertools.islice(look(more), 8 * MOST_FOUND)}
                 found = {text: e for text, e in found.items() if text in held}
-        if found:
-            return min(found.values(), key=lambda e: e.weight)
-    return None
+        best = min([*found.values(), *[best] * (best is not None)], key=lambda e: e.weight,
+                   default=None)
+        if best is not None and best.weight < ODD:
+            return best
+    return best
 
 
 def summed(turns, source):
@@ -174,9 +179,10 @@ def _orders(turn):
                     yield Explanation("order", f"its {count} parts along axis {axis} are in "
                                       f"another order: they should be {list(order)} of these")
     for axis, n in enumerate(v.shape):
-        for shift in (1, -1) if n > 2 else ():
-            if same(np.roll(v, shift, axis), wanted):
-                yield Explanation("moved", f"it is moved by one along axis {axis}")
+        for by in (1, -1, 2, -2) if n > 2 else ():
+            if same(np.roll(v, by, axis), wanted) or same(shifted(v, axis, by), wanted):
+                yield Explanation("moved", f"it must be moved by {by} along axis {axis}: another "
+                                  "part of the array is meant")
     yield from _windows(turn)
     if v.size > 3 and same(np.sort(v, None), np.sort(wanted, None)):
         yield Explanation("order", "its entries are right, but in another order: a transpose, or "
@@ -249,7 +255,8 @@ def _products(atoms, shape):
         yield atom.label, atom.array
     for a, b in itertools.combinations_with_replacement(atoms, 2):
         try:
-            yield f"{a.label} * {b.label}", a.array * b.array
+            if np.prod(np.broadcast_shapes(a.array.shape, b.array.shape)) <= LARGEST:
+                yield f"{a.label} * {b.label}", a.array * b.array
         except ValueError:
             continue
     yield from _matrix_products(atoms, shape)
@@ -293,11 +300,6 @@ def _candidates(atoms, shape):
             yield label, product, ""
         sums += _sums(label, product, shape)
     yield from sums
-    for label, total, words in sums:
-        for atom in atoms:
-            fits = fitted(atom.array, shape)
-            if fits is not None:
-                yield f"{atom.label} * {label}", fits * total, words
     if len(shape) == 1:                                 # the gradient of a gain or of a bias
         for label, product in itertools.chain.from_iterable(
                 _triples(atoms, a.array.shape) for a in atoms[:6] if a.array.ndim > 1
@@ -313,6 +315,8 @@ def _sums(label, product, shape):
         if len(shape) and all(product.shape[axis] > 1 for axis in axes):
             keep = n == len(shape)
             fits = fitted(product.sum(axes, keepdims=keep), shape)
+            if fits is None and keep:
+                keep, fits = False, fitted(product.sum(axes), shape)
             last = axes == (n - 1,)
             where = "the last axis" if last else " and ".join(f"axis {axis}" for axis in axes)
             at = -1 if last else axes[0] if len(axes) == 1 else axes
@@ -343,12 +347,9 @@ def _proportional(goal, atoms):
     unit = goal / np.sqrt((goal * goal).sum())
     numbers, odd = numbers_of(atoms), []
     powers = ((a.label, a.array, "", a.weight) for a in monomials(goal, atoms))
-    turned = ((f"{label} * ({by.label})", array * by.array, "", by.weight + 2)
-              for label, array in _matrix_products(atoms[:MOST_ATOMS], goal.shape)
-              if array.all() for by in monomials(goal / array, atoms, 1))
     others = ((label, array, words, None) for label, array, words in
               _candidates(atoms, goal.shape))
-    for label, array, words, weight in itertools.chain(powers, others, turned):
+    for label, array, words, weight in itertools.chain(powers, others, _scaled(goal, atoms)):
         with np.errstate(all="ignore"):
             along, length = (array * unit).sum(), (array * array).sum()
             if along * along > (1 - 1e-9) * length > 0:
@@ -360,6 +361,17 @@ def _proportional(goal, atoms):
                     odd.append((label, c, words, weight + 3))
     named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
     yield from named or odd[:1]
+
+
+def _scaled(goal, atoms):
+    """Matrix products and sums of products, times or by one array or two, that give `goal`."""
+    few = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
+    sums = (found for label, product in _products(few[:8], goal.shape)
+            for found in _sums(label, product, goal.shape))
+    for label, array, *words in itertools.chain(_matrix_products(few, goal.shape), sums):
+        if array.all():
+            for by in monomials(goal / array, atoms, 2):
+                yield f"{by.label} * ({label})", array * by.array, "".join(words), None
 
 
 def _weight(label, atoms):
@@ -380,6 +392,10 @@ def _wholes(turn):
     if (zero | same_entries).all():
         yield Explanation("mask", "it should be 0 in the entries that are wrong: "
                           "a mask is not applied")
+    for atom in fittings(atoms, wanted.shape) if 0 < zero.sum() < zero.size - 2 else ():
+        if same(np.where(zero, 0.0, atom.array), wanted):
+            yield Explanation("mask", f"it should be {atom.label} in some entries, and 0 in the "
+                              "others: a mask, or an index, is missing")
 
 
 def _projections(wanted, atoms):

@@ -5,6 +5,7 @@ only if there are values for it, in all its turns together, that make the gradie
 are found by running the backward once for every entry it writes, that entry moved, and solving.
 """
 
+import ast
 import contextlib
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from npdl.study.trace import Listener, Tracer, wanted
 MOST = 260                  # entries of a statement that are moved, one after the other
 ENOUGH = 1e-5
 ENTRIES = 400               # of one gradient, that are computed numerically
+WATCHED = 24                # places of a statement, whose locals are kept
 
 
 @dataclass(repr=False, eq=False)
@@ -31,6 +33,7 @@ class Unit:
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
     dark    nothing is known of what it could mend
+    handed  [(backward step, position, name, Verdict)] of wrong arguments that it hands over
     """
 
     code: object
@@ -41,6 +44,7 @@ class Unit:
     reached: frozenset = frozenset()
     shift: object = None
     dark: bool = False
+    handed: list = field(default_factory=list)
 
     @property
     def size(self):
@@ -234,6 +238,8 @@ class Trials:
         shifts = {}
         for at, name, path, _, mask in unit.places:
             value = _at(next(w.value for w in self.steps[at].writes if w.name == name), path)
+            value = value - self._before(at, name) if isinstance(
+                unit.statement.node, ast.AugAssign) and not path else value
             part = value if mask is None else np.where(mask, value, 0.0)
             shifts.setdefault(at, []).append((name, path, np.asarray(part)))
         try:
@@ -247,6 +253,14 @@ class Trials:
         c = (doubled * away).sum() / size if size else 0.0
         more = {at: [(n, p, c * a) for n, p, a in found] for at, found in shifts.items()}
         return float(1 + c) if c and self.improves(more, unit.mended) else None
+
+    def _before(self, at, name):
+        """What an array was before a step that adds to it."""
+        earlier = (w.value for s in self.steps[:at][::-1] for w in s.writes if w.name == name
+                   and (s.call is self.steps[at].call or "." in name))
+        now = next(w.value for w in self.steps[at].writes if w.name == name)
+        whole, = added(self.check, self.steps[at], name, [now])
+        return next(earlier, now - whole if "." in name else 0.0)
 
     def _reached(self, unit):
         """The gradients that change when all that a Unit writes is moved."""
@@ -299,7 +313,7 @@ class _Shifter(Listener):
         if self.at == self.last and self.watch is None:
             self.tracer.stop()
         old = self.own = self.previous.setdefault(call.number, {})
-        if shifts and self.watch is not None:           # the names it binds as they were before
+        if shifts and self.watch is not None and len(self.watch) < WATCHED:
             now = {**names, **{n: old.get(n) for n in statement.binds}}
             self.names = {name: _kept(held) for name, held in now.items() if held is not None}
         if self.watch is not None:
