@@ -10,8 +10,8 @@ from npdl.study.handed import only_takes
 from npdl.study.inside import evaluated, expression_of
 from npdl.study.patch import function_of
 from npdl.study.reads import entries_written
+from npdl.study.shifts import WATCHED
 from npdl.study.terms import PARTS, Turn, explained, scaled, summed
-from npdl.study.trials import WATCHED
 
 
 class Missing:

@@ -13,15 +13,14 @@ import numpy as np
 
 from npdl.study.check import copied
 from npdl.study.lines import owner
-from npdl.study.nests import kept, leaves, rebuilt
-from npdl.study.record import look_up
+from npdl.study.nests import kept, leaves
+from npdl.study.shifts import Shifter, found_at, moved, paths
 from npdl.study.styles import Functions
-from npdl.study.trace import Listener, Tracer, wanted
+from npdl.study.trace import Tracer, wanted
 
 MOST = 260                  # entries of a statement that are moved, one after the other
 ENOUGH = 1e-5
 ENTRIES = 400               # of one gradient, that are computed numerically
-WATCHED = 24                # places of a statement, whose locals are kept
 
 
 @dataclass(repr=False, eq=False)
@@ -100,7 +99,7 @@ class Trials:
             for write in step.writes:
                 if write.how != "through a view":
                     unit.places += [(at, write.name, path, np.shape(a), write.mask)
-                                    for path, a in _paths(write.value)]
+                                    for path, a in paths(write.value)]
         return list(found.values())
 
     def _agree(self, value, name):
@@ -120,7 +119,7 @@ class Trials:
         """
         check = self.check
         check.reset()
-        listener = _Shifter(shifts, targets, watch)
+        listener = Shifter(shifts, targets, watch)
         tracer = listener.tracer = Tracer(self.wants, listener)
         last = [] if watch is None else watch
         with np.errstate(all="ignore"), kept(check.layer, check.inputs):
@@ -134,9 +133,9 @@ class Trials:
             if name == "return":
                 if isinstance(check.layer, Functions):
                     path = (check.layer.places[path[0] if path else 0], *path[1:])
-                before, returned = returned, _moved(returned, path, shift, targets)
-                last.append((len(self.steps) - 1, name, own, _at(before, path),
-                             _at(returned, path), listener.names, {}))
+                before, returned = returned, moved(returned, path, shift, targets)
+                last.append((len(self.steps) - 1, name, own, found_at(before, path),
+                             found_at(returned, path), listener.names, {}))
         returned = returned if isinstance(returned, tuple) else (returned,)
         got = {f"input {path}": a for path, a in leaves(returned)}
         params = dict(check.layer.params())
@@ -237,7 +236,7 @@ class Trials:
         """The number times which all that a Unit writes would mend everything, or None."""
         shifts = {}
         for at, name, path, _, mask in unit.places:
-            value = _at(next(w.value for w in self.steps[at].writes if w.name == name), path)
+            value = found_at(next(w.value for w in self.steps[at].writes if w.name == name), path)
             value = value - self._before(at, name) if isinstance(
                 unit.statement.node, ast.AugAssign) and not path else value
             part = value if mask is None else np.where(mask, value, 0.0)
@@ -300,51 +299,6 @@ class Trials:
         return shift if close else None
 
 
-class _Shifter(Listener):
-    """Changes what chosen statements write; steps are counted as a recording counts them."""
-
-    def __init__(self, shifts, targets, watch):
-        self.shifts, self.targets, self.watch, self.at = shifts, targets, watch, -1
-        self.last, self.names, self.previous = max(shifts, default=-1), {}, {}
-
-    def ran(self, call, statement, names, value):
-        self.at += 1
-        shifts = self.shifts.get(self.at, ())
-        if self.at == self.last and self.watch is None:
-            self.tracer.stop()
-        old = self.own = self.previous.setdefault(call.number, {})
-        if shifts and self.watch is not None and len(self.watch) < WATCHED:
-            now = {**names, **{n: old.get(n) for n in statement.binds}}
-            self.names = {name: _kept(held) for name, held in now.items() if held is not None}
-        if self.watch is not None:
-            old.clear()
-            old.update(names)
-        rebound = {}
-        for name, path, shift in shifts:
-            if name == "return":                        # the last one is moved by who called
-                if call.parent is not None:
-                    self._saw(name, path, value, lambda s=shift, p=path: _add(value, p, s,
-                                                                             self.targets))
-            elif name in statement.binds:
-                before = rebound.get(name, names[name])
-                rebound[name] = _moved(before, path, shift, self.targets)
-                self._saw(name, path, before, lambda n=name: rebound[n])
-            else:
-                array = look_up(name, names)
-                self._saw(name, path, array, lambda a=array, s=shift: _add(a, (), s, self.targets))
-        return rebound
-
-    def _saw(self, name, path, before, change):
-        before = copied(_at(before, path))
-        after = change()
-        if self.watch is not None:
-            self.watch.append((self.at, name, path, before, copied(_at(after, path)), self.names,
-                               self.own))
-
-    def raised(self, call, statement, error):
-        self.at += 1
-
-
 def added(check, step, name, values):
     """Values; of a parameter's gradient, what was added to it since the backward began."""
     if not name.endswith(".grad"):
@@ -368,37 +322,3 @@ def block(array, mask):
 
 def _count(shape, mask):
     return int(np.prod(shape)) if mask is None else int(mask.sum())
-
-
-def _kept(value):
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _paths(value, path=()):
-    if isinstance(value, tuple):
-        for i, item in enumerate(value):
-            yield from _paths(item, (*path, i))
-    elif value is not None:
-        yield path, value
-
-
-def _at(value, path):
-    for i in path:
-        value = value[i]
-    return value
-
-
-def _add(value, path, shift, instead):
-    array = _at(value, path)
-    if not isinstance(array, np.ndarray):
-        raise ValueError("a number that is returned cannot be moved")
-    array[...] = shift if instead else array + shift
-    return value
-
-
-def _moved(value, path, shift, instead):
-    if not path:
-        return shift if instead else value + shift
-    items = [_moved(item, path[1:], shift, instead) if i == path[0] else item
-             for i, item in enumerate(value)]
-    return items if isinstance(value, list) else rebuilt(value, items)
