@@ -69,7 +69,7 @@ def atoms_of(names, like, source="", further=()):
     if np.ndim(like) == 2 and len(set(np.shape(like))) == 1 < np.shape(like)[0]:
         add(f"np.eye({np.shape(like)[0]})", np.eye(len(like)), 1)
     own, atoms = set(), []
-    for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label)):
+    for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label, "." in a.label)):
         key = (atom.array.shape, atom.array.tobytes())
         if key not in own:                              # x, and the same as cache.x
             own.add(key)

@@ -46,7 +46,8 @@ def _scaled(goal, atoms):
     for label, array, *words in itertools.chain(_matrix_products(few, goal.shape), sums):
         if array.all():
             for by in monomials(goal / array, atoms, 2):
-                yield f"{by.label} * ({label})", array * by.array, "".join(words), None
+                inner = label if ".sum(" in label else f"({label})"
+                yield f"{by.label} * {inner}", array * by.array, "".join(words), None
 
 
 def _weight(label, atoms):
