@@ -1,5 +1,7 @@
 """Blame on mistakes of meaning, in every style that students write: a sample, and all of it."""
 
+import warnings
+
 import pytest
 
 from tests.blame_corpus import STYLES, cases, layers, run, table
@@ -36,6 +38,14 @@ def test_one_mistake_in_every_style(style, tmp_path):
     found, = run([case], tmp_path)
     assert found.on_line and "dx_hat.mean(-1, keepdims=True)" in found.report.diagnosis or \
         "m2" not in found.report.diagnosis and found.diagnosed
+
+
+def test_no_edit_warns(tmp_path):
+    case = next(c for c in cases(("relu_block",), ("tuple",)) if c.change.name == "mask-of-dh")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found, = run([case], tmp_path)
+    assert found.on_line and not warned
 
 
 @pytest.mark.slow

@@ -144,7 +144,9 @@ def _variants(node, names, fields, whole):
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        for op in (ast.Lt, ast.Gt, ast.LtE, ast.GtE, ast.Eq, ast.NotEq, ast.Is, ast.IsNot):
+        same = isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        for op in (ast.Is, ast.IsNot) if same else (ast.Lt, ast.Gt, ast.LtE, ast.GtE, ast.Eq,
+                                                    ast.NotEq):
             yield 2, "comparison", ast.Compare(node.left, [op()], node.comparators)
     value = getattr(whole, "value", None)
     if node is value and node is not None:
