@@ -41,7 +41,9 @@ class Missing:
     def explained(self, unit, looks):
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
         if unit.handed:
-            return explained(self._arguments(unit), unit.statement.source, looks)
+            found = explained(self._argument(unit), unit.statement.source, looks)
+            return found and replace(found, text=f"in {unit.handed[2]}, which it hands over: "
+                                     + found.text)
         pairs = self.pairs(unit)
         turns = [self._turn(unit, *pair) for pair in pairs if pair[1:3] == pairs[0][1:3]][:3]
         found = explained(turns, unit.statement.source, looks)
@@ -71,22 +73,20 @@ class Missing:
         sign = -1 if isinstance(node.op, ast.Sub) else 1
         return replace(turn, value=own, wanted=own + sign * (turn.wanted - turn.value))
 
-    def _arguments(self, unit):
-        """The Turns of an argument that a Unit hands over, and should hand over otherwise."""
-        turns = []
-        for at, position, _, verdict in unit.handed[:3]:
-            calls = [c for c in ast.walk(unit.statement.node) if isinstance(c, ast.Call)
-                     and ast.unparse(c.func).split(".")[-1] == verdict.call.function.name]
-            if len(calls) == 1 and position < len(calls[0].args):
-                with np.errstate(all="ignore"):
-                    wanted = self.check.oracle.gradient(
-                        verdict.local, self.check.weights(self.dout))
-                zeros = {at: [(n, path, np.zeros(shape)) for where, n, path, shape, _
-                              in unit.places if where == at]}
-                names = self.trials.watched(zeros)[0][3]
-                turns.append(Turn(np.asarray(verdict.value), wanted, self._in_reach(unit, names),
-                                  calls[0].args[position]))
-        return turns
+    def _argument(self, unit):
+        """The Turns, one or none, of an argument that a Unit should hand over otherwise. Those of
+        later calls follow from it."""
+        at, position, _, verdict = unit.handed
+        calls = [c for c in ast.walk(unit.statement.node) if isinstance(c, ast.Call)
+                 and ast.unparse(c.func).split(".")[-1] == verdict.call.function.name]
+        if len(calls) != 1 or position >= len(calls[0].args):
+            return []
+        with np.errstate(all="ignore"):
+            wanted = self.check.oracle.gradient(verdict.local, self.check.weights(self.dout))
+        zeros = {at: [(name, path, np.zeros(shape)) for where, name, path, shape, _
+                      in unit.places if where == at]}
+        names = self._in_reach(unit, self.trials.watched(zeros)[0][3])
+        return [Turn(np.asarray(verdict.value), wanted, names, calls[0].args[position])]
 
     def _together(self, unit):
         """What is missing in every turn of a statement that adds up one array in several."""

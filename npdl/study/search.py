@@ -136,7 +136,9 @@ class Search:
                 return self._report_found(found, region)
             unit, explanation = self.missing.simplest(suspects, looks)
             if explanation is not None:
-                return self._report(unit.steps[0], region, None, unit, explanation)
+                at = unit.handed[0] if unit.handed else None
+                step = unit.steps[0] if at is None else self.steps[at]
+                return self._report(step, region, None, unit, explanation)
         return self._report(first, region, None, suspects[0] if suspects else None)
 
     def _without_rooms(self, units):
@@ -161,16 +163,16 @@ class Search:
         for call in {id(c): c for c in (self.steps[at].call for at, *_ in first.places)}.values():
             for position, name in enumerate(n for n in call.function.arguments if n != "self"):
                 verdict = self.verdicts.arguments.get((call.number, name))
-                at = next((i for i, s in enumerate(self.steps) if s.call is call.parent and
-                           s.statement is call.from_statement
-                           and s.first_inner <= self.steps[0].index + i
-                           and i > first.places[0][0]), None)
+                last = max(i for i, s in enumerate(self.steps) if s.call is call)
+                at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
+                           and s.statement is call.from_statement), None)
                 if verdict is not None and verdict.right is False and at is not None:
                     wrong.setdefault(id(call.from_statement), []).append(
                         (at, position, name, verdict))
         callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places]
         if len(callers) == 1:
-            callers[0].mended, callers[0].handed = first.mended, wrong[id(callers[0].statement)]
+            callers[0].mended = first.mended
+            callers[0].handed = min(wrong[id(callers[0].statement)], key=lambda item: item[0])
         return callers if len(callers) == 1 else []
 
     def _steps(self, units):

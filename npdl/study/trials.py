@@ -32,7 +32,7 @@ class Unit:
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
     dark    nothing is known of what it could mend
-    handed  [(backward step, position, name, Verdict)] of wrong arguments that it hands over
+    handed  (backward step, position, name, Verdict) of the first wrong argument that it hands over
     """
 
     code: object
@@ -43,7 +43,7 @@ class Unit:
     reached: frozenset = frozenset()
     shift: object = None
     dark: bool = False
-    handed: list = field(default_factory=list)
+    handed: tuple = ()
 
     @property
     def size(self):
