@@ -58,7 +58,7 @@ def atoms_of(names, like, source="", further=()):
                 add(f"{name}.{field}" + ".data" * isinstance(item, Param),
                     item.data if isinstance(item, Param) else item, 0)
     for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
-        if atom.array.ndim == np.ndim(like) + 1 > 1 and "[" not in atom.label:
+        if atom.array.ndim == np.ndim(like) + 1 > 1 and not re.search(r"\[[^\"]", atom.label):
             for text, at, odd in _turns(turns, atom.array.shape[1]):
                 add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + odd)
     for atom in list(found.values()):                   # 1 where an array of classes points
