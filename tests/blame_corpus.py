@@ -51,10 +51,10 @@ class Change:
     hunks: list = field(default_factory=list)
 
 
-def layers(names=()):
+def layers(names=(), folder=CORPUS):
     """Every Source in the corpus."""
     found = []
-    for path in sorted(CORPUS.glob("*.txt")):
+    for path in sorted(Path(folder).glob("*.txt")):
         for block in re.split(r"(?m)^(?=layer )", path.read_text())[1:]:
             found.append(_source(block.splitlines()))
     return [s for s in found if not names or s.name in names]
@@ -106,9 +106,9 @@ class Case:
 MARK = "#~"                                             # at the end of a line with the mistake
 
 
-def cases(names=(), styles=STYLES):
+def cases(names=(), styles=STYLES, folder=CORPUS):
     """Every Case: the layers as they are, their other right forms, and their mistakes."""
-    for source in layers(names):
+    for source in layers(names, folder):
         for change in [Change(source, "as-it-is", True), *source.changes]:
             for style in styles:
                 if style in change.styles:
@@ -312,13 +312,16 @@ def main(arguments=None):
                                      description="Score blame over mistakes of meaning.")
     parser.add_argument("--layers", default="", help="only these, with commas between")
     parser.add_argument("--styles", default=",".join(STYLES))
+    parser.add_argument("--corpus", metavar="DIR", default=CORPUS,
+                        help="layers of your own, written as those in tests/corpus")
     parser.add_argument("--every", type=int, default=1, help="take one case in N")
     parser.add_argument("--only", default="", help="only cases whose name has this in it")
     parser.add_argument("--show", action="store_true", help="print what was missed")
     parser.add_argument("--write", metavar="DIR", help="write the files there and stop")
     options = parser.parse_args(arguments)
     names = options.layers.split(",") if options.layers else ()
-    chosen = [c for c in cases(names, options.styles.split(",")) if options.only in str(c)]
+    chosen = [c for c in cases(names, options.styles.split(","), options.corpus)
+              if options.only in str(c)]
     chosen = chosen[:: options.every]
     if options.write:
         Path(options.write).mkdir(parents=True, exist_ok=True)

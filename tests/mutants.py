@@ -4,12 +4,14 @@ The tokens of a function's assignments and returns are changed one at a time: an
 number, a name (for another name that the function reads), a `.T` that is dropped.
 """
 
+import ast
 import io
 import keyword
 import linecache
 import tokenize
 from dataclasses import dataclass
 
+from npdl.study.edits import holds_itself
 from npdl.study.patch import find_code
 from npdl.study.plan import plan
 
@@ -38,6 +40,15 @@ class Mutant:
     @property
     def statement(self):
         return plan(self.function.__code__).at[self.line]
+
+    def changed(self):
+        """The line as it is changed, as a syntax tree; an empty one for a part of a statement."""
+        line = linecache.getline(self.function.__code__.co_filename, self.line)
+        try:
+            return ast.parse((line[: self.column] + self.now
+                              + line[self.column + len(self.was):]).strip())
+        except SyntaxError:
+            return ast.Module([], [])
 
     def code(self):
         """The changed function's code, its changed source known to linecache."""
@@ -85,7 +96,7 @@ def mutants(function):
                 was, column = ".T", column - 1
             mutant = Mutant(function, token.start[0], column, was, now)
             try:
-                if mutant.code() is not None:
+                if mutant.code() is not None and not holds_itself(mutant.changed()):
                     found.append(mutant)
             except SyntaxError:
                 continue

@@ -1,8 +1,13 @@
 """Blame on mistakes of meaning, in every style that students write: a sample, and all of it."""
 
+import re
+import warnings
+
 import pytest
 
-from tests.blame_corpus import STYLES, cases, layers, run, table
+from npdl.study.blame import blame
+from npdl.study.target import build
+from tests.blame_corpus import CORPUS, MARK, STYLES, cases, layers, run, table
 
 ON_LINE, DIAGNOSED = 0.9, 0.7
 
@@ -36,6 +41,26 @@ def test_one_mistake_in_every_style(style, tmp_path):
     found, = run([case], tmp_path)
     assert found.on_line and "dx_hat.mean(-1, keepdims=True)" in found.report.diagnosis or \
         "m2" not in found.report.diagnosis and found.diagnosed
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.py")), ids=lambda path: path.stem)
+def test_whole_files_in_no_style_of_ours(path, tmp_path):
+    text = path.read_text()
+    name, says = re.match(r"# (\w+): (.*)", text).groups()
+    (tmp_path / path.name).write_text(text.replace(f"  {MARK}", ""))
+    layer, inputs, options = build(f"{tmp_path / path.name}:{name}")
+    report = blame(layer, *inputs, **options)
+    marked = [n for n, line in enumerate(text.splitlines(), 1) if line.endswith(MARK)]
+    assert not report.right and report.line in marked, str(report)
+    assert re.search(says, report.diagnosis), str(report)
+
+
+def test_no_edit_warns(tmp_path):
+    case = next(c for c in cases(("relu_block",), ("tuple",)) if c.change.name == "mask-of-dh")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found, = run([case], tmp_path)
+    assert found.on_line and not warned
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`from npdl import LSTM, GPT, AdamW, gradcheck, step, blame`: there, free of charge, anywhere."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,4 +103,14 @@ def test_results_show_themselves_in_a_notebook():
     shown = walk._repr_html_()
     assert shown.startswith("<iframe") and shown.count("<iframe") == 1 and "<script" not in shown
     assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")
-    assert "dx = dy * (1 - cache.y)" in repr(npdl.blame(names["Cell"](), x))
+    report = npdl.blame(names["Cell"](), x)
+    assert "dx = dy * (1 - cache.y)" in repr(report)
+    marked = re.findall(r"<mark[^>]*>(.*?)</mark>", report._repr_html_(), re.S)
+    assert [line.split(None, 1)[1] for line in marked] == ["dx = dy * (1 - cache.y)"]
+    assert "<b>diagnosis</b>" in report._repr_html_() and "y = np.tanh(x)" in report._repr_html_()
+    assert not re.search(r"<script|<style| id=", report._repr_html_())
+    names["Cell"].backward = lambda self, dy, cache: dy * (1 - cache.y**2)
+    right = npdl.blame(names["Cell"](), x)
+    assert right.right and "right: 1 gradients" in right._repr_html_()
+    report.source, report.file = "if a < b: <script>", "gone"
+    assert "&lt;script&gt;" in report._repr_html_() and "<script" not in report._repr_html_()

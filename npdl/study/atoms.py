@@ -19,6 +19,7 @@ class Atom:
     array: np.ndarray
     weight: int = 0
     read: bool = False
+    slope: bool = False
 
 
 def same(a, b):
@@ -26,8 +27,10 @@ def same(a, b):
     return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
 
 
-def atoms_of(names, like, source=""):
-    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
+def atoms_of(names, like, source="", further=()):
+    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters; those
+    that are bound `further` down weigh more."""
+    names = {**dict(further), **names}
     found = {}
 
     turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
@@ -36,9 +39,9 @@ def atoms_of(names, like, source=""):
         if isinstance(value, (bool, str)) or value is None:
             return
         if isinstance(value, list):                     # those of this turn
-            for text, at in _turns(turns, len(value)):
+            for text, at, odd in _turns(turns, len(value)):
                 if hasattr(value[at], "dtype"):
-                    add(f"{label}[{text}]", value[at], weight)
+                    add(f"{label}[{text}]", value[at], weight + odd)
             return
         if isinstance(value, (int, float, np.ndarray, np.number)):
             array = np.asarray(value)
@@ -55,58 +58,80 @@ def atoms_of(names, like, source=""):
                 add(f"{name}.{field}" + ".data" * isinstance(item, Param),
                     item.data if isinstance(item, Param) else item, 0)
     for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
-        if atom.array.ndim == np.ndim(like) + 1 > 1:
-            for text, at in _turns(turns, atom.array.shape[1]):
-                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1)
+        if atom.array.ndim == np.ndim(like) + 1 > 1 and not re.search(r"\[[^\"]", atom.label):
+            for text, at, odd in _turns(turns, atom.array.shape[1]):
+                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + odd)
     for atom in list(found.values()):                   # 1 where an array of classes points
         a = atom.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
                 and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
             add(f"one_hot({atom.label})", np.eye(np.shape(like)[-1])[a.astype(int)], 1)
+    if np.ndim(like) == 2 and len(set(np.shape(like))) == 1 < np.shape(like)[0]:
+        add(f"np.eye({np.shape(like)[0]})", np.eye(len(like)), 1)
     own, atoms = set(), []
-    for atom in found.values():
+    for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label, "." in a.label)):
         key = (atom.array.shape, atom.array.tobytes())
         if key not in own:                              # x, and the same as cache.x
             own.add(key)
             atoms.append(atom)
     for atom in atoms:
         atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
+        atom.weight += (not atom.read) + 3 * (atom.label in further)
     return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
 
 
 def _turns(turns, length):
-    """(text, index): t, t + 1 and t - 1 for every number t, later names (loops' turns) first."""
-    for name, t in reversed(turns.items()):
+    """(text, index, weight): t, t + 1 and t - 1 for every number t, later names (loops' turns)
+    first."""
+    for i, (name, t) in enumerate(reversed(turns.items())):
         for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
             if 0 <= at < length:
-                yield text, at
+                yield text, at, (at != t) + 2 * (i > 0)
 
 
 def fitted(array, shape):
     """`array` broadcast to a shape, or None; (B,) rows count for (B, 1) too."""
-    for turned in (array, array[..., None] if array.ndim else array):
-        try:
-            if np.broadcast_shapes(turned.shape, shape) == tuple(shape):
-                return np.broadcast_to(turned, shape)
-        except ValueError:
-            continue
-    return None
+    return next((f for _, f in _spread(array, shape)), None)
+
+
+def fittings(atoms, shape):
+    """Atoms broadcast to a shape, in every way in which axes may be put in: x, x[:, None, :]."""
+    found, own = [], set()
+    for atom in sorted(atoms, key=lambda a: a.weight):
+        for index, array in _spread(atom.array, shape) if atom.array.size > 1 else ():
+            key = array.tobytes()
+            if key not in own:
+                own.add(key)
+                found.append(Atom(atom.label + index, array, atom.weight))
+    return found
+
+
+def _spread(array, shape):
+    """(index, array) of the ways in which an array may be broadcast to a shape."""
+    missing = len(shape) - array.ndim
+    for places in itertools.combinations(range(len(shape)), missing) if missing >= 0 else ():
+        own = [i for i in range(len(shape)) if i not in places]
+        if all(n in (1, shape[i]) for i, n in zip(own, array.shape, strict=True)):
+            index = ", ".join("None" if i in places else ":" for i in range(len(shape)))
+            leading = places == tuple(range(missing))
+            yield "" if leading else f"[{index}]", np.broadcast_to(
+                np.expand_dims(array, places), shape)
+
+
+def is_mask(array):
+    return bool(np.isin(array, (0.0, 1.0)).all())
 
 
 def derived(atoms):
-    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a (1 - a), a > 0, a**2, sqrt(a)."""
+    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a > 0."""
     with np.errstate(all="ignore"):
         for atom in atoms:
             a, label = atom.array, atom.label
             yield atom
-            yield Atom(f"(1 - {label})", 1 - a, 1)
-            yield Atom(f"(1 - {label}**2)", 1 - a * a, 1)
-            yield Atom(f"({label} > 0)", (a > 0).astype(float), 1)
-            yield Atom(f"({label} * (1 - {label}))", a * (1 - a), 2)
-            yield Atom(f"{label}**2", a * a, 2)
-            yield Atom(f"{label}**3", a * a * a, 2)
-            if a.size == 1 and a > 0:
-                yield Atom(f"np.sqrt({label})", np.sqrt(a), 2)
+            slopes = [(f"(1 - {label})", 1 - a)]
+            if not is_mask(a):
+                slopes += [(f"(1 - {label}**2)", 1 - a * a), (f"({label} > 0)", 1.0 * (a > 0))]
+            yield from (Atom(text, array, atom.weight + 1, slope=True) for text, array in slopes)
 
 
 def ratio_of(v, wanted):
@@ -142,7 +167,10 @@ def numbers_of(atoms):
         if atom.array.size > 1:
             found += [(f"{atom.label}.shape[{i}]", n) for i, n in enumerate(atom.array.shape)]
             found += [(f"{atom.label}.size", atom.array.size)] * (atom.array.ndim > 1)
-    return [(label, value) for label, value in found if value not in (0, 1)]
+    first = {}
+    for label, value in found:
+        first.setdefault(value, label)
+    return [(label, value) for value, label in first.items() if value not in (0, 1)]
 
 
 def number_named(c, numbers):

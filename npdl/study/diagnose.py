@@ -44,6 +44,11 @@ class Blame:
     def __repr__(self):
         return describe(self)
 
+    def _repr_html_(self):
+        from npdl.study.show_blame import blame_html
+
+        return blame_html(self)
+
 
 def ended(layer, recording, notes=()):
     """The Blame for a walk that an exception ended: the line that raised it, best in the user's

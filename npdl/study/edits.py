@@ -49,10 +49,10 @@ def edits(statement, names, fields):
     for one, other in itertools.combinations(_read(whole, names, fields), 2):
         found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
-    return sorted((e for e in found if not _holds_itself(e.node)), key=lambda e: e.rank)
+    return sorted((e for e in found if not holds_itself(e.node)), key=lambda e: e.rank)
 
 
-def _holds_itself(node):
+def holds_itself(node):
     """Whether a statement puts a list into itself, of which NumPy makes an array without an end."""
     return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
                and call.func.attr in ("append", "insert", "extend")
@@ -110,7 +110,6 @@ def _variants(node, names, fields, whole):
     """(rank, kind, replacement) for one node of a statement."""
     if isinstance(node, ast.BinOp):
         yield from _of_operator(node)
-        yield from _of_terms(node, names, fields)
     elif isinstance(node, ast.AugAssign) and type(node.op) in OPPOSITE:
         yield 0, "sign", ast.AugAssign(node.target, OPPOSITE[type(node.op)](), node.value)
         if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add):
@@ -132,8 +131,6 @@ def _variants(node, names, fields, whole):
         if names[node.id] == "array" and isinstance(node.ctx, ast.Load):
             for text in fields:
                 yield 4, "name", _parsed(text)
-            yield from _powers(node)
-            yield from _scaled(node, names, fields)
             yield from ((4, "reversed", _parsed(f"{node.id}[{index}::-1]"))
                         for index in ("", ":, "))
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -147,11 +144,13 @@ def _variants(node, names, fields, whole):
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        for op in (ast.Lt, ast.Gt, ast.LtE, ast.GtE, ast.Eq, ast.NotEq, ast.Is, ast.IsNot):
+        same = isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        for op in (ast.Is, ast.IsNot) if same else (ast.Lt, ast.Gt, ast.LtE, ast.GtE, ast.Eq,
+                                                    ast.NotEq):
             yield 2, "comparison", ast.Compare(node.left, [op()], node.comparators)
     value = getattr(whole, "value", None)
     if node is value and node is not None:
-        yield from _of_value(node, names, fields)
+        yield from _of_value(node)
 
 
 def _of_operator(node):
@@ -174,40 +173,8 @@ def _of_operator(node):
         yield 2, "transposed", ast.BinOp(node.left, node.op, _swapped(node.right))
 
 
-def _others(names, fields):
-    """Expressions for every array that a statement could have used."""
-    return [ast.Name(name, ast.Load()) for name, kind in names.items() if kind == "array"] + [
-        _parsed(text) for text in fields]
-
-
-def _scaled(node, names, fields):
-    """x times, or by, another array, one number for each row too: x * y[:, None]."""
-    for other in _others(names, fields):
-        column = _parsed(f"{ast.unparse(other)}[:, None]")
-        for factor in (other, column):
-            yield 5, "missing factor", ast.BinOp(node, ast.Mult(), factor)
-        yield 5, "missing factor", ast.BinOp(node, ast.Div(), other)
-
-
 def _parsed(text):
     return ast.parse(text, mode="eval").body
-
-
-def _of_terms(node, names, fields):
-    """A term of a sum that lacks a factor: a - b for a - c * b."""
-    if not isinstance(node.op, (ast.Add, ast.Sub)):
-        return
-    for number in (2, 0.5):
-        factor = ast.Constant(number)
-        yield 4, "factor", ast.BinOp(node.left, node.op, ast.BinOp(factor, ast.Mult(), node.right))
-        yield 4, "factor", ast.BinOp(ast.BinOp(factor, ast.Mult(), node.left), node.op, node.right)
-    for other in _others(names, fields):
-        for left in (True, False):
-            term = node.left if left else node.right
-            if ast.unparse(term) != ast.unparse(other):
-                whole = ast.BinOp(other, ast.Mult(), term)
-                sides = (whole, node.right) if left else (node.left, whole)
-                yield 5, "missing factor", ast.BinOp(sides[0], node.op, sides[1])
 
 
 def _of_repeated(target, value):
@@ -232,12 +199,6 @@ def _of_subscript(node, fields):
         for text in fields:
             if text.startswith(ast.unparse(node.value) + "["):
                 yield 2, "name", _parsed(text)
-        yield from _powers(node)
-
-
-def _powers(node):
-    for power in (2, 3):
-        yield 4, "power", ast.BinOp(node, ast.Pow(), ast.Constant(power))
 
 
 def _of_items(node):
@@ -273,8 +234,6 @@ def _of_attribute(node, fields, names):
             yield 4, "name", ast.Name(name, ast.Load())
         for index in ("", ":, "):
             yield 4, "reversed", _parsed(f"{own}[{index}::-1]")
-        yield from _powers(node)
-        yield from _scaled(node, names, fields)
 
 
 def _of_number(value):
@@ -312,7 +271,7 @@ def _of_call(node):
                                                   for j, a in enumerate(node.args)], node.keywords)
 
 
-def _of_value(node, names, fields):
+def _of_value(node):
     yield 2, "sign", ast.UnaryOp(ast.USub(), node)
     for axis in (0, 1, -1, -2):
         call = ast.Attribute(node, "sum", ast.Load())
@@ -322,13 +281,6 @@ def _of_value(node, names, fields):
     yield 3, "transposed", ast.Attribute(node, "T", ast.Load())
     for name in ("exp", "log", "sqrt", "tanh", "sign"):
         yield 4, "function", ast.Call(_parsed(f"np.{name}"), [node], [])
-    for other in _others(names, fields):
-        yield 5, "missing factor", ast.BinOp(node, ast.Mult(), other)
-        yield 5, "missing factor", ast.BinOp(node, ast.Div(), other)
-        yield 5, "missing term", ast.BinOp(node, ast.Add(), other)
-        yield 5, "missing term", ast.BinOp(node, ast.Sub(), other)
-    for number in (2, 0.5):
-        yield 5, "factor", ast.BinOp(node, ast.Mult(), ast.Constant(number))
 
 
 def header(node):

@@ -12,10 +12,11 @@ def is_alias(statement):
 
 
 def makes_room(statement):
-    """Whether a statement makes an array of zeros, for others to fill."""
+    """Whether a statement makes arrays of zeros, for others to fill."""
     value = getattr(statement.node, "value", None)
-    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1].removesuffix(
-        "_like") in ("zeros", "empty")
+    made = value.elts if isinstance(value, ast.Tuple) else [value]
+    return bool(made) and all(isinstance(item, ast.Call) and ast.unparse(item.func).split(".")[
+        -1].removesuffix("_like") in ("zeros", "empty") for item in made)
 
 
 def returned_by_name(statement, path):
@@ -37,9 +38,12 @@ def learned_without_param(arrays):
 
 
 def hands_on(unit):
-    """Whether a statement returns what it has, or unpacks what it was handed."""
+    """Whether a statement returns what it has, takes turns over it, gives it another shape, or
+    unpacks what it was handed."""
     step, node = unit.steps[0], unit.statement.node
     value = getattr(node, "value", None)
+    if isinstance(node, ast.For):
+        return not any(isinstance(part, ast.BinOp) for part in ast.walk(node.iter))
     if unit.statement.is_return:
         return isinstance(value, ast.Name) or isinstance(value, ast.Tuple) and all(
             isinstance(item, (ast.Name, ast.Constant)) for item in value.elts)
@@ -47,6 +51,12 @@ def hands_on(unit):
     return isinstance(node, ast.Assign) and unit.statement.reads <= handed and all(
         isinstance(part, PLAIN_NODES) for part in ast.walk(value)) and not any(
         isinstance(part, ast.BinOp) for part in _outside_indices(value))
+
+
+def only_takes(node):
+    """Whether an expression has no arithmetic: parts of arrays, tuples of names."""
+    return node is not None and not isinstance(node, ast.Name) and not any(
+        isinstance(part, (ast.BinOp, ast.UnaryOp, ast.Call)) for part in _outside_indices(node))
 
 
 def _cache_names(function):

@@ -69,6 +69,19 @@ def arrays_read(statement, names):
             yield source, value
 
 
+def entries_written(node, source, array, names):
+    """A mask of the entries of `source` that an assignment to a part of it writes, or None."""
+    target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
+    if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != source:
+        return None
+    mask = np.zeros(np.shape(array), bool)
+    try:
+        mask[_value(target.slice, names)] = True
+    except Exception:                                   # an index that is no simple one
+        return None
+    return mask
+
+
 def _value(node, names):
     if isinstance(node, ast.Name):
         return names.get(node.id)

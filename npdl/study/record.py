@@ -17,7 +17,7 @@ from npdl.errors import InputError
 from npdl.study.fold import carried
 from npdl.study.nests import kept
 from npdl.study.pairs import pairs_of
-from npdl.study.reads import arrays_read
+from npdl.study.reads import arrays_read, entries_written
 from npdl.study.trace import Listener, Tracer, wanted
 
 COPIED = 1 << 14            # arrays with more entries are summarised, but not copied
@@ -153,9 +153,10 @@ class Recorder(Listener):
             if name in explicit or "(" in source:
                 continue
             explicit.add(name)
-            mask = changed.get(name)
-            self._write(step, name, look_up(source if "." in source else name, names), "in place",
-                        mask)
+            value = look_up(source if "." in source else name, names)
+            mask = entries_written(statement.node, source, value, names) if "." in source \
+                else changed.get(name)
+            self._write(step, name, value, "in place", mask)
         changed |= dict.fromkeys(_large_views(names, explicit - set(statement.binds)))
         for name, mask in changed.items():
             if name not in explicit:

@@ -12,7 +12,7 @@ from npdl.study.patch import edited_code, function_of, patched
 from npdl.study.trace import file_of, original_file
 
 MOST_EDITS = 3000
-FOR_SUSPECTS = (4, 5)           # ranks of edits that statements beside them are spared
+FOR_SUSPECTS = 4                # rank of edits that statements beside them are spared
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Repair:
                 if not _ends(step, edit):
                     continue
                 known = (step.call.code, step.statement) in self.suspects
-                if self.suspects and not known and edit.rank in FOR_SUSPECTS:
+                if self.suspects and not known and edit.rank == FOR_SUSPECTS:
                     continue
                 order = (away, self._unlikely(step, edit), edit.rank, not known,
                          step.statement is not self.origin.statement,

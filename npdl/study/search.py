@@ -13,14 +13,14 @@ from npdl.study.handed import (
     returned_by_name,
 )
 from npdl.study.judge import Judge
-from npdl.study.lines import owner
+from npdl.study.missing import Missing
 from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.terms import PARTS, WHOLES, explained, scaled
+from npdl.study.terms import PARTS, WHOLES
 from npdl.study.trace import original_file
-from npdl.study.trials import Trials, Unit
+from npdl.study.trials import Trials, Unit, added
 
 PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
 
@@ -118,6 +118,7 @@ class Search:
         edit; without any of them it is the first that could.
         """
         self.trials = Trials(self.check, self.dout, self.recording, self.found).measured()
+        self.missing = Missing(self.trials, self.verdicts, self.check, self.dout)
         suspects = self._suspects()
         if not suspects or suspects[0].mended != self.trials.wrong:
             turns = [u for u in self.trials.units if not u.places or u.dark]
@@ -133,19 +134,46 @@ class Search:
             found = repair.find(ranks)
             if found is not None:
                 return self._report_found(found, region)
-            unit, explanation = self._explanation(suspects, looks)
+            unit, explanation = self.missing.simplest(suspects, looks)
             if explanation is not None:
-                return self._report(self._filled(unit.steps[0]), region, None, unit, explanation)
-        return self._report(self._filled(first), region, None, suspects[0] if suspects else None)
+                at = unit.handed[0] if unit.handed else None
+                step = unit.steps[0] if at is None else self.steps[at]
+                return self._report(step, region, None, unit, explanation)
+        return self._report(first, region, None, suspects[0] if suspects else None)
 
-    def _filled(self, step):
-        """The step itself, or, where it only makes room with zeros, the first that fills this."""
-        if makes_room(step.statement):
-            for later in self.steps:
-                if later.call is step.call and later.index > step.index and any(
-                        w.name in step.statement.binds for w in later.writes):
-                    return later
-        return step
+    def _without_rooms(self, units):
+        """Units, with those that fill it before one that only makes room with zeros; without it
+        if these are right."""
+        found = []
+        for unit in units:
+            filled = makes_room(unit.statement) and [
+                u for u in self.trials.units if u is not unit and u.code is unit.code
+                and any(name in set(unit.statement.binds) - set(u.statement.binds)
+                        for _, name, *_ in u.places)]
+            wrong = [u for u in filled or () if not self.right(u)]
+            for filler in wrong:
+                filler.mended = unit.mended
+            found += wrong + [unit] * (not filled or bool(wrong))
+        return list(dict.fromkeys(found)) or units
+
+    def _handed(self, first):
+        """[the Unit that called the first suspect's function], if it handed over an upstream
+        gradient that is wrong; else []."""
+        wrong = {}
+        for call in {id(c): c for c in (self.steps[at].call for at, *_ in first.places)}.values():
+            for position, name in enumerate(n for n in call.function.arguments if n != "self"):
+                verdict = self.verdicts.arguments.get((call.number, name))
+                last = max(i for i, s in enumerate(self.steps) if s.call is call)
+                at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
+                           and s.statement is call.from_statement), None)
+                if verdict is not None and verdict.right is False and at is not None:
+                    wrong.setdefault(id(call.from_statement), []).append(
+                        (at, position, name, verdict))
+        callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places]
+        if len(callers) == 1:
+            callers[0].mended = first.mended
+            callers[0].handed = min(wrong[id(callers[0].statement)], key=lambda item: item[0])
+        return callers if len(callers) == 1 else []
 
     def _steps(self, units):
         return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
@@ -197,10 +225,12 @@ class Search:
             best = [u for u in trials.units if u.mended == lead.mended]
         best = [u for u in best if not _called_by_another(u, best)] or best
         best.sort(key=lambda u: (is_npdls(u.steps[0]), u.places[0][0]))
+        best = self._without_rooms(best)
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
-        return self._caller(best[:1]) + best[: proved + 1]
+        handed = self._handed(best[0]) if best else []
+        return handed + self._caller(best[:1]) + best[: proved + 1]
 
     def _caller(self, first):
         """[the Unit that called the first suspect], if several statements call its function and it
@@ -228,23 +258,8 @@ class Search:
     def _proved(self, unit):
         """Whether a Unit's values are not the gradients that their names promise, and ought to be:
         with these in their place all is right."""
-        shifts = self._to_gradients(unit)
+        shifts = self.missing.to_gradients(unit)
         return bool(shifts) and self.trials.improves(shifts, unit.mended, targets=True)
-
-    def _explanation(self, suspects, looks):
-        """(the first Unit whose numbers say what is missing, its Explanation).
-
-        A number that is missing may be put into any line of several that give one name its value:
-        then it is the last of these.
-        """
-        for i, unit in enumerate(suspects):
-            explanation = self._explained(unit, looks)
-            names = {name for _, name, *_ in unit.places}
-            later = [u for u in suspects[i + 1 :] if u.code is unit.code
-                     and names & {name for _, name, *_ in u.places}]
-            if explanation is not None and not (explanation.kind == "factor" and later):
-                return unit, explanation
-        return None, None
 
     def right(self, unit):
         """Whether what a Unit wrote last in each call is known to be right."""
@@ -273,55 +288,12 @@ class Search:
             return any(oracle.shape(b) == value.shape and oracle.error(b, value, weights) < LIMIT
                        for b in known)
 
-    def _explained(self, unit, looks):
-        """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
-        pairs = self._pairs(unit)
-        pairs = [pair for pair in pairs if pair[1] == pairs[0][1]][:3]
-        found = explained([(v, w, names) for _, _, v, w, names in pairs],
-                          unit.statement.source, looks)
-        if found is None and looks is PARTS:
-            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
-                           pairs[0][-1] if pairs else {})
-        return found
-
-    def _pairs(self, unit):
-        """[(backward step, name, what it wrote, what it should have written, the locals)] where
-        these differ, when those before are right.
-
-        The right value is the numerical gradient of what the name stands for, if that mends
-        everything; else the one value that does, if there is only one.
-        """
-        targets = self._to_gradients(unit)
-        if targets and self.trials.improves(targets, unit.mended, targets=True):
-            found = self.trials.differences(unit, targets, targets=True)
-        else:
-            found = self.trials.differences(unit, unit.shift or {})
-        return [(at, name, *self._added(self.steps[at], name, [v, w]), names)
-                for at, name, v, w, names in found]
-
-    def _to_gradients(self, unit):
-        """For all that a Unit wrote the gradients that its names promise, or None."""
-        targets = {}
-        for at, name, path, shape, _ in unit.places:
-            verdict = self.verdicts.of.get((self.steps[at].index, name))
-            if path or verdict is None or verdict.local is None:
-                return None
-            weights = self.check.weights(self.dout)
-            with np.errstate(all="ignore"):
-                if self.check.oracle.shape(verdict.local) != shape:
-                    return None
-                wanted = self.check.oracle.gradient(verdict.local, weights)
-            targets[at] = [(name, path, wanted)]
-        return targets
-
     def _report_found(self, found, region):
         step = next(s for s in region if s.statement is found.statement)
         return self._report(step, region, found)
 
     def _report(self, step, region, found=None, unit=None, explanation=None):
-        room = unit is not None and self._filled(unit.steps[0]) is not unit.steps[0]
-        first, name, computed, wanted = self._values(step, found, unit)
-        step = step if room else first
+        step, name, computed, wanted = self._values(step, found, unit)
         diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
         lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
         whole = found.everywhere if found is not None else (
@@ -335,15 +307,6 @@ class Search:
             step.error or self.error,
         )
 
-    def _added(self, step, name, values):
-        """Values; of a parameter's gradient, what was added to it since the backward began."""
-        if not name.endswith(".grad"):
-            return values
-        param = owner(name, step)
-        before = next((self.check.before[n] for n, p in self.check.layer.params() if p is param),
-                      0.0)
-        return [None if value is None else value - before for value in values]
-
     def _values(self, step, found, unit):
         """(step, name, what it wrote, what it should have been): where they first differ."""
         if found is not None:
@@ -353,15 +316,15 @@ class Search:
             if differs is not None:
                 first, write, other = differs
                 return (first, write.name,
-                        *self._added(first, write.name, [write.value, other.value]))
+                        *added(self.check, first, write.name, [write.value, other.value]))
         elif unit is not None:
-            for at, name, value, wanted, _ in self._pairs(unit):
+            for at, name, _, value, wanted, *_ in self.missing.pairs(unit):
                 return self.steps[at], name, value, wanted
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)
         if write is None:
             return step, "", None, None
-        return step, write.name, *self._added(step, write.name, [write.value, None])
+        return step, write.name, *added(self.check, step, write.name, [write.value, None])
 
 
 def _called_by_another(unit, others):

@@ -1,11 +1,12 @@
 """What is missing in a wrong value, found among the arrays that its function holds.
 
-`explained(trials, values)` looks at what a statement wrote and what it should have written, and
-tries: a factor, an order of entries, a term, a sum over an axis, by their numbers alone.
+`explained(turns)` looks at what a statement wrote and what it should have written, and tries: a
+factor, an order of entries, a part of the expression, a sum, a term, by their numbers alone.
 """
 
+import ast
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from npdl.study.atoms import (
     atoms_of,
     derived,
     fitted,
+    fittings,
+    is_mask,
     is_plain,
     number_named,
     numbers_of,
@@ -22,39 +25,81 @@ from npdl.study.atoms import (
     readable,
     same,
 )
+from npdl.study.inside import changed, evaluated, shifted
+from npdl.study.monomials import monomials
+from npdl.study.products import MOST_ATOMS, proportional
 
-MOST_ATOMS = 24
 MOST_FOUND = 6
+ODD = 4                         # the weight of a number that is none of the function's
 
 
 @dataclass
 class Explanation:
-    """`kind` in a word; `text` says what is missing; `expression` the missing part."""
+    """`kind` in a word; `text` says what is missing; `weight` is small for what is simple."""
 
     kind: str
     text: str
-    expression: str = ""
+    weight: int = 1
 
 
-def explained(pairs, source="", looks=None):
-    """An Explanation of [(computed, wanted, locals)], one for each turn, or None.
+@dataclass
+class Turn:
+    """What a statement wrote once, and should have: `names` are the locals that it could read,
+    `further` those that are bound after it, `node` the expression."""
+
+    value: np.ndarray
+    wanted: np.ndarray
+    names: dict
+    node: object = None
+    further: dict = field(default_factory=dict)
+    atoms: list = field(default_factory=list)
+
+
+def explained(turns, source="", looks=None):
+    """An Explanation of [Turn] or None.
 
     It has to hold in every turn in which the two differ. What the statement's `source` reads is
     tried first; `looks` are PARTS, what could be missing, or WHOLES, what it should be.
     """
-    pairs = [(np.asarray(v, float), np.asarray(w, float), atoms_of(names, w, source))
-             for v, w, names in pairs if np.shape(v) == np.shape(w) and not same(v, w)]
-    if not pairs:
+    turns = [replace(t, atoms=atoms_of(t.names, t.wanted, source, t.further)) for t in turns
+             if np.shape(t.value) == np.shape(t.wanted) and not same(t.value, t.wanted)]
+    if not turns:
         return None
+    few = turns[0].value.size < 3                       # two entries in one turn prove nothing
+    best = None
     for look in looks or PARTS:
-        found = {e.text: e for e in itertools.islice(look(*pairs[0]), MOST_FOUND)}
-        for more in pairs[1:]:
+        if few and len(turns) == 1 and look is not _factors:
+            continue
+        found = {}
+        for e in itertools.islice(look(turns[0]), MOST_FOUND):
+            found.setdefault(e.text, e)
+        for more in turns[1:]:
             if found:
-                held = {e.text for e in itertools.islice(look(*more), 8 * MOST_FOUND)}
+                held = {e.text for e in itertools.islice(look(more), 8 * MOST_FOUND)}
                 found = {text: e for text, e in found.items() if text in held}
-        if found:
-            return next(iter(found.values()))
-    return None
+        best = min([*found.values(), *[best] * (best is not None)], key=lambda e: e.weight,
+                   default=None)
+        if best is not None and best.weight < ODD:
+            return best
+    return best
+
+
+def summed(turns, source):
+    """An Explanation of a sum over [Turn] of one expression, that lacks `turns[0].wanted`: the
+    same change of the expression in every turn; or None."""
+    totals = []
+    for turn in turns:
+        own = evaluated(turn.node, turn.names) if turn.node is not None else None
+        if own is None or own.shape != turn.wanted.shape:
+            return None
+        atoms = atoms_of(turn.names, turn.wanted, source)
+        totals.append({(kind, text, weight): found - own for kind, text, weight, found in changed(
+            turn.node, turn.names, [a for a in atoms if a.array.size > 1][:MOST_ATOMS],
+            numbers_of(atoms)) if found.shape == own.shape})
+    everywhere = [key for key in totals[0] if all(key in more for more in totals)]
+    found = [Explanation(*key) for key in everywhere
+             if same(sum(more[key] for more in totals), turns[0].wanted)]
+    return min(found, key=lambda e: e.weight, default=None)
 
 
 def scaled(ratio, step, names):
@@ -64,25 +109,29 @@ def scaled(ratio, step, names):
     return next(_named_factor(ratio, atoms_of(names, step.writes[0].value)), None)
 
 
-def _factors(v, wanted, atoms):
-    """A factor is missing, or one too many: a number, a length, an array."""
+def _factors(turn):
+    """A factor is missing, or one too many: a number, a length, arrays."""
+    v, wanted, atoms = turn.value, turn.wanted, turn.atoms
     ratio = ratio_of(v, wanted)
     if ratio is not None and (v.size > 1 or is_plain(ratio)):
         yield from _named_factor(ratio, atoms)
         return
-    for atom in derived(a for a in atoms if a.array.size > 1):
-        f = fitted(atom.array, v.shape)
-        if f is None or same(f, np.ones_like(f)):
+    if v.size < 2 or ratio is not None or (wanted[v == 0] != 0).any():
+        return
+    with np.errstate(all="ignore"):
+        quotient = np.where(v == 0, 0, wanted / np.where(v == 0, 1, v))
+    for atom in monomials(quotient, atoms, 2):
+        c = ratio_of(v * atom.array, wanted)
+        if c is None:
             continue
-        c = ratio_of(v * f, wanted)
-        if c is not None:
-            mask = ", the mask," if set(np.unique(f)) <= {0.0, 1.0} else ""
-            yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
-                              .replace(atom.label, atom.label + mask) , atom.label)
-        c = ratio_of(wanted * f, v)
-        if c is not None and not (f == 0).any():
-            yield Explanation("missing factor", f"/ {atom.label} is missing, or * {atom.label} is "
-                              "one factor too many", atom.label)
+        over = atom.label.removeprefix("1 / ")
+        if over != atom.label and " / " not in over and number_named(c, ()) == "1":
+            yield Explanation("missing factor", f"/ {over} is missing, or * {over} is one factor "
+                              "too many", atom.weight)
+            continue
+        words = ", the mask," if is_mask(atom.array) else ""
+        yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
+                          f"{words}", atom.weight)
 
 
 def _times(c, label, numbers=()):
@@ -103,15 +152,18 @@ def _named_factor(c, atoms):
             ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
         found = found or next((t for t, n in ways if abs(n - c) < CLOSE * abs(c)), "")
     says = f"it is {readable(1 / c)} times what it should be"
-    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing", found)
+    odd = not found and not is_plain(c)
+    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing", 1 + 3 * odd)
 
 
-def _orders(v, wanted, atoms):
-    """The entries in another order: reversed, transposed, moved along an axis, blocks swapped."""
+def _orders(turn):
+    """The entries in another order: reversed, transposed, moved along an axis, blocks swapped;
+    or another part of an array."""
+    v, wanted = turn.value, turn.wanted
     for axis in range(v.ndim):
         if same(np.flip(v, axis), wanted):
             yield Explanation("reversed", f"it is not reversed along axis {axis}: "
-                              f"[{':, ' * axis}::-1] is missing", "[::-1]")
+                              f"[{':, ' * axis}::-1] is missing")
     for i, j in itertools.combinations(range(v.ndim), 2):
         if v.shape[i] == v.shape[j] and same(np.swapaxes(v, i, j), wanted):
             yield Explanation("transposed", "it is transposed"
@@ -124,147 +176,105 @@ def _orders(v, wanted, atoms):
                         np.concatenate([blocks[i] for i in order], axis), wanted):
                     yield Explanation("order", f"its {count} parts along axis {axis} are in "
                                       f"another order: they should be {list(order)} of these")
-    if not v.size or v.ndim < 1:
-        return
     for axis, n in enumerate(v.shape):
-        for shift in (1, -1) if n > 2 else ():
-            if same(np.roll(v, shift, axis), wanted):
-                yield Explanation("moved", f"it is moved by one along axis {axis}")
+        for by in (1, -1, 2, -2) if n > 2 else ():
+            if same(np.roll(v, by, axis), wanted) or same(shifted(v, axis, by), wanted):
+                yield Explanation("moved", f"it must be moved by {by} along axis {axis}: another "
+                                  "part of the array is meant")
+    yield from _windows(turn)
     if v.size > 3 and same(np.sort(v, None), np.sort(wanted, None)):
         yield Explanation("order", "its entries are right, but in another order: a transpose, or "
                           "another order of the axes before a reshape, is missing")
 
 
-def _products(atoms, shape):
-    """(label, array) of arrays, and of products of two, outer and matrix products too."""
-    for atom in atoms:
-        yield atom.label, atom.array
-    for a, b in itertools.combinations_with_replacement(atoms, 2):
-        try:
-            yield f"{a.label} * {b.label}", a.array * b.array
-        except ValueError:
+def _windows(turn):
+    """It should be another part of an array, a slice of one axis."""
+    wanted = turn.wanted
+    for atom in turn.atoms if wanted.ndim else ():
+        a = atom.array
+        differ = [i for i, (n, m) in enumerate(zip(a.shape, wanted.shape, strict=False)) if n != m]
+        if a.ndim != wanted.ndim or len(differ) != 1:
             continue
-    for a, b in itertools.permutations(atoms, 2):
-        if a.array.ndim == b.array.ndim == 1 and (a.array.size, b.array.size) == tuple(shape):
-            yield f"np.outer({a.label}, {b.label})", np.outer(a.array, b.array)
-        if a.array.ndim < 2 or b.array.ndim < 2:
-            continue
-        left, right = np.swapaxes(a.array, -1, -2), np.swapaxes(b.array, -1, -2)
-        for label, x, y in ((f"{a.label} @ {b.label}", a.array, b.array),
-                            (f"{a.label} @ {b.label}.T", a.array, right),
-                            (f"{a.label}.T @ {b.label}", left, b.array)):
-            if x.shape[-1] == y.shape[-2] and (*x.shape[:-1], y.shape[-1]) == tuple(shape):
-                try:
-                    yield label, x @ y
-                except ValueError:
-                    continue
+        axis, = differ
+        n = wanted.shape[axis]
+        for first in range(a.shape[axis] - n + 1):
+            part = a.take(range(first, first + n), axis)
+            if same(part, wanted) and part.any():
+                end = "" if first + n == a.shape[axis] else str(first + n)
+                yield Explanation("part", "another part of the array is meant: it should be "
+                                  f"{atom.label}[{':, ' * axis}{first or ''}:{end}]")
 
 
-def _triples(atoms, shape):
-    """(label, array) of products of three, one of which may be a slope or a power."""
-    base = [a for a in atoms if fitted(a.array, shape) is not None]
-    for a, b in itertools.combinations_with_replacement(base[:8], 2):
-        both = fitted(a.array, shape) * fitted(b.array, shape)
-        for c in derived(base):
-            yield f"{a.label} * {b.label} * {c.label}", both * fitted(c.array, shape)
-        yield from ((f"{a.label} * {c.label}", fitted(a.array, shape) * fitted(c.array, shape))
-                    for c in derived([b]) if c.weight)
-
-
-def _candidates(atoms, shape):
-    """(label, array, words) of what a missing term may be, the simplest first."""
-    if atoms and atoms[0].label.endswith("now)"):
-        yield from ((a.label, a.array, "") for a in atoms)
+def _inside(turn):
+    """One part of the expression lacks a factor, or is in another order, or another is meant."""
+    value = evaluated(turn.node, turn.names) if turn.node is not None else None
+    if value is None or value.shape != turn.value.shape or value.size < 2:
         return
-    atoms = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
-    flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
-             for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
-    sums = []
-    for label, product in itertools.chain(_products(atoms, shape), flips):
-        fits = fitted(product, shape)
-        if fits is not None:
-            yield label, fits, ""
-        sums += _sums(label, product, shape)
-    yield from ((label, fits, "") for label, fits in _triples(atoms, shape))
-    yield from sums
-    for label, total, words in sums:
-        for atom in atoms:
-            fits = fitted(atom.array, shape)
-            if fits is not None:
-                yield f"{atom.label} * {label}", fits * total, words
-    if len(shape) == 1:                                 # the gradient of a gain or of a bias
-        for label, product in itertools.chain.from_iterable(
-                _triples(atoms, a.array.shape) for a in atoms[:6] if a.array.ndim > 1
-                and a.array.shape[-1:] == tuple(shape)):
-            yield from _sums(label, product, shape)
+    target = value + (turn.wanted - turn.value)
+    atoms = [a for a in turn.atoms if a.array.size > 1][:MOST_ATOMS]
+    for kind, text, weight, found in changed(turn.node, turn.names, atoms, numbers_of(turn.atoms)):
+        if same(found, target):
+            yield Explanation(kind, text, weight)
 
 
-def _sums(label, product, shape):
-    """The sums of a product over one axis, or two of three, that fit a shape."""
-    found = []
-    n = product.ndim
-    for axes in [(axis,) for axis in range(n)] + [(0, 1), (0, 2), (1, 2)] * (n == 3):
-        if len(shape) and all(product.shape[axis] > 1 for axis in axes):
-            keep = n == len(shape)
-            fits = fitted(product.sum(axes, keepdims=keep), shape)
-            last = axes == (n - 1,)
-            where = "the last axis" if last else " and ".join(f"axis {axis}" for axis in axes)
-            at = -1 if last else axes[0] if len(axes) == 1 else axes
-            if fits is not None:
-                found.append((f"({label}).sum({at}{', keepdims=True' * keep})", fits,
-                              f" (the sum over {where} of {label})"))
-    return found
+def _where(turn):
+    """It is wrong only where a mask of the function's is 0, or 1."""
+    bad = np.abs(turn.value - turn.wanted) > CLOSE * np.abs(turn.wanted).max(initial=0)
+    for atom in derived(fittings(turn.atoms, bad.shape)) if bad.any() and not bad.all() else ():
+        for sign in (0, 1) if is_mask(atom.array) else ():
+            if ((atom.array == sign) == bad).all():
+                yield Explanation("mask", "it is wrong in the entries where the mask "
+                                  f"{atom.label} is {sign}, and right in the others", 4)
 
 
-def _terms(v, wanted, atoms):
+def _reductions(turn):
+    """Of a part of the expression a sum, over other axes, is meant."""
+    wanted = turn.wanted
+    nodes = [n for n in ast.walk(turn.node) if isinstance(n, ast.expr)] if turn.node else []
+    for node in nodes:
+        array = evaluated(node, turn.names)
+        if array is None or array.size <= wanted.size or array.size > 4096 or not wanted.size > 1:
+            continue
+        for count in (1, 2):
+            for axes in itertools.combinations(range(array.ndim), count):
+                for keep in (False, True):
+                    total = array.sum(axes, keepdims=keep)
+                    c = ratio_of(total, wanted) if total.shape == wanted.shape else None
+                    if c is not None and is_plain(c):
+                        at = axes[0] if count == 1 else axes
+                        yield Explanation(
+                            "missing sum", "a sum is missing: it should be "
+                            f"{_times(c, f'({ast.unparse(node)}).sum({at})')}")
+
+
+def _terms(turn):
     """A term is missing: what has to be added is an expression of the function's arrays."""
-    numbers = numbers_of(atoms)
-    found = _proportional(wanted - v, atoms)
-    for label, c, words in itertools.chain(found, _proportional(wanted - v, _of_itself(v, atoms))):
+    itself = Atom("(what it is now)", turn.value, 3)
+    numbers = numbers_of(turn.atoms)
+    for label, c, words, weight in proportional(turn.wanted - turn.value, [*turn.atoms, itself]):
         number = number_named(abs(c), numbers)
         mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
         yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
-                          f"{'' if number == '1' else number + ' * '}{label}{mean}", label)
+                          f"{'' if number == '1' else number + ' * '}{label}{mean}",
+                          2 + weight + (number != "1"))
 
 
-def _of_itself(v, atoms):
-    """The value as it is, times two factors: what a product rule leaves out."""
-    base = [a for a in atoms if fitted(a.array, v.shape) is not None][:10]
-    return [Atom(f"{a.label} * {c.label} * (what it is now)", fitted(a.array, v.shape)
-                 * fitted(c.array, v.shape) * v) for a in base for c in derived(base)]
-
-
-def _proportional(goal, atoms):
-    """(label, factor, words) of the candidates of which `goal` is a multiple, odd factors last."""
-    size = np.abs(goal).max(initial=0)
-    if goal.size < 3 or size == 0:
-        return
-    unit = goal / np.sqrt((goal * goal).sum())
-    numbers, odd = numbers_of(atoms), []
-    for label, array, words in _candidates(atoms, goal.shape):
-        with np.errstate(all="ignore"):
-            along, length = (array * unit).sum(), (array * array).sum()
-            if along * along > (1 - 1e-9) * length > 0:
-                c = ratio_of(array, goal)
-                if c is not None and "." not in number_named(c, ()):
-                    yield label, c, words
-                elif c is not None:
-                    odd.append((label, c, words))
-    named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
-    yield from named or odd[:1]
-
-
-def _wholes(v, wanted, atoms):
+def _wholes(turn):
     """It should be another expression of the function's arrays."""
-    for label, c, words in _proportional(wanted, atoms):
+    v, wanted, atoms = turn.value, turn.wanted, turn.atoms
+    for label, c, words, weight in proportional(wanted, atoms):
         right = _times(c, label, numbers_of(atoms))
-        yield Explanation("expression", f"it should be {right}{words}", label)
+        yield Explanation("expression", f"it should be {right}{words}", weight + 2)
     yield from _projections(wanted, atoms)
     zero = np.abs(wanted) <= 1e-9 * max(np.abs(wanted).max(initial=0), 1e-300)
     same_entries = np.abs(v - wanted) <= CLOSE * max(np.abs(wanted).max(initial=0), 1e-300)
     if (zero | same_entries).all():
         yield Explanation("mask", "it should be 0 in the entries that are wrong: "
                           "a mask is not applied")
+    for atom in fittings(atoms, wanted.shape) if 0 < zero.sum() < zero.size - 2 else ():
+        if same(np.where(zero, 0.0, atom.array), wanted):
+            yield Explanation("mask", f"it should be {atom.label} in some entries, and 0 in the "
+                              "others: a mask, or an index, is missing")
 
 
 def _projections(wanted, atoms):
@@ -304,7 +314,7 @@ def _projections(wanted, atoms):
                         yield Explanation(
                             f"missing {kind}", f"the {kind} {what} is missing or wrong: the "
                             f"entries along axis {at} depend on each other; it should be "
-                            f"{_times(c, whole)}", whole)
+                            f"{_times(c, whole)}", 3)
 
 
-PARTS, WHOLES = (_factors, _orders, _terms), (_wholes,)
+PARTS, WHOLES = (_factors, _orders, _inside, _reductions, _terms), (_wholes, _where)

@@ -5,16 +5,18 @@ only if there are values for it, in all its turns together, that make the gradie
 are found by running the backward once for every entry it writes, that entry moved, and solving.
 """
 
+import ast
 import contextlib
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from npdl.study.check import copied
-from npdl.study.nests import kept, leaves, rebuilt
-from npdl.study.record import look_up
+from npdl.study.lines import owner
+from npdl.study.nests import kept, leaves
+from npdl.study.shifts import Shifter, found_at, moved, paths
 from npdl.study.styles import Functions
-from npdl.study.trace import Listener, Tracer, wanted
+from npdl.study.trace import Tracer, wanted
 
 MOST = 260                  # entries of a statement that are moved, one after the other
 ENOUGH = 1e-5
@@ -30,6 +32,7 @@ class Unit:
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
     dark    nothing is known of what it could mend
+    handed  (backward step, position, name, Verdict) of the first wrong argument that it hands over
     """
 
     code: object
@@ -40,6 +43,7 @@ class Unit:
     reached: frozenset = frozenset()
     shift: object = None
     dark: bool = False
+    handed: tuple = ()
 
     @property
     def size(self):
@@ -95,7 +99,7 @@ class Trials:
             for write in step.writes:
                 if write.how != "through a view":
                     unit.places += [(at, write.name, path, np.shape(a), write.mask)
-                                    for path, a in _paths(write.value)]
+                                    for path, a in paths(write.value)]
         return list(found.values())
 
     def _agree(self, value, name):
@@ -110,11 +114,12 @@ class Trials:
         """{name: gradient}, after `shifts` {backward step: [(name, path, array)]} were added.
 
         With `targets` the arrays take the place of what was written. `watch` is a list that gets
-        (step, name, path, what was written, what stands there then, the locals) of each.
+        (step, name, path, what was written, what stands there then, the locals, those of its
+        call at the end) of each.
         """
         check = self.check
         check.reset()
-        listener = _Shifter(shifts, targets, watch)
+        listener = Shifter(shifts, targets, watch)
         tracer = listener.tracer = Tracer(self.wants, listener)
         last = [] if watch is None else watch
         with np.errstate(all="ignore"), kept(check.layer, check.inputs):
@@ -128,9 +133,9 @@ class Trials:
             if name == "return":
                 if isinstance(check.layer, Functions):
                     path = (check.layer.places[path[0] if path else 0], *path[1:])
-                before, returned = returned, _moved(returned, path, shift, targets)
-                last.append((len(self.steps) - 1, name, own, _at(before, path),
-                             _at(returned, path), listener.names))
+                before, returned = returned, moved(returned, path, shift, targets)
+                last.append((len(self.steps) - 1, name, own, found_at(before, path),
+                             found_at(returned, path), listener.names, {}))
         returned = returned if isinstance(returned, tuple) else (returned,)
         got = {f"input {path}": a for path, a in leaves(returned)}
         params = dict(check.layer.params())
@@ -148,20 +153,37 @@ class Trials:
         return all(self._agree(found[name], name) for name in self.names
                    if name in goal or name not in self.wrong)
 
+    def watched(self, shifts):
+        """[(step, name, path, the locals)] where these shifts are made."""
+        watch = []
+        self.run(shifts, watch=watch)
+        return [(at, name, path, names) for at, name, path, _, _, names, _ in watch]
+
     def differences(self, unit, shifts, targets=False):
-        """[(step, name, what was written, what is right, the locals)] of a Unit where they differ,
-        each when the values before it have been put right."""
+        """[(step, name, path, what was written, what is right, the locals, those that are bound
+        further down)] of a Unit where they differ, each when the values before are right."""
         watch = []
         self.run(shifts, targets, watch)
         masks = {(at, name, path): mask for at, name, path, _, mask in unit.places}
         found = []
-        for at, name, path, before, after, names in watch:
+        for at, name, path, before, after, names, ends in watch:
             mask = masks[at, name, path]
-            before, after = (block(np.asarray(a, float), mask) for a in (before, after))
+            before, after = (block(np.asarray(a, float), mask) for a in added(
+                self.check, self.steps[at], name, (before, after)))
             if np.abs(after - before).max(initial=0) > 1e-7 * max(np.abs(after).max(initial=0),
                                                                   1e-3):
-                found.append((at, name, before, after, names))
+                further = self._further_down(self.steps[at], ends)
+                found.append((at, name, path, before, after, names, further))
         return found
+
+    def _further_down(self, step, ends):
+        """The locals that are bound after a step, outside of loops, and do not depend on it."""
+        if step.statement.loops:
+            return {}
+        later = {w.name: w.value for s in self.steps[step.index - self.steps[0].index + 1 :]
+                 if s.call is step.call for w in s.writes if w.how == "bound"}
+        return {name: ends[name] for name, value in later.items() if isinstance(
+            ends.get(name), np.ndarray) and np.array_equal(ends[name], value)}
 
     def mend(self, unit, partly=False):
         """Find out whether a Unit can mend all that is wrong, or with `partly` a part of it: sets
@@ -183,13 +205,18 @@ class Trials:
             unit.dark = True                            # it does not stand being moved
 
     def _collects(self, unit, goal):
-        """Mend a Unit that adds up the gradient of one parameter: its last turn adds the rest."""
-        at, name, path, *_ = unit.places[-1]
+        """Mend a Unit that adds up the gradient of one parameter: the last turn that writes an
+        entry adds the rest."""
+        name = unit.places[-1][1]
         if not name.endswith(".grad") or len(unit.reached) > 1:
             return False
-        rest = {at: [(name, path, self.wanted[n] - self.base[n]) for n in goal]}
-        if self.improves(rest, goal):
-            unit.mended, unit.shift = goal, rest
+        rest, = (self.wanted[n] - self.base[n] for n in goal)
+        shifts, left = {}, np.ones(rest.shape, bool)
+        for at, own, path, _, mask in unit.places[::-1]:
+            mine = left if mask is None or own != name else left & mask
+            shifts[at], left = [(own, path, np.where(mine, rest, 0.0))], left & ~mine
+        if self.improves(shifts, goal):
+            unit.mended, unit.shift = goal, shifts
         return True
 
     def _solve(self, unit, goals):
@@ -199,7 +226,9 @@ class Trials:
             shift = self._solved(J, goal)
             if shift is not None and self.improves(self._shifts(unit, shift), goal):
                 unit.mended = goal
-                unique = np.linalg.matrix_rank(np.concatenate(list(J.values())), 1e-9) == unit.size
+                whole = np.concatenate(list(J.values()))
+                idle = ~(np.abs(whole) > 1e-12 * np.abs(whole).max()).any(0)
+                unique = np.linalg.matrix_rank(whole, 1e-9) == unit.size - idle.sum()
                 unit.shift = self._shifts(unit, shift) if unique else None
                 return
 
@@ -207,7 +236,9 @@ class Trials:
         """The number times which all that a Unit writes would mend everything, or None."""
         shifts = {}
         for at, name, path, _, mask in unit.places:
-            value = _at(next(w.value for w in self.steps[at].writes if w.name == name), path)
+            value = found_at(next(w.value for w in self.steps[at].writes if w.name == name), path)
+            value = value - self._before(at, name) if isinstance(
+                unit.statement.node, ast.AugAssign) and not path else value
             part = value if mask is None else np.where(mask, value, 0.0)
             shifts.setdefault(at, []).append((name, path, np.asarray(part)))
         try:
@@ -221,6 +252,14 @@ class Trials:
         c = (doubled * away).sum() / size if size else 0.0
         more = {at: [(n, p, c * a) for n, p, a in found] for at, found in shifts.items()}
         return float(1 + c) if c and self.improves(more, unit.mended) else None
+
+    def _before(self, at, name):
+        """What an array was before a step that adds to it."""
+        earlier = (w.value for s in self.steps[:at][::-1] for w in s.writes if w.name == name
+                   and (s.call is self.steps[at].call or "." in name))
+        now = next(w.value for w in self.steps[at].writes if w.name == name)
+        whole, = added(self.check, self.steps[at], name, [now])
+        return next(earlier, now - whole if "." in name else 0.0)
 
     def _reached(self, unit):
         """The gradients that change when all that a Unit writes is moved."""
@@ -260,46 +299,13 @@ class Trials:
         return shift if close else None
 
 
-class _Shifter(Listener):
-    """Changes what chosen statements write; steps are counted as a recording counts them."""
-
-    def __init__(self, shifts, targets, watch):
-        self.shifts, self.targets, self.watch, self.at = shifts, targets, watch, -1
-        self.last, self.names, self.previous = max(shifts, default=-1), {}, {}
-
-    def ran(self, call, statement, names, value):
-        self.at += 1
-        shifts = self.shifts.get(self.at, ())
-        if self.at == self.last:
-            self.tracer.stop()
-        if shifts and self.watch is not None:           # the names it binds as they were before
-            old = self.previous.get(call.number, {})
-            now = {**names, **{n: old.get(n) for n in statement.binds}}
-            self.names = {name: _kept(held) for name, held in now.items() if held is not None}
-        self.previous[call.number] = dict(names) if self.watch is not None else {}
-        rebound = {}
-        for name, path, shift in shifts:
-            if name == "return":                        # the last one is moved by who called
-                if call.parent is not None:
-                    self._saw(name, path, value, lambda s=shift, p=path: _add(value, p, s,
-                                                                             self.targets))
-            elif name in statement.binds:
-                before = rebound.get(name, names[name])
-                rebound[name] = _moved(before, path, shift, self.targets)
-                self._saw(name, path, before, lambda n=name: rebound[n])
-            else:
-                array = look_up(name, names)
-                self._saw(name, path, array, lambda a=array, s=shift: _add(a, (), s, self.targets))
-        return rebound
-
-    def _saw(self, name, path, before, change):
-        before = copied(_at(before, path))
-        after = change()
-        if self.watch is not None:
-            self.watch.append((self.at, name, path, before, copied(_at(after, path)), self.names))
-
-    def raised(self, call, statement, error):
-        self.at += 1
+def added(check, step, name, values):
+    """Values; of a parameter's gradient, what was added to it since the backward began."""
+    if not name.endswith(".grad"):
+        return values
+    param = owner(name, step)
+    before = next((check.before[n] for n, p in check.layer.params() if p is param), 0.0)
+    return [None if value is None else value - before for value in values]
 
 
 def block(array, mask):
@@ -316,37 +322,3 @@ def block(array, mask):
 
 def _count(shape, mask):
     return int(np.prod(shape)) if mask is None else int(mask.sum())
-
-
-def _kept(value):
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _paths(value, path=()):
-    if isinstance(value, tuple):
-        for i, item in enumerate(value):
-            yield from _paths(item, (*path, i))
-    elif value is not None:
-        yield path, value
-
-
-def _at(value, path):
-    for i in path:
-        value = value[i]
-    return value
-
-
-def _add(value, path, shift, instead):
-    array = _at(value, path)
-    if not isinstance(array, np.ndarray):
-        raise ValueError("a number that is returned cannot be moved")
-    array[...] = shift if instead else array + shift
-    return value
-
-
-def _moved(value, path, shift, instead):
-    if not path:
-        return shift if instead else value + shift
-    items = [_moved(item, path[1:], shift, instead) if i == path[0] else item
-             for i, item in enumerate(value)]
-    return items if isinstance(value, list) else rebuilt(value, items)

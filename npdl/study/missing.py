@@ -1,0 +1,150 @@
+"""What is missing in what the suspected statements wrote: the simplest Explanation of all."""
+
+import ast
+import types
+from dataclasses import replace
+
+import numpy as np
+
+from npdl.study.handed import only_takes
+from npdl.study.inside import evaluated, expression_of
+from npdl.study.patch import function_of
+from npdl.study.reads import entries_written
+from npdl.study.shifts import WATCHED
+from npdl.study.terms import PARTS, Turn, explained, scaled, summed
+
+
+class Missing:
+    """Explains the values of Units, from the Trials, Verdicts and Check of a Search."""
+
+    def __init__(self, trials, verdicts, check, dout):
+        self.trials, self.verdicts, self.check, self.dout = trials, verdicts, check, dout
+        self.steps = trials.steps
+
+    def simplest(self, suspects, looks):
+        """(the Unit whose numbers say most simply what is missing, its Explanation).
+
+        A number that is missing may be put into any line of several that give one name its value:
+        then it is the last of these.
+        """
+        found = [(unit, self.explained(unit, looks)) for unit in suspects]
+        found = [(unit, e) for unit, e in found if e is not None]
+        for i, (unit, e) in enumerate(found):
+            names = {name for _, name, *_ in unit.places}
+            later = [u for u, other in found[i + 1 :] if u.code is unit.code
+                     and other.kind == e.kind and names & {name for _, name, *_ in u.places}]
+            takes = only_takes(getattr(unit.statement.node, "value", None))
+            if "factor" in e.kind and takes or e.kind == "factor" and later:
+                e.weight += 3                           # a number fits where numbers are made
+        return min(found, key=lambda item: item[1].weight, default=(None, None))
+
+    def explained(self, unit, looks):
+        """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
+        if unit.handed:
+            found = explained(self._argument(unit), unit.statement.source, looks)
+            return found and replace(found, text=f"in {unit.handed[2]}, which it hands over: "
+                                     + found.text)
+        pairs = self.pairs(unit)
+        turns = [self._turn(unit, *pair) for pair in pairs if pair[1:3] == pairs[0][1:3]][:3]
+        found = explained(turns, unit.statement.source, looks)
+        if found is None and looks is PARTS:
+            found = self._together(unit)
+        if found is None and looks is PARTS:
+            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
+                           turns[0].names if turns else {})
+        return found
+
+    def _turn(self, unit, at, name, path, value, wanted, names, further):
+        """The Turn of one place: of what is added, where a statement adds to an array."""
+        node = unit.statement.node
+        turn = Turn(np.asarray(value, float), np.asarray(wanted, float),
+                    self._in_reach(unit, names), expression_of(node, name, path), further)
+        if not isinstance(node, ast.AugAssign) or turn.node is None:
+            return turn
+        own, shape = evaluated(turn.node, turn.names), turn.value.shape
+        mask = entries_written(node, ast.unparse(getattr(node.target, "value", node.target)),
+                               np.zeros(shape), turn.names)
+        if own is not None and own.shape != shape and mask is not None and own.size == mask.sum():
+            placed = np.zeros(shape)
+            placed[mask] = own.ravel()
+            own, turn = placed, replace(turn, node=None)
+        if own is None or own.shape != shape:
+            return turn
+        sign = -1 if isinstance(node.op, ast.Sub) else 1
+        return replace(turn, value=own, wanted=own + sign * (turn.wanted - turn.value))
+
+    def _argument(self, unit):
+        """The Turns, one or none, of an argument that a Unit should hand over otherwise. Those of
+        later calls follow from it."""
+        at, position, _, verdict = unit.handed
+        calls = [c for c in ast.walk(unit.statement.node) if isinstance(c, ast.Call)
+                 and ast.unparse(c.func).split(".")[-1] == verdict.call.function.name]
+        if len(calls) != 1 or position >= len(calls[0].args):
+            return []
+        with np.errstate(all="ignore"):
+            wanted = self.check.oracle.gradient(verdict.local, self.check.weights(self.dout))
+        zeros = {at: [(name, path, np.zeros(shape)) for where, name, path, shape, _
+                      in unit.places if where == at]}
+        names = self._in_reach(unit, self.trials.watched(zeros)[0][3])
+        return [Turn(np.asarray(verdict.value), wanted, names, calls[0].args[position])]
+
+    def _together(self, unit):
+        """What is missing in every turn of a statement that adds up one array in several."""
+        _, name, path, shape, _ = unit.places[-1]
+        if not isinstance(unit.statement.node, ast.AugAssign) or not 1 < len(
+                unit.places) <= WATCHED or any(
+                mask is not None and not mask.all() for *_, mask in unit.places):
+            return None
+        targets = self.to_gradients(unit)
+        if unit.shift:
+            away = sum(shift for moved in unit.shift.values() for _, _, shift in moved)
+        elif targets and self.trials.improves(targets, unit.mended, targets=True):
+            at, last = max(targets.items())
+            away = last[0][2] - next(w.value for w in self.steps[at].writes if w.name == name)
+        else:
+            return None
+        zeros = {at: [(name, path, np.zeros(shape))] for at, *_ in unit.places}
+        node = expression_of(unit.statement.node, name, path)
+        return summed([Turn(away, away, self._in_reach(unit, names), node)
+                       for _, _, _, names in self.trials.watched(zeros)], unit.statement.source)
+
+    def _in_reach(self, unit, names):
+        """What a statement may read: the module's numbers and arrays, and the locals but those
+        that are bound after it only, so that they are left from a turn before."""
+        function = function_of(unit.code)
+        held = function.__globals__ if function is not None else {"np": np}
+        known = {name: value for name, value in held.items()
+                 if isinstance(value, (int, float, np.ndarray, types.ModuleType))}
+        if not unit.statement.loops:
+            return known | names
+        statements = unit.steps[0].call.function.statements
+        later = {name for s in statements if s.first > unit.statement.first for name in s.binds}
+        before = {name for s in statements if s.first < unit.statement.first for name in s.binds}
+        before |= set(unit.steps[0].call.function.arguments)
+        return known | {n: v for n, v in names.items() if n in before or n not in later}
+
+    def pairs(self, unit):
+        """Trials.differences: what a Unit wrote and should have, where these differ.
+
+        The right value is the numerical gradient of what the name stands for, if that mends
+        everything; else the one value that does, if there is only one.
+        """
+        targets = self.to_gradients(unit)
+        if targets and self.trials.improves(targets, unit.mended, targets=True):
+            return self.trials.differences(unit, targets, targets=True)
+        return self.trials.differences(unit, unit.shift or {})
+
+    def to_gradients(self, unit):
+        """For all that a Unit wrote the gradients that its names promise, or None."""
+        targets = {}
+        for at, name, path, shape, _ in unit.places:
+            verdict = self.verdicts.of.get((self.steps[at].index, name))
+            if path or verdict is None or verdict.local is None:
+                return None
+            weights = self.check.weights(self.dout)
+            with np.errstate(all="ignore"):
+                if self.check.oracle.shape(verdict.local) != shape:
+                    return None
+                wanted = self.check.oracle.gradient(verdict.local, weights)
+            targets[at] = [(name, path, wanted)]
+        return targets
