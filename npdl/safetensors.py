@@ -29,6 +29,7 @@ from npdl.training.files import (
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
           "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
           "BOOL": "?"}
+FLOATS = ("F64", "F32", "F16", "BF16")
 AT_ONCE = 1 << 20           # numbers converted together
 
 
@@ -91,7 +92,7 @@ class SafetensorsFile:
         """The array in memory of its own, as floats of `dtype` if it holds floats (BF16 as
         float32 without); nothing else as large is made on the way."""
         entry = self.entries[name]
-        is_bf16, is_float = entry.dtype == "BF16", entry.dtype in ("F64", "F32", "F16", "BF16")
+        is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
         wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored if is_float
                           else entry.stored)
         values = np.empty(entry.size, wanted)

@@ -21,7 +21,7 @@ def check_memory(config, task):
 
     Without it the system would first be driven out of memory. What passes may still be too much.
     """
-    have = _memory()
+    have = memory()
     if config.backend != "numpy" or have is None:
         return
     arrays = 1 if config.adapters else 3 if config.optimizer == "sgd" else 4
@@ -61,7 +61,7 @@ def check_file(config, task, path):
                               "describes: truncated, or another run's; restore it from a copy")
 
 
-def _memory():
+def memory():
     """Bytes of memory that this machine has, or None where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
