@@ -146,7 +146,7 @@ def test_every_layer_with_options_is_tried():
 TREE = Tree({"a": (0.5, {"b": 0.5, "c": 0.25}), "b": 0.25}, probabilities=True)
 CALLS = {
     "greedy's max_len": (lambda v: greedy(TREE, v), is_count),
-    "greedy's eos": (lambda v: greedy(TREE, 3, v), lambda v: v is None or (
+    "greedy's eos": (lambda v: greedy(TREE, 3, v), lambda v: v in (None, (2,)) or (
         isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 2)),
     "sample's max_len": (lambda v: sample(TREE, v, 0), is_count),
     "sample's seed": (lambda v: sample(TREE, 3, v), RIGHT["rng"]),

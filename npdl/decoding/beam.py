@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, start_one
+from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, is_eos, start_one
 from npdl.errors import require_positive
 
 
@@ -42,7 +42,8 @@ class Step:
     def pruned(self):
         """The expansions that were not kept, best first (complete: they end in `eos`)."""
         places, tokens, totals = _expansions(self.parents, self.log_probs)
-        every = _extended(self.ranking, self.parents, places, tokens, totals, tokens == self.eos)
+        every = _extended(self.ranking, self.parents, places, tokens, totals,
+                          is_eos(tokens, self.eos))
         return every[len(self.kept) :]
 
 

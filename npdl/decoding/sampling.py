@@ -9,20 +9,22 @@ from npdl.errors import require_number, require_positive
 from npdl.init import generator
 
 
-def greedy(scorer, max_len, eos=None):
+def greedy(scorer, max_len, eos=None, each=None):
     """The most probable token at each step, the lower one of equals: a Hypothesis for each prompt.
 
-    A sequence ends with `eos`, where nothing can follow, or after `max_len` tokens.
+    A sequence ends with `eos` (a token, or one of several), where nothing can follow, or after
+    `max_len` tokens. each(sequence, token), if given, is called as each token is chosen.
     """
-    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1))
+    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), each)
 
 
-def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None):
+def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None,
+           each=None):
     """`count` random continuations of each prompt, all drawn at once: a list of Hypothesis.
 
     rng is a Generator or a seed. Each sequence takes one number of it at each step, whether the
     others have ended or not. log_prob is the model's own, before temperature and filters (see
-    `filtered`).
+    `filtered`). `eos` and `each` are as in `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
@@ -35,7 +37,7 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
         return np.minimum(drawn, last)
 
     filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # refuse wrong options at the door
-    return _generate(scorer, max_len, eos, count, choose)
+    return _generate(scorer, max_len, eos, count, choose, each)
 
 
 def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
@@ -68,7 +70,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     return kept / kept.sum(1, keepdims=True)
 
 
-def _generate(scorer, max_len, eos, count, choose):
+def _generate(scorer, max_len, eos, count, choose, each):
     """Extend `count` copies of every prompt, all in one batch.
 
     choose(rows, live, total) returns a token for each row; live says which of the `total`
@@ -77,6 +79,13 @@ def _generate(scorer, max_len, eos, count, choose):
     ranking = Ranking(max_len)
     rows, state = checked(scorer.start())
     check_eos(eos, rows)
+    with scorer.settings(len(rows) * count):
+        return _extend(scorer, rows, state, ranking, eos, count, choose, each)
+
+
+def _extend(scorer, rows, state, ranking, eos, count, choose, each):
+    """_generate, after the prompts."""
+    max_len = ranking.max_len
     place = np.repeat(np.arange(len(rows)), count)          # the row of each live sequence
     live = np.arange(len(place))
     found = [[] for _ in live]
@@ -90,6 +99,8 @@ def _generate(scorer, max_len, eos, count, choose):
         totals[live] += rows[place, tokens]
         for sequence, token in zip(live, tokens, strict=True):
             found[sequence].append(token)
+            if each is not None:
+                each(int(sequence), int(token))
         ended = ends(scorer, state, place, tokens, length, max_len, eos)
         complete[live] = ended
         if length == max_len or ended.all():

@@ -38,10 +38,7 @@ class Rotary(Layer):
         self.d, self.rope_theta = d, rope_theta
 
     def forward(self, x, positions=None):
-        positions = to_device(checked_turns(x, positions, self.d))  # positions (S,)
-        power = xp.arange(0, self.d, 2) / self.d                    # power (p,), p = d/2
-        angle = positions[:, None] / self.rope_theta**power         # angle (S, p)
-        cos, sin = xp.cos(angle).astype(x.dtype), xp.sin(angle).astype(x.dtype)
+        cos, sin = self.turn(checked_turns(x, positions, self.d), x.dtype)  # cos, sin (S, d/2)
         y = turned(x, cos, sin)                                     # y (..., S, d)
         return y, Cache(cos=cos, sin=sin, shape=x.shape)
 
@@ -51,9 +48,17 @@ class Rotary(Layer):
         return dx
 
 
+    def turn(self, positions, dtype):
+        """cos and sin (S, d/2) of the angles by which the pairs at positions (S,) are turned."""
+        power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
+        angle = to_device(positions)[:, None] / self.rope_theta**power      # angle (S, p)
+        return xp.cos(angle).astype(dtype), xp.sin(angle).astype(dtype)
+
+
 def turned(x, cos, sin):
     """x (..., S, d) with each pair turned by its angle, whose cos and sin are (S, d/2)."""
-    a, b = xp.split(x, 2, -1)
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]                             # a (..., S, p)
     return xp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
 
 
