@@ -4,6 +4,7 @@
     to_huggingface(pretrained, "tuned")             # and back, for transformers and others
 """
 
-from npdl.pretrained.folder import Pretrained, digest, load, to_huggingface
+from npdl.pretrained.folder import Pretrained, digest, is_model, load, read, to_huggingface
+from npdl.pretrained.tokenizer import read_tokenizer
 
-__all__ = ["Pretrained", "digest", "load", "to_huggingface"]
+__all__ = ["Pretrained", "digest", "is_model", "load", "read", "read_tokenizer", "to_huggingface"]

@@ -150,9 +150,14 @@ class Architecture:
     def _refuse(self, name, value, supported):
         raise InputError(f"{self.where}: {name} is {str(value)[:40]!r}; supported: {supported}")
 
-    @cached_property
+    @property
     def num_layers(self):
         return self.options["num_layers"]
+
+    @cached_property
+    def size(self):
+        """How many numbers the model has."""
+        return sum(math.prod(row.shape) for row in self.rows())
 
     def rows(self):
         """The Rows of every parameter, biases before their matrices, one layer after the other."""

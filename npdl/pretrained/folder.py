@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +78,17 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest"):
             quantize_linears(model, bits, rounding, block, where=name)
             params.pop(f"{name}.W")                         # with it go its floats
     return Pretrained(Path(path), model, architecture, weights)
+
+
+def is_model(path):
+    """Whether a path is a GGUF file or a model's folder, rather than a folder of npdl's runs."""
+    path = Path(path)
+    if path.suffix == ".gguf":
+        return True
+    try:
+        return "config" not in read_json(path / "config.json")      # a run's has one
+    except (OSError, ValueError, TypeError):
+        return any(os.path.lexists(path / name) for name in (ONE, INDEX))
 
 
 def read(path):
@@ -183,9 +194,15 @@ def _checked_rows(architecture, weights, itemsize):
 
 def digest(path):
     """The SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
-    _, weights = read(path)
-    files = [Path(path)] if isinstance(weights, GGUFWeights) else [Path(path) / "config.json",
-                                                                   *weights.paths]
+    path, (_, weights) = Path(path), read(path)
+    files = [path] if isinstance(weights, GGUFWeights) else [path / "config.json", *weights.paths]
+    about = [os.stat(file) for file in files]
+    return _digest(tuple(files), tuple((each.st_size, each.st_mtime_ns) for each in about))
+
+
+@lru_cache
+def _digest(files, stamps):
+    """Of these files, read once as long as their `stamps`, sizes and times, stay."""
     sha256 = hashlib.sha256()
     for name in files:
         with open(name, "rb") as file:

@@ -44,13 +44,28 @@ class Tokenizer:
         ids = self.library.encode(_whole(text), add_special_tokens=special).ids
         return np.array(ids, np.int64)
 
+    def prompt(self, text):
+        """Ids to continue: those of a text with what the model expects before it. Without any,
+        the token that begins a text, or else the one that ends it."""
+        ids = self.encode(text, special=True)
+        if len(ids):
+            return ids
+        begin = self.library.token_to_id(self.special.get("bos_token", ""))
+        ends = self.ends if begin is None else (begin,)
+        if not ends:
+            raise InputError("the prompt is empty, and the model has no token that begins a text; "
+                             "give some text")
+        return np.array(ends[:1], np.int64)
+
     def decode(self, ids):
         """The text of ids, without special tokens."""
         return self.library.decode([int(i) for i in ids])
 
-    def stream(self):
-        """A function of one more id that returns the text it completes, perhaps none."""
-        ids, shown = [], ""
+    def stream(self, before):
+        """A function of one more id after the ids `before` that returns the text it completes,
+        perhaps none."""
+        ids = [int(i) for i in before[-4:]]                 # a few, for spaces depend on neighbours
+        shown = self.decode(ids)
 
         def more(token):
             nonlocal ids, shown
@@ -58,7 +73,7 @@ class Tokenizer:
             text = self.decode(ids)
             if text.endswith(REPLACEMENT):                  # a character's bytes are not all there
                 return ""
-            new, ids = text[len(shown):], ids[-4:]          # a few, for spaces depend on neighbours
+            new, ids = text[len(shown):], ids[-4:]
             shown = self.decode(ids)
             return new
 
