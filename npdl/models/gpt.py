@@ -20,21 +20,22 @@ class GPT(Layer):
     forward(ids, key_mask, rng): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for
     real tokens, False for padding that no query may see. Every block's output and attention
     weights are in the cache: hidden_states(cache), attentions(cache). `bias` is that of the
-    attention's maps, `ffn_bias` and `norm_bias` those of the feed-forward nets and the LayerNorms.
+    attention's maps; `ffn_bias`, `norm_bias` and `classifier_bias` are those of the feed-forward
+    nets, the LayerNorms and the last map.
     Raises InputError for ids out of range and for sequences longer than `max_len`.
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", activation="gelu", dropout=0.0,
                  positions="k/d", tied=False, padding_id=None, rng=0, dtype="float32",
-                 norm_bias=True, ffn_bias=False, eps=1e-5):
+                 norm_bias=True, ffn_bias=False, eps=1e-5, classifier_bias=True):
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, padding_id, rng, dtype)
         self.positions = positions_of(positions, max_len, d_model, rng, dtype)
         self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias, norm, activation,
                                dropout, ffn_bias, rng, dtype, norm_bias, eps)
         self.classifier = (Unembedding(self.embedding) if tied
-                           else Linear(d_model, vocab_size, True, rng, dtype))
+                           else Linear(d_model, vocab_size, classifier_bias, rng, dtype))
         self.dropout = Dropout(dropout)
         self.max_len = max_len
 
@@ -61,7 +62,7 @@ class GPT(Layer):
 
 
 class GPT2(GPT):
-    """GPT-2: blocks after their norms, learned positions, biases in every map, the tanh GELU.
+    """GPT-2: blocks after their norms, learned positions, biases in the blocks, the tanh GELU.
 
     The sizes are the smallest model's. Radford et al. 2019, "Language models are unsupervised
     multitask learners".
@@ -71,8 +72,8 @@ class GPT2(GPT):
                  max_len=1024, eps=1e-5, activation="gelu-tanh", dropout=0.0, tied=True, rng=0,
                  dtype="float32"):
         super().__init__(vocab_size, d_model, num_layers, num_heads, multiplier, max_len, True,
-                         "pre", activation, dropout, "learned", tied, None, rng, dtype, True, True,
-                         eps)
+                         "pre", activation, dropout, "learned", tied, None, rng, dtype,
+                         ffn_bias=True, eps=eps, classifier_bias=False)
 
 
 def hidden_states(cache):
