@@ -90,7 +90,7 @@ class PlainEngine:
     def look(self, batch, rng):
         """The model's logits (B, S, V) and cache, the targets and what counts."""
         ids, targets, counted = (to_device(a) for a in (batch.inputs, batch.targets, batch.counted))
-        out, cache = self.model.forward(ids, rng=rng)
+        out, cache = self.model.forward(ids, **({} if rng is None else {"rng": rng}))
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them
         return logits, cache, targets, counted
 
