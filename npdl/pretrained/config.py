@@ -77,7 +77,8 @@ class Architecture:
         if self.values.get("head_dim") is None:
             self._divides("num_attention_heads", heads, "hidden_size", D)
         d_head = self.number("head_dim", D // heads)
-        self._divides("2, for rotary pairs,", 2, "head_dim", d_head)
+        if d_head % 2:
+            self._refuse("head_dim", d_head, "an even number, for rotary pairs")
         act = self.values.get("hidden_act", "silu")
         if act not in ("silu", "swish"):
             self._refuse("hidden_act", act, "silu")
