@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -100,7 +101,7 @@ class Tokenizer:
 
 def read_tokenizer(path, architecture, weights):
     """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
-    library = _library()
+    library, path = _library(), Path(path)
     try:
         made = (_from_gguf(library, weights.metadata) if hasattr(weights, "metadata")
                 else _from_folder(library, path))

@@ -47,6 +47,9 @@ def finetune_config(run, adapters, given, folder="the run"):
     settings of the other kind of task.
     """
     base = run.config
+    if base.pretrained is not None:
+        raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
+                         "fine-tune that")
     if base.adapters is not None:
         raise InputError(f"{folder}: has adapters already; merge them first (--merge) and "
                          "fine-tune the merged run")

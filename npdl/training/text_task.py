@@ -110,7 +110,10 @@ class PretrainedTask(TextTask):
         from npdl.pretrained import digest, read
 
         self.config = config
-        self.architecture, self.weights = read(config.pretrained)
+        try:
+            self.architecture, self.weights = read(config.pretrained)
+        except InputError as error:
+            raise InputError(f"{error}; if it has moved, say where to by --pretrained") from None
         self.vocab_size, self.max_len = self.architecture.vocab_size, config.block
         longest = self.architecture.options["max_len"]
         if config.block > longest:
