@@ -43,8 +43,12 @@ class Rotary(Layer):
         return y, Cache(cos=cos, sin=sin, shape=x.shape)
 
     def backward(self, dy, cache):
+        cos, sin, half = cache.cos, cache.sin, self.d // 2
         check_gradient(dy, cache.shape, "Rotary")
-        dx = turned(dy, cache.cos, -cache.sin)                      # a turn's transpose turns back
+        dy_a, dy_b = dy[..., :half], dy[..., half:]                 # y_a = a cos - b sin
+        da = dy_a * cos + dy_b * sin                                # y_b = a sin + b cos:
+        db = dy_b * cos - dy_a * sin                                # a turn's transpose turns back
+        dx = xp.concatenate([da, db], -1)
         return dx
 
 
