@@ -8,6 +8,8 @@ from npdl.decoding.scorer import Ranking, check_eos, checked, ends
 from npdl.errors import require_number, require_positive
 from npdl.init import generator
 
+FIRST = 1024        # top_p looks at so many tokens first: of a real model's, nearly always enough
+
 
 def greedy(scorer, max_len, eos=None, each=None):
     """The most probable token at each step, the lower one of equals: a Hypothesis for each prompt.
@@ -56,18 +58,38 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     scaled = log_probs - log_probs.max(1, keepdims=True)    # so that none overflows
     with np.errstate(over="ignore"):                        # -inf is right: probability 0
         p = np.exp(scaled / temperature)
-    if top_k is None and top_p is None:
+    top_p = 1 if top_p is None else top_p
+    if top_k is None and top_p == 1:
         return p / p.sum(1, keepdims=True)
-    order = np.argsort(-scaled, axis=1, kind="stable")
+    V, enough = p.shape[1], top_p * p.sum(1, keepdims=True)
+    count = FIRST if top_k is None else top_k
+    order = best_first(scaled, count)
     ranked = np.take_along_axis(p, order, axis=1)
-    if top_k is not None:
-        ranked[:, top_k:] = 0
-    if top_p is not None and top_p < 1:
+    while top_k is None and count < V and (ranked.sum(1, keepdims=True) < enough).any():
+        count *= 4
+        order = best_first(scaled, count)
+        ranked = np.take_along_axis(p, order, axis=1)
+    if top_p < 1:
         before = np.cumsum(ranked, axis=1) - ranked         # the share of those that rank higher
-        ranked[before >= top_p * ranked.sum(1, keepdims=True)] = 0
+        enough = enough if top_k is None else top_p * ranked.sum(1, keepdims=True)
+        ranked[before >= enough] = 0
     kept = np.zeros_like(p)
     np.put_along_axis(kept, order, ranked, axis=1)
     return kept / kept.sum(1, keepdims=True)
+
+
+def best_first(rows, count):
+    """(n, count), or (n, V) if that is less: the places of each row's largest numbers, the largest
+    first, of equals the lower place. Sorts little more than it returns."""
+    n, V = rows.shape
+    if count >= V:
+        return np.argsort(-rows, axis=1, kind="stable")
+    least = np.partition(rows, V - count, axis=1)[:, V - count]
+    order = np.empty((n, count), int)
+    for i, row in enumerate(rows):
+        near = np.flatnonzero(row >= least[i])
+        order[i] = near[np.argsort(-row[near], kind="stable")][:count]
+    return order
 
 
 def _generate(scorer, max_len, eos, count, choose, each):
