@@ -110,7 +110,7 @@ def opened(path):
     from npdl.pretrained import is_model, load  # not for those who have none
 
     if is_model(path):
-        found = load(path)
+        found = load(path, tokenizer=True)
         return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
     return of_run(load_run(path))
 

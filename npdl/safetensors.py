@@ -30,7 +30,7 @@ DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8",
           "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
           "BOOL": "?"}
 FLOATS = ("F64", "F32", "F16", "BF16")
-AT_ONCE = 1 << 20           # numbers converted together
+AT_ONCE = 1 << 17           # numbers converted together
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class SafetensorsFile:
         flat = np.frombuffer(self._map, entry.stored, entry.size, entry.start)
         return flat.reshape(entry.shape)
 
-    def read(self, name, dtype=None):
-        """The array in memory of its own, as floats of `dtype` if it holds floats (BF16 as
-        float32 without); nothing else as large is made on the way."""
+    def read(self, name, dtype=None, out=None):
+        """The array in memory of its own, or in `out` (size,), as floats of `dtype` if it holds
+        floats (BF16 as float32 without); nothing else as large is made on the way."""
         entry = self.entries[name]
         is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
         wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored if is_float
                           else entry.stored)
-        values = np.empty(entry.size, wanted)
+        values = np.empty(entry.size, wanted) if out is None else out
         with open(self.path, "rb") as file:
             file.seek(entry.start)
             for start in range(0, entry.size, AT_ONCE):

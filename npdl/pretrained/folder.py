@@ -50,24 +50,42 @@ class Pretrained:
         return read_tokenizer(self.path, self.architecture, self.weights)
 
 
-def load(path, dtype="float32", bits=None, block=64, rounding="nearest"):
+def load(path, dtype="float32", bits=None, block=64, rounding="nearest", tokenizer=False):
     """The model in a folder, or in a GGUF file; frozen (model.set_trainable(True) frees it).
 
     float32 arrays stay in the file, mapped; others are turned into `dtype` one by one. With
     `bits`, each linear map is quantized (QuantLinear) as it comes: never all of them in full.
+    With `tokenizer` that is read first, so that what it takes on the way is free again.
     Raises InputError or CheckpointError, one line, for what is damaged or not supported.
     """
     require_dtype(dtype)
     architecture, weights = read(path)
     rows = _checked_rows(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
-    model = architecture.make(dtype)
+    found = Pretrained(Path(path), None, architecture, weights)
+    if tokenizer:
+        found.tokenizer  # noqa: B018  (reads it, or says why it cannot)
+    model = found.model = architecture.make(dtype)
     model.set_trainable(False)
     params = dict(model.params(frozen=True))
+    for param in params.values():
+        param.data = None                                   # each will be set: no zeros till then
     linears = {name for name, layer in named_layers(model) if isinstance(layer, Linear)}
+
+    def quantized(row):
+        maps = [] if bits is None else [name.removesuffix(".W") for name in row.ours]
+        return [name for name in maps if name in linears]
+
+    # One block of memory for all that is read: many of different sizes would leave gaps.
+    taken = [row for row in rows
+             if not quantized(row) and weights.mapped(row.theirs, dtype) is None]
+    room = np.empty(sum(math.prod(row.shape) for row in taken), dtype)
     for row in rows:
-        maps = [name.removesuffix(".W") for name in row.ours] if bits is not None else []
-        maps = [name for name in maps if name in linears]
-        array = weights.take(row.theirs, dtype, mapped=not maps)
+        maps, array = quantized(row), None
+        if maps:
+            array = weights.take(row.theirs, dtype)
+        elif (array := weights.mapped(row.theirs, dtype)) is None:
+            array = weights.take(row.theirs, dtype, room[: math.prod(row.shape)])
+            room = room[array.size :]
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
             raise InputError(f"{path}: {row.theirs} holds NaN or infinity; fetch it again")
         parts = [array.T] if row.turned else np.split(array, len(row.ours), -1)
@@ -77,7 +95,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest"):
         for name in maps:
             quantize_linears(model, bits, rounding, block, where=name)
             params.pop(f"{name}.W")                         # with it go its floats
-    return Pretrained(Path(path), model, architecture, weights)
+    return found
 
 
 def is_model(path):
@@ -117,17 +135,24 @@ class FolderWeights:
         self.shapes = {short: file.entries[name].shape
                        for short, (file, name) in self._files.items()}
 
-    def take(self, name, dtype, mapped=True):
-        """The array as floats of `dtype`, in its file if that is `mapped` and has them."""
+    def mapped(self, name, dtype):
+        """The array in its file, if that has floats of `dtype`; else None."""
+        file, name = self._files[name]
+        entry = file.entries[name]
+        if entry.dtype in safetensors.FLOATS and entry.dtype != "BF16" and (
+                entry.stored == np.dtype(dtype)):
+            return file.mapped(name)
+        return None
+
+    def take(self, name, dtype, out=None):
+        """The array as floats of `dtype`, in memory of its own or in `out` (size,)."""
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype not in safetensors.FLOATS:
             raise InputError(f"{file.path}: {name} is {entry.dtype}; npdl reads "
                              f"{', '.join(safetensors.FLOATS)}: numbers that another library has "
                              "quantized are its own")
-        if mapped and entry.dtype != "BF16" and entry.stored == np.dtype(dtype):
-            return file.mapped(name)
-        return file.read(name, dtype)
+        return file.read(name, dtype, out)
 
 
 def _shards(folder):

@@ -7,6 +7,7 @@ Source: the specification of GGUF, versions 2 and 3 (ggml, docs/gguf.md).
 
 import math
 import mmap
+import os
 import re
 import struct
 
@@ -18,7 +19,7 @@ from npdl.training.files import is_file, reason
 SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
            12: "<d"}
 STRING, ARRAY = 8, 9
-AT_ONCE = 1 << 20           # numbers turned into floats together
+AT_ONCE = 1 << 17           # numbers turned into floats together
 NAMES = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head",
          "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
          "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -31,8 +32,8 @@ SIZES = {"hidden_size": "embedding_length", "num_hidden_layers": "block_count",
 
 
 class GGUFWeights:
-    """The arrays of a GGUF file: `shapes` {name: shape}, `take`; `metadata`, and `config`, what a
-    config.json would say.
+    """The arrays of a GGUF file: `shapes` {name: shape}, `take`; `metadata` without its lists of
+    texts, and `config`, what a config.json would say.
 
     Raises InputError where the package is missing, CheckpointError for a damaged file.
     """
@@ -42,10 +43,8 @@ class GGUFWeights:
         try:
             if not is_file(path):
                 raise ValueError("it is not a file")
-            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0,
-                                                     access=mmap.ACCESS_READ) as data:
-                self.size = len(data)
-                self.metadata, found, start = _header(data)
+            self.size = os.path.getsize(path)
+            self.metadata, found, start = self._header(texts=False)
             self._arrays = {}
             for name, shape, kind, offset in found:
                 self._arrays[_their_name(name)] = (shape, *self._span(name, shape, kind,
@@ -55,6 +54,15 @@ class GGUFWeights:
                                   "again, or check its name") from error
         self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()}
         self.config = self._config()
+
+    def _header(self, texts):
+        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0,
+                                                      access=mmap.ACCESS_READ) as data:
+            return _header(data, texts)
+
+    def whole_metadata(self):
+        """`metadata` with the lists of texts, the tokenizer's: much memory for a short time."""
+        return self._header(texts=True)[0]
 
     def _span(self, name, shape, kind, start):
         """(type, bytes of a row, first byte) of an array, within the file."""
@@ -69,10 +77,14 @@ class GGUFWeights:
                              "false header")
         return kind, row, start
 
-    def take(self, name, dtype, mapped=True):
-        """The array in memory of its own, as floats of `dtype`."""
+    def mapped(self, name, dtype):
+        """None: what a file of this kind holds has another order, or another form."""
+
+    def take(self, name, dtype, out=None):
+        """The array as floats of `dtype`, in memory of its own or in `out` (size,)."""
         shape, kind, row, start = self._arrays[name]
-        values = np.empty((math.prod(shape[:-1]), shape[-1]), dtype)
+        values = np.empty(math.prod(shape), dtype) if out is None else out
+        values = values.reshape(-1, shape[-1])
         step = max(1, AT_ONCE // shape[-1])
         with open(self.path, "rb") as file:
             file.seek(start)
@@ -87,19 +99,20 @@ class GGUFWeights:
                         part.shape)
                 else:
                     part[...] = self.library.dequantize(packed.reshape(-1, row), kind)
-        return self._turned_back(name, values).reshape(shape)
+        self._turn_back(name, values)
+        return values.reshape(shape)
 
-    def _turned_back(self, name, W):
+    def _turn_back(self, name, W):
         """In llama's files W_Q and W_K have neighbours turned together where Hugging Face's have
         the two halves of a head."""
         if self.metadata.get("general.architecture") != "llama" or not re.search(
                 r"self_attn\.[qk]_proj", name):
-            return W
+            return
         heads = self.config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
         if type(heads) is not int or heads < 1 or len(W) % (2 * heads):
             raise InputError(f"{self.path}: {name} has {len(W)} rows, which {heads} heads cannot "
                              "share")
-        return W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
+        W[...] = W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
 
     def _config(self):
         about, kind = self.metadata, self.metadata.get("general.architecture")
@@ -145,7 +158,7 @@ def _their_name(name):
     return f"{block}{NAMES[match[2]]}.{match[3]}"
 
 
-def _header(data):
+def _header(data, texts):
     """(metadata, [(name, shape, type, offset)], where the numbers begin) of a file's bytes."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin as one")
@@ -156,7 +169,7 @@ def _header(data):
     for _ in range(values):
         key, at = _string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
-        metadata[key], at = _value(data, at + 4, kind)
+        metadata[key], at = _value(data, at + 4, kind, texts)
     found = []
     for _ in range(arrays):
         name, at = _string(data, at)
@@ -181,8 +194,9 @@ def _string(data, at):
     return data[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
-def _value(data, at, kind):
-    """(a value of the metadata, where the next thing begins)."""
+def _value(data, at, kind, texts):
+    """(a value of the metadata, where the next thing begins); a list of texts is None unless
+    `texts` are wanted."""
     if kind == STRING:
         return _string(data, at)
     if kind != ARRAY:
@@ -199,8 +213,9 @@ def _value(data, at, kind):
         return np.frombuffer(data, np.dtype(SCALARS[kind]), length, at).tolist(), at + size
     if kind != STRING:
         raise ValueError(f"a list of the unknown type {kind}")
-    texts = []
+    found = []
     for _ in range(length):
         text, at = _string(data, at)
-        texts.append(text)
-    return texts, at
+        if texts:
+            found.append(text)
+    return found if texts else None, at

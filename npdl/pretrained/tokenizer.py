@@ -103,7 +103,7 @@ def read_tokenizer(path, architecture, weights):
     """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
     library, path = _library(), Path(path)
     try:
-        made = (_from_gguf(library, weights.metadata) if hasattr(weights, "metadata")
+        made = (_from_gguf(library, weights.whole_metadata()) if hasattr(weights, "metadata")
                 else _from_folder(library, path))
         made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
     except InputError:
