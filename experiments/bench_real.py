@@ -56,9 +56,8 @@ class Case:
 
 def make_step(job):
     case, options = job["case"], job["options"]
-    if job["kind"] == "npdl":
-        return npdl_step(case["folder"], options["what"], case["tokens"])
-    return torch_step(case["folder"], options["what"], case["tokens"], options["threads"])
+    side = npdl_step if job["kind"] == "npdl" else torch_step
+    return side(case["folder"], options["what"], case["tokens"], options["threads"])
 
 
 def against_torch(args, path, guard):

@@ -10,7 +10,7 @@ PROMPT = list(range(100, 112))          # any tokens: the work is the same
 TOKENS, RANK, WHERE = 64, 8, ("W_Q", "W_V")
 
 
-def npdl_step(folder, what, tokens):
+def npdl_step(folder, what, tokens, threads):
     """A function that does the work once; what it returns is a finite number."""
     from npdl.adapt import add_lora
     from npdl.decoding import greedy
@@ -26,7 +26,7 @@ def npdl_step(folder, what, tokens):
         return lambda: greedy(continuation(model, PROMPT, capacity=len(PROMPT) + tokens),
                               tokens)[0].log_prob
     add_lora(model, RANK, where=WHERE)
-    engine = PlainEngine(model, AdamW(model, 1e-4))
+    engine = PlainEngine(model, AdamW(model, 1e-4), threads)
     ids = _ids(model.embedding.W.shape[0])
     batch = Batch(ids[:, :-1], ids[:, 1:], np.ones((1, TOKENS), bool))
 

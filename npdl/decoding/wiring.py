@@ -27,7 +27,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.shared import ONE_BLAS_THREAD
 
 ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
-AT_ONCE = 256       # a prompt's tokens go through the model in parts of so many: its attention's
+AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's
                     # weights, a number for each pair of tokens, would be what takes most memory
 
 

@@ -100,9 +100,10 @@ class PlainEngine:
         return logits, cache, targets, counted
 
 
-def make_engine(name, model, optimizer, threads=1):
+def make_engine(name, model, optimizer, threads=1, plain_threads=1):
     """The engine called `name`; the plain one, saying so, where the fast one does not know how:
-    then the products, of a large model nearly all of the work, have the `threads`."""
+    then the products, of a large model nearly all of the work, have the `threads`. A plain engine
+    that was asked for has `plain_threads`."""
     if name == "fast":
         from npdl.fast.engine import FastEngine, unsupported
 
@@ -111,4 +112,4 @@ def make_engine(name, model, optimizer, threads=1):
             return FastEngine(model, optimizer, threads)
         note(f"--engine fast: {why}; going on with --engine plain")
         return PlainEngine(model, optimizer, threads)
-    return PlainEngine(model, optimizer)
+    return PlainEngine(model, optimizer, plain_threads)

@@ -40,7 +40,9 @@ class Trainer:
         self.optimizer = make_optimizer(config, self.model)
         self.learning_rate = schedule(config.schedule, config.lr, config.steps, config.warmup,
                                       config.lr_min)
-        self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads)
+        plain_threads = 1 if config.pretrained is None else config.threads
+        self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
+                                  plain_threads)
         self.step = 0
         self.watch = None       # npdl.study.nonfinite.Watch, to look at every layer's numbers
 

@@ -132,8 +132,8 @@ def machine_options(p, d):
            "stepped through, or the fast wing; equal but for rounding", choices=ENGINES)
     option.group.add_argument("--threads", type=int, metavar="N", help="parts of the batch that "
                               "the fast engine works on at once, or BLAS's threads for a model "
-                              "that it does not know; ignored with --engine plain and --backend "
-                              "cupy (default: 2, or 1 on one core)")
+                              "that it does not know; else ignored with --engine plain, and with "
+                              "--backend cupy (default: 2, or 1 on one core; a real model's: 1)")
 
 
 def _shown(value):
