@@ -1,5 +1,7 @@
 """The memory of keys and values: made once, grown when full, shared by states; and streaming."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -57,6 +59,17 @@ def test_a_prompt_in_parts_is_the_same_prompt(make, parts, monkeypatch):
     monkeypatch.setattr(wiring, "AT_ONCE", parts)
     model, prompt = make(), [[1, 2, 3, 4, 5], [6, 0, 1, 1, 2]]
     assert_same_walk(continuation(model, prompt), Recomputed(model, prompt))
+
+
+@pytest.mark.parametrize("make", [gpt, llama])
+def test_a_long_prompt_takes_little_memory(make):
+    """Its attention's weights, whole, are a number for each head and pair of tokens."""
+    model, prompt = make(max_len=1024), np.arange(1024) % V
+    tracemalloc.start()
+    continuation(model, prompt, capacity=1025).start()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once
 
 
 def test_only_the_last_position_is_scored(monkeypatch):
