@@ -148,7 +148,7 @@ def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=
     if method == "beam":
         n_best = settings["n_best"]
         result = beam_search(scorer, settings["width"], tokens, eos, settings["length_power"],
-                             n_best)
+                             n_best, keep_steps=False)
         return (result.finished + result.unfinished)[:n_best], ids
     if method == "sample":
         rng, count = generator(settings.pop("seed")), settings.pop("count")
