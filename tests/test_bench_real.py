@@ -39,6 +39,7 @@ def test_three_ways_side_by_side(model, capsys):
     assert (model.parent / "o" / "bench_real-tuning.md").read_text().strip() == out.strip()
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_beside_pytorch(model, capsys):
     pytest.importorskip("torch", reason="what npdl is compared with")

@@ -45,6 +45,7 @@ def test_out_and_in_again(tmp_path, kind):
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
+@pytest.mark.torch
 @every_kind
 def test_the_same_as_transformers(tmp_path, kind):
     torch = pytest.importorskip("torch", reason="compares with transformers")

@@ -63,6 +63,7 @@ def test_it_knows_the_capital_of_france(model):
         assert "Paris" in done.stdout and "a second" in done.stderr
 
 
+@pytest.mark.torch
 def test_its_logits_and_tokens_are_those_of_transformers(model):
     """The file as the package gguf reads it, in transformers' model; and transformers' own
     reader of the tokenizer."""

@@ -69,33 +69,35 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", tokeniz
     params = dict(model.params(frozen=True))
     for param in params.values():
         param.data = None                                   # each will be set: no zeros till then
-    linears = {name for name, layer in named_layers(model) if isinstance(layer, Linear)}
-
-    def quantized(row):
-        maps = [] if bits is None else [name.removesuffix(".W") for name in row.ours]
-        return [name for name in maps if name in linears]
-
-    # One block of memory for all that is read: many of different sizes would leave gaps.
-    taken = [row for row in rows
-             if not quantized(row) and weights.mapped(row.theirs, dtype) is None]
-    room = np.empty(sum(math.prod(row.shape) for row in taken), dtype)
-    for row in rows:
-        maps, array = quantized(row), None
-        if maps:
-            array = weights.take(row.theirs, dtype)
-        elif (array := weights.mapped(row.theirs, dtype)) is None:
-            array = weights.take(row.theirs, dtype, room[: math.prod(row.shape)])
-            room = room[array.size :]
+    linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
+    quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
+    for row, array in _arrays(rows, weights, dtype, quantized):
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
             raise InputError(f"{path}: {row.theirs} holds NaN or infinity; fetch it again")
         parts = [array.T] if row.turned else np.split(array, len(row.ours), -1)
         for name, part in zip(row.ours, parts, strict=True):
             params[name].data = part
         del array, parts, part
-        for name in maps:
-            quantize_linears(model, bits, rounding, block, where=name)
-            params.pop(f"{name}.W")                         # with it go its floats
+        for name in row.ours if row in quantized else ():
+            quantize_linears(model, bits, rounding, block, where=name.removesuffix(".W"))
+            del params[name]                                # with it go its floats
     return found
+
+
+def _arrays(rows, weights, dtype, alone):
+    """Yield (Row, array): in its file where that has it, those of `alone` in memory of their own,
+    the others in one block of memory, since many of different sizes would leave gaps."""
+    read = {row for row in rows
+            if row not in alone and weights.mapped(row.theirs, dtype) is None}
+    room = np.empty(sum(math.prod(row.shape) for row in read), dtype)
+    for row in rows:
+        if row in alone:
+            yield row, weights.take(row.theirs, dtype)
+        elif row in read:
+            here, room = np.split(room, [math.prod(row.shape)])
+            yield row, weights.take(row.theirs, dtype, here)
+        else:
+            yield row, weights.mapped(row.theirs, dtype)
 
 
 def is_model(path):
