@@ -141,7 +141,7 @@ BAD = [
     (("--rank", 100), "rank = 100"), (("--rank", 0), "rank"), (("--bits", 1), "bits = 1"),
     (("--where", "W_X"), "no linear map fits"), (("--block", 8), "give --bits too"),
     (("--window", 65), "--window 65: the model sees 64 tokens"),
-    (("--window", 0), "--block 0"), (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    (("--window", 0), "--window 0: must be"), (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
     (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),
     (("--lr", "nan"), "--lr"), (("--resume",), "give the folder of the run"),
     (("--merge",), "means nothing to --merge"),

@@ -89,6 +89,8 @@ def model_config(path, adapters, given):
                          "one of them out")
     if "text" not in given:
         raise InputError("--text: is missing; name the text to fine-tune on")
+    if window < 1:
+        raise InputError(f"--window {window}: must be an integer, 1 or more")
     quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
     return Config(**{**MODEL_DEFAULTS, **given, "block": window, "model": "pretrained",
