@@ -227,6 +227,16 @@ def test_a_seq2seq_with_adapters_generates_as_it_computes(adapt):
     assert found.tokens == tuple(target[1:])
 
 
+@pytest.mark.parametrize("adapt", [lambda model: add_lora(model, 2, where=("W_Q", "W_V", "up")),
+                                   lambda model: quantize_linears(model, 4)])
+@pytest.mark.parametrize("make", [llama, lambda: randomised(GPT2(V, 16, 2, 2, max_len=16))])
+def test_a_language_model_with_adapters_generates_as_it_computes(make, adapt):
+    model = make()
+    adapt(model)
+    randomise(model, np.random.default_rng(4), 0.3)
+    assert_same_walk(continuation(model, [1, 2]), Recomputed(model, [1, 2]))
+
+
 @pytest.mark.parametrize("window", [0, -1, 2.5, True])
 def test_a_window_is_at_least_one_token(window):
     with pytest.raises(InputError, match="window"):
