@@ -12,7 +12,7 @@ from npdl.layers.norm import RMSNorm
 
 
 class Llama(Layer):
-    """Llama, SmolLM, Qwen2 (with qkv_bias): their sizes and options are the arguments.
+    """Llama, SmolLM, Qwen2 (with qkv_bias): the default sizes are those of SmolLM2-135M.
 
     forward(ids, key_mask): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for real
     tokens, False for padding that no query may see. Where a token stands is said by the rotary
