@@ -200,7 +200,8 @@ def _from_gguf(library, about):
                          f"reads 'gpt2' with {', '.join(CUTS)}; use a folder with {TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
     merges = [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]]
-    model = library.models.BPE({token: i for i, token in enumerate(tokens)}, merges)
+    model = library.models.BPE({token: i for i, token in enumerate(tokens)}, merges,
+                               ignore_merges=cut == "llama-bpe")    # whole words first, as Llama 3
     made = byte_pairs(library, model, CUTS[cut], cut == "smollm")
     added = zip(tokens, kinds, strict=True)
     made.add_special_tokens([token for token, kind in added if kind == CONTROL])
