@@ -26,7 +26,8 @@ class Rotary(Layer):
     """Turns the pair (x_i, x_{i+d/2}) by the angle position / rope_theta^(2i/d): (..., S, d).
 
     The product of two turned vectors depends on the distance of their positions alone, which are
-    0..S-1, or `positions` (S,) integers. Nothing is learned. Raises InputError for an odd d.
+    0..S-1, or `positions` (S,) integers. Nothing is learned, and the gradient is turned back.
+    Raises InputError for an odd d.
     """
 
     def __init__(self, d, rope_theta=10000.0):
@@ -45,12 +46,11 @@ class Rotary(Layer):
     def backward(self, dy, cache):
         cos, sin, half = cache.cos, cache.sin, self.d // 2
         check_gradient(dy, cache.shape, "Rotary")
-        dy_a, dy_b = dy[..., :half], dy[..., half:]                 # y_a = a cos - b sin
-        da = dy_a * cos + dy_b * sin                                # y_b = a sin + b cos:
-        db = dy_b * cos - dy_a * sin                                # a turn's transpose turns back
+        dy_a, dy_b = dy[..., :half], dy[..., half:]
+        da = dy_a * cos + dy_b * sin                                # y_a = a cos - b sin
+        db = dy_b * cos - dy_a * sin                                # y_b = a sin + b cos
         dx = xp.concatenate([da, db], -1)
         return dx
-
 
     def turn(self, positions, dtype):
         """cos and sin (S, d/2) of the angles by which the pairs at positions (S,) are turned."""
