@@ -58,7 +58,7 @@ def parser():
                    f"{TOKENS['model']}; equations, likewise: {TOKENS['arithmetic']})")
     p.add_argument("--keep", type=int, metavar="N", default=None, help="not an LSTM: tokens that "
                    "stay when the window is full (default: all but one, which recomputes it "
-                   "at every token; half of it is faster and forgets more)")
+                   "at every token; of a real model half, which is faster and forgets more)")
     beam = p.add_argument_group("beam search")
     beam.add_argument("--width", type=int, metavar="W", help="hypotheses kept (default: 5)")
     beam.add_argument("--length-power", type=float, metavar="A", help="rank finished ones by log "
@@ -138,6 +138,8 @@ def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=
     carried = isinstance(model, LSTMLM)
     if keep is not None and carried:
         raise InputError("--keep is a GPT's; this run's LSTM carries everything along")
+    if keep is None and source.kind == "model":
+        keep = model.max_len // 2       # its window is long, and takes as many tokens' time anew
     tokens = TOKENS[source.kind] if tokens is None else tokens
     require_positive(tokens=tokens)
     for name, value in (("tokens", tokens), ("width", settings.get("width", 1))):

@@ -4,9 +4,12 @@ import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from npdl.decoding import sample
+from npdl.layers.embedding import Embedding
+from npdl.models.llama import Llama
 from npdl.training.cli import new_config
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
@@ -30,6 +33,20 @@ def text(tmp_path):
 
 def small(text, model="gpt", **settings):
     return new_config(model, {"text": str(text), **SMALL, **settings})
+
+
+@pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
+def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
+    """Then it computes those and the new token, once in a while; a run's model all, each time."""
+    class Words:
+        prompt = encode = staticmethod(lambda text: [1, 2, 3])
+
+    rows, forward = set(), Embedding.forward
+    monkeypatch.setattr(Embedding, "forward",
+                        lambda self, ids: rows.add(np.shape(ids)[1]) or forward(self, ids))
+    source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=8), Words(), kind)
+    [found], _ = generate.generate(source, "a", tokens=20)
+    assert len(found.tokens) == 20 and rows == {3, *computed}
 
 
 def test_a_run_loads_and_generates_without_its_text(tmp_path, text, capsys):
