@@ -137,6 +137,7 @@ def fresh_model(source, out, given, adapters, how):
     kind = "full" if config.adapters is None else "lora" if config.adapters.bits is None else (
         "qlora")
     out = out or str(Path("runs") / f"{folders.stem(source)}-{kind}")
+    backend.use(config.backend)
     status = run.train(config, out, **how)
     return told(out, status, how["quiet"])
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from npdl import backend
 from npdl.core import walk
 from npdl.layers.adapters import QuantLinear
 from npdl.pretrained import load
 from npdl.training import checkpoint
 from npdl.training.metrics import read_records
 from npdl.training.run import load_run
+from tests import fakecupy
 from tests.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
 from tests.refusals import check_refused, status_of
 
@@ -102,6 +104,15 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
 
+def test_the_device_path_gives_the_same_run(tmp_path, base):
+    for kind, options in KINDS.items():
+        assert tune(base, tmp_path / kind, *options) == 0
+        with fakecupy.installed(), backend.using("cupy"):
+            assert tune(base, tmp_path / f"{kind}-device", *options, "--backend", "cupy") == 0
+        here, there = (load_run(tmp_path / name).records for name in (kind, f"{kind}-device"))
+        assert here == there
+
+
 def test_what_is_shown_at_the_end(tmp_path, base, capsys):
     options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--out",
                str(tmp_path / "run")]
@@ -141,7 +152,8 @@ BAD = [
     (("--rank", 100), "rank = 100"), (("--rank", 0), "rank"), (("--bits", 1), "bits = 1"),
     (("--where", "W_X"), "no linear map fits"), (("--block", 8), "give --bits too"),
     (("--window", 65), "--window 65: the model sees 64 tokens"),
-    (("--window", 0), "--window 0: must be"), (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    (("--window", 0), "--window 0: must be"),
+    (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
     (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),
     (("--lr", "nan"), "--lr"), (("--resume",), "give the folder of the run"),
     (("--merge",), "means nothing to --merge"),

@@ -20,6 +20,7 @@ import numpy as np
 
 from npdl import safetensors
 from npdl.adapt import merged_linear, named_layers, quantize_linears
+from npdl.backend import to_device, to_host
 from npdl.core import Layer
 from npdl.errors import InputError, require_dtype
 from npdl.layers.adapters import FrozenLinear, LoRALinear
@@ -76,7 +77,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", tokeniz
             raise InputError(f"{path}: {row.theirs} holds NaN or infinity; fetch it again")
         parts = [array.T] if row.turned else np.split(array, len(row.ours), -1)
         for name, part in zip(row.ours, parts, strict=True):
-            params[name].data = part
+            params[name].data = to_device(part)
         del array, parts, part
         for name in row.ours if row in quantized else ():
             quantize_linears(model, bits, rounding, block, where=name.removesuffix(".W"))
@@ -264,7 +265,7 @@ def to_huggingface(pretrained, folder):
 
 def _theirs(row, layers):
     """The array of a Row from the model's layers."""
-    parts = [_plain(layers, *name.rsplit(".", 1)) for name in row.ours]
+    parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
     return array.T if row.turned else array
 
