@@ -73,7 +73,7 @@ def against_torch(args, path, guard):
     about = report.machine()
     lines = [f"### {path.name} in float32: {about['processor']}, NumPy {about['numpy']}, PyTorch "
              f"{about['torch']}", "",
-             "| work | threads | npdl | PyTorch | ratio | npdl's peak MB | PyTorch's peak MB |",
+             "| work | threads | npdl | PyTorch | ratio | npdl's peak MiB | PyTorch's peak MiB |",
              "|---|--:|--:|--:|--:|--:|--:|"]
     for what, threads, (npdl, torch) in rows:
         if npdl.error or torch.error:
@@ -104,11 +104,11 @@ def ways_to_tune(args, path):
     batch, block = config["batch"], config["block"]
     lines = [f"### {path.name}: {args.steps} steps of {batch} x {block} tokens, rank {args.rank} "
              "on every linear map", "",
-             "| | trainable | frozen | parameters, MB | peak memory, MB | a step, s | lr "
+             "| | trainable | frozen | parameters, MiB | peak memory, MiB | a step, s | lr "
              "| held-out loss before | after |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for name, lr, row in rows:
         lines.append(f"| {name} | {row['trainable']:,} | {row['frozen']:,} "
-                     f"| {row['stored_bytes'] / 1e6:.0f} | {row['peak_mb']:.0f} "
+                     f"| {row['stored_bytes'] / 2**20:.0f} | {row['peak_mb']:.0f} "
                      f"| {row['seconds']:.2f} | {lr:g} | {row['before']:.3f} "
                      f"| {row['after']:.3f} |")
     record = {"machine": report.machine(), "steps": args.steps, "rank": args.rank,
