@@ -178,7 +178,7 @@ class Live:
     def __init__(self, source, before, begins):
         self.begins = begins                    # shown with the first token
         more = source.words.stream(before) if source.kind == "model" else None
-        self.text = more or (lambda token: source.words.decode([token]))
+        self.text = more or (lambda *token: source.words.decode(token))
         self.times = [time.perf_counter()]
 
     def __call__(self, sequence, token):
@@ -213,7 +213,7 @@ def streamed(source, options, prog):
     live = Live(source, first, "" if options["chat"] else source.words.decode(first))
     found, ids = generate(source, **options, each=live)
     [hypothesis] = found
-    print(flush=True)
+    print(live.text(), flush=True)
     if source.kind == "model":
         note(f"{prog}: {live.speed()}")
     say_window(source, len(ids) + len(hypothesis.tokens), prog)

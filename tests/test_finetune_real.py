@@ -113,6 +113,25 @@ def test_the_device_path_gives_the_same_run(tmp_path, base):
         assert here == there
 
 
+@pytest.mark.parametrize("model", ["model", "gpt2"])
+def test_generating_by_every_method(base, capsys, model):
+    source = generate.opened(base / model)
+    for how in ({}, {"method": "beam", "width": 3},
+                {"method": "sample", "seed": 3, "top_k": 9, "top_p": 0.9}):
+        options = [text for name, value in how.items()
+                   for text in (f"--{name.replace('_', '-')}", str(value))]
+        assert generate.main([str(base / model), "The quick", "--tokens", "6", *options]) == 0
+        shown = capsys.readouterr()
+        found, ids = generate.generate(source, "The quick", tokens=6, **how)
+        wanted = source.shown(ids, next(iter(found)))       # streamed or not, the same
+        assert shown.out == wanted + "\n" and wanted.startswith("The quick")
+        assert ("a second" in shown.err) == (how.get("method") != "beam")
+    assert generate.main([str(base / model), "The", "--tokens", "70"]) == 0
+    assert "the model sees 64 tokens; its window slid" in capsys.readouterr().err
+    assert generate.main([str(base / model), "The", "--method", "sample", "--count", "2"]) == 0
+    assert "-" * 40 in capsys.readouterr().out
+
+
 def test_what_is_shown_at_the_end(tmp_path, base, capsys):
     options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--out",
                str(tmp_path / "run")]

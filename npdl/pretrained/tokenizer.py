@@ -64,15 +64,15 @@ class Tokenizer:
 
     def stream(self, before):
         """A function of one more id after the ids `before` that returns the text it completes,
-        perhaps none."""
+        perhaps none; of no id, what waits for the rest of a character."""
         ids = [int(i) for i in before[-4:]]                 # a few, for spaces depend on neighbours
         shown = self.decode(ids)
 
-        def more(token):
+        def more(token=None):
             nonlocal ids, shown
-            ids.append(int(token))
+            ids += [] if token is None else [int(token)]
             text = self.decode(ids)
-            if text.endswith(REPLACEMENT):                  # a character's bytes are not all there
+            if text.endswith(REPLACEMENT) and token is not None:    # half a character's bytes
                 return ""
             new, ids = text[len(shown):], ids[-4:]
             shown = self.decode(ids)
