@@ -12,7 +12,8 @@ from npdl import backend
 from npdl.core import walk
 from npdl.layers.adapters import QuantLinear
 from npdl.pretrained import load
-from npdl.training import checkpoint
+from npdl.training import checkpoint, cli
+from npdl.training.folder import describe
 from npdl.training.metrics import read_records
 from npdl.training.run import load_run
 from tests import fakecupy
@@ -21,8 +22,10 @@ from tests.refusals import check_refused, status_of
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
 sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
+import ask  # noqa: E402
 import finetune  # noqa: E402
 import generate  # noqa: E402
+import table  # noqa: E402
 
 KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
          "full": ["--full"]}
@@ -140,6 +143,22 @@ def test_what_is_shown_at_the_end(tmp_path, base, capsys):
     assert "held-out loss" in shown and "at step 1" in shown and "peak memory" in shown
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["adapted"]["trainable"] == 2 * 8 * (2 * 64 + 2 * 48 + 3 * 96)
+
+
+def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
+    out = tmp_path / "run"
+    assert tune(base, out, "--rank", 2) == 0
+    assert table.main([str(out)]) == 0
+    assert "model, " in capsys.readouterr().out
+    assert describe(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
+    for command, more, mentioned in ((ask.main, [str(out), "5 + 7 ="], "trained on text"),
+                                     (train_gpt, ["--resume", "--out", str(out)], "finetune.py")):
+        assert status_of(command, more) == 2
+        assert mentioned in capsys.readouterr().err
+
+
+def train_gpt(arguments):
+    return cli.main("gpt", "", arguments)
 
 
 def test_a_model_that_moved_or_changed(tmp_path, base, capsys):

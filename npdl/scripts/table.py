@@ -14,6 +14,7 @@ from npdl.errors import InputError
 from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
+from npdl.training.folder import model_name
 from npdl.training.metrics import read_metrics
 from npdl.training.run import read_config
 from npdl.training.summary import combine, combined_markdown, read_summary
@@ -63,7 +64,7 @@ def heading(config, seeds, differ=()):
     """Model, settings that name a run, others that set it apart, and its seeds."""
     what = config.text or f"{config.operator} mod {config.p}, r_train {config.r_train:g}"
     apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ)
-    return f"{config.model.upper()}, {what}{apart} (seeds {', '.join(map(str, sorted(seeds)))})"
+    return f"{model_name(config)}, {what}{apart} (seeds {', '.join(map(str, sorted(seeds)))})"
 
 
 def _setting(name, value):

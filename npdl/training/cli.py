@@ -55,8 +55,9 @@ def main(model, description, arguments=None, prog=None):
             folder = folder or run.default_folder(new_config(model, given))
             config = run.resumed_config(folder, recipe_settings(model, given))
             if config.model != model:
+                script = "finetune" if config.pretrained else f"train_{config.model}"
                 raise InputError(f"--out {folder}: holds the run of another model; resume it with "
-                                 f"train_{config.model}.py")
+                                 f"{script}.py")
         else:
             config = new_config(model, given)
             folder = folder or run.default_folder(config)

@@ -103,14 +103,21 @@ def count(model):
 
 def describe(config):
     """A title for the run's figures."""
-    model = {"gpt": "GPT", "lstm": "LSTM"}.get(config.model) or stem(config.pretrained)
+    model = model_name(config)
     if config.adapters is not None:
         model += ", LoRA" if config.adapters.bits is None else ", QLoRA"
+    if config.pretrained is not None:
+        return f"{model}, {os.path.basename(config.text)}, seed {config.seed}"
     q = "" if config.q in (None, config.p) else f", q={config.q}"
     task = f"{config.operator} mod {config.p}{q}"
     if config.text is not None:
         task = f"{os.path.basename(config.text)}, block {config.block}"
     return f"{model}, {task}, r_train={config.r_train:g}, seed {config.seed}"
+
+
+def model_name(config):
+    """GPT or LSTM, or a real model's own name."""
+    return config.model.upper() if config.pretrained is None else stem(config.pretrained)
 
 
 def stem(path):
