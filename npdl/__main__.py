@@ -26,6 +26,8 @@ COMMANDS = {
 SCRIPTS = {
     "train-gpt": "train a GPT on modular arithmetic until it groks, or on a text",
     "train-lstm": "the same with an LSTM",
+    "finetune": "fine-tune a run or a real model with LoRA or QLoRA",
+    "generate": "continue a prompt with a run or a real model",
     "ask": "ask a trained model for the answer to an equation",
     "table": "set finished runs beside each other",
 }

@@ -1,16 +1,12 @@
 """ask.py says what the model has seen and what is right; table.py leaves out what was stopped."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
 
+from npdl.scripts import ask, table
 from npdl.training.config import Config
 from npdl.training.run import train
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-from npdl.scripts import ask, table
 
 CONFIG = Config(p=5, width=8, layers=1, heads=2, steps=4, batch=8, eval_every=2)
 

@@ -52,7 +52,7 @@ def own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("command", "words"), [
-    ([], "a command is missing; give one of: train-gpt, train-lstm, ask, table, step, blame"),
+    ([], "a command is missing; give one of: train-gpt, train-lstm, finetune, generate, ask"),
     (["stp"], "command 'stp' is unknown; did you mean step?"),
     (["step", "LayrNorm"], "layer 'LayrNorm' is unknown; did you mean LayerNorm"),
     (["blame", "Linear", "--seed", "-1"], "--seed -1: must be 0 or more"),

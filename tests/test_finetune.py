@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from npdl import backend
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
+from npdl.scripts import ask, finetune, generate
 from npdl.training.cli import new_config
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config, merge
@@ -19,12 +18,6 @@ from npdl.training.loop import Trainer
 from npdl.training.run import load_run, resumed_config, train
 from tests import fakecupy
 from tests.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import finetune  # noqa: E402
-import generate  # noqa: E402
-
-from npdl.scripts import ask  # noqa: E402
 
 SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200, "save_every": 100}
 QUICK = {"steps": 12, "eval_every": 5, "save_every": 4, "threads": 1}

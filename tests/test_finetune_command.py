@@ -2,22 +2,18 @@
 
 import os
 import signal
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
+from npdl.scripts import finetune
 from npdl.training import checkpoint
 from npdl.training.cli import main as train_gpt
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config
 from npdl.training.run import load_run, train
 from tests.refusals import check_refused
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import finetune  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,11 +19,7 @@ from tests.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
 from tests.refusals import check_refused, status_of
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import ask  # noqa: E402
-import finetune  # noqa: E402
-import generate  # noqa: E402
-import table  # noqa: E402
+from npdl.scripts import ask, finetune, generate, table
 
 KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
          "full": ["--full"]}

@@ -1,8 +1,6 @@
 """Continuing a prompt from a run folder: every method, past the window, and refusals."""
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +8,11 @@ import pytest
 from npdl.decoding import sample
 from npdl.layers.embedding import Embedding
 from npdl.models.llama import Llama
+from npdl.scripts import ask, generate
 from npdl.training.cli import new_config
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
 from tests.refusals import status_of
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import generate  # noqa: E402
-
-from npdl.scripts import ask  # noqa: E402
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
          "eval_every": 4, "threads": 1}

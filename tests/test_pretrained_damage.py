@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +22,7 @@ from tests.model_folders import (
 from tests.refusals import status_of
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import generate  # noqa: E402
+from npdl.scripts import generate
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -102,7 +102,7 @@ def dequantized(path, names):
 
 
 def test_generating_takes_little_more_memory_than_the_weights(model):
-    done = run("-c", "import sys; sys.path.insert(0, 'experiments'); import generate\n"
+    done = run("-c", "import sys; from npdl.scripts import generate\n"
                "from npdl.training.process import peak_memory\n"
                f"generate.main([{str(model)!r}, 'The capital', '--tokens', '20'])\n"
                "print(peak_memory())")

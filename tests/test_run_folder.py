@@ -5,13 +5,13 @@ import os
 import re
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from npdl.__main__ import main as npdl_command
+from npdl.scripts import ask, table
 from npdl.training import checkpoint
 from npdl.training.claim import claim
 from npdl.training.cli import main
@@ -21,9 +21,6 @@ from npdl.training.metrics import read_metrics
 from npdl.training.run import train
 from npdl.training.sweep import is_finished, steps_done, work
 from tests.refusals import check_refused
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-from npdl.scripts import ask, table
 
 SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 0, "eval_every": 2,
          "save_every": 2}

@@ -379,7 +379,6 @@ def test_without_a_validation_set_only_training_is_recorded(tmp_path):
 
 
 def test_a_trained_model_answers(tmp_path, capsys):
-    sys.path.insert(0, str(ROOT / "experiments"))
     from npdl.scripts import ask
 
     config = small(steps=200, r_train=1.0, p=5, weight_decay=0.0, lr=1e-2, eval_every=100,

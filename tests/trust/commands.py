@@ -24,12 +24,10 @@ REMEDY = ("; ", "must", "choose", "needs", "give ", "--help", "allowed", "leave"
 
 def main_of(script):
     """The function that a script calls with its arguments, or None where there is no script."""
-    if script.startswith("train_"):
-        from npdl.training.cli import main
-
-        return lambda arguments: main(script.removeprefix("train_"), "", arguments)
     if script in ("exercises", "npdl"):
         spec = importlib.util.find_spec(f"{script}.__main__")
+    elif (ROOT / "npdl" / "scripts" / f"{script}.py").exists():
+        spec = importlib.util.find_spec(f"npdl.scripts.{script}")
     else:
         path = ROOT / "experiments" / f"{script}.py"
         if str(path.parent) not in sys.path:

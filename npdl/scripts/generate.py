@@ -1,0 +1,234 @@
+"""Continue a prompt with a trained model: any run folder of npdl's, or a real model's folder.
+
+A real model is GPT-2 or of the Llama kind (Llama, Mistral, Qwen2, SmolLM2): a folder with
+config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is written as it
+comes. Each step computes one token: keys and values (GPT, Llama) or the state (LSTM) of what came
+before are kept. An LSTM carries everything along; the others see as many tokens as they were
+trained on (the window), and beyond that it slides, and the oldest tokens are forgotten.
+
+  python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
+  python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
+  python -m npdl generate runs/gpt-text-plays-seed0 "ROMEO:" --method sample --top-k 20
+  python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
+"""
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+
+from npdl.decoding import beam_search, greedy, sample
+from npdl.decoding.wiring import continuation
+from npdl.errors import InputError, require_positive
+from npdl.init import generator
+from npdl.models.lstm_lm import LSTMLM
+from npdl.script import note, place
+from npdl.training.cli import OneLineParser, guarded
+from npdl.training.run import load_run
+
+METHODS = {             # what each method can be told, and what it is when it is not
+    "greedy": {},
+    "beam": {"width": 5, "length_power": 0.0, "n_best": 1},
+    "sample": {"count": 1, "temperature": 1.0, "top_k": None, "top_p": None, "seed": 0},
+}
+TOKENS = {"arithmetic": 8, "text": 500, "model": 200}
+MOST = {"tokens": 100_000, "width": 1000}       # what memory has to hold
+AT_ONCE = 64                                    # continuations drawn together, then shown
+
+
+def parser(prog=None):
+    p = OneLineParser(prog=prog, description=__doc__, argument_default=argparse.SUPPRESS,
+                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("run", type=place, help="a run folder, a model's folder or a .gguf file")
+    p.add_argument("prompt", nargs="?", default=None, help="what to continue: an equation's tokens "
+                   "apart, or text (default: BOS, or a new line)")
+    p.add_argument("--chat", action="store_true", default=False, help="a real model: hand it the "
+                   "prompt as its chat template has it, and write its answer")
+    p.add_argument("--method", choices=tuple(METHODS), default="greedy",
+                   help="the most probable token each time; beam search; or random draws "
+                   "(default: greedy)")
+    p.add_argument("--tokens", type=int, metavar="N", default=None, help="tokens at most "
+                   f"(default: {TOKENS['text']}; real models, which end by themselves: "
+                   f"{TOKENS['model']}; equations, likewise: {TOKENS['arithmetic']})")
+    p.add_argument("--keep", type=int, metavar="N", default=None, help="not an LSTM: tokens that "
+                   "stay when the window is full (default: all but one, which recomputes it "
+                   "at every token; of a real model half, which is faster and forgets more)")
+    beam = p.add_argument_group("beam search")
+    beam.add_argument("--width", type=int, metavar="W", help="hypotheses kept (default: 5)")
+    beam.add_argument("--length-power", type=float, metavar="A", help="rank finished ones by log "
+                      "probability / length^A (default: 0)")
+    beam.add_argument("--n-best", type=int, metavar="N", help="results to show (default: 1)")
+    draw = p.add_argument_group("sampling")
+    draw.add_argument("--count", type=int, metavar="N", help="continuations to draw (default: 1)")
+    draw.add_argument("--temperature", type=float, metavar="T", help="below 1: closer to greedy "
+                      "(default: 1)")
+    draw.add_argument("--top-k", type=int, metavar="K", help="only the K most probable tokens")
+    draw.add_argument("--top-p", type=float, metavar="P", help="only the most probable tokens that "
+                      "together reach P")
+    draw.add_argument("--seed", type=int, help="of the draws (default: 0)")
+    return p
+
+
+@dataclass
+class Source:
+    """What a folder gives: a model, its vocabulary, which of TOKENS' kinds it is, and what ends
+    its texts (a token, several, or None)."""
+
+    model: object
+    words: object
+    kind: str
+    ends: object = None
+
+    def encode(self, prompt, chat=False):
+        """The ids that come first."""
+        words = self.words
+        if chat and self.kind != "model":
+            raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
+        if self.kind == "arithmetic":
+            return words.encode("BOS " + (prompt or ""))
+        if self.kind == "text":
+            return words.encode(prompt or ("\n" if "\n" in words.characters
+                                           else words.characters[0]))
+        return words.chat(prompt or "") if chat else words.prompt(prompt or "")
+
+    def shown(self, ids, hypothesis):
+        """A continuation as text, after its prompt."""
+        if self.kind != "arithmetic":
+            return self.words.decode([*ids, *hypothesis.tokens])
+        text = self.words.decode([*ids[1:], *hypothesis.tokens])
+        return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
+
+
+def opened(path):
+    """The Source in a folder or a .gguf file."""
+    from npdl.pretrained import is_model, load  # not for those who have none
+
+    if is_model(path):
+        found = load(path, tokenizer=True)
+        return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
+    return of_run(load_run(path))
+
+
+def of_run(run):
+    """The Source that a run (load_run) is."""
+    words, config = run.task.vocabulary, run.config
+    if config.pretrained is not None:
+        return Source(run.model, words, "model", words.ends or None)
+    if config.text is not None:
+        return Source(run.model, words, "text")
+    return Source(run.model, words, "arithmetic", words.eos)
+
+
+def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=False, each=None,
+             **how):
+    """Hypotheses that continue `prompt` with a Source, and the ids of the prompt.
+
+    The best one is first; random ones come as they are drawn, AT_ONCE at a time. each(sequence,
+    token) is called as tokens are chosen, but in beam search. `how` holds METHODS' options.
+    Raises InputError for what cannot be done.
+    """
+    settings = method_settings(method, how)
+    ids, model, eos = source.encode(prompt, chat), source.model, source.ends
+    carried = isinstance(model, LSTMLM)
+    if keep is not None and carried:
+        raise InputError("--keep is a GPT's; this run's LSTM carries everything along")
+    if keep is None and source.kind == "model":
+        keep = model.max_len // 2       # its window is long, and takes as many tokens' time anew
+    tokens = TOKENS[source.kind] if tokens is None else tokens
+    require_positive(tokens=tokens)
+    for name, value in (("tokens", tokens), ("width", settings.get("width", 1))):
+        if value > MOST[name]:
+            raise InputError(f"--{name} {value}: must be {MOST[name]} or less")
+    options = {} if carried else {"capacity": len(ids) + tokens, "keep": keep}
+    scorer = continuation(model, ids, **options)
+    if method == "beam":
+        n_best = settings["n_best"]
+        result = beam_search(scorer, settings["width"], tokens, eos, settings["length_power"],
+                             n_best, keep_steps=False)
+        return (result.finished + result.unfinished)[:n_best], ids
+    if method == "sample":
+        rng, count = generator(settings.pop("seed")), settings.pop("count")
+        require_positive(count=count)
+        return (hypothesis for start in range(0, count, AT_ONCE) for hypothesis in
+                sample(scorer, tokens, rng, eos, min(AT_ONCE, count - start), **settings,
+                       each=each)), ids
+    return greedy(scorer, tokens, eos, each), ids
+
+
+def method_settings(method, how):
+    """METHODS' settings of a method, with `how` in their places."""
+    odd = next((name for name in how if name not in METHODS[method]), None)
+    if odd is not None:
+        owner = next(name for name, options in METHODS.items() if odd in options)
+        raise InputError(f"--{odd.replace('_', '-')} goes with --method {owner}, not {method}")
+    if how.get("seed", 0) < 0:
+        raise InputError(f"--seed {how['seed']}: must be 0 or more")
+    return {**METHODS[method], **how}
+
+
+class Live:
+    """Writes a text as its tokens come, and keeps the time."""
+
+    def __init__(self, source, before, begins):
+        self.begins = begins                    # shown with the first token
+        more = source.words.stream(before) if source.kind == "model" else None
+        self.text = more or (lambda *token: source.words.decode(token))
+        self.times = [time.perf_counter()]
+
+    def __call__(self, sequence, token):
+        self.times.append(time.perf_counter())
+        print(self.begins + self.text(token), end="", flush=True)
+        self.begins = ""
+
+    def speed(self):
+        """Tokens a second after the first, which waits for the prompt."""
+        start, first, *_, last = [*self.times, self.times[-1]]
+        count = len(self.times) - 1
+        rate = f", then {(count - 1) / (last - first):.1f} a second" if last > first else ""
+        return f"{count} tokens: the first after {first - start:.2f} s{rate}"
+
+
+def main(arguments=None, prog=None):
+    p = parser(prog)
+    options = vars(p.parse_args(arguments))
+
+    def work():
+        source = opened(options.pop("run"))
+        streams = (source.kind != "arithmetic" and options["method"] != "beam"
+                   and options.get("count", 1) == 1)
+        return (streamed if streams else listed)(source, options, p.prog)
+
+    return guarded(p.prog, work)
+
+
+def streamed(source, options, prog):
+    """One text, written as it comes."""
+    first = source.encode(options["prompt"], options["chat"])
+    live = Live(source, first, "" if options["chat"] else source.words.decode(first))
+    found, ids = generate(source, **options, each=live)
+    [hypothesis] = found
+    print(live.text(), flush=True)
+    if source.kind == "model":
+        note(f"{prog}: {live.speed()}")
+    say_window(source, len(ids) + len(hypothesis.tokens), prog)
+    return 0
+
+
+def listed(source, options, prog):
+    """Equations, several texts, or what a beam search found."""
+    found, ids = generate(source, **options)
+    longest, prompt = 0, [] if options["chat"] else ids
+    for i, hypothesis in enumerate(found):
+        if i and source.kind != "arithmetic":
+            print("-" * 40)
+        print(source.shown(prompt, hypothesis))
+        longest = max(longest, len(ids) + len(hypothesis.tokens))
+    say_window(source, longest, prog)
+    return 0
+
+
+def say_window(source, longest, prog):
+    """Say when a text has been longer than what the model sees; its last token is not read."""
+    seen = getattr(source.model, "max_len", longest)
+    if longest - 1 > seen:
+        note(f"{prog}: the model sees {seen} tokens; its window slid along these {longest}")
