@@ -6,7 +6,7 @@ from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream
 from npdl.fast import flat, kernels
 from npdl.fast.engine import FastEngine, unsupported
-from npdl.fast.prefix import PrefixTree
+from npdl.fast.prefix import Rows
 from npdl.layers.activation import GELU
 from npdl.layers.attention import attend, attend_backward
 from npdl.layers.linear import Linear
@@ -94,7 +94,7 @@ def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12):
 
 def assert_tree(ids):
     """A PrefixTree has one node for each distinct prefix, and gathers what was spread."""
-    tree = PrefixTree(ids)
+    tree = Rows(ids)
     prefixes = [tuple(row[: t + 1]) for row in ids for t in range(len(row))]
     assert tree.size == len(set(prefixes)) == len(tree.tokens) == tree.levels[-1].stop
     nodes = dict(zip(prefixes, np.asarray(tree.node).ravel().tolist(), strict=True))

@@ -1,9 +1,8 @@
-"""The textbook's layers in fewer passes: results written into arrays that are already there.
+"""The textbook's layers on rows (N, D), their results written into arrays that are already there.
 
-Each kernel is a pair of functions (layer, x) -> (y, cache) and (layer, dy, cache) -> dx on rows
-(N, D), and carries out the forward and the backward of the textbook's class beside it in KERNELS.
-A layer that has no kernel, such as an adapter, runs as the textbook has it. A kernel may write
-over an array that it made itself, and over nothing else.
+Each kernel carries out the forward or the backward of the textbook's class beside it. `m` is the
+Arena that arrays come from. A map, norm or activation of another class than those here, such as
+an adapter, runs as the textbook has it. What a kernel may write over, its comment says.
 """
 
 import functools
@@ -11,91 +10,135 @@ import math
 
 import numpy as np
 
-from npdl.backend import is_host, one_hot, xp
-from npdl.core import Cache
+from npdl.backend import is_host, xp
+from npdl.core import Param
 from npdl.functions import ERF_FIT, ERF_FIT_END, normal_cdf, sum_by_index
 from npdl.layers.activation import GELU
-from npdl.layers.embedding import Embedding
+from npdl.layers.embedding import Unembedding
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
-SHORT_AXIS = 16         # NumPy's reduction pays for every row: over a short axis, columns are
-                        # twenty times faster
+SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
+                        # with ones are many times faster
+BLOCK = 65536           # numbers that a chain of elementwise operations takes at a time
 
 
-def forward(layer, x):
-    """layer.forward(x), by a kernel if there is one."""
-    kernel = KERNELS.get(type(layer))
-    return layer.forward(x) if kernel is None else kernel[0](layer, x)
+def learns(param):
+    """Whether there is such a parameter (no Absent bias), and it is not frozen."""
+    return isinstance(param, Param) and param.trainable
 
 
-def backward(layer, dy, cache):
-    """layer.backward(dy, cache), by the kernel that `forward` used."""
-    kernel = KERNELS.get(type(layer))
-    return layer.backward(dy, cache) if kernel is None else kernel[1](layer, dy, cache)
+# --- maps ----------------------------------------------------------------------------------------
+def linear(layer, x, m):
+    """Linear.forward, Unembedding.forward -> y, cache."""
+    if type(layer) not in (Linear, Unembedding):
+        return layer.forward(x)
+    W = layer.W.data if type(layer) is Linear else layer.W.data.T
+    y = xp.matmul(x, W, out=m.empty(len(x), W.shape[1]))
+    if type(layer) is Linear and isinstance(layer.b, Param):
+        y = xp.add(y, layer.b.data, out=y)                      # y = x W + b
+    return y, x
 
 
-def linear(layer, x):
-    rows = x.reshape(-1, x.shape[-1])
-    y = rows @ layer.W.data
-    y = xp.add(y, layer.b.data, out=y)                      # y = rows W + b
-    return y.reshape(*x.shape[:-1], y.shape[-1]), Cache(rows=rows, shape=x.shape)
+def linear_backward(layer, dy, cache, m):
+    """Linear.backward, Unembedding.backward -> dx."""
+    if type(layer) not in (Linear, Unembedding):
+        return layer.backward(dy, cache)
+    if type(layer) is Unembedding:
+        add_product(layer.W, dy, cache, m)                      # y = x W^T
+        return xp.matmul(dy, layer.W.data, out=m.empty(*cache.shape))
+    add_product(layer.W, cache, dy, m)                          # y = x W + b
+    if learns(layer.b):
+        layer.b.grad += column_sums(dy)
+    return xp.matmul(dy, layer.W.data.T, out=m.empty(*cache.shape))
 
 
-def linear_backward(layer, dy, cache):
-    dy_rows = dy.reshape(-1, dy.shape[-1])
-    layer.W.grad += cache.rows.T @ dy_rows
-    layer.b.grad += column_sums(dy_rows)
-    return (dy_rows @ layer.W.data.T).reshape(cache.shape)
+def add_product(W, x, dy, m):
+    """W.grad += x^T dy."""
+    if learns(W):
+        with m.scratch():
+            W.grad += xp.matmul(x.T, dy, out=m.empty(x.shape[1], dy.shape[1]))
 
 
-def layer_norm(layer, x):
-    D = x.shape[-1]
-    x_hat = x - x[..., :1]                                  # so that constant rows become 0
-    x_hat = xp.subtract(x_hat, row_sums(x_hat) / D, out=x_hat)      # centred = x - mean
-    var = row_sums(x_hat * x_hat) / D
-    rstd = 1 / xp.sqrt(var + layer.eps)                     # 1 / std
-    x_hat = xp.multiply(x_hat, rstd, out=x_hat)             # x_hat = centred / std
-    y = x_hat * layer.gain.data
-    y = xp.add(y, layer.bias.data, out=y)                   # y = gain * x_hat + bias
-    return y, Cache(x_hat=x_hat, rstd=rstd)
+# --- LayerNorm -----------------------------------------------------------------------------------
+def layer_norm(layer, x, m):
+    """LayerNorm.forward -> y, cache."""
+    if type(layer) is not LayerNorm:
+        return layer.forward(x)
+    N, D = x.shape
+    x_hat, y = m.empty(N, D), m.empty(N, D)
+    x_hat = xp.subtract(x, x[:, :1], out=x_hat)                 # so that constant rows become 0
+    x_hat = xp.subtract(x_hat, row_sums(x_hat) / D, out=x_hat)  # centred = x - mean
+    rstd = 1 / xp.sqrt(row_dots(x_hat, x_hat, y) / D + layer.eps)   # 1 / std
+    x_hat = xp.multiply(x_hat, rstd, out=x_hat)                 # x_hat = centred / std
+    y = xp.multiply(x_hat, layer.gain.data, out=y)
+    if isinstance(layer.bias, Param):
+        y = xp.add(y, layer.bias.data, out=y)                   # y = gain * x_hat + bias
+    return y, (x_hat, rstd)
 
 
-def layer_norm_backward(layer, dy, cache):
-    x_hat, D = cache.x_hat, dy.shape[-1]
-    d = dy * x_hat
-    layer.gain.grad += column_sums(d.reshape(-1, D))
-    layer.bias.grad += column_sums(dy.reshape(-1, D))
-    d = xp.multiply(dy, layer.gain.data, out=d)             # dx_hat
+def layer_norm_backward(layer, dy, cache, m):
+    """LayerNorm.backward -> dx; writes over the cache."""
+    if type(layer) is not LayerNorm:
+        return layer.backward(dy, cache)
+    (x_hat, rstd), (N, D) = cache, dy.shape
+    d = m.empty(N, D)
+    if learns(layer.gain):
+        layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=d))
+    if learns(layer.bias):
+        layer.bias.grad += column_sums(dy)
+    d = xp.multiply(dy, layer.gain.data, out=d)                 # dx_hat
     shift = row_sums(d) / D
-    stretch = row_sums(d * x_hat) / D
+    with m.scratch():
+        stretch = row_dots(d, x_hat, m.empty(N, D)) / D
     d = xp.subtract(d, shift, out=d)
-    d = xp.subtract(d, x_hat * stretch, out=d)
-    return xp.multiply(d, cache.rstd, out=d)                # (dx_hat - shift - stretch x_hat) / std
+    d = xp.subtract(d, xp.multiply(x_hat, stretch, out=x_hat), out=d)
+    return xp.multiply(d, rstd, out=d)                          # (dx_hat - shift - stretch x_hat) / std
 
 
-def gelu(layer, x):
-    cdf = fast_normal_cdf(x)
-    slope = x * x
-    slope = xp.multiply(slope, -0.5, out=slope)
-    slope = xp.exp(slope, out=slope)
-    slope = xp.multiply(slope, 1 / math.sqrt(2 * math.pi), out=slope)   # normal_density(x)
-    slope = xp.multiply(slope, x, out=slope)
-    slope = xp.add(slope, cdf, out=slope)                   # slope = cdf + x * normal_density(x)
-    return xp.multiply(x, cdf, out=cdf), Cache(slope=slope)
+# --- GELU ----------------------------------------------------------------------------------------
+def activation(layer, x, m):
+    """GELU.forward -> y, cache. Writes over x."""
+    if type(layer) is not GELU:
+        return layer.forward(x)
+    slope = m.empty(*x.shape)
+    rows = max(1, BLOCK // x.shape[1]) if is_host() else len(x)
+    with m.scratch():
+        spare = m.empty(min(rows, len(x)), x.shape[1])
+        for start in range(0, len(x), rows):
+            part = x[start : start + rows]
+            gelu(part, slope[start : start + rows], spare[: len(part)])
+    return x, slope
 
 
-def gelu_backward(layer, dy, cache):
-    return dy * cache.slope
+def activation_backward(layer, dy, cache, m):
+    """GELU.backward -> dx. Writes over dy."""
+    if type(layer) is not GELU:
+        return layer.backward(dy, cache)
+    return xp.multiply(dy, cache, out=dy)
 
 
-def fast_normal_cdf(x):
-    """npdl.functions.normal_cdf, which see, in one array."""
+def gelu(x, slope, spare):
+    """x <- x Phi(x), slope <- its derivative."""
+    cdf = normal_cdf_into(x, slope, spare)
+    density = xp.multiply(x, x, out=spare)
+    density = xp.multiply(density, -0.5, out=density)
+    density = xp.exp(density, out=density)
+    density = xp.multiply(density, 1 / math.sqrt(2 * math.pi), out=density)
+    density = xp.multiply(density, x, out=density)              # x * normal_density(x)
+    x = xp.multiply(x, cdf, out=x)                              # y = x * cdf
+    xp.add(cdf, density, out=slope)                             # slope = cdf + x * density
+
+
+def normal_cdf_into(x, p, spare):
+    """npdl.functions.normal_cdf, which see, written into p."""
     if x.dtype != np.float32:
-        return normal_cdf(x)
-    x2 = xp.minimum(x * x, ERF_FIT_END)
-    p = x2 * ERF_FIT[-1]
+        p[...] = normal_cdf(x)
+        return p
+    x2 = xp.multiply(x, x, out=spare)
+    x2 = xp.minimum(x2, ERF_FIT_END, out=x2)
+    p = xp.multiply(x2, ERF_FIT[-1], out=p)
     for coefficient in ERF_FIT[-2:0:-1]:
         p = xp.add(p, coefficient, out=p)
         p = xp.multiply(p, x2, out=p)
@@ -106,75 +149,91 @@ def fast_normal_cdf(x):
     return xp.multiply(p, 0.5, out=p)
 
 
-def embedding(layer, ids):
-    return layer.W.data[ids], Cache(ids=ids)
+# --- tables --------------------------------------------------------------------------------------
+def add_to_table(W, d, entries, what, m, padding_id=None):
+    """W.grad += the sum of the rows d (N, D) that read each row of W: Embedding.backward."""
+    if not learns(W):
+        return
+    V, D = W.shape
+    with m.scratch():
+        if V > SMALL_TABLE:
+            dW = sum_by_index(d, entries.readers(what, V).index, V)
+        else:
+            dW = entries.readers(what, V).sum(d, m.empty(V, D))
+        if padding_id is not None:
+            dW[padding_id] = 0
+        W.grad += dW
 
 
-def embedding_backward(layer, dy, cache):
-    V = layer.W.shape[0]
-    if V > SMALL_TABLE:
-        dW = sum_by_index(dy, cache.ids, V)
-    else:
-        dW = one_hot(cache.ids, V, dy.dtype).T @ dy
-    if layer.padding_id is not None:
-        dW[layer.padding_id] = 0
-    layer.W.grad += dW
+# --- softmax, sums ----------------------------------------------------------------------
+def softmax(x, scale, bias, m):
+    """x (..., R, S) <- softmax(scale x + bias) over the last axis; bias (R, S) is 0 or -inf."""
+    R, S = x.shape[-2:]
+    x = xp.multiply(x, scale, out=x)
+    if bias is not None:
+        flat = x.reshape(-1, R * S)
+        flat = xp.add(flat, bias.reshape(-1), out=flat)
+    rows = x.reshape(-1, S)
+    with m.scratch():
+        rows = xp.subtract(rows, row_max(rows, m), out=rows)
+        rows = xp.exp(rows, out=rows)
+        xp.divide(rows, along(rows, m), out=rows)
+    return x
 
 
-KERNELS = {
-    Linear: (linear, linear_backward),
-    LayerNorm: (layer_norm, layer_norm_backward),
-    GELU: (gelu, gelu_backward),
-    Embedding: (embedding, embedding_backward),
-}
+def softmax_backward(dy, y, scale, m):
+    """dy <- scale * npdl.functions.softmax_backward(dy, y)."""
+    S = y.shape[-1]
+    d, y = dy.reshape(-1, S), y.reshape(-1, S)
+    with m.scratch():
+        product = xp.multiply(d, y, out=m.empty(*d.shape))
+        d = xp.subtract(d, along(product, m), out=d)
+    d = xp.multiply(d, y, out=d)
+    xp.multiply(d, scale, out=d)
+    return dy
 
 
-def attend(q, k, v, mask):
-    """npdl.layers.attention.attend: q (B, H, R, d), k and v (B, H, S, d), mask (R, S) or so."""
-    scale = 1 / math.sqrt(q.shape[-1])
-    scores = q @ k.swapaxes(-1, -2)
-    scores = xp.multiply(scores, scale, out=scores)
-    scores = xp.where(mask, scores, -math.inf)              # every query sees itself: none is empty
-    A = xp.subtract(scores, row_max(scores), out=scores)
-    A = xp.exp(A, out=A)
-    A = xp.divide(A, row_sums(A), out=A)                    # A = softmax(scores, mask)
-    return A @ v, Cache(q=q, k=k, v=v, A=A, scale=scale)
+def along(x, m):
+    """The sum over the last axis, at every entry that it is the sum of: (N, S), or (N, 1)."""
+    N, S = x.shape
+    if is_host() and S <= SHORT_AXIS:
+        return xp.matmul(x, ones(S, S, x.dtype), out=m.empty(N, S))
+    return row_sums(x)
 
 
-def attend_backward(dy, cache):
-    A, scale = cache.A, cache.scale
-    dv = A.swapaxes(-1, -2) @ dy
-    dA = dy @ cache.v.swapaxes(-1, -2)
-    d = dA * A
-    along_A = row_sums(d)
-    d = xp.subtract(dA, along_A, out=d)
-    d = xp.multiply(d, A, out=d)                            # dscores = softmax_backward(dA, A)
-    d = xp.multiply(d, scale, out=d)
-    return d @ cache.k, d.swapaxes(-1, -2) @ cache.q, dv    # dq, dk, dv
+def row_max(x, m):
+    """The maximum over the last axis of (N, S), kept as length 1."""
+    N, S = x.shape
+    if not is_host() or S > SHORT_AXIS:
+        return x.max(-1, keepdims=True)
+    top = m.empty(N, 1)
+    top[...] = x[:, :1]
+    for i in range(1, S):
+        np.maximum(top, x[:, i : i + 1], out=top)
+    return top
 
 
-def sigmoid(x):
-    """npdl.functions.sigmoid, in place."""
-    x = xp.multiply(x, 0.5, out=x)
-    x = xp.tanh(x, out=x)
-    x = xp.multiply(x, 0.5, out=x)
-    return xp.add(x, 0.5, out=x)
+@functools.lru_cache(maxsize=64)
+def _host_ones(shape, dtype):
+    return np.ones(shape, dtype)
+
+
+def ones(rows, columns, dtype):
+    return _host_ones((rows, columns), dtype) if is_host() else xp.ones((rows, columns), dtype)
 
 
 def row_sums(x):
     """The sum over the last axis, kept as length 1: one product with a column of ones."""
-    ones = xp.ones((x.shape[-1], 1), x.dtype)
-    return (x.reshape(-1, x.shape[-1]) @ ones).reshape(*x.shape[:-1], 1)
+    return xp.matmul(x, ones(x.shape[-1], 1, x.dtype))
 
 
-def row_max(x):
-    """The maximum over the last axis, kept as length 1."""
-    length = x.shape[-1]
-    if not is_host() or length > SHORT_AXIS:
-        return x.max(-1, keepdims=True)
-    return functools.reduce(xp.maximum, [x[..., i : i + 1] for i in range(length)])
+def row_dots(a, b, spare):
+    """The sum over the last axis of a * b, kept as length 1."""
+    if is_host():
+        return np.einsum("ij,ij->i", a, b)[:, None]
+    return row_sums(xp.multiply(a, b, out=spare))
 
 
 def column_sums(x):
-    """The sum over the rows (N, D) -> (D,): a product with a row of ones."""
-    return xp.ones(len(x), x.dtype) @ x
+    """The sum over the rows (..., N, D) -> (..., D): a product with a row of ones."""
+    return xp.matmul(ones(1, x.shape[-2], x.dtype), x)[..., 0, :]

@@ -1,16 +1,25 @@
-"""Freed memory that stays at hand.
+"""Memory that stays at hand: freed blocks that the C library keeps, and a step's own arrays.
 
-A training step allocates and frees the same megabytes over and over. By default the C library
-of Linux (glibc) gives large blocks back to the kernel at once and, for each new one, takes a
-page fault for every 4 KiB: a quarter of a step's time. PyTorch's and NumPy's arrays are alike in
-this. `keep_freed_memory` asks glibc to keep what was freed for the next array.
+A training step needs the same megabytes over and over. By default the C library of Linux (glibc)
+gives large blocks back to the kernel at once and, for each new one, takes a page fault for every
+4 KiB: a quarter of a step's time. PyTorch's and NumPy's arrays are alike in this.
+`keep_freed_memory` asks glibc to keep what was freed for the next array; an `Arena` hands the
+wing's arrays out of memory that it never gives back.
 """
 
+import contextlib
 import ctypes
+import math
 import platform
+
+import numpy as np
+
+from npdl.backend import is_host, xp
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3      # <malloc.h>
 MEBIBYTE = 1 << 20
+CHUNK = 16 * MEBIBYTE   # bytes asked for at once; what is not written to takes no memory
+ALIGN = 64              # bytes: a line of the processor's cache
 
 
 def keep_freed_memory():
@@ -28,3 +37,42 @@ def keep_freed_memory():
         mallopt(M_TOP_PAD, 64 * MEBIBYTE),
     ]
     return all(agreed)
+
+
+class Arena:
+    """A step's arrays, one behind the other, in memory that is kept from step to step.
+
+    `empty(*shape)` gives the next one, in `dtype`; `scratch()` is a context after which everything
+    that was handed out inside it may be written over; `reset()` starts anew. On a device CuPy's
+    own pool does as much.
+    """
+
+    def __init__(self, dtype):
+        self.dtype = np.dtype(dtype)
+        self.chunks, self.chunk, self.used = [], 0, 0
+
+    def reset(self):
+        self.chunk = self.used = 0
+
+    def empty(self, *shape):
+        if not is_host():
+            return xp.empty(shape, self.dtype)
+        size = math.prod(shape)
+        taken = -(-size * self.dtype.itemsize // ALIGN) * ALIGN // self.dtype.itemsize
+        while True:
+            if self.chunk == len(self.chunks):
+                self.chunks.append(np.empty(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
+            memory = self.chunks[self.chunk]
+            if self.used + taken <= memory.size:
+                break
+            self.chunk, self.used = self.chunk + 1, 0
+        start, self.used = self.used, self.used + taken
+        return memory[start : start + size].reshape(shape)
+
+    @contextlib.contextmanager
+    def scratch(self):
+        before = self.chunk, self.used
+        try:
+            yield self
+        finally:
+            self.chunk, self.used = before

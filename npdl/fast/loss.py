@@ -1,0 +1,75 @@
+"""The loss of the targets that count (npdl.losses.SequenceLoss), at the rows that they read."""
+
+import numpy as np
+
+from npdl.backend import to_device, to_host, xp
+from npdl.errors import checked_ids
+from npdl.fast.prefix import Lookup, Needed
+
+
+class Counted:
+    """The E targets of a part of a batch that count, in the order of the rows that they read.
+
+    `needed` are those M rows, each once, or with `every` all; `batch` is how many sequences the
+    whole batch has.
+    """
+
+    def __init__(self, rows, targets, counted, batch, vocab_size, every=False):
+        b, t = np.nonzero(counted)
+        order = np.argsort(rows.node[b, t], kind="stable")
+        b, t = b[order], t[order]
+        index, inverse = np.unique(rows.node[b, t], return_inverse=True)
+        if every:
+            index, inverse = rows.every.index, index[inverse]
+        targets = checked_ids(targets[b, t], vocab_size, "targets")
+        self.size, self.batch = len(b), batch
+        self.needed = Needed(index)
+        self.read = Lookup(inverse, len(index))
+        self.sequence, self.sequences = b, len(counted)
+        self.targets = to_device(targets)
+        self.place = to_device(np.arange(len(b)) * vocab_size + targets)
+        self.share = 1 / counted.sum(1)[b]                      # of its sequence, in float64
+        self.weights = {}
+
+    def weight(self, dtype):
+        """SequenceLoss.weights, (E,)."""
+        if dtype not in self.weights:
+            self.weights[dtype] = to_device(self.share.astype(dtype))
+        return self.weights[dtype]
+
+
+def loss_forward(logits, counted, m):
+    """SequenceLoss("sum").forward: logits (M, V), written over -> the loss, log_p (E, V)."""
+    log_p = log_softmax(logits, counted, m)
+    nll = xp.take(log_p.reshape(-1), counted.place)             # -log_p[target]
+    loss = -(nll * counted.weight(nll.dtype)).sum()
+    return loss, log_p
+
+
+def loss_backward(log_p, counted, m):
+    """SequenceLoss("sum").backward of 1 / batch: log_p (E, V), written over -> dlogits (M, V)."""
+    d = xp.exp(log_p, out=log_p)
+    d.reshape(-1)[counted.place] -= 1                           # exp(log_p) - q
+    d = xp.multiply(d, (counted.weight(d.dtype) / counted.batch)[:, None], out=d)
+    return d if counted.read.same else counted.read.sum(d, m.empty(counted.read.size, d.shape[1]))
+
+
+def log_softmax(logits, counted, m):
+    """npdl.functions.log_softmax of the logits that each target reads."""
+    E, V = counted.size, logits.shape[1]
+    x = logits if counted.read.same else counted.read.take(logits, m.empty(E, V))
+    x = xp.subtract(x, x.max(-1, keepdims=True), out=x)
+    with m.scratch():
+        total = xp.exp(x, out=m.empty(E, V)).sum(-1, keepdims=True)
+    return xp.subtract(x, xp.log(total), out=x)
+
+
+def measured(logits, counted, m):
+    """SequenceLoss("none").forward, and how many targets come out right: two (B,) on the host."""
+    top = logits.argmax(-1)
+    right = (top if counted.read.same else top[counted.read.index]) == counted.targets
+    log_p = log_softmax(logits, counted, m)
+    loss = -xp.take(log_p.reshape(-1), counted.place) * counted.weight(log_p.dtype)
+    b, B = counted.sequence, counted.sequences
+    return (np.bincount(b, to_host(loss), B).astype(log_p.dtype),
+            np.bincount(b, to_host(right), B).astype(np.int64))
