@@ -15,9 +15,12 @@ from npdl.backend import to_device, xp
 from npdl.fast.kernels import softmax, softmax_backward
 
 
+PART = 32               # positions whose queries are taken at once: none looks at later keys
+
+
 @dataclass
 class Queries:
-    """Which queries a run has: of the positions low..high - 1.
+    """Queries of a run at the positions low..high - 1; they look at the keys below high.
 
     `part` are their rows among the needed ones; `place`, where they are not all of those levels'
     nodes, says where each of them belongs among all. `hidden` is the mask as 0 and -inf.
@@ -31,24 +34,24 @@ class Queries:
 
 
 def queries_of(rows, needed, dtype):
-    """The Queries of each run, None where there are none."""
-    found = []
-    for run in rows.runs:
-        begin, end = np.searchsorted(needed.index, (run.rows.start, run.rows.stop))
-        place = needed.index[begin:end] - run.rows.start
-        if not len(place):
-            found.append(None)
-            continue
-        low, high = int(place[0]) // run.nodes, int(place[-1]) // run.nodes + 1
-        place = place - low * run.nodes
-        whole = len(place) == (high - low) * run.nodes
-        low, high = low + run.first, high + run.first
-        # npdl.layers.attention.causal_mask
-        seen = np.arange(run.stop) <= np.arange(low, high)[:, None]
-        hidden = None if seen.all() else to_device(np.where(seen, 0, -math.inf).astype(dtype))
-        found.append(Queries(low, high, slice(int(begin), int(end)),
-                             None if whole else to_device(place), hidden))
-    return found
+    """A list of Queries for each run."""
+    return [[queries for low in range(run.first, run.stop, PART)
+             for queries in queries_between(run, low, min(low + PART, run.stop), needed, dtype)]
+            for run in rows.runs]
+
+
+def queries_between(run, low, high, needed, dtype):
+    """[the Queries of a run at positions low..high - 1], or [] where none is needed."""
+    start = run.rows.start - run.first * run.nodes          # where the run's position 0 would be
+    begin, end = np.searchsorted(needed.index, (start + low * run.nodes, start + high * run.nodes))
+    place = needed.index[begin:end] - start
+    if not len(place):
+        return []
+    low, high = int(place[0]) // run.nodes, int(place[-1]) // run.nodes + 1
+    place = to_device(place - low * run.nodes) if len(place) < (high - low) * run.nodes else None
+    seen = np.arange(high) <= np.arange(low, high)[:, None]     # npdl.layers.attention.causal_mask
+    hidden = None if seen.all() else to_device(np.where(seen, 0, -math.inf).astype(dtype))
+    return [Queries(low, high, slice(int(begin), int(end)), place, hidden)]
 
 
 def split(x, heads):
@@ -70,27 +73,37 @@ def spread(x, queries, run, m):
 
 def forward(q, k, v, rows, queries, heads, m):
     """attend: q (M, D) of the needed rows, k and v (N, D) -> h (M, D), and what backward reads."""
-    scale = 1 / math.sqrt(q.shape[1] // heads)
     h, caches, K, V = m.empty(*q.shape), [], None, None
-    for run, wanted in zip(rows.runs, queries, strict=True):
+    for run, parts in zip(rows.runs, queries, strict=True):
         K, V = seen_by(run, k, K, m), seen_by(run, v, V, m)     # K, V (stop, n, D)
-        if wanted is None:
-            caches.append((None, K, V, None))
-            continue
-        Q = spread(q, wanted, run, m)
-        A = m.empty(run.nodes, heads, len(Q), run.stop)
-        A = xp.matmul(split(Q, heads), split(K, heads).swapaxes(-1, -2), out=A)
-        A = softmax(A, scale, wanted.hidden, m)                 # A = softmax(scores, mask)
-        if wanted.place is None:
-            y = h[wanted.part].reshape(Q.shape)
-            xp.matmul(A, split(V, heads), out=split(y, heads))  # y = A v
-        else:
-            with m.scratch():
-                y = m.empty(*Q.shape)
-                xp.matmul(A, split(V, heads), out=split(y, heads))
-                h[wanted.part] = y.reshape(-1, y.shape[-1])[wanted.place]
-        caches.append((Q, K, V, A))
+        caches.append((K, V, [attend(part, run, q, K, V, h, heads, m) for part in parts]))
     return h, caches
+
+
+def attend(part, run, q, K, V, h, heads, m):
+    """attend for the queries of one part, into their rows of h (M, D)."""
+    K, V = K[: part.high], V[: part.high]
+    Q = spread(q, part, run, m)
+    A = m.empty(run.nodes, heads, len(Q), part.high)
+    A = xp.matmul(split(Q, heads), split(K, heads).swapaxes(-1, -2), out=A)
+    A = softmax(A, scale_of(K, heads), part.hidden, m)          # A = softmax(scores, mask)
+    to_needed(A, V, h, part, heads, m)               # y = A v
+    return Q, A
+
+
+def scale_of(K, heads):
+    return 1 / math.sqrt(K.shape[-1] // heads)
+
+
+def to_needed(A, V, h, part, heads, m):
+    """A v, at the rows of h (M, D) that belong to a part."""
+    shape = (A.shape[2], *V.shape[1:])
+    whole = part.place is None
+    with m.scratch():
+        y = h[part.part].reshape(shape) if whole else m.empty(*shape)
+        xp.matmul(A, split(V, heads), out=split(y, heads))
+        if not whole:
+            h[part.part] = y.reshape(-1, shape[2])[part.place]
 
 
 def seen_by(run, own, before, m):
@@ -106,23 +119,17 @@ def seen_by(run, own, before, m):
 
 def backward(dh, rows, queries, caches, heads, m):
     """attend_backward: dh (M, D) -> dq (M, D), dk and dv (N, D)."""
-    scale = 1 / math.sqrt(dh.shape[1] // heads)
-    dq, dk, dv = m.empty(*dh.shape), m.empty(rows.size, dh.shape[1]), m.empty(rows.size, dh.shape[1])
+    D = dh.shape[1]
+    dq, dk, dv = m.empty(*dh.shape), m.empty(rows.size, D), m.empty(rows.size, D)
     child = dK_child = dV_child = None
-    for run, wanted, (Q, K, V, A) in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
-        own = (run.stop - run.first, run.nodes, dh.shape[1])
+    for run, parts, (K, V, kept) in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
+        own = (run.stop - run.first, run.nodes, D)
         dK = dk[run.rows].reshape(own) if run.parent is None else m.empty(*K.shape)
         dV = dv[run.rows].reshape(own) if run.parent is None else m.empty(*K.shape)
-        if wanted is None:
-            dK[...] = dV[...] = 0
-        else:
-            with m.scratch():
-                dy = split(spread(dh, wanted, run, m), heads)
-                xp.matmul(A.swapaxes(-1, -2), dy, out=split(dV, heads))     # y = A v
-                dA = xp.matmul(dy, split(V, heads).swapaxes(-1, -2), out=m.empty(*A.shape))
-                dA = softmax_backward(dA, A, scale, m)                      # A = softmax(scores)
-                xp.matmul(dA.swapaxes(-1, -2), split(Q, heads), out=split(dK, heads))
-                to_needed(dA, K, dq, wanted, heads, m)
+        done = parts[-1].high if parts else 0
+        dK[done:] = dV[done:] = 0                               # keys that no query looks at
+        for part, cache in zip(parts[::-1], kept[::-1], strict=True):
+            attend_backward(part, run, dh, K, V, cache, dq, dK, dV, part is parts[-1], heads, m)
         if child is not None:
             add_children(child, dK_child, dK, m)
             add_children(child, dV_child, dV, m)
@@ -133,14 +140,20 @@ def backward(dh, rows, queries, caches, heads, m):
     return dq, dk, dv
 
 
-def to_needed(dscores, K, dq, wanted, heads, m):
-    """dq = dscores k, at the rows of dq (M, D) that are a run's."""
-    shape = (dscores.shape[2], *K.shape[1:])
-    whole = wanted.place is None
-    y = dq[wanted.part].reshape(shape) if whole else m.empty(*shape)
-    xp.matmul(dscores, split(K, heads), out=split(y, heads))
-    if not whole:
-        dq[wanted.part] = y.reshape(-1, shape[2])[wanted.place]
+def attend_backward(part, run, dh, K, V, cache, dq, dK, dV, first, heads, m):
+    """attend_backward for one part: fills its rows of dq, and adds into dK and dV, which the
+    `first` part, that with the most keys, fills."""
+    (Q, A), K, V, dK, dV = cache, *(x[: part.high] for x in (K, V, dK, dV))
+    with m.scratch():
+        dy = split(spread(dh, part, run, m), heads)
+        dA = xp.matmul(dy, split(V, heads).swapaxes(-1, -2), out=m.empty(*A.shape))
+        dscores = softmax_backward(dA, A, scale_of(K, heads), m)        # A = softmax(scores)
+        to_needed(dscores, K, dq, part, heads, m)
+        for W, x, total in ((A, dy, dV), (dscores, split(Q, heads), dK)):   # y = A v, q k^T
+            d = total if first else m.empty(*total.shape)
+            xp.matmul(W.swapaxes(-1, -2), x, out=split(d, heads))
+            if not first:
+                total += d
 
 
 def add_children(child, d, total, m):
