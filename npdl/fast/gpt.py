@@ -97,17 +97,21 @@ def forward_block(block, x, rows, needed, words, masks, m):
     h, c_attend = attention.forward(q, k, v, rows, queries, heads, m)
     a, c_O = linear(block.attention.W_O, h, m)
     a, scale1 = dropped(block.dropout, a, rows, needed, masks, m)
-    u = xp.add(a, needed.take(x, m.empty), out=a)
-    if not pre:
-        u, c_norm1 = layer_norm(block.norm1, u, m)
-    y, c_norm2 = layer_norm(block.norm2, u, m) if pre else (u, None)
+    x = needed.take(x, m.empty)
+    if pre:
+        u = a
+        y, c_norm2 = layer_norm(block.norm2, u, m, x)       # of u = x + a
+    else:
+        y, c_norm1 = layer_norm(block.norm1, a, m, x)
+        u = y
     y, c_up = linear(block.ffn.up, y, m)                    # FeedForward.forward
     y, c_activation = activation(block.ffn.activation, y, m)
     f, c_down = linear(block.ffn.down, y, m)
     f, scale2 = dropped(block.dropout, f, rows, needed, masks, m)
-    y = xp.add(f, u, out=f)
-    if not pre:
-        y, c_norm2 = layer_norm(block.norm2, y, m)
+    if pre:
+        y = xp.add(f, u, out=f)
+    else:
+        y, c_norm2 = layer_norm(block.norm2, f, m, u)
     return y, Cache(norm1=c_norm1, maps=c_maps, attend=c_attend, O=c_O, scale1=scale1,
                     norm2=c_norm2, up=c_up, activation=c_activation, down=c_down, scale2=scale2,
                     needed=needed, queries=queries, words=words)

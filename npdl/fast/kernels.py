@@ -21,7 +21,7 @@ from npdl.layers.norm import LayerNorm
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
                         # with ones are many times faster
-BLOCK = 65536           # numbers that a chain of elementwise operations takes at a time
+BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 
 
 def learns(param):
@@ -62,20 +62,36 @@ def add_product(W, x, dy, m):
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------
-def layer_norm(layer, x, m):
-    """LayerNorm.forward -> y, cache."""
+def blocks(N, D):
+    """Slices of N rows of width D, in each of which a chain of operations stays in cache."""
+    rows = max(1, BLOCK // D) if is_host() else max(N, 1)
+    return [slice(start, min(start + rows, N)) for start in range(0, N, rows)]
+
+
+def layer_norm(layer, x, m, plus=None):
+    """LayerNorm.forward of x, or of x + plus, which is left in x -> y, cache."""
     if type(layer) is not LayerNorm:
-        return layer.forward(x)
+        return layer.forward(x if plus is None else xp.add(x, plus, out=x))
     N, D = x.shape
-    x_hat, y = m.empty(N, D), m.empty(N, D)
+    x_hat, y, rstd = m.empty(N, D), m.empty(N, D), m.empty(N, 1)
+    for part in blocks(N, D):
+        if plus is not None:
+            xp.add(x[part], plus[part], out=x[part])
+        normalise(layer, x[part], x_hat[part], rstd[part], y[part])
+    return y, (x_hat, rstd)
+
+
+def normalise(layer, x, x_hat, rstd, y):
+    """LayerNorm.forward of some rows, into x_hat, rstd = 1 / std and y."""
+    D = x.shape[1]
     x_hat = xp.subtract(x, x[:, :1], out=x_hat)                 # so that constant rows become 0
     x_hat = xp.subtract(x_hat, row_sums(x_hat) / D, out=x_hat)  # centred = x - mean
-    rstd = 1 / xp.sqrt(row_dots(x_hat, x_hat, y) / D + layer.eps)   # 1 / std
+    var = row_dots(x_hat, x_hat, y) / D
+    rstd = xp.divide(1, xp.sqrt(var + layer.eps), out=rstd)
     x_hat = xp.multiply(x_hat, rstd, out=x_hat)                 # x_hat = centred / std
     y = xp.multiply(x_hat, layer.gain.data, out=y)
     if isinstance(layer.bias, Param):
-        y = xp.add(y, layer.bias.data, out=y)                   # y = gain * x_hat + bias
-    return y, (x_hat, rstd)
+        xp.add(y, layer.bias.data, out=y)                       # y = gain * x_hat + bias
 
 
 def layer_norm_backward(layer, dy, cache, m):
@@ -84,17 +100,24 @@ def layer_norm_backward(layer, dy, cache, m):
         return layer.backward(dy, cache)
     (x_hat, rstd), (N, D) = cache, dy.shape
     d = m.empty(N, D)
+    for part in blocks(N, D):
+        normalise_backward(layer, dy[part], x_hat[part], rstd[part], d[part])
+    return d
+
+
+def normalise_backward(layer, dy, x_hat, rstd, d):
+    """LayerNorm.backward of some rows, into d; writes over x_hat."""
+    D = dy.shape[1]
     if learns(layer.gain):
         layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=d))
     if learns(layer.bias):
         layer.bias.grad += column_sums(dy)
-    d = xp.multiply(dy, layer.gain.data, out=d)                 # dx_hat
-    shift = row_sums(d) / D
-    with m.scratch():
-        stretch = row_dots(d, x_hat, m.empty(N, D)) / D
-    d = xp.subtract(d, shift, out=d)
+    dx_hat = xp.multiply(dy, layer.gain.data, out=d)
+    shift = row_sums(dx_hat) / D
+    stretch = row_dots(dx_hat, x_hat, None) / D
+    d = xp.subtract(dx_hat, shift, out=d)
     d = xp.subtract(d, xp.multiply(x_hat, stretch, out=x_hat), out=d)
-    return xp.multiply(d, rstd, out=d)                          # (dx_hat - shift - stretch x_hat) / std
+    xp.multiply(d, rstd, out=d)                         # (dx_hat - shift - stretch x_hat) / std
 
 
 # --- GELU ----------------------------------------------------------------------------------------
@@ -103,12 +126,11 @@ def activation(layer, x, m):
     if type(layer) is not GELU:
         return layer.forward(x)
     slope = m.empty(*x.shape)
-    rows = max(1, BLOCK // x.shape[1]) if is_host() else len(x)
     with m.scratch():
-        spare = m.empty(min(rows, len(x)), x.shape[1])
-        for start in range(0, len(x), rows):
-            part = x[start : start + rows]
-            gelu(part, slope[start : start + rows], spare[: len(part)])
+        spare = None
+        for part in blocks(*x.shape):
+            spare = m.empty(*x[part].shape) if spare is None else spare[: len(x[part])]
+            gelu(x[part], slope[part], spare)
     return x, slope
 
 
