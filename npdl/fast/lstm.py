@@ -8,12 +8,14 @@ of all positions is one product, in the first layer one row for each word (npdl.
 so are the gradients of the weights; h W_h is left out where h is zero.
 """
 
-from npdl.backend import xp
+from npdl.backend import is_host, xp
 from npdl.core import Cache, Param
 from npdl.errors import checked_ids
 from npdl.fast.kernels import add_to_table, column_sums, learns, linear, linear_backward
 from npdl.fast.memory import Arena
 from npdl.layers.recurrent import LSTMLayer
+
+ROWS = 512              # whose gates' shares in a product are made and added up at a time
 
 
 class FastLSTM:
@@ -202,11 +204,14 @@ def add_by_gate(W, x, dz, m):
 
 def from_gates(dz, W, m):
     """dz W^T (N, D), from dz (4, N, H)."""
-    _, N, _ = dz.shape
-    total = m.empty(N, len(W))
-    with m.scratch():
-        parts = xp.matmul(dz, by_gate(W).swapaxes(1, 2), out=m.empty(4, N, len(W)))
-        xp.add(parts[0], parts[1], out=total)
-        xp.add(total, parts[2], out=total)
-        xp.add(total, parts[3], out=total)
+    N, D = dz.shape[1], len(W)
+    total = m.empty(N, D)
+    rows = ROWS if is_host() else N
+    for part in (slice(start, min(start + rows, N)) for start in range(0, N, rows)):
+        with m.scratch():
+            shares = m.empty(4, part.stop - part.start, D)
+            shares = xp.matmul(dz[:, part], by_gate(W).swapaxes(1, 2), out=shares)
+            xp.add(shares[0], shares[1], out=total[part])
+            xp.add(total[part], shares[2], out=total[part])
+            xp.add(total[part], shares[3], out=total[part])
     return total

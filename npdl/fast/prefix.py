@@ -28,6 +28,7 @@ class Lookup:
     def __init__(self, index, size):
         self.size, self.length = size, len(index)
         self.same = size == len(index) and bool((index == np.arange(size)).all())
+        self.once = len(np.unique(index)) == len(index)         # no row has two readers
         self.index = to_device(index)
         self.readers = {}
 
@@ -45,6 +46,10 @@ class Lookup:
         """out[..., i, :] = the sum of the d[..., n, :] with index[n] = i."""
         if self.same:
             out[...] = d
+            return out
+        if self.once:
+            out[...] = 0
+            out[..., self.index, :] = d
             return out
         if d.dtype not in self.readers:                             # kept as long as the batch
             self.readers[d.dtype] = xp.ascontiguousarray(one_hot(self.index, self.size, d.dtype).T)
