@@ -34,10 +34,13 @@ class Queries:
 
 
 def queries_of(rows, needed, dtype):
-    """A list of Queries for each run."""
-    return [[queries for low in range(run.first, run.stop, PART)
+    """A list of Queries for each run, kept with the batch."""
+    if dtype not in needed.queries:
+        needed.queries[dtype] = [
+            [queries for low in range(run.first, run.stop, PART)
              for queries in queries_between(run, low, min(low + PART, run.stop), needed, dtype)]
             for run in rows.runs]
+    return needed.queries[dtype]
 
 
 def queries_between(run, low, high, needed, dtype):
@@ -99,7 +102,7 @@ def to_needed(A, V, h, part, heads, m):
     """A v, at the rows of h (M, D) that belong to a part."""
     shape = (A.shape[2], *V.shape[1:])
     whole = part.place is None
-    with m.scratch():
+    with m.scratch:
         y = h[part.part].reshape(shape) if whole else m.empty(*shape)
         xp.matmul(A, split(V, heads), out=split(y, heads))
         if not whole:
@@ -144,7 +147,7 @@ def attend_backward(part, run, dh, K, V, cache, dq, dK, dV, first, heads, m):
     """attend_backward for one part: fills its rows of dq, and adds into dK and dV, which the
     `first` part, that with the most keys, fills."""
     (Q, A), K, V, dK, dV = cache, *(x[: part.high] for x in (K, V, dK, dV))
-    with m.scratch():
+    with m.scratch:
         dy = split(spread(dh, part, run, m), heads)
         dA = xp.matmul(dy, split(V, heads).swapaxes(-1, -2), out=m.empty(*A.shape))
         dscores = softmax_backward(dA, A, scale_of(K, heads), m)        # A = softmax(scores)
@@ -158,5 +161,5 @@ def attend_backward(part, run, dh, K, V, cache, dq, dK, dV, first, heads, m):
 
 def add_children(child, d, total, m):
     """total += the gradients d (stop, n, D) of what a child run saw of the positions before it."""
-    with m.scratch():
+    with m.scratch:
         total += child.parent.sum(d[: child.first], m.empty(*total.shape))

@@ -67,7 +67,7 @@ class FastGPT:
         W, positions = model.embedding.W.data, model.positions
         table = positions.W.data if isinstance(positions, LearnedPositions) else positions.table
         x = entries.readers("tokens", len(W)).take(W, m.empty(len(entries.tokens), W.shape[1]))
-        with m.scratch():
+        with m.scratch:
             p = entries.readers("positions", len(table))
             return xp.add(x, p.take(table.astype(x.dtype), m.empty(*x.shape)), out=x)
 
@@ -121,7 +121,7 @@ def backward_block(block, dy, cache, rows, m):
     """Block.backward or PreNormBlock.backward: dy (M, D), written over -> dx (N, D) or (U, D)."""
     pre = isinstance(block, PreNormBlock)
     du = dy if pre else layer_norm_backward(block.norm2, dy, cache.norm2, m)
-    with m.scratch():
+    with m.scratch:
         df = du if cache.scale2 is None else xp.multiply(du, cache.scale2, out=m.empty(*du.shape))
         da = linear_backward(block.ffn.down, df, cache.down, m)     # FeedForward.backward
         da = activation_backward(block.ffn.activation, da, cache.activation, m)
@@ -159,10 +159,10 @@ def backward_attention(layer, da, dx_at, cache, rows, m):
     if words is not None:
         dq = needed.put(dq, rows.size, m)
         dq, dk, dv, dx = (words.sum(d, m.empty(words.size, d.shape[1])) for d in (dq, dk, dv, dx))
-    dn = linear_backward(layer.W_K, dk, c_K, m)
-    with m.scratch():
-        dn = xp.add(dn, linear_backward(layer.W_V, dv, c_V, m), out=dn)
-        dQ = linear_backward(layer.W_Q, dq, c_Q, m)
+    dn = linear_backward(layer.W_K, dk, c_K, m, over=False)
+    with m.scratch:
+        dn = xp.add(dn, linear_backward(layer.W_V, dv, c_V, m, over=False), out=dn)
+        dQ = linear_backward(layer.W_Q, dq, c_Q, m, over=False)
         if words is not None:
             dn = xp.add(dn, dQ, out=dn)
         else:

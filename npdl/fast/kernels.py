@@ -12,7 +12,7 @@ import numpy as np
 
 from npdl.backend import is_host, xp
 from npdl.core import Param
-from npdl.functions import ERF_FIT, ERF_FIT_END, normal_cdf, sum_by_index
+from npdl.functions import ERF_FIT, normal_cdf, sum_by_index
 from npdl.layers.activation import GELU
 from npdl.layers.embedding import Unembedding
 from npdl.layers.linear import Linear
@@ -41,23 +41,25 @@ def linear(layer, x, m):
     return y, x
 
 
-def linear_backward(layer, dy, cache, m):
-    """Linear.backward, Unembedding.backward -> dx."""
+def linear_backward(layer, dy, cache, m, over=True):
+    """Linear.backward, Unembedding.backward -> dx, written over the input if `over`."""
     if type(layer) not in (Linear, Unembedding):
         return layer.backward(dy, cache)
-    if type(layer) is Unembedding:
+    if type(layer) is Linear:
+        add_product(layer.W, cache, dy, m)                      # y = x W + b
+        if learns(layer.b):
+            layer.b.grad += column_sums(dy)
+        W_T = layer.W.data.T
+    else:
         add_product(layer.W, dy, cache, m)                      # y = x W^T
-        return xp.matmul(dy, layer.W.data, out=m.empty(*cache.shape))
-    add_product(layer.W, cache, dy, m)                          # y = x W + b
-    if learns(layer.b):
-        layer.b.grad += column_sums(dy)
-    return xp.matmul(dy, layer.W.data.T, out=m.empty(*cache.shape))
+        W_T = layer.W.data
+    return xp.matmul(dy, W_T, out=cache if over else m.empty(*cache.shape))
 
 
 def add_product(W, x, dy, m):
     """W.grad += x^T dy."""
     if learns(W):
-        with m.scratch():
+        with m.scratch:
             W.grad += xp.matmul(x.T, dy, out=m.empty(x.shape[1], dy.shape[1]))
 
 
@@ -95,27 +97,29 @@ def normalise(layer, x, x_hat, rstd, y):
 
 
 def layer_norm_backward(layer, dy, cache, m):
-    """LayerNorm.backward -> dx; writes over the cache."""
+    """LayerNorm.backward -> dx; writes over dy and the cache."""
     if type(layer) is not LayerNorm:
         return layer.backward(dy, cache)
-    (x_hat, rstd), (N, D) = cache, dy.shape
-    d = m.empty(N, D)
-    for part in blocks(N, D):
-        normalise_backward(layer, dy[part], x_hat[part], rstd[part], d[part])
-    return d
+    x_hat, rstd = cache
+    with m.scratch:
+        spare = None
+        for part in blocks(*dy.shape):
+            spare = m.empty(*dy[part].shape) if spare is None else spare[: len(dy[part])]
+            normalise_backward(layer, dy[part], x_hat[part], rstd[part], spare)
+    return dy
 
 
-def normalise_backward(layer, dy, x_hat, rstd, d):
-    """LayerNorm.backward of some rows, into d; writes over x_hat."""
+def normalise_backward(layer, dy, x_hat, rstd, spare):
+    """LayerNorm.backward of some rows: dy becomes dx; writes over x_hat."""
     D = dy.shape[1]
     if learns(layer.gain):
-        layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=d))
+        layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
     if learns(layer.bias):
         layer.bias.grad += column_sums(dy)
-    dx_hat = xp.multiply(dy, layer.gain.data, out=d)
-    shift = row_sums(dx_hat) / D
-    stretch = row_dots(dx_hat, x_hat, None) / D
-    d = xp.subtract(dx_hat, shift, out=d)
+    d = xp.multiply(dy, layer.gain.data, out=dy)        # dx_hat
+    shift = row_sums(d) / D
+    stretch = row_dots(d, x_hat, spare) / D
+    d = xp.subtract(d, shift, out=d)
     d = xp.subtract(d, xp.multiply(x_hat, stretch, out=x_hat), out=d)
     xp.multiply(d, rstd, out=d)                         # (dx_hat - shift - stretch x_hat) / std
 
@@ -126,11 +130,11 @@ def activation(layer, x, m):
     if type(layer) is not GELU:
         return layer.forward(x)
     slope = m.empty(*x.shape)
-    with m.scratch():
+    with m.scratch:
         spare = None
         for part in blocks(*x.shape):
-            spare = m.empty(*x[part].shape) if spare is None else spare[: len(x[part])]
-            gelu(x[part], slope[part], spare)
+            spare = m.empty(2, *x[part].shape) if spare is None else spare[:, : len(x[part])]
+            gelu(x[part], slope[part], *spare)
     return x, slope
 
 
@@ -141,25 +145,26 @@ def activation_backward(layer, dy, cache, m):
     return xp.multiply(dy, cache, out=dy)
 
 
-def gelu(x, slope, spare):
-    """x <- x Phi(x), slope <- its derivative."""
-    cdf = normal_cdf_into(x, slope, spare)
-    density = xp.multiply(x, x, out=spare)
-    density = xp.multiply(density, -0.5, out=density)
+def gelu(x, slope, x2, cdf):
+    """x <- x Phi(x), slope <- its derivative; x2 and cdf are to write to."""
+    x2 = xp.multiply(x, x, out=x2)
+    cdf = normal_cdf_into(x, x2, cdf)
+    density = xp.multiply(x2, -0.5, out=slope)
     density = xp.exp(density, out=density)
     density = xp.multiply(density, 1 / math.sqrt(2 * math.pi), out=density)
     density = xp.multiply(density, x, out=density)              # x * normal_density(x)
-    x = xp.multiply(x, cdf, out=x)                              # y = x * cdf
-    xp.add(cdf, density, out=slope)                             # slope = cdf + x * density
+    xp.add(density, cdf, out=slope)                             # slope = cdf + x * density
+    xp.multiply(x, cdf, out=x)                                  # y = x * cdf
 
 
-def normal_cdf_into(x, p, spare):
-    """npdl.functions.normal_cdf, which see, written into p."""
+def normal_cdf_into(x, x2, p):
+    """npdl.functions.normal_cdf, which see, of x into p; x2 is x * x.
+
+    Without ERF_FIT_END: beyond it the fit grows on, and its tanh is 1 in float32.
+    """
     if x.dtype != np.float32:
         p[...] = normal_cdf(x)
         return p
-    x2 = xp.multiply(x, x, out=spare)
-    x2 = xp.minimum(x2, ERF_FIT_END, out=x2)
     p = xp.multiply(x2, ERF_FIT[-1], out=p)
     for coefficient in ERF_FIT[-2:0:-1]:
         p = xp.add(p, coefficient, out=p)
@@ -177,7 +182,7 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
     if not learns(W):
         return
     V, D = W.shape
-    with m.scratch():
+    with m.scratch:
         if V > SMALL_TABLE:
             dW = sum_by_index(d, entries.readers(what, V).index, V)
         else:
@@ -196,7 +201,7 @@ def softmax(x, scale, bias, m):
         flat = x.reshape(-1, R * S)
         flat = xp.add(flat, bias.reshape(-1), out=flat)
     rows = x.reshape(-1, S)
-    with m.scratch():
+    with m.scratch:
         rows = xp.subtract(rows, row_max(rows, m), out=rows)
         rows = xp.exp(rows, out=rows)
         xp.divide(rows, along(rows, m), out=rows)
@@ -207,7 +212,7 @@ def softmax_backward(dy, y, scale, m):
     """dy <- scale * npdl.functions.softmax_backward(dy, y)."""
     S = y.shape[-1]
     d, y = dy.reshape(-1, S), y.reshape(-1, S)
-    with m.scratch():
+    with m.scratch:
         product = xp.multiply(d, y, out=m.empty(*d.shape))
         d = xp.subtract(d, along(product, m), out=d)
     d = xp.multiply(d, y, out=d)

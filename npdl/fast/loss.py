@@ -59,7 +59,7 @@ def log_softmax(logits, counted, m):
     E, V = counted.size, logits.shape[1]
     x = logits if counted.read.same else counted.read.take(logits, m.empty(E, V))
     x = xp.subtract(x, x.max(-1, keepdims=True), out=x)
-    with m.scratch():
+    with m.scratch:
         total = xp.exp(x, out=m.empty(E, V)).sum(-1, keepdims=True)
     return xp.subtract(x, xp.log(total), out=x)
 

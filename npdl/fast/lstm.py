@@ -53,7 +53,7 @@ class FastLSTM:
     def backward(self, dlogits, cache):                     # LSTMLM.backward
         model, m, rows = self.model, self.arena, cache.rows
         words, layers = rows.words, model.lstm.layers
-        d = linear_backward(model.classifier, dlogits, cache.classifier, m)
+        d = linear_backward(model.classifier, dlogits, cache.classifier, m, over=False)
         dh = m.empty(rows.size, d.shape[1])
         dh[...] = 0
         cache.needed.add(d, dh)                                         # dh (N, H)
@@ -75,7 +75,7 @@ def forward_layer(cell, x, rows, words, m):
     """RecurrentLayer.forward: x of every row (N, D), or of every word -> h of every row (N, H)."""
     N, H = rows.size, cell.d_hidden
     gates, c, tanh_c, h = m.empty(4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
-    with m.scratch():
+    with m.scratch:
         z = gates if words is None else m.empty(4, len(x), H)
         z = xp.matmul(x, by_gate(cell.W_x.data), out=z)     # z = x W_x + b
         if isinstance(cell.b, Param):
@@ -92,7 +92,7 @@ def forward_layer(cell, x, rows, words, m):
                 c_prev = c[before]
                 if parent is not None:
                     c_prev = above[t] = parent.take(c_prev, m.empty(run.nodes, H))
-                with m.scratch():
+                with m.scratch:
                     add_recurrent(z, h[before], cell, parent, m)
             step(z, c_prev, c[level], tanh_c[level], h[level], m)
     return h, Cache(gates=gates, c=c, above=above, tanh_c=tanh_c, h=h)
@@ -117,7 +117,7 @@ def step(gates, c_prev, c, tanh_c, h, m):
     i, f, o, g = gates
     xp.multiply(i, g, out=c)
     if c_prev is not None:
-        with m.scratch():
+        with m.scratch:
             xp.add(c, xp.multiply(f, c_prev, out=m.empty(*c.shape)), out=c)     # f c_prev + i g
     xp.tanh(c, out=tanh_c)
     xp.multiply(o, tanh_c, out=h)                           # h = o * tanh(c)
@@ -196,7 +196,7 @@ def step_backward(dz, dh, dc, dc_next, c_prev, gates, tanh_c):
 def add_by_gate(W, x, dz, m):
     """W.grad (D, 4H) += x^T dz, from dz (4, N, H)."""
     if learns(W):
-        with m.scratch():
+        with m.scratch:
             product = xp.matmul(x.T, dz, out=m.empty(4, x.shape[1], dz.shape[2]))
             grad = by_gate(W.grad)
             grad += product
@@ -208,7 +208,7 @@ def from_gates(dz, W, m):
     total = m.empty(N, D)
     rows = ROWS if is_host() else N
     for part in (slice(start, min(start + rows, N)) for start in range(0, N, rows)):
-        with m.scratch():
+        with m.scratch:
             shares = m.empty(4, part.stop - part.start, D)
             shares = xp.matmul(dz[:, part], by_gate(W).swapaxes(1, 2), out=shares)
             xp.add(shares[0], shares[1], out=total[part])

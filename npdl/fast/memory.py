@@ -7,7 +7,6 @@ gives large blocks back to the kernel at once and, for each new one, takes a pag
 wing's arrays out of memory that it never gives back.
 """
 
-import contextlib
 import ctypes
 import math
 import platform
@@ -19,6 +18,7 @@ from npdl.backend import is_host, xp
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3      # <malloc.h>
 MEBIBYTE = 1 << 20
 CHUNK = 16 * MEBIBYTE   # bytes asked for at once; what is not written to takes no memory
+KNOWN = 4096            # arrays that are remembered by place and shape
 ALIGN = 64              # bytes: a line of the processor's cache
 
 
@@ -42,37 +42,49 @@ def keep_freed_memory():
 class Arena:
     """A step's arrays, one behind the other, in memory that is kept from step to step.
 
-    `empty(*shape)` gives the next one, in `dtype`; `scratch()` is a context after which everything
-    that was handed out inside it may be written over; `reset()` starts anew. On a device CuPy's
-    own pool does as much.
+    `empty(*shape)` gives the next one, in `dtype`. What is handed out inside `with arena.scratch:`
+    may be written over after it. `reset()` starts anew. On a device CuPy's own pool does as much.
     """
 
     def __init__(self, dtype):
         self.dtype = np.dtype(dtype)
-        self.chunks, self.chunk, self.used = [], 0, 0
+        self.chunks = []
+        self.place = (0, 0)     # the chunk, and how many numbers of it are taken
+        self.known = {}         # {(place, shape): (array, the place behind it)}
+        self.scratch = _Scratch(self)
 
     def reset(self):
-        self.chunk = self.used = 0
+        self.place = (0, 0)
+        if len(self.known) > KNOWN:
+            self.known.clear()
 
     def empty(self, *shape):
-        if not is_host():
-            return xp.empty(shape, self.dtype)
-        size = math.prod(shape)
-        taken = -(-size * self.dtype.itemsize // ALIGN) * ALIGN // self.dtype.itemsize
-        while True:
-            if self.chunk == len(self.chunks):
-                self.chunks.append(np.empty(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
-            memory = self.chunks[self.chunk]
-            if self.used + taken <= memory.size:
-                break
-            self.chunk, self.used = self.chunk + 1, 0
-        start, self.used = self.used, self.used + taken
-        return memory[start : start + size].reshape(shape)
+        key = self.place, shape
+        if key not in self.known:
+            if not is_host():
+                return xp.empty(shape, self.dtype)
+            self.known[key] = self.cut(shape)
+        array, self.place = self.known[key]
+        return array
 
-    @contextlib.contextmanager
-    def scratch(self):
-        before = self.chunk, self.used
-        try:
-            yield self
-        finally:
-            self.chunk, self.used = before
+    def cut(self, shape):
+        """The next array, and the place behind it."""
+        size, (chunk, start) = math.prod(shape), self.place
+        taken = -(-size * self.dtype.itemsize // ALIGN) * ALIGN // self.dtype.itemsize
+        while chunk < len(self.chunks) and start + taken > self.chunks[chunk].size:
+            chunk, start = chunk + 1, 0
+        if chunk == len(self.chunks):
+            self.chunks.append(np.empty(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
+        array = self.chunks[chunk][start : start + size].reshape(shape)
+        return array, (chunk, start + taken)
+
+
+class _Scratch:
+    def __init__(self, arena):
+        self.arena, self.places = arena, []
+
+    def __enter__(self):
+        self.places.append(self.arena.place)
+
+    def __exit__(self, *error):
+        self.arena.place = self.places.pop()

@@ -182,6 +182,7 @@ class Needed:
         whole = len(index) and index[-1] - index[0] == len(index) - 1
         self.at = slice(int(index[0]), int(index[-1]) + 1) if whole else None
         self.device = to_device(index)
+        self.queries = {}       # npdl.fast.attention's, by dtype
 
     def __len__(self):
         return len(self.index)
