@@ -14,7 +14,6 @@ import numpy as np
 from npdl.backend import to_device, xp
 from npdl.fast.kernels import softmax, softmax_backward
 
-
 PART = 32               # positions whose queries are taken at once: none looks at later keys
 
 
@@ -74,24 +73,31 @@ def spread(x, queries, run, m):
     return y.reshape(shape)
 
 
-def forward(q, k, v, rows, queries, heads, m):
-    """attend: q (M, D) of the needed rows, k and v (N, D) -> h (M, D), and what backward reads."""
-    h, caches, K, V = m.empty(*q.shape), [], None, None
+def forward(q, kv, rows, queries, heads, m):
+    """attend: q (M, D) of the needed rows, k and v of all rows side by side, (N, 2D) -> h (M, D),
+    and what backward reads."""
+    h, caches, KV = m.empty(*q.shape), [], None
     for run, parts in zip(rows.runs, queries, strict=True):
-        K, V = seen_by(run, k, K, m), seen_by(run, v, V, m)     # K, V (stop, n, D)
-        caches.append((K, V, [attend(part, run, q, K, V, h, heads, m) for part in parts]))
+        KV = seen_by(run, kv, KV, m)                            # KV (stop, n, 2D)
+        caches.append((KV, [attend(part, run, q, KV, h, heads, m) for part in parts]))
     return h, caches
 
 
-def attend(part, run, q, K, V, h, heads, m):
+def attend(part, run, q, KV, h, heads, m):
     """attend for the queries of one part, into their rows of h (M, D)."""
-    K, V = K[: part.high], V[: part.high]
+    K, V = halves(KV[: part.high])
     Q = spread(q, part, run, m)
     A = m.empty(run.nodes, heads, len(Q), part.high)
     A = xp.matmul(split(Q, heads), split(K, heads).swapaxes(-1, -2), out=A)
     A = softmax(A, scale_of(K, heads), part.hidden, m)          # A = softmax(scores, mask)
-    to_needed(A, V, h, part, heads, m)               # y = A v
+    to_needed(A, V, h, part, heads, m)                          # y = A v
     return Q, A
+
+
+def halves(x):
+    """(..., 2D) -> its two halves."""
+    D = x.shape[-1] // 2
+    return x[..., :D], x[..., D:]
 
 
 def scale_of(K, heads):
@@ -110,7 +116,7 @@ def to_needed(A, V, h, part, heads, m):
 
 
 def seen_by(run, own, before, m):
-    """The rows (stop, n, D) of all positions that a run may look at: its own behind those before."""
+    """The rows (stop, n, D) of all positions that a run may look at, its own behind the others."""
     own = own[run.rows].reshape(run.stop - run.first, run.nodes, -1)
     if run.parent is None:
         return own
@@ -120,46 +126,36 @@ def seen_by(run, own, before, m):
     return seen
 
 
-def backward(dh, rows, queries, caches, heads, m):
-    """attend_backward: dh (M, D) -> dq (M, D), dk and dv (N, D)."""
-    D = dh.shape[1]
-    dq, dk, dv = m.empty(*dh.shape), m.empty(rows.size, D), m.empty(rows.size, D)
-    child = dK_child = dV_child = None
-    for run, parts, (K, V, kept) in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
-        own = (run.stop - run.first, run.nodes, D)
-        dK = dk[run.rows].reshape(own) if run.parent is None else m.empty(*K.shape)
-        dV = dv[run.rows].reshape(own) if run.parent is None else m.empty(*K.shape)
-        done = parts[-1].high if parts else 0
-        dK[done:] = dV[done:] = 0                               # keys that no query looks at
+def backward(dh, dq, dkv, rows, queries, caches, heads, m):
+    """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (N, 2D)."""
+    child = dKV_child = None
+    for run, parts, (KV, kept) in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
+        own = dkv[run.rows].reshape(run.stop - run.first, run.nodes, -1)
+        dKV = own if run.parent is None else m.empty(*KV.shape)
+        dKV[parts[-1].high if parts else 0 :] = 0               # keys that no query looks at
         for part, cache in zip(parts[::-1], kept[::-1], strict=True):
-            attend_backward(part, run, dh, K, V, cache, dq, dK, dV, part is parts[-1], heads, m)
-        if child is not None:
-            add_children(child, dK_child, dK, m)
-            add_children(child, dV_child, dV, m)
+            attend_backward(part, run, dh, KV, cache, dq, dKV, part is parts[-1], heads, m)
+        if child is not None:                                   # what a child run saw of these
+            with m.scratch:
+                dKV += child.parent.sum(dKV_child[: child.first], m.empty(*dKV.shape))
         if run.parent is not None:
-            dk[run.rows].reshape(own)[...] = dK[run.first :]
-            dv[run.rows].reshape(own)[...] = dV[run.first :]
-        child, dK_child, dV_child = run, dK, dV
-    return dq, dk, dv
+            own[...] = dKV[run.first :]
+        child, dKV_child = run, dKV
 
 
-def attend_backward(part, run, dh, K, V, cache, dq, dK, dV, first, heads, m):
-    """attend_backward for one part: fills its rows of dq, and adds into dK and dV, which the
-    `first` part, that with the most keys, fills."""
-    (Q, A), K, V, dK, dV = cache, *(x[: part.high] for x in (K, V, dK, dV))
+def attend_backward(part, run, dh, KV, cache, dq, dKV, first, heads, m):
+    """attend_backward for one part: fills its rows of dq, and adds into dKV, which the `first`
+    part, that with the most keys, fills."""
+    (Q, A), (K, V) = cache, halves(KV[: part.high])
     with m.scratch:
+        total = dKV[: part.high]
+        d = total if first else m.empty(*total.shape)
+        dK, dV = halves(d)
         dy = split(spread(dh, part, run, m), heads)
         dA = xp.matmul(dy, split(V, heads).swapaxes(-1, -2), out=m.empty(*A.shape))
-        dscores = softmax_backward(dA, A, scale_of(K, heads), m)        # A = softmax(scores)
-        to_needed(dscores, K, dq, part, heads, m)
-        for W, x, total in ((A, dy, dV), (dscores, split(Q, heads), dK)):   # y = A v, q k^T
-            d = total if first else m.empty(*total.shape)
-            xp.matmul(W.swapaxes(-1, -2), x, out=split(d, heads))
-            if not first:
-                total += d
-
-
-def add_children(child, d, total, m):
-    """total += the gradients d (stop, n, D) of what a child run saw of the positions before it."""
-    with m.scratch:
-        total += child.parent.sum(d[: child.first], m.empty(*total.shape))
+        xp.matmul(A.swapaxes(-1, -2), dy, out=split(dV, heads))             # y = A v
+        dscores = softmax_backward(dA, A, scale_of(K, heads), m)            # A = softmax(scores)
+        to_needed(dscores, K, dq, part, heads, m)                           # scores = q k^T
+        xp.matmul(dscores.swapaxes(-1, -2), split(Q, heads), out=split(dK, heads))
+        if not first:
+            total += d

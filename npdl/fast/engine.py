@@ -64,8 +64,11 @@ class FastEngine:
 
     def __init__(self, model, optimizer, threads=1):
         self.model = model
-        self.flat = Flat(optimizer)
-        self.workers = Workers(model, self.flat, threads if is_host() else 1, MODELS[type(model)])
+        kind = MODELS[type(model)]
+        self.flat = Flat(optimizer, kind.together(model))
+        self.workers = Workers(model, self.flat, threads if is_host() else 1, kind)
+        for worker, grad in zip(self.workers.models, self.workers.grads, strict=True):
+            worker.joined = self.flat.blocks(self.flat.data), self.flat.blocks(grad)
         self.pieces_of = weakref.WeakKeyDictionary()
 
     def __enter__(self):
@@ -90,6 +93,8 @@ class FastEngine:
             return loss
 
         self.workers.zero_grad()
+        for worker in self.workers.models:
+            worker.arena.written.clear()
         losses = self.workers.map(learn, self.pieces(batch, shared=rng is None))
         self.workers.sum_grads()
         return sum(losses) / len(batch)

@@ -7,13 +7,16 @@ are computed once for each such pair (`rows.words`).
 """
 
 from npdl.backend import xp
-from npdl.core import Cache
+from npdl.core import Absent, Cache
 from npdl.errors import checked_ids, checked_tokens
 from npdl.fast import attention
 from npdl.fast.kernels import (
     activation,
     activation_backward,
+    add_into,
     add_to_table,
+    column_sums,
+    is_first,
     layer_norm,
     layer_norm_backward,
     linear,
@@ -22,7 +25,14 @@ from npdl.fast.kernels import (
 from npdl.fast.memory import Arena
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import LearnedPositions, SinusoidalPositions
+from npdl.layers.linear import Linear
 from npdl.layers.transformer import Block, PreNormBlock
+
+
+def map_names(i):
+    """The names of the weights, and of the biases, of block i's maps to queries, keys, values."""
+    return [tuple(f"decoder.blocks.{i}.attention.{each}.{part}" for each in ("W_Q", "W_K", "W_V"))
+            for part in ("W", "b")]
 
 
 class FastGPT:
@@ -34,6 +44,24 @@ class FastGPT:
     def __init__(self, model):
         self.model = model
         self.arena = Arena(model.embedding.W.data.dtype)
+        self.joined = {}, {}
+
+    @staticmethod
+    def together(model):
+        """The names of parameters that make one product where they lie side by side."""
+        return [names for i in range(len(model.decoder.blocks)) for names in map_names(i)]
+
+    def joined_maps(self, i):
+        """The Joined of block i, or None where its maps are not three Linears that learn."""
+        data, grads = self.joined
+        W, b = map_names(i)
+        layer = self.model.decoder.blocks[i].attention
+        maps = layer.W_Q, layer.W_K, layer.W_V
+        if W not in data or any(type(each) is not Linear for each in maps):
+            return None
+        if any(isinstance(each.b, Absent) for each in maps):
+            return Joined(data[W], grads[W], None, None)
+        return Joined(data[W], grads[W], data[b], grads[b]) if b in data else None
 
     @staticmethod
     def knows(model):
@@ -52,9 +80,10 @@ class FastGPT:
         x, scale = dropped(model.dropout, x, rows, None, masks, m)
         every, caches = rows.every, []
         blocks = model.decoder.blocks
-        for block in blocks:
+        for i, block in enumerate(blocks):
             here = needed if block is blocks[-1] else every
-            x, cache = forward_block(block, x, rows, here, None if caches else rows.words, masks, m)
+            words = None if caches else rows.words
+            x, cache = forward_block(block, self.joined_maps(i), x, rows, here, words, masks, m)
             caches.append(cache)
         x, c_norm = layer_norm(model.decoder.norm, x, m)
         logits, c_classifier = linear(model.classifier, x, m)
@@ -86,15 +115,15 @@ class FastGPT:
         add_to_table(embedding.W, dx, entries, "tokens", m, embedding.padding_id)
 
 
-def forward_block(block, x, rows, needed, words, masks, m):
+def forward_block(block, joined, x, rows, needed, words, masks, m):
     """Block.forward or PreNormBlock.forward: x (N, D), or (U, D) of `words` -> (M, D)."""
     pre, heads = isinstance(block, PreNormBlock), block.attention.num_heads
     n, c_norm1 = layer_norm(block.norm1, x, m) if pre else (x, None)
     queries = attention.queries_of(rows, needed, x.dtype)
-    q, k, v, c_maps = project(block.attention, n, words, needed, m)
+    q, kv, c_maps = project(block.attention, joined, n, words, needed, m)
     if words is not None:
         x = words.rows.take(x, m.empty(rows.size, x.shape[1]))
-    h, c_attend = attention.forward(q, k, v, rows, queries, heads, m)
+    h, c_attend = attention.forward(q, kv, rows, queries, heads, m)
     a, c_O = linear(block.attention.W_O, h, m)
     a, scale1 = dropped(block.dropout, a, rows, needed, masks, m)
     x = needed.take(x, m.empty)
@@ -114,7 +143,7 @@ def forward_block(block, x, rows, needed, words, masks, m):
         y, c_norm2 = layer_norm(block.norm2, f, m, u)
     return y, Cache(norm1=c_norm1, maps=c_maps, attend=c_attend, O=c_O, scale1=scale1,
                     norm2=c_norm2, up=c_up, activation=c_activation, down=c_down, scale2=scale2,
-                    needed=needed, queries=queries, words=words)
+                    needed=needed, queries=queries, words=words, joined=joined)
 
 
 def backward_block(block, dy, cache, rows, m):
@@ -130,44 +159,93 @@ def backward_block(block, dy, cache, rows, m):
         du = xp.add(du, dm, out=du)
     du = du if pre else layer_norm_backward(block.norm1, du, cache.norm1, m)
     da = du if cache.scale1 is None else xp.multiply(du, cache.scale1, out=m.empty(*du.shape))
-    dn, dx = backward_attention(block.attention, da, du, cache, rows, m)
+    dn, dx = backward_attention(block.attention, cache.joined, da, du, cache, rows, m)
     if pre:
         dn = layer_norm_backward(block.norm1, dn, cache.norm1, m)
     return xp.add(dn, dx, out=dn)
 
 
-def project(layer, n, words, needed, m):
-    """The maps W_Q, W_K and W_V of n (N, D), or of words: q (M, D), k and v (N, D)."""
-    wanted = n if words is not None else needed.take(n, m.empty)
-    q, c_Q = linear(layer.W_Q, wanted, m)
-    k, c_K = linear(layer.W_K, n, m)
-    v, c_V = linear(layer.W_V, n, m)
+class Joined:
+    """W_Q, W_K and W_V side by side, W (D, 3D) and b (3D,) or None, and their gradients."""
+
+    def __init__(self, W, dW, b, db):
+        self.W, self.dW, self.b, self.db = W, dW, b, db
+
+    def forward(self, x, columns, out):
+        """Linear.forward of the maps whose columns these are, into out."""
+        y = xp.matmul(x, self.W[:, columns], out=out)
+        if self.b is not None:
+            xp.add(y, self.b[columns], out=y)
+
+    def backward(self, x, dy, columns, first, m):
+        """Linear.backward of the maps whose columns these are -> dx."""
+        add_into(self.dW[:, columns], first, x, dy, m)
+        if self.db is not None:
+            self.db[columns] += column_sums(dy)
+        return xp.matmul(dy, self.W[:, columns].T, out=m.empty(*x.shape))
+
+
+def project(layer, joined, n, words, needed, m):
+    """The maps W_Q, W_K and W_V of n (N, D), or of words -> q (M, D), k and v side by side (N, 2D),
+    and what backward reads."""
+    D, maps = n.shape[1], (layer.W_Q, layer.W_K, layer.W_V)
+    at_once = words is not None or needed.all
+    y = m.empty(len(n), 3 * D)
+    n_at = n if at_once else needed.take(n, m.empty)
+    q = y[:, :D] if at_once else m.empty(len(needed), D)
+    if joined is None:
+        outs = (q, y[:, D : 2 * D], y[:, 2 * D :])
+        cache = [linear(each, x, m, out)[1]
+                 for each, x, out in zip(maps, (n_at, n, n), outs, strict=True)]
+    else:
+        cache = n, n_at
+        if at_once:
+            joined.forward(n, slice(None), y)
+        else:
+            joined.forward(n_at, slice(0, D), q)
+            joined.forward(n, slice(D, None), y[:, D:])
     if words is not None:
-        N = words.rows.length
-        q, k, v = (words.rows.take(y, m.empty(N, y.shape[1])) for y in (q, k, v))
-        q = needed.take(q, m.empty)
-    return q, k, v, (c_Q, c_K, c_V)
+        y = words.rows.take(y, m.empty(words.rows.length, 3 * D))
+        q = needed.take(y[:, :D], m.empty)
+    return q, y[:, D:], cache
 
 
-def backward_attention(layer, da, dx_at, cache, rows, m):
+def backward_attention(layer, joined, da, dx_at, cache, rows, m):
     """MultiHeadAttention.backward -> the gradient of its input, and of the block's own input,
     dx_at (M, D) at the rows that are needed: both (N, D), or (U, D) of words."""
-    needed, words, (c_Q, c_K, c_V) = cache.needed, cache.words, cache.maps
+    needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
     dh = linear_backward(layer.W_O, da, cache.O, m)
-    dq, dk, dv = attention.backward(dh, rows, cache.queries, cache.attend, layer.num_heads, m)
-    dx = needed.put(dx_at, rows.size, m)
+    d = m.empty(N, 3 * D)
+    dq = d[:, :D] if needed.all else m.empty(len(needed), D)
+    attention.backward(dh, dq, d[:, D:], rows, cache.queries, cache.attend, layer.num_heads, m)
+    dx = needed.put(dx_at, N, m)
     if words is not None:
-        dq = needed.put(dq, rows.size, m)
-        dq, dk, dv, dx = (words.sum(d, m.empty(words.size, d.shape[1])) for d in (dq, dk, dv, dx))
-    dn = linear_backward(layer.W_K, dk, c_K, m, over=False)
-    with m.scratch:
-        dn = xp.add(dn, linear_backward(layer.W_V, dv, c_V, m, over=False), out=dn)
+        if not needed.all:
+            d[:, :D] = needed.put(dq, N, m)
+        d, dx = (words.sum(each, m.empty(words.size, each.shape[1])) for each in (d, dx))
+        dq = d[:, :D]
+    return backward_project(layer, joined, dq, d, cache, m), dx
+
+
+def backward_project(layer, joined, dq, d, cache, m):
+    """Linear.backward of W_Q, W_K and W_V: dq at the rows that had queries, d (N, 3D) -> dn."""
+    needed, D, at_once = cache.needed, dq.shape[1], cache.words is not None or cache.needed.all
+    if joined is not None:
+        (n, n_at), first = cache.maps, is_first(joined.dW, m)
+        if at_once:
+            return joined.backward(n, d, slice(None), first, m)
+        dn = joined.backward(n, d[:, D:], slice(D, None), first, m)
+        dQ = joined.backward(n_at, dq, slice(0, D), first, m)
+    else:
+        c_Q, c_K, c_V = cache.maps
+        dn = linear_backward(layer.W_K, d[:, D : 2 * D], c_K, m, over=False)
+        dV = linear_backward(layer.W_V, d[:, 2 * D :], c_V, m, over=False)
+        dn = xp.add(dn, dV, out=dn)
         dQ = linear_backward(layer.W_Q, dq, c_Q, m, over=False)
-        if words is not None:
-            dn = xp.add(dn, dQ, out=dn)
-        else:
-            needed.add(dQ, dn)
-    return dn, dx
+    if at_once:
+        return xp.add(dn, dQ, out=dn)
+    needed.add(dQ, dn)
+    return dn
 
 
 def dropped(dropout, x, rows, needed, masks, m):

@@ -29,13 +29,46 @@ def learns(param):
     return isinstance(param, Param) and param.trainable
 
 
+# --- gradients -----------------------------------------------------------------------------------
+def is_first(grad, m):
+    """Whether a step adds to this gradient, which is zero, for the first time."""
+    first = id(grad) not in m.written
+    m.written.add(id(grad))
+    return first
+
+
+def add_product(W, x, dy, m):
+    """W.grad += x^T dy."""
+    if learns(W):
+        add_into(W.grad, is_first(W.grad, m), x, dy, m)
+
+
+def add_into(grad, first, x, dy, m):
+    """grad += x^T dy; written at once where it is the `first` to be added."""
+    if first:
+        xp.matmul(x.T, dy, out=grad)
+        return
+    with m.scratch:
+        grad += xp.matmul(x.T, dy, out=m.empty(*grad.shape))
+
+
+def add_sum(b, dy):
+    """b.grad += the sum of the rows dy."""
+    if learns(b):
+        b.grad += column_sums(dy)
+
+
 # --- maps ----------------------------------------------------------------------------------------
-def linear(layer, x, m):
+def linear(layer, x, m, out=None):
     """Linear.forward, Unembedding.forward -> y, cache."""
     if type(layer) not in (Linear, Unembedding):
-        return layer.forward(x)
+        y, cache = layer.forward(x)
+        if out is not None:
+            out[...] = y
+        return (y if out is None else out), cache
     W = layer.W.data if type(layer) is Linear else layer.W.data.T
-    y = xp.matmul(x, W, out=m.empty(len(x), W.shape[1]))
+    out = m.empty(len(x), W.shape[1]) if out is None else out
+    y = xp.matmul(x, W, out=out)
     if type(layer) is Linear and isinstance(layer.b, Param):
         y = xp.add(y, layer.b.data, out=y)                      # y = x W + b
     return y, x
@@ -47,20 +80,12 @@ def linear_backward(layer, dy, cache, m, over=True):
         return layer.backward(dy, cache)
     if type(layer) is Linear:
         add_product(layer.W, cache, dy, m)                      # y = x W + b
-        if learns(layer.b):
-            layer.b.grad += column_sums(dy)
+        add_sum(layer.b, dy)
         W_T = layer.W.data.T
     else:
         add_product(layer.W, dy, cache, m)                      # y = x W^T
         W_T = layer.W.data
     return xp.matmul(dy, W_T, out=cache if over else m.empty(*cache.shape))
-
-
-def add_product(W, x, dy, m):
-    """W.grad += x^T dy."""
-    if learns(W):
-        with m.scratch:
-            W.grad += xp.matmul(x.T, dy, out=m.empty(x.shape[1], dy.shape[1]))
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------
@@ -114,8 +139,7 @@ def normalise_backward(layer, dy, x_hat, rstd, spare):
     D = dy.shape[1]
     if learns(layer.gain):
         layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
-    if learns(layer.bias):
-        layer.bias.grad += column_sums(dy)
+    add_sum(layer.bias, dy)
     d = xp.multiply(dy, layer.gain.data, out=dy)        # dx_hat
     shift = row_sums(d) / D
     stretch = row_dots(d, x_hat, spare) / D
@@ -190,6 +214,7 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
         if padding_id is not None:
             dW[padding_id] = 0
         W.grad += dW
+        is_first(W.grad, m)
 
 
 # --- softmax, sums ----------------------------------------------------------------------

@@ -23,7 +23,7 @@ class Counted:
             index, inverse = rows.every.index, index[inverse]
         targets = checked_ids(targets[b, t], vocab_size, "targets")
         self.size, self.batch = len(b), batch
-        self.needed = Needed(index)
+        self.needed = Needed(index, rows.size)
         self.read = Lookup(inverse, len(index))
         self.sequence, self.sequences = b, len(counted)
         self.targets = to_device(targets)

@@ -11,7 +11,14 @@ so are the gradients of the weights; h W_h is left out where h is zero.
 from npdl.backend import is_host, xp
 from npdl.core import Cache, Param
 from npdl.errors import checked_ids
-from npdl.fast.kernels import add_to_table, column_sums, learns, linear, linear_backward
+from npdl.fast.kernels import (
+    add_to_table,
+    column_sums,
+    is_first,
+    learns,
+    linear,
+    linear_backward,
+)
 from npdl.fast.memory import Arena
 from npdl.layers.recurrent import LSTMLayer
 
@@ -26,6 +33,10 @@ class FastLSTM:
         self.arena = Arena(model.embedding.W.data.dtype)
 
     @staticmethod
+    def together(model):
+        return []
+
+    @staticmethod
     def knows(model):
         return all(type(layer) is LSTMLayer for layer in model.lstm.layers)
 
@@ -37,7 +48,8 @@ class FastLSTM:
         model, m, words = self.model, self.arena, rows.words
         entries, dropout, caches = words or rows, model.lstm.dropout, []
         V, D = model.embedding.W.shape
-        x = entries.readers("tokens", V).take(model.embedding.W.data, m.empty(len(entries.tokens), D))
+        x = m.empty(len(entries.tokens), D)
+        x = entries.readers("tokens", V).take(model.embedding.W.data, x)
         for layer in model.lstm.layers:
             scale = None
             if caches and masks is not None and dropout.rate:   # between two layers
@@ -195,11 +207,14 @@ def step_backward(dz, dh, dc, dc_next, c_prev, gates, tanh_c):
 
 def add_by_gate(W, x, dz, m):
     """W.grad (D, 4H) += x^T dz, from dz (4, N, H)."""
-    if learns(W):
-        with m.scratch:
-            product = xp.matmul(x.T, dz, out=m.empty(4, x.shape[1], dz.shape[2]))
-            grad = by_gate(W.grad)
-            grad += product
+    if not learns(W):
+        return
+    grad = by_gate(W.grad)
+    if is_first(W.grad, m):
+        xp.matmul(x.T, dz, out=grad)
+        return
+    with m.scratch:
+        grad += xp.matmul(x.T, dz, out=m.empty(*grad.shape))
 
 
 def from_gates(dz, W, m):

@@ -52,6 +52,7 @@ class Arena:
         self.place = (0, 0)     # the chunk, and how many numbers of it are taken
         self.known = {}         # {(place, shape): (array, the place behind it)}
         self.scratch = _Scratch(self)
+        self.written = set()    # ids of the gradients that this step has added to (kernels.add)
 
     def reset(self):
         self.place = (0, 0)

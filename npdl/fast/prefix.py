@@ -117,7 +117,7 @@ class Rows(Entries):
             for t, stop in zip(starts, [*starts[1:], S], strict=True)
         ]
         self.words = Words.of(self) if words else None
-        self.every = Needed(np.arange(self.size))
+        self.every = Needed(np.arange(self.size), self.size)
 
     def _parent(self, t, first):
         above = self.levels[t - 1]
@@ -142,7 +142,8 @@ class Words(Entries):
         self.most = max(counts)
         self.tokens = np.concatenate([tokens for tokens, _ in found])
         self.positions = np.repeat(np.arange(len(counts)), counts)
-        index = [inverse + end - n for (_, inverse), end, n in zip(found, ends, counts, strict=True)]
+        starts = ends - counts
+        index = [inverse + start for (_, inverse), start in zip(found, starts, strict=True)]
         self.rows = Lookup(np.concatenate(index), self.size)
         self.levels = [
             (level, slice(int(end - n), int(end)), Lookup(inverse, n))
@@ -174,13 +175,14 @@ def checked_batch(ids):
 class Needed:
     """The rows that go on after the last keys and values: those that some counted target reads.
 
-    `index` (M,), ascending; `at` the same as a slice where they stand side by side.
+    `index` (M,), ascending; `at` the same as a slice where they stand side by side; `all` whether
+    they are all N rows.
     """
 
-    def __init__(self, index):
-        self.index = index
-        whole = len(index) and index[-1] - index[0] == len(index) - 1
-        self.at = slice(int(index[0]), int(index[-1]) + 1) if whole else None
+    def __init__(self, index, N):
+        self.index, self.all = index, len(index) == N
+        together = len(index) and index[-1] - index[0] == len(index) - 1
+        self.at = slice(int(index[0]), int(index[-1]) + 1) if together else None
         self.device = to_device(index)
         self.queries = {}       # npdl.fast.attention's, by dtype
 
@@ -205,7 +207,7 @@ class Needed:
 
     def put(self, d, N, m):
         """(M, D) -> (N, D): d at these rows, zero at all others."""
-        if self.at == slice(0, N):
+        if self.all:
             return d
         x = m.empty(N, d.shape[1])
         x[...] = 0
