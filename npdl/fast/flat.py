@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from npdl.backend import is_host, xp
+from npdl.fast import fused
 from npdl.optim import SGD, Adam, AdamW
 
 BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
@@ -102,42 +103,32 @@ class Flat:
 
 def sgd(flat, part, lr, decay):
     """SGD.update of one stretch."""
-    theta, v = flat.data[part], flat.moments["velocity"][part]
-    v *= flat.optimizer.momentum
-    v += flat.grad[part]
-    if decay:
-        v += decay * theta
-    theta -= lr * v
+    theta, v, g = flat.data[part], flat.moments["velocity"][part], flat.grad[part]
+    fused.sgd(theta, v, g, flat.optimizer.momentum, decay or None, lr, spare_for(theta))
 
 
 def adam(flat, part, lr, decay):
     """Adam.update of one stretch."""
     g = flat.grad[part]
-    move(flat, part, g + decay * flat.data[part] if decay else g, lr)
+    move(flat, part, g + decay * flat.data[part] if decay else g, None, lr)
 
 
 def adamw(flat, part, lr, decay):
     """AdamW.update of one stretch."""
-    if decay:
-        flat.data[part] *= 1 - lr * decay
-    move(flat, part, flat.grad[part], lr)
+    move(flat, part, flat.grad[part], 1 - lr * decay if decay else None, lr)
 
 
-def move(flat, part, g, lr):
-    """Adam.move of one stretch."""
+def move(flat, part, g, keep, lr):
+    """Adam.move of one stretch, after theta *= keep."""
     optimizer = flat.optimizer
     (b1, b2), t = optimizer.betas, optimizer.steps
     theta, m, v = flat.data[part], flat.moments["m"][part], flat.moments["v"][part]
-    m *= b1
-    m += (1 - b1) * g
-    v *= b2
-    v += (1 - b2) * (g * g)
-    root = xp.sqrt(v)                               # theta -= lr m_hat / (sqrt(v_hat) + eps)
-    root *= 1 / math.sqrt(1 - b2**t)
-    root += optimizer.eps
-    step = xp.divide(m, root, out=root)
-    step *= lr / (1 - b1**t)
-    theta -= step
+    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, 1 / math.sqrt(1 - b2**t),
+               optimizer.eps, lr / (1 - b1**t), spare_for(theta))
+
+
+def spare_for(theta):
+    return xp.empty_like(theta) if is_host() else None
 
 
 def can_join(params):

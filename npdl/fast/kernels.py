@@ -6,13 +6,13 @@ an adapter, runs as the textbook has it. What a kernel may write over, its comme
 """
 
 import functools
-import math
 
 import numpy as np
 
 from npdl.backend import is_host, xp
 from npdl.core import Param
-from npdl.functions import ERF_FIT, normal_cdf, sum_by_index
+from npdl.fast import fused
+from npdl.functions import normal_cdf, sum_by_index
 from npdl.layers.activation import GELU
 from npdl.layers.embedding import Unembedding
 from npdl.layers.linear import Linear
@@ -53,7 +53,7 @@ def add_into(grad, first, x, dy, m):
 
 
 def add_sum(b, dy):
-    """b.grad += the sum of the rows dy."""
+    """b.grad += the sum of the rows dy (N, D)."""
     if learns(b):
         b.grad += column_sums(dy)
 
@@ -97,55 +97,60 @@ def blocks(N, D):
 
 def layer_norm(layer, x, m, plus=None):
     """LayerNorm.forward of x, or of x + plus, which is left in x -> y, cache."""
+    if plus is not None:
+        x = xp.add(x, plus, out=x)
     if type(layer) is not LayerNorm:
-        return layer.forward(x if plus is None else xp.add(x, plus, out=x))
+        return layer.forward(x)
     N, D = x.shape
-    x_hat, y, rstd = m.empty(N, D), m.empty(N, D), m.empty(N, 1)
+    x_hat, y, squares = m.empty(N, D), m.empty(N, D), m.empty(N, 1)
     for part in blocks(N, D):
-        if plus is not None:
-            xp.add(x[part], plus[part], out=x[part])
-        normalise(layer, x[part], x_hat[part], rstd[part], y[part])
-    return y, (x_hat, rstd)
+        normalise(layer, x[part], x_hat[part], squares[part], y[part])
+    return y, (x_hat, squares)
 
 
-def normalise(layer, x, x_hat, rstd, y):
-    """LayerNorm.forward of some rows, into x_hat, rstd = 1 / std and y."""
-    D = x.shape[1]
-    x_hat = xp.subtract(x, x[:, :1], out=x_hat)                 # so that constant rows become 0
-    x_hat = xp.subtract(x_hat, row_sums(x_hat) / D, out=x_hat)  # centred = x - mean
-    var = row_dots(x_hat, x_hat, y) / D
-    rstd = xp.divide(1, xp.sqrt(var + layer.eps), out=rstd)
-    x_hat = xp.multiply(x_hat, rstd, out=x_hat)                 # x_hat = centred / std
-    y = xp.multiply(x_hat, layer.gain.data, out=y)
-    if isinstance(layer.bias, Param):
-        xp.add(y, layer.bias.data, out=y)                       # y = gain * x_hat + bias
+def normalise(layer, x, x_hat, squares, y):
+    """LayerNorm.forward of some rows, into x_hat, the sums of squares behind std, and y."""
+    share, first, bias = 1 / x.shape[1], x[:, :1], layer.bias.data
+    if is_host():
+        x_hat = xp.subtract(x, first, out=x_hat)
+        x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)  # as `fused.centre`
+        squares[:, 0] = np.einsum("ij,ij->i", x_hat, x_hat)
+    else:
+        fused.centre(x, first, fused.differences_summed(x, first)[:, None], share, x_hat)
+        squares[:, 0] = fused.products_summed(x_hat, x_hat, None)
+    bias = bias if isinstance(layer.bias, Param) else None
+    fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias, y)
 
 
 def layer_norm_backward(layer, dy, cache, m):
     """LayerNorm.backward -> dx; writes over dy and the cache."""
     if type(layer) is not LayerNorm:
         return layer.backward(dy, cache)
-    x_hat, rstd = cache
+    x_hat, squares = cache
     with m.scratch:
         spare = None
         for part in blocks(*dy.shape):
             spare = m.empty(*dy[part].shape) if spare is None else spare[: len(dy[part])]
-            normalise_backward(layer, dy[part], x_hat[part], rstd[part], spare)
+            normalise_backward(layer, dy[part], x_hat[part], squares[part], spare)
     return dy
 
 
-def normalise_backward(layer, dy, x_hat, rstd, spare):
+def normalise_backward(layer, dy, x_hat, squares, spare):
     """LayerNorm.backward of some rows: dy becomes dx; writes over x_hat."""
-    D = dy.shape[1]
-    if learns(layer.gain):
-        layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
+    gain, share = layer.gain.data, 1 / dy.shape[1]
     add_sum(layer.bias, dy)
-    d = xp.multiply(dy, layer.gain.data, out=dy)        # dx_hat
-    shift = row_sums(d) / D
-    stretch = row_dots(d, x_hat, spare) / D
-    d = xp.subtract(d, shift, out=d)
-    d = xp.subtract(d, xp.multiply(x_hat, stretch, out=x_hat), out=d)
-    xp.multiply(d, rstd, out=d)                         # (dx_hat - shift - stretch x_hat) / std
+    if is_host():
+        if learns(layer.gain):
+            layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
+        dx_hat, gain = xp.multiply(dy, gain, out=dy), None
+        shift = row_sums(dx_hat)
+        stretch = np.einsum("ij,ij->i", dx_hat, x_hat)[:, None]
+    else:
+        if learns(layer.gain):
+            layer.gain.grad += fused.columns_summed(dy, x_hat)
+        shift = fused.products_summed(dy, gain, None)[:, None]
+        stretch = fused.products_summed(dy, gain, x_hat)[:, None]
+    fused.normalise_backward(dy, x_hat, shift, stretch, squares, share, layer.eps, gain)
 
 
 # --- GELU ----------------------------------------------------------------------------------------
@@ -154,11 +159,17 @@ def activation(layer, x, m):
     if type(layer) is not GELU:
         return layer.forward(x)
     slope = m.empty(*x.shape)
+    if not is_host() and x.dtype == np.float32:
+        fused.gelu(x, slope, None, None)
+        return x, slope
     with m.scratch:
         spare = None
         for part in blocks(*x.shape):
             spare = m.empty(2, *x[part].shape) if spare is None else spare[:, : len(x[part])]
-            gelu(x[part], slope[part], *spare)
+            if x.dtype == np.float32:
+                fused.gelu(x[part], slope[part], *spare)
+            else:
+                fused.gelu_of(x[part], normal_cdf(x[part]), slope[part], spare[0])
     return x, slope
 
 
@@ -167,37 +178,6 @@ def activation_backward(layer, dy, cache, m):
     if type(layer) is not GELU:
         return layer.backward(dy, cache)
     return xp.multiply(dy, cache, out=dy)
-
-
-def gelu(x, slope, x2, cdf):
-    """x <- x Phi(x), slope <- its derivative; x2 and cdf are to write to."""
-    x2 = xp.multiply(x, x, out=x2)
-    cdf = normal_cdf_into(x, x2, cdf)
-    density = xp.multiply(x2, -0.5, out=slope)
-    density = xp.exp(density, out=density)
-    density = xp.multiply(density, 1 / math.sqrt(2 * math.pi), out=density)
-    density = xp.multiply(density, x, out=density)              # x * normal_density(x)
-    xp.add(density, cdf, out=slope)                             # slope = cdf + x * density
-    xp.multiply(x, cdf, out=x)                                  # y = x * cdf
-
-
-def normal_cdf_into(x, x2, p):
-    """npdl.functions.normal_cdf, which see, of x into p; x2 is x * x.
-
-    Without ERF_FIT_END: beyond it the fit grows on, and its tanh is 1 in float32.
-    """
-    if x.dtype != np.float32:
-        p[...] = normal_cdf(x)
-        return p
-    p = xp.multiply(x2, ERF_FIT[-1], out=p)
-    for coefficient in ERF_FIT[-2:0:-1]:
-        p = xp.add(p, coefficient, out=p)
-        p = xp.multiply(p, x2, out=p)
-    p = xp.add(p, ERF_FIT[0], out=p)
-    p = xp.multiply(p, x, out=p)
-    p = xp.tanh(p, out=p)
-    p = xp.add(p, 1.0, out=p)
-    return xp.multiply(p, 0.5, out=p)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -218,17 +198,13 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
 
 
 # --- softmax, sums ----------------------------------------------------------------------
-def softmax(x, scale, bias, m):
-    """x (..., R, S) <- softmax(scale x + bias) over the last axis; bias (R, S) is 0 or -inf."""
+def softmax(x, scale, hidden, m):
+    """x (..., R, S) <- softmax(scale x + hidden) over the last axis; hidden (R, S) is 0 or -inf."""
     R, S = x.shape[-2:]
-    x = xp.multiply(x, scale, out=x)
-    if bias is not None:
-        flat = x.reshape(-1, R * S)
-        flat = xp.add(flat, bias.reshape(-1), out=flat)
+    fused.masked(x.reshape(-1, R * S), scale, None if hidden is None else hidden.reshape(-1))
     rows = x.reshape(-1, S)
     with m.scratch:
-        rows = xp.subtract(rows, row_max(rows, m), out=rows)
-        rows = xp.exp(rows, out=rows)
+        fused.exponentials(rows, row_max(rows, m))
         xp.divide(rows, along(rows, m), out=rows)
     return x
 
@@ -238,10 +214,11 @@ def softmax_backward(dy, y, scale, m):
     S = y.shape[-1]
     d, y = dy.reshape(-1, S), y.reshape(-1, S)
     with m.scratch:
-        product = xp.multiply(d, y, out=m.empty(*d.shape))
-        d = xp.subtract(d, along(product, m), out=d)
-    d = xp.multiply(d, y, out=d)
-    xp.multiply(d, scale, out=d)
+        if is_host():
+            total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
+        else:
+            total = fused.products_summed(d, y, None)[:, None]
+        fused.softmax_backward(d, y, total, scale)
     return dy
 
 
@@ -266,26 +243,19 @@ def row_max(x, m):
 
 
 @functools.lru_cache(maxsize=64)
-def _host_ones(shape, dtype):
-    return np.ones(shape, dtype)
-
-
 def ones(rows, columns, dtype):
-    return _host_ones((rows, columns), dtype) if is_host() else xp.ones((rows, columns), dtype)
+    return np.ones((rows, columns), dtype)
 
 
 def row_sums(x):
-    """The sum over the last axis, kept as length 1: one product with a column of ones."""
-    return xp.matmul(x, ones(x.shape[-1], 1, x.dtype))
-
-
-def row_dots(a, b, spare):
-    """The sum over the last axis of a * b, kept as length 1."""
-    if is_host():
-        return np.einsum("ij,ij->i", a, b)[:, None]
-    return row_sums(xp.multiply(a, b, out=spare))
+    """The sum over the last axis, kept as length 1: on NumPy a product with a column of ones."""
+    if not is_host():
+        return x.sum(-1, keepdims=True)
+    return np.matmul(x, ones(x.shape[-1], 1, x.dtype))
 
 
 def column_sums(x):
-    """The sum over the rows (..., N, D) -> (..., D): a product with a row of ones."""
-    return xp.matmul(ones(1, x.shape[-2], x.dtype), x)[..., 0, :]
+    """The sum over the rows (..., N, D) -> (..., D): on NumPy a product with a row of ones."""
+    if not is_host():
+        return x.sum(-2)
+    return np.matmul(ones(1, x.shape[-2], x.dtype), x)[..., 0, :]

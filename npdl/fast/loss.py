@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from npdl.backend import to_device, to_host, xp
+from npdl.backend import is_host, to_device, to_host, xp
 from npdl.errors import checked_ids
+from npdl.fast import fused
 from npdl.fast.prefix import Lookup, Needed
 
 
@@ -29,13 +30,19 @@ class Counted:
         self.targets = to_device(targets)
         self.place = to_device(np.arange(len(b)) * vocab_size + targets)
         self.share = 1 / counted.sum(1)[b]                      # of its sequence, in float64
-        self.weights = {}
+        self.weights, self.kept_words = {}, None
 
     def weight(self, dtype):
         """SequenceLoss.weights, (E,)."""
         if dtype not in self.weights:
             self.weights[dtype] = to_device(self.share.astype(dtype))
         return self.weights[dtype]
+
+    def words(self, V):
+        """0, 1, .. V - 1."""
+        if self.kept_words is None:
+            self.kept_words = xp.arange(V)
+        return self.kept_words
 
 
 def loss_forward(logits, counted, m):
@@ -48,20 +55,26 @@ def loss_forward(logits, counted, m):
 
 def loss_backward(log_p, counted, m):
     """SequenceLoss("sum").backward of 1 / batch: log_p (E, V), written over -> dlogits (M, V)."""
-    d = xp.exp(log_p, out=log_p)
-    d.reshape(-1)[counted.place] -= 1                           # exp(log_p) - q
-    d = xp.multiply(d, (counted.weight(d.dtype) / counted.batch)[:, None], out=d)
-    return d if counted.read.same else counted.read.sum(d, m.empty(counted.read.size, d.shape[1]))
+    V = log_p.shape[1]
+    weight = counted.weight(log_p.dtype)[:, None]
+    fused.loss_gradient(log_p, counted.targets[:, None], counted.words(V), weight,
+                        1 / counted.batch)
+    return log_p if counted.read.same else counted.read.sum(log_p, m.empty(counted.read.size, V))
 
 
 def log_softmax(logits, counted, m):
     """npdl.functions.log_softmax of the logits that each target reads."""
     E, V = counted.size, logits.shape[1]
     x = logits if counted.read.same else counted.read.take(logits, m.empty(E, V))
-    x = xp.subtract(x, x.max(-1, keepdims=True), out=x)
-    with m.scratch:
-        total = xp.exp(x, out=m.empty(E, V)).sum(-1, keepdims=True)
-    return xp.subtract(x, xp.log(total), out=x)
+    top = x.max(-1, keepdims=True)
+    if is_host():
+        with m.scratch:
+            e = xp.subtract(x, top, out=m.empty(E, V))
+            total = xp.exp(e, out=e).sum(-1, keepdims=True)
+    else:
+        total = fused.exponentials_summed(x, top)[:, None]
+    fused.log_probabilities(x, top, total)
+    return x
 
 
 def measured(logits, counted, m):

@@ -8,10 +8,16 @@ of all positions is one product, in the first layer one row for each word (npdl.
 so are the gradients of the weights; h W_h is left out where h is zero.
 """
 
-from npdl.backend import is_host, xp
+import functools
+
+import numpy as np
+
+from npdl.backend import is_host, name, xp
 from npdl.core import Cache, Param
 from npdl.errors import checked_ids
+from npdl.fast import fused
 from npdl.fast.kernels import (
+    add_into,
     add_to_table,
     column_sums,
     is_first,
@@ -83,13 +89,41 @@ def by_gate(W):
     return W.reshape(len(W), 4, -1).swapaxes(0, 1)
 
 
+def of_gates(m, N, H):
+    """An array (4, N, H): gate after gate on NumPy, which is fastest on what lies together; on a
+    device beside each other, for its products' sake."""
+    return m.empty(4, N, H) if is_host() else by_gate(m.empty(N, 4 * H))
+
+
+def beside(x):
+    """A device's (4, N, H) as the (N, 4H) that it is."""
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1)
+
+
+def product(x, W, out):
+    """x W, from W (D, 4H) into out (4, N, H)."""
+    if is_host():
+        return xp.matmul(x, by_gate(W), out=out)
+    xp.matmul(x, W, out=beside(out))
+    return out
+
+
+@functools.lru_cache(maxsize=8)
+def halves(name, dtype):
+    """For fused.gates: (4, 1, 1) of 1/2, 1/2, 1/2, 1 and of 1/2, 1/2, 1/2, 0; `name` is the
+    backend's."""
+    shape = (4, 1, 1)
+    return (xp.asarray(np.array([0.5, 0.5, 0.5, 1], dtype).reshape(shape)),
+            xp.asarray(np.array([0.5, 0.5, 0.5, 0], dtype).reshape(shape)))
+
+
 def forward_layer(cell, x, rows, words, m):
     """RecurrentLayer.forward: x of every row (N, D), or of every word -> h of every row (N, H)."""
     N, H = rows.size, cell.d_hidden
-    gates, c, tanh_c, h = m.empty(4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
+    gates, c, tanh_c, h = of_gates(m, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
     with m.scratch:
         z = gates if words is None else m.empty(4, len(x), H)
-        z = xp.matmul(x, by_gate(cell.W_x.data), out=z)     # z = x W_x + b
+        z = product(x, cell.W_x.data, z)                    # z = x W_x + b
         if isinstance(cell.b, Param):
             z = xp.add(z, cell.b.data.reshape(4, 1, H), out=z)
         if words is not None:
@@ -98,48 +132,31 @@ def forward_layer(cell, x, rows, words, m):
     for run in rows.runs:
         for t in range(run.first, run.stop):                # LSTMCell.forward
             level, c_prev = rows.levels[t], None
-            z = gates[:, level]
+            parent = run.parent if t == run.first else None
+            with m.scratch:
+                u = recurrent(cell, h[rows.levels[t - 1]], parent, run.nodes, m) if t else None
+                fused.gates(gates[:, level], u, *halves(name(), x.dtype.name))
             if t > 0:
-                before, parent = rows.levels[t - 1], run.parent if t == run.first else None
-                c_prev = c[before]
+                c_prev = c[rows.levels[t - 1]]
                 if parent is not None:
                     c_prev = above[t] = parent.take(c_prev, m.empty(run.nodes, H))
-                with m.scratch:
-                    add_recurrent(z, h[before], cell, parent, m)
-            step(z, c_prev, c[level], tanh_c[level], h[level], m)
+            with m.scratch:
+                spare = m.empty(run.nodes, H) if is_host() else None
+                fused.state(*gates[:, level], c_prev, c[level], tanh_c[level], h[level], spare)
     return h, Cache(gates=gates, c=c, above=above, tanh_c=tanh_c, h=h)
 
 
-def add_recurrent(z, h_prev, cell, parent, m):
-    """z (4, n, H) += h_prev W_h, gathered from the parents if there is a `parent`."""
-    product = m.empty(4, *h_prev.shape)
-    product = xp.matmul(h_prev, by_gate(cell.W_h.data), out=product)
-    if parent is not None:
-        product = parent.take(product, m.empty(*z.shape))
-    xp.add(z, product, out=z)
-
-
-def step(gates, c_prev, c, tanh_c, h, m):
-    """LSTMCell.forward after z, which the gates overwrite; c_prev None stands for zeros."""
-    sigmoids = gates[:3]
-    xp.multiply(sigmoids, 0.5, out=sigmoids)                # sigmoid(z) = 0.5 tanh(0.5 z) + 0.5
-    xp.tanh(gates, out=gates)
-    xp.multiply(sigmoids, 0.5, out=sigmoids)
-    xp.add(sigmoids, 0.5, out=sigmoids)
-    i, f, o, g = gates
-    xp.multiply(i, g, out=c)
-    if c_prev is not None:
-        with m.scratch:
-            xp.add(c, xp.multiply(f, c_prev, out=m.empty(*c.shape)), out=c)     # f c_prev + i g
-    xp.tanh(c, out=tanh_c)
-    xp.multiply(o, tanh_c, out=h)                           # h = o * tanh(c)
+def recurrent(cell, h_prev, parent, nodes, m):
+    """h_prev W_h (4, n, H), gathered from the parents if there is a `parent`."""
+    u = product(h_prev, cell.W_h.data, of_gates(m, *h_prev.shape))
+    return u if parent is None else parent.take(u, m.empty(4, nodes, h_prev.shape[1]))
 
 
 def backward_layer(cell, dh, cache, rows, words, m):
     """RecurrentLayer.backward: dh of every row (N, H), from above, written over -> dx of every
     row, or of every word; adds into the gradients of the cell."""
     N, H = dh.shape
-    dz = m.empty(4, N, H)
+    dz = of_gates(m, N, H)
     through_time(cell, dh, dz, cache, rows, m)
     if words is not None:
         dz = words.sum(dz, m.empty(4, words.size, H))
@@ -151,25 +168,21 @@ def backward_layer(cell, dh, cache, rows, words, m):
 
 def through_time(cell, dh, dz, cache, rows, m):
     """The steps of RecurrentLayer.backward, last to first: fills dz (4, N, H), adds to W_h.grad."""
-    H = cell.d_hidden
-    dh_next = dc_next = None
+    H, dh_next, dc_next = cell.d_hidden, None, None
     for run in rows.runs[::-1]:
-        for t in reversed(range(run.first, run.stop)):
+        for t in reversed(range(run.first, run.stop)):      # LSTMCell.backward
             level, before = rows.levels[t], rows.levels[t - 1] if t else None
+            i, f, o, g = cache.gates[:, level]
+            dc, tanh_c, d = m.empty(run.nodes, H), cache.tanh_c[level], dz[:, level]
             c_prev = cache.above[t] if t in cache.above else cache.c[before] if t else None
-            if dh_next is not None:
-                xp.add(dh[level], dh_next, out=dh[level])
-            dc = m.empty(run.nodes, H)
-            step_backward(dz[:, level], dh[level], dc, dc_next, c_prev, cache.gates[:, level],
-                          cache.tanh_c[level])
+            fused.state_backward(dh[level], dh_next, dc, dc_next, f, o, tanh_c)
+            dc_next = m.empty(run.nodes, H) if t else None
+            fused.gates_backward(*d, i, f, o, g, dc, dh[level], c_prev, tanh_c, dc_next)
             if t == 0:
                 break
-            d = dz[:, level]
-            dc_next = xp.multiply(dc, cache.gates[1, level], out=dc)        # dc f
             if t == run.first:
-                nodes = run.parent.size
-                d = run.parent.sum(d, m.empty(4, nodes, H))
-                dc_next = run.parent.sum(dc, m.empty(nodes, H))
+                d = run.parent.sum(d, m.empty(4, run.parent.size, H))
+                dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
                 add_by_gate(cell.W_h, cache.h[before], d, m)
             dh_next = from_gates(d, cell.W_h.data, m)
         inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
@@ -178,36 +191,12 @@ def through_time(cell, dh, dz, cache, rows, m):
             add_by_gate(cell.W_h, cache.h[read], dz[:, inside], m)
 
 
-def step_backward(dz, dh, dc, dc_next, c_prev, gates, tanh_c):
-    """LSTMCell.backward up to dz (4, n, H); leaves the gradient of c in dc."""
-    i, f, o, g = gates
-    dc = xp.multiply(tanh_c, tanh_c, out=dc)
-    dc = xp.subtract(1, dc, out=dc)
-    dc = xp.multiply(dc, o, out=dc)
-    dc = xp.multiply(dc, dh, out=dc)                        # dh * o * (1 - tanh_c**2)
-    if dc_next is not None:
-        dc = xp.add(dc, dc_next, out=dc)
-    xp.subtract(1, gates[:3], out=dz[:3])
-    xp.multiply(dz[:3], gates[:3], out=dz[:3])              # dz_i = di * i * (1 - i), and so on
-    dz_i, dz_f, dz_o, dz_g = dz
-    xp.multiply(dz_i, g, out=dz_i)                          # di = dc * g
-    xp.multiply(dz_i, dc, out=dz_i)
-    if c_prev is None:
-        dz_f[...] = 0
-    else:
-        xp.multiply(dz_f, c_prev, out=dz_f)                 # df = dc * c_prev
-        xp.multiply(dz_f, dc, out=dz_f)
-    xp.multiply(dz_o, tanh_c, out=dz_o)                     # do = dh * tanh_c
-    xp.multiply(dz_o, dh, out=dz_o)
-    xp.multiply(g, g, out=dz_g)
-    xp.subtract(1, dz_g, out=dz_g)                          # dz_g = dg * (1 - g**2)
-    xp.multiply(dz_g, i, out=dz_g)                          # dg = dc * i
-    xp.multiply(dz_g, dc, out=dz_g)
-
-
 def add_by_gate(W, x, dz, m):
     """W.grad (D, 4H) += x^T dz, from dz (4, N, H)."""
     if not learns(W):
+        return
+    if not is_host():
+        add_into(W.grad, is_first(W.grad, m), x, beside(dz), m)
         return
     grad = by_gate(W.grad)
     if is_first(W.grad, m):
@@ -221,8 +210,9 @@ def from_gates(dz, W, m):
     """dz W^T (N, D), from dz (4, N, H)."""
     N, D = dz.shape[1], len(W)
     total = m.empty(N, D)
-    rows = ROWS if is_host() else N
-    for part in (slice(start, min(start + rows, N)) for start in range(0, N, rows)):
+    if not is_host():
+        return xp.matmul(beside(dz), W.T, out=total)
+    for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):
         with m.scratch:
             shares = m.empty(4, part.stop - part.start, D)
             shares = xp.matmul(dz[:, part], by_gate(W).swapaxes(1, 2), out=shares)
