@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from npdl.backend import to_device, xp
+from npdl.backend import is_host, to_device, xp
 from npdl.fast.kernels import softmax, softmax_backward
 
 PART = 32               # positions whose queries are taken at once: none looks at later keys
@@ -35,9 +35,10 @@ class Queries:
 def queries_of(rows, needed, dtype):
     """A list of Queries for each run, kept with the batch."""
     if dtype not in needed.queries:
+        length = PART if is_host() else rows.batch_shape[1]
         needed.queries[dtype] = [
-            [queries for low in range(run.first, run.stop, PART)
-             for queries in queries_between(run, low, min(low + PART, run.stop), needed, dtype)]
+            [queries for low in range(run.first, run.stop, length)
+             for queries in queries_between(run, low, min(low + length, run.stop), needed, dtype)]
             for run in rows.runs]
     return needed.queries[dtype]
 
@@ -57,9 +58,32 @@ def queries_between(run, low, high, needed, dtype):
 
 
 def split(x, heads):
-    """MultiHeadAttention.split: (S, n, H d) -> (n, H, S, d)."""
+    """MultiHeadAttention.split: (S, n, H d) -> (n, H, S, d), a view."""
     S, n, D = x.shape
     return x.reshape(S, n, heads, D // heads).transpose(1, 2, 0, 3)
+
+
+def pair(x, heads):
+    """split of keys and values side by side: (S, n, 2 H d) -> (2, n, H, S, d), a view."""
+    S, n, D = x.shape
+    return x.reshape(S, n, 2, heads, D // heads // 2).transpose(2, 1, 3, 0, 4)
+
+
+def to_read(x):
+    """x for products: on a device in one piece, as CuPy would copy it at every product."""
+    return x if is_host() else xp.ascontiguousarray(x)
+
+
+def products_into(views, *factors):
+    """a b of stacks (n, H, ., .) for each (a, b) of `factors`, into views of rows."""
+    if is_host():
+        for view, (a, b) in zip(views, factors, strict=True):
+            xp.matmul(a, b, out=view)
+        return
+    found = xp.empty(views.shape, views.dtype)          # a product is made in one piece only
+    for each, (a, b) in zip(found, factors, strict=True):
+        xp.matmul(a, b, out=each)
+    views[...] = found
 
 
 def spread(x, queries, run, m):
@@ -79,38 +103,29 @@ def forward(q, kv, rows, queries, heads, m):
     h, caches, KV = m.empty(*q.shape), [], None
     for run, parts in zip(rows.runs, queries, strict=True):
         KV = seen_by(run, kv, KV, m)                            # KV (stop, n, 2D)
-        caches.append((KV, [attend(part, run, q, KV, h, heads, m) for part in parts]))
+        K, V = to_read(pair(KV, heads))                         # K, V (n, H, stop, d)
+        caches.append((K, V, [attend(part, run, q, K, V, h, m) for part in parts]))
     return h, caches
 
 
-def attend(part, run, q, KV, h, heads, m):
+def attend(part, run, q, K, V, h, m):
     """attend for the queries of one part, into their rows of h (M, D)."""
-    K, V = halves(KV[: part.high])
-    Q = spread(q, part, run, m)
-    A = m.empty(run.nodes, heads, len(Q), part.high)
-    A = xp.matmul(split(Q, heads), split(K, heads).swapaxes(-1, -2), out=A)
-    A = softmax(A, scale_of(K, heads), part.hidden, m)          # A = softmax(scores, mask)
-    to_needed(A, V, h, part, heads, m)                          # y = A v
+    K, V, heads = K[:, :, : part.high], V[:, :, : part.high], K.shape[1]
+    Q = to_read(split(spread(q, part, run, m), heads))          # Q (n, H, R, d)
+    A = m.empty(*Q.shape[:3], part.high)
+    A = xp.matmul(Q, K.swapaxes(-1, -2), out=A)
+    A = softmax(A, 1 / math.sqrt(Q.shape[-1]), part.hidden, m)  # A = softmax(scores, mask)
+    to_needed(A, V, h, part, m)                                 # y = A v
     return Q, A
 
 
-def halves(x):
-    """(..., 2D) -> its two halves."""
-    D = x.shape[-1] // 2
-    return x[..., :D], x[..., D:]
-
-
-def scale_of(K, heads):
-    return 1 / math.sqrt(K.shape[-1] // heads)
-
-
-def to_needed(A, V, h, part, heads, m):
+def to_needed(A, V, h, part, m):
     """A v, at the rows of h (M, D) that belong to a part."""
-    shape = (A.shape[2], *V.shape[1:])
-    whole = part.place is None
+    n, heads, R, _ = A.shape
+    shape, whole = (R, n, h.shape[1]), part.place is None
     with m.scratch:
         y = h[part.part].reshape(shape) if whole else m.empty(*shape)
-        xp.matmul(A, split(V, heads), out=split(y, heads))
+        products_into(split(y, heads)[None], (A, V))
         if not whole:
             h[part.part] = y.reshape(-1, shape[2])[part.place]
 
@@ -129,12 +144,14 @@ def seen_by(run, own, before, m):
 def backward(dh, dq, dkv, rows, queries, caches, heads, m):
     """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (N, 2D)."""
     child = dKV_child = None
-    for run, parts, (KV, kept) in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
+    for run, parts, cache in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
         own = dkv[run.rows].reshape(run.stop - run.first, run.nodes, -1)
-        dKV = own if run.parent is None else m.empty(*KV.shape)
-        dKV[parts[-1].high if parts else 0 :] = 0               # keys that no query looks at
-        for part, cache in zip(parts[::-1], kept[::-1], strict=True):
-            attend_backward(part, run, dh, KV, cache, dq, dKV, part is parts[-1], heads, m)
+        dKV = own if run.parent is None else m.empty(run.stop, run.nodes, dkv.shape[1])
+        read = parts[-1].high if parts else 0
+        if read < run.stop:
+            dKV[read:] = 0                                      # keys that no query looks at
+        for part, kept in zip(parts[::-1], cache[2][::-1], strict=True):
+            attend_backward(part, run, dh, cache, kept, dq, dKV, part is parts[-1], heads, m)
         if child is not None:                                   # what a child run saw of these
             with m.scratch:
                 dKV += child.parent.sum(dKV_child[: child.first], m.empty(*dKV.shape))
@@ -143,19 +160,18 @@ def backward(dh, dq, dkv, rows, queries, caches, heads, m):
         child, dKV_child = run, dKV
 
 
-def attend_backward(part, run, dh, KV, cache, dq, dKV, first, heads, m):
+def attend_backward(part, run, dh, cache, kept, dq, dKV, first, heads, m):
     """attend_backward for one part: fills its rows of dq, and adds into dKV, which the `first`
     part, that with the most keys, fills."""
-    (Q, A), (K, V) = cache, halves(KV[: part.high])
+    (K, V), (Q, A) = (each[:, :, : part.high] for each in cache[:2]), kept
     with m.scratch:
         total = dKV[: part.high]
         d = total if first else m.empty(*total.shape)
-        dK, dV = halves(d)
-        dy = split(spread(dh, part, run, m), heads)
-        dA = xp.matmul(dy, split(V, heads).swapaxes(-1, -2), out=m.empty(*A.shape))
-        xp.matmul(A.swapaxes(-1, -2), dy, out=split(dV, heads))             # y = A v
-        dscores = softmax_backward(dA, A, scale_of(K, heads), m)            # A = softmax(scores)
-        to_needed(dscores, K, dq, part, heads, m)                           # scores = q k^T
-        xp.matmul(dscores.swapaxes(-1, -2), split(Q, heads), out=split(dK, heads))
+        dy = to_read(split(spread(dh, part, run, m), heads))
+        dA = xp.matmul(dy, V.swapaxes(-1, -2), out=m.empty(*A.shape))
+        A_T = A.swapaxes(-1, -2)
+        dscores = softmax_backward(dA, A, 1 / math.sqrt(Q.shape[-1]), m)    # A = softmax(scores)
+        to_needed(dscores, K, dq, part, m)                                  # scores = q k^T
+        products_into(pair(d, heads), (dscores.swapaxes(-1, -2), Q), (A_T, dy))     # y = A v
         if not first:
             total += d

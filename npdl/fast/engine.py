@@ -1,5 +1,7 @@
 """The door between the wing and the training loop: step(batch) -> loss."""
 
+import functools
+import operator
 import weakref
 from dataclasses import dataclass
 
@@ -97,7 +99,7 @@ class FastEngine:
             worker.arena.written.clear()
         losses = self.workers.map(learn, self.pieces(batch, shared=rng is None))
         self.workers.sum_grads()
-        return sum(losses) / len(batch)
+        return functools.reduce(operator.add, losses)
 
     def clip(self, max_norm):
         """Clip the gradients' common norm; returns it as it was."""
@@ -129,7 +131,9 @@ class FastEngine:
     def piece(self, batch, part, shared):
         ids, targets, counted = batch.inputs[part], batch.targets[part], batch.counted[part]
         self.workers.models[0].check(ids)
-        shared = shared and not counted.all()       # of a text everything counts, little is equal
+        # Of a text everything counts, and little is equal; for a GPU a gather costs more than
+        # what it saves.
+        shared = shared and not counted.all() and is_host()
         rows = Rows(ids, shared, words=shared)
         V = self.model.classifier.sizes[1]
         return Piece(rows, Counted(rows, targets, counted, len(batch), V), part, len(batch))

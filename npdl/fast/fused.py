@@ -29,15 +29,6 @@ def fused(function):
     return call
 
 
-@fused
-def add_two(y, b, x):
-    """y += b + x; either may be None."""
-    if b is not None:
-        y = xp.add(y, b, out=y)
-    if x is not None:
-        xp.add(y, x, out=y)
-
-
 # --- GELU ----------------------------------------------------------------------------------------
 @fused
 def gelu(x, slope, x2, cdf):
@@ -112,15 +103,7 @@ def normalise_backward(d, x_hat, shift, stretch, squares, share, eps, gain):
 def masked(x, scale, hidden):
     """scores = scale * x where a query may look, else -inf; `hidden` is 0 or -inf, or None."""
     x = xp.multiply(x, scale, out=x)
-    if hidden is not None:
-        xp.add(x, hidden, out=x)
-
-
-@fused
-def exponentials(x, top):
-    """x = exp(x - top)."""
-    x = xp.subtract(x, top, out=x)
-    xp.exp(x, out=x)
+    return x if hidden is None else xp.add(x, hidden, out=x)
 
 
 @fused
@@ -239,6 +222,32 @@ def sgd(theta, v, g, momentum, decay, rate, spare):
     if decay is not None:
         v = xp.add(v, xp.multiply(theta, decay, out=spare), out=v)
     xp.subtract(theta, xp.multiply(v, rate, out=spare), out=theta)
+
+
+# --- on a GPU alone ------------------------------------------------------------------------------
+def scores(x, scale, hidden):
+    """What `masked` writes over x."""
+    x = xp.multiply(x, scale)
+    return x if hidden is None else xp.add(x, hidden)
+
+
+@fused
+def largest_score(x, scale, hidden):
+    """The maximum of the scores over the last axis."""
+    return xp.max(scores(x, scale, hidden), axis=-1)
+
+
+@fused
+def scores_summed(x, scale, hidden, top):
+    """The sum over the last axis of exp(scores - top)."""
+    return xp.sum(xp.exp(xp.subtract(scores(x, scale, hidden), top)), axis=-1)
+
+
+@fused
+def probabilities(x, scale, hidden, top, total):
+    """x = exp(scores - top) / total."""
+    e = xp.exp(xp.subtract(scores(x, scale, hidden), top))
+    xp.divide(e, total, out=x)
 
 
 # --- sums, on a GPU alone ------------------------------------------------------------------------

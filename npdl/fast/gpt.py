@@ -6,7 +6,7 @@ many rows have the same token at the same position, the first block's queries, k
 are computed once for each such pair (`rows.words`).
 """
 
-from npdl.backend import xp
+from npdl.backend import is_host, xp
 from npdl.core import Absent, Cache
 from npdl.errors import checked_ids, checked_tokens
 from npdl.fast import attention
@@ -14,8 +14,8 @@ from npdl.fast.kernels import (
     activation,
     activation_backward,
     add_into,
+    add_sum_into,
     add_to_table,
-    column_sums,
     is_first,
     layer_norm,
     layer_norm_backward,
@@ -45,6 +45,7 @@ class FastGPT:
         self.model = model
         self.arena = Arena(model.embedding.W.data.dtype)
         self.joined = {}, {}
+        self.waves = None           # the table of SinusoidalPositions in the model's dtype
 
     @staticmethod
     def together(model):
@@ -94,11 +95,15 @@ class FastGPT:
         """Embedding.forward and the positions' forward: x (N, D) of rows, or of words."""
         model, m = self.model, self.arena
         W, positions = model.embedding.W.data, model.positions
-        table = positions.W.data if isinstance(positions, LearnedPositions) else positions.table
+        if isinstance(positions, LearnedPositions):
+            table = positions.W.data
+        else:
+            self.waves = positions.table.astype(W.dtype) if self.waves is None else self.waves
+            table = self.waves
         x = entries.readers("tokens", len(W)).take(W, m.empty(len(entries.tokens), W.shape[1]))
         with m.scratch:
             p = entries.readers("positions", len(table))
-            return xp.add(x, p.take(table.astype(x.dtype), m.empty(*x.shape)), out=x)
+            return xp.add(x, p.take(table, m.empty(*x.shape)), out=x)
 
     def backward(self, dlogits, cache):                     # GPT.backward
         model, m, rows = self.model, self.arena, cache.rows
@@ -148,7 +153,7 @@ def forward_block(block, joined, x, rows, needed, words, masks, m):
 
 def backward_block(block, dy, cache, rows, m):
     """Block.backward or PreNormBlock.backward: dy (M, D), written over -> dx (N, D) or (U, D)."""
-    pre = isinstance(block, PreNormBlock)
+    pre, words = isinstance(block, PreNormBlock), cache.words
     du = dy if pre else layer_norm_backward(block.norm2, dy, cache.norm2, m)
     with m.scratch:
         df = du if cache.scale2 is None else xp.multiply(du, cache.scale2, out=m.empty(*du.shape))
@@ -159,10 +164,15 @@ def backward_block(block, dy, cache, rows, m):
         du = xp.add(du, dm, out=du)
     du = du if pre else layer_norm_backward(block.norm1, du, cache.norm1, m)
     da = du if cache.scale1 is None else xp.multiply(du, cache.scale1, out=m.empty(*du.shape))
-    dn, dx = backward_attention(block.attention, cache.joined, da, du, cache, rows, m)
+    dx = backward_attention(block.attention, cache.joined, da, cache, rows, m)
     if pre:
-        dn = layer_norm_backward(block.norm1, dn, cache.norm1, m)
-    return xp.add(dn, dx, out=dn)
+        dx = layer_norm_backward(block.norm1, dx, cache.norm1, m)
+    if words is None:
+        cache.needed.add(du, dx)
+        return dx
+    with m.scratch:
+        du = cache.needed.put(du, rows.size, m)
+        return xp.add(dx, words.sum(du, m.empty(*dx.shape)), out=dx)
 
 
 class Joined:
@@ -181,7 +191,7 @@ class Joined:
         """Linear.backward of the maps whose columns these are -> dx."""
         add_into(self.dW[:, columns], first, x, dy, m)
         if self.db is not None:
-            self.db[columns] += column_sums(dy)
+            add_sum_into(self.db[columns], first, dy)
         return xp.matmul(dy, self.W[:, columns].T, out=m.empty(*x.shape))
 
 
@@ -189,7 +199,7 @@ def project(layer, joined, n, words, needed, m):
     """The maps W_Q, W_K and W_V of n (N, D), or of words -> q (M, D), k and v side by side (N, 2D),
     and what backward reads."""
     D, maps = n.shape[1], (layer.W_Q, layer.W_K, layer.W_V)
-    at_once = words is not None or needed.all
+    at_once = words is not None or needed.all or not is_host()      # a device: few, large products
     y = m.empty(len(n), 3 * D)
     n_at = n if at_once else needed.take(n, m.empty)
     q = y[:, :D] if at_once else m.empty(len(needed), D)
@@ -206,30 +216,32 @@ def project(layer, joined, n, words, needed, m):
             joined.forward(n, slice(D, None), y[:, D:])
     if words is not None:
         y = words.rows.take(y, m.empty(words.rows.length, 3 * D))
-        q = needed.take(y[:, :D], m.empty)
-    return q, y[:, D:], cache
+    return needed.take(y[:, :D], m.empty) if at_once else q, y[:, D:], cache
 
 
-def backward_attention(layer, joined, da, dx_at, cache, rows, m):
-    """MultiHeadAttention.backward -> the gradient of its input, and of the block's own input,
-    dx_at (M, D) at the rows that are needed: both (N, D), or (U, D) of words."""
+def backward_attention(layer, joined, da, cache, rows, m):
+    """MultiHeadAttention.backward: da (M, D) -> the gradient of its input, (N, D), or (U, D) of
+    words."""
     needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
     dh = linear_backward(layer.W_O, da, cache.O, m)
-    d = m.empty(N, 3 * D)
-    dq = d[:, :D] if needed.all else m.empty(len(needed), D)
-    attention.backward(dh, dq, d[:, D:], rows, cache.queries, cache.attend, layer.num_heads, m)
-    dx = needed.put(dx_at, N, m)
+    d = m.empty(N, 3 * D)                                       # of q, k and v
+    whole = words is not None or not is_host()                  # then q was made of every row
+    dq = d[:, :D] if whole or needed.all else m.empty(len(needed), D)
+    part = dq if len(dq) == len(needed) else m.empty(len(needed), D)
+    attention.backward(dh, part, d[:, D:], rows, cache.queries, cache.attend, layer.num_heads, m)
+    if part is not dq:
+        dq[...] = 0
+        needed.add(part, dq)
     if words is not None:
-        if not needed.all:
-            d[:, :D] = needed.put(dq, N, m)
-        d, dx = (words.sum(each, m.empty(words.size, each.shape[1])) for each in (d, dx))
+        d = words.sum(d, m.empty(words.size, 3 * D))
         dq = d[:, :D]
-    return backward_project(layer, joined, dq, d, cache, m), dx
+    return backward_project(layer, joined, dq, d, cache, m)
 
 
 def backward_project(layer, joined, dq, d, cache, m):
     """Linear.backward of W_Q, W_K and W_V: dq at the rows that had queries, d (N, 3D) -> dn."""
-    needed, D, at_once = cache.needed, dq.shape[1], cache.words is not None or cache.needed.all
+    needed, D = cache.needed, dq.shape[1]
+    at_once = len(dq) == len(d)
     if joined is not None:
         (n, n_at), first = cache.maps, is_first(joined.dW, m)
         if at_once:

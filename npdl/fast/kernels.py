@@ -52,10 +52,18 @@ def add_into(grad, first, x, dy, m):
         grad += xp.matmul(x.T, dy, out=m.empty(*grad.shape))
 
 
-def add_sum(b, dy):
+def add_sum(b, dy, m):
     """b.grad += the sum of the rows dy (N, D)."""
     if learns(b):
-        b.grad += column_sums(dy)
+        add_sum_into(b.grad, is_first(b.grad, m), dy)
+
+
+def add_sum_into(grad, first, dy):
+    """grad += the sum of the rows dy (N, D)."""
+    if first and not is_host():
+        dy.sum(0, out=grad)
+    else:
+        grad += column_sums(dy)
 
 
 # --- maps ----------------------------------------------------------------------------------------
@@ -80,7 +88,7 @@ def linear_backward(layer, dy, cache, m, over=True):
         return layer.backward(dy, cache)
     if type(layer) is Linear:
         add_product(layer.W, cache, dy, m)                      # y = x W + b
-        add_sum(layer.b, dy)
+        add_sum(layer.b, dy, m)
         W_T = layer.W.data.T
     else:
         add_product(layer.W, dy, cache, m)                      # y = x W^T
@@ -101,25 +109,31 @@ def layer_norm(layer, x, m, plus=None):
         x = xp.add(x, plus, out=x)
     if type(layer) is not LayerNorm:
         return layer.forward(x)
-    N, D = x.shape
-    x_hat, y, squares = m.empty(N, D), m.empty(N, D), m.empty(N, 1)
-    for part in blocks(N, D):
-        normalise(layer, x[part], x_hat[part], squares[part], y[part])
+    x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), None
+    if is_host():
+        squares = m.empty(len(x), 1)
+        for part in blocks(*x.shape):
+            normalise(layer, x[part], x_hat[part], squares[part], y[part])
+    else:
+        first, share = x[:, :1], 1 / x.shape[1]
+        fused.centre(x, first, fused.differences_summed(x, first)[:, None], share, x_hat)
+        squares = fused.products_summed(x_hat, x_hat, None)[:, None]
+        fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
     return y, (x_hat, squares)
 
 
 def normalise(layer, x, x_hat, squares, y):
     """LayerNorm.forward of some rows, into x_hat, the sums of squares behind std, and y."""
-    share, first, bias = 1 / x.shape[1], x[:, :1], layer.bias.data
-    if is_host():
-        x_hat = xp.subtract(x, first, out=x_hat)
-        x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)  # as `fused.centre`
-        squares[:, 0] = np.einsum("ij,ij->i", x_hat, x_hat)
-    else:
-        fused.centre(x, first, fused.differences_summed(x, first)[:, None], share, x_hat)
-        squares[:, 0] = fused.products_summed(x_hat, x_hat, None)
-    bias = bias if isinstance(layer.bias, Param) else None
-    fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias, y)
+    share = 1 / x.shape[1]
+    x_hat = xp.subtract(x, x[:, :1], out=x_hat)
+    x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)      # fused.centre, which see
+    squares[:, 0] = np.einsum("ij,ij->i", x_hat, x_hat)
+    fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
+
+
+def bias_of(layer):
+    """A layer's bias, or None where it was made without."""
+    return layer.bias.data if isinstance(layer.bias, Param) else None
 
 
 def layer_norm_backward(layer, dy, cache, m):
@@ -131,14 +145,14 @@ def layer_norm_backward(layer, dy, cache, m):
         spare = None
         for part in blocks(*dy.shape):
             spare = m.empty(*dy[part].shape) if spare is None else spare[: len(dy[part])]
-            normalise_backward(layer, dy[part], x_hat[part], squares[part], spare)
+            normalise_backward(layer, dy[part], x_hat[part], squares[part], spare, m)
     return dy
 
 
-def normalise_backward(layer, dy, x_hat, squares, spare):
+def normalise_backward(layer, dy, x_hat, squares, spare, m):
     """LayerNorm.backward of some rows: dy becomes dx; writes over x_hat."""
     gain, share = layer.gain.data, 1 / dy.shape[1]
-    add_sum(layer.bias, dy)
+    add_sum(layer.bias, dy, m)
     if is_host():
         if learns(layer.gain):
             layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
@@ -185,26 +199,33 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
     """W.grad += the sum of the rows d (N, D) that read each row of W: Embedding.backward."""
     if not learns(W):
         return
-    V, D = W.shape
+    (V, D), first = W.shape, is_first(W.grad, m)
     with m.scratch:
+        dW = W.grad if first else m.empty(V, D)
         if V > SMALL_TABLE:
-            dW = sum_by_index(d, entries.readers(what, V).index, V)
+            dW[...] = sum_by_index(d, entries.readers(what, V).index, V)
         else:
-            dW = entries.readers(what, V).sum(d, m.empty(V, D))
+            entries.readers(what, V).sum(d, dW)
         if padding_id is not None:
             dW[padding_id] = 0
-        W.grad += dW
-        is_first(W.grad, m)
+        if not first:
+            W.grad += dW
 
 
 # --- softmax, sums ----------------------------------------------------------------------
 def softmax(x, scale, hidden, m):
     """x (..., R, S) <- softmax(scale x + hidden) over the last axis; hidden (R, S) is 0 or -inf."""
+    if not is_host():
+        top = fused.largest_score(x, scale, hidden)[..., None]
+        total = fused.scores_summed(x, scale, hidden, top)[..., None]
+        fused.probabilities(x, scale, hidden, top, total)
+        return x
     R, S = x.shape[-2:]
     fused.masked(x.reshape(-1, R * S), scale, None if hidden is None else hidden.reshape(-1))
     rows = x.reshape(-1, S)
     with m.scratch:
-        fused.exponentials(rows, row_max(rows, m))
+        rows = xp.subtract(rows, row_max(rows, m), out=rows)
+        rows = xp.exp(rows, out=rows)
         xp.divide(rows, along(rows, m), out=rows)
     return x
 

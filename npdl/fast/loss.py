@@ -46,10 +46,10 @@ class Counted:
 
 
 def loss_forward(logits, counted, m):
-    """SequenceLoss("sum").forward: logits (M, V), written over -> the loss, log_p (E, V)."""
+    """SequenceLoss("sum").forward / batch: logits (M, V), written over -> the loss, log_p."""
     log_p = log_softmax(logits, counted, m)
-    nll = xp.take(log_p.reshape(-1), counted.place)             # -log_p[target]
-    loss = -(nll * counted.weight(nll.dtype)).sum()
+    found = xp.take(log_p.reshape(-1), counted.place)           # nll = -log_p[target]
+    loss = fused.products_summed(found, counted.weight(found.dtype), -1 / counted.batch)
     return loss, log_p
 
 
