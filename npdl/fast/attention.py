@@ -64,9 +64,9 @@ def split(x, heads):
 
 
 def pair(x, heads):
-    """split of keys and values side by side: (S, n, 2 H d) -> (2, n, H, S, d), a view."""
-    S, n, D = x.shape
-    return x.reshape(S, n, 2, heads, D // heads // 2).transpose(2, 1, 3, 0, 4)
+    """split of keys and values: (2, S, n, H d) -> (2, n, H, S, d), a view."""
+    _, S, n, D = x.shape
+    return x.reshape(2, S, n, heads, D // heads).transpose(0, 2, 3, 1, 4)
 
 
 def to_read(x):
@@ -98,11 +98,11 @@ def spread(x, queries, run, m):
 
 
 def forward(q, kv, rows, queries, heads, m):
-    """attend: q (M, D) of the needed rows, k and v of all rows side by side, (N, 2D) -> h (M, D),
-    and what backward reads."""
+    """attend: q (M, D) of the needed rows, kv (2, N, D) of all -> h (M, D), and what backward
+    reads."""
     h, caches, KV = m.empty(*q.shape), [], None
     for run, parts in zip(rows.runs, queries, strict=True):
-        KV = seen_by(run, kv, KV, m)                            # KV (stop, n, 2D)
+        KV = seen_by(run, kv, KV, m)                            # KV (2, stop, n, D)
         K, V = to_read(pair(KV, heads))                         # K, V (n, H, stop, d)
         caches.append((K, V, [attend(part, run, q, K, V, h, m) for part in parts]))
     return h, caches
@@ -130,33 +130,34 @@ def to_needed(A, V, h, part, m):
             h[part.part] = y.reshape(-1, shape[2])[part.place]
 
 
-def seen_by(run, own, before, m):
-    """The rows (stop, n, D) of all positions that a run may look at, its own behind the others."""
-    own = own[run.rows].reshape(run.stop - run.first, run.nodes, -1)
+def seen_by(run, kv, before, m):
+    """Keys and values (2, stop, n, D) of all positions that a run may look at, its own behind the
+    others."""
+    own = kv[:, run.rows].reshape(2, run.stop - run.first, run.nodes, -1)
     if run.parent is None:
         return own
-    seen = m.empty(run.stop, *own.shape[1:])
-    run.parent.take(before, seen[: run.first])
-    seen[run.first :] = own
+    seen = m.empty(2, run.stop, *own.shape[2:])
+    run.parent.take(before, seen[:, : run.first])
+    seen[:, run.first :] = own
     return seen
 
 
 def backward(dh, dq, dkv, rows, queries, caches, heads, m):
-    """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (N, 2D)."""
+    """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (2, N, D)."""
     child = dKV_child = None
     for run, parts, cache in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
-        own = dkv[run.rows].reshape(run.stop - run.first, run.nodes, -1)
-        dKV = own if run.parent is None else m.empty(run.stop, run.nodes, dkv.shape[1])
+        own = dkv[:, run.rows].reshape(2, run.stop - run.first, run.nodes, -1)
+        dKV = own if run.parent is None else m.empty(2, run.stop, *own.shape[2:])
         read = parts[-1].high if parts else 0
         if read < run.stop:
-            dKV[read:] = 0                                      # keys that no query looks at
+            dKV[:, read:] = 0                                      # keys that no query looks at
         for part, kept in zip(parts[::-1], cache[2][::-1], strict=True):
             attend_backward(part, run, dh, cache, kept, dq, dKV, part is parts[-1], heads, m)
         if child is not None:                                   # what a child run saw of these
             with m.scratch:
-                dKV += child.parent.sum(dKV_child[: child.first], m.empty(*dKV.shape))
+                dKV += child.parent.sum(dKV_child[:, : child.first], m.empty(*dKV.shape))
         if run.parent is not None:
-            own[...] = dKV[run.first :]
+            own[...] = dKV[:, run.first :]
         child, dKV_child = run, dKV
 
 
@@ -165,7 +166,7 @@ def attend_backward(part, run, dh, cache, kept, dq, dKV, first, heads, m):
     part, that with the most keys, fills."""
     (K, V), (Q, A) = (each[:, :, : part.high] for each in cache[:2]), kept
     with m.scratch:
-        total = dKV[: part.high]
+        total = dKV[:, : part.high]
         d = total if first else m.empty(*total.shape)
         dy = to_read(split(spread(dh, part, run, m), heads))
         dA = xp.matmul(dy, V.swapaxes(-1, -2), out=m.empty(*A.shape))

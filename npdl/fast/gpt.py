@@ -13,14 +13,17 @@ from npdl.fast import attention
 from npdl.fast.kernels import (
     activation,
     activation_backward,
-    add_into,
-    add_sum_into,
+    add_products,
+    add_sums,
     add_to_table,
     is_first,
     layer_norm,
     layer_norm_backward,
     linear,
     linear_backward,
+    products,
+    products_backward,
+    several,
 )
 from npdl.fast.memory import Arena
 from npdl.layers.attention import MultiHeadAttention
@@ -182,41 +185,42 @@ class Joined:
         self.W, self.dW, self.b, self.db = W, dW, b, db
 
     def forward(self, x, columns, out):
-        """Linear.forward of the maps whose columns these are, into out."""
-        y = xp.matmul(x, self.W[:, columns], out=out)
+        """Linear.forward of the maps whose columns these are, into out (G, N, D)."""
+        y = products(x, self.W[:, columns], out)
         if self.b is not None:
-            xp.add(y, self.b[columns], out=y)
+            xp.add(y, self.b[columns].reshape(len(out), 1, -1), out=y)
 
     def backward(self, x, dy, columns, first, m):
-        """Linear.backward of the maps whose columns these are -> dx."""
-        add_into(self.dW[:, columns], first, x, dy, m)
+        """Linear.backward of the maps whose columns these are, dy (G, N, D) -> dx (N, D)."""
+        add_products(self.dW[:, columns], first, x, dy, m)
         if self.db is not None:
-            add_sum_into(self.db[columns], first, dy)
-        return xp.matmul(dy, self.W[:, columns].T, out=m.empty(*x.shape))
+            add_sums(self.db[columns], first, dy)
+        if len(dy) == 1:
+            return xp.matmul(dy[0], self.W[:, columns].T, out=m.empty(*x.shape))
+        return products_backward(dy, self.W[:, columns], m)
 
 
 def project(layer, joined, n, words, needed, m):
-    """The maps W_Q, W_K and W_V of n (N, D), or of words -> q (M, D), k and v side by side (N, 2D),
-    and what backward reads."""
+    """The maps W_Q, W_K and W_V of n (N, D), or of words -> q (M, D), k and v (2, N, D), and what
+    backward reads."""
     D, maps = n.shape[1], (layer.W_Q, layer.W_K, layer.W_V)
     at_once = words is not None or needed.all or not is_host()      # a device: few, large products
-    y = m.empty(len(n), 3 * D)
+    y = several(m, 3, len(n), D)
     n_at = n if at_once else needed.take(n, m.empty)
-    q = y[:, :D] if at_once else m.empty(len(needed), D)
+    q = y[:1] if at_once else m.empty(1, len(needed), D)
     if joined is None:
-        outs = (q, y[:, D : 2 * D], y[:, 2 * D :])
-        cache = [linear(each, x, m, out)[1]
-                 for each, x, out in zip(maps, (n_at, n, n), outs, strict=True)]
+        cache = [linear(each, x, m, out)[1] for each, x, out
+                 in zip(maps, (n_at, n, n), (q[0], y[1], y[2]), strict=True)]
     else:
         cache = n, n_at
         if at_once:
             joined.forward(n, slice(None), y)
         else:
             joined.forward(n_at, slice(0, D), q)
-            joined.forward(n, slice(D, None), y[:, D:])
+            joined.forward(n, slice(D, None), y[1:])
     if words is not None:
-        y = words.rows.take(y, m.empty(words.rows.length, 3 * D))
-    return needed.take(y[:, :D], m.empty) if at_once else q, y[:, D:], cache
+        y = words.rows.take(y, m.empty(3, words.rows.length, D))
+    return needed.take(y[0], m.empty) if at_once else q[0], y[1:], cache
 
 
 def backward_attention(layer, joined, da, cache, rows, m):
@@ -224,39 +228,36 @@ def backward_attention(layer, joined, da, cache, rows, m):
     words."""
     needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
     dh = linear_backward(layer.W_O, da, cache.O, m)
-    d = m.empty(N, 3 * D)                                       # of q, k and v
-    whole = words is not None or not is_host()                  # then q was made of every row
-    dq = d[:, :D] if whole or needed.all else m.empty(len(needed), D)
-    part = dq if len(dq) == len(needed) else m.empty(len(needed), D)
-    attention.backward(dh, part, d[:, D:], rows, cache.queries, cache.attend, layer.num_heads, m)
-    if part is not dq:
-        dq[...] = 0
-        needed.add(part, dq)
+    d = several(m, 3, N, D)                                     # of q, k and v
+    at_once = words is not None or needed.all or not is_host()      # q was made of every row
+    dq = d[0] if needed.all else m.empty(len(needed), D)
+    attention.backward(dh, dq, d[1:], rows, cache.queries, cache.attend, layer.num_heads, m)
+    if at_once and not needed.all:
+        d[0] = 0
+        needed.add(dq, d[0])
     if words is not None:
-        d = words.sum(d, m.empty(words.size, 3 * D))
-        dq = d[:, :D]
-    return backward_project(layer, joined, dq, d, cache, m)
+        d = words.sum(d, m.empty(3, words.size, D))
+    return backward_project(layer, joined, dq, d, at_once, cache, m)
 
 
-def backward_project(layer, joined, dq, d, cache, m):
-    """Linear.backward of W_Q, W_K and W_V: dq at the rows that had queries, d (N, 3D) -> dn."""
-    needed, D = cache.needed, dq.shape[1]
-    at_once = len(dq) == len(d)
+def backward_project(layer, joined, dq, d, at_once, cache, m):
+    """Linear.backward of W_Q, W_K and W_V: d (3, N, D), its first third being dq (M, D) unless
+    `at_once` -> the gradient of their input."""
+    dq, D = d[:1] if at_once else dq[None], d.shape[2]
     if joined is not None:
         (n, n_at), first = cache.maps, is_first(joined.dW, m)
         if at_once:
             return joined.backward(n, d, slice(None), first, m)
-        dn = joined.backward(n, d[:, D:], slice(D, None), first, m)
+        dn = joined.backward(n, d[1:], slice(D, None), first, m)
         dQ = joined.backward(n_at, dq, slice(0, D), first, m)
     else:
         c_Q, c_K, c_V = cache.maps
-        dn = linear_backward(layer.W_K, d[:, D : 2 * D], c_K, m, over=False)
-        dV = linear_backward(layer.W_V, d[:, 2 * D :], c_V, m, over=False)
-        dn = xp.add(dn, dV, out=dn)
-        dQ = linear_backward(layer.W_Q, dq, c_Q, m, over=False)
+        dn = linear_backward(layer.W_K, d[1], c_K, m, over=False)
+        dn = xp.add(dn, linear_backward(layer.W_V, d[2], c_V, m, over=False), out=dn)
+        dQ = linear_backward(layer.W_Q, dq[0], c_Q, m, over=False)
     if at_once:
         return xp.add(dn, dQ, out=dn)
-    needed.add(dQ, dn)
+    cache.needed.add(dQ, dn)
     return dn
 
 

@@ -21,6 +21,7 @@ from npdl.layers.norm import LayerNorm
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
                         # with ones are many times faster
+ROWS = 512              # whose shares in a sum of products are made and added up at a time
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 
 
@@ -94,6 +95,63 @@ def linear_backward(layer, dy, cache, m, over=True):
         add_product(layer.W, dy, cache, m)                      # y = x W^T
         W_T = layer.W.data
     return xp.matmul(dy, W_T, out=cache if over else m.empty(*cache.shape))
+
+
+# --- several maps of one input: an LSTM's four gates; queries, keys and values ------------------
+def several(m, G, N, D):
+    """An array (G, N, D): on NumPy one behind the other, as it is fastest on what lies together;
+    on a device beside each other, so that the G products are one."""
+    return m.empty(G, N, D) if is_host() else apart(m.empty(N, G * D), G)
+
+
+def apart(W, G):
+    """(D, G E) -> (G, D, E), a view."""
+    return W.reshape(len(W), G, -1).swapaxes(0, 1)
+
+
+def beside(x):
+    """A device's (G, N, D) as the (N, G D) that it is."""
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1)
+
+
+def products(x, W, out):
+    """x W of all maps, W (D, G E), into out (G, N, E)."""
+    if is_host():
+        return xp.matmul(x, apart(W, len(out)), out=out)
+    xp.matmul(x, W, out=beside(out))
+    return out
+
+
+def add_products(grad, first, x, dy, m):
+    """grad (D, G E) += x^T dy, from dy (G, N, E)."""
+    if is_host():
+        add_into(apart(grad, len(dy)), first, x, dy, m)
+    else:
+        add_into(grad, first, x, beside(dy), m)
+
+
+def add_sums(grad, first, dy):
+    """grad (G E,) += the sums of the rows of dy (G, N, E)."""
+    if is_host():
+        grad += column_sums(dy).reshape(-1)
+    else:
+        add_sum_into(grad, first, beside(dy))
+
+
+def products_backward(dy, W, m):
+    """dy W^T (N, D), from dy (G, N, E): the sum over all maps."""
+    (G, N, _), D = dy.shape, len(W)
+    total = m.empty(N, D)
+    if not is_host():
+        return xp.matmul(beside(dy), W.T, out=total)
+    for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):
+        with m.scratch:
+            shares = m.empty(G, part.stop - part.start, D)
+            shares = xp.matmul(dy[:, part], apart(W, G).swapaxes(1, 2), out=shares)
+            xp.add(shares[0], shares[1], out=total[part])
+            for share in shares[2:]:
+                xp.add(total[part], share, out=total[part])
+    return total
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------

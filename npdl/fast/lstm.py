@@ -17,18 +17,19 @@ from npdl.core import Cache, Param
 from npdl.errors import checked_ids
 from npdl.fast import fused
 from npdl.fast.kernels import (
-    add_into,
+    add_products,
+    add_sums,
     add_to_table,
-    column_sums,
     is_first,
     learns,
     linear,
     linear_backward,
+    products,
+    products_backward,
+    several,
 )
 from npdl.fast.memory import Arena
 from npdl.layers.recurrent import LSTMLayer
-
-ROWS = 512              # whose gates' shares in a product are made and added up at a time
 
 
 class FastLSTM:
@@ -84,30 +85,6 @@ class FastLSTM:
         add_to_table(embedding.W, dh, words or rows, "tokens", m, embedding.padding_id)
 
 
-def by_gate(W):
-    """(D, 4H) -> (4, D, H), a view."""
-    return W.reshape(len(W), 4, -1).swapaxes(0, 1)
-
-
-def of_gates(m, N, H):
-    """An array (4, N, H): gate after gate on NumPy, which is fastest on what lies together; on a
-    device beside each other, for its products' sake."""
-    return m.empty(4, N, H) if is_host() else by_gate(m.empty(N, 4 * H))
-
-
-def beside(x):
-    """A device's (4, N, H) as the (N, 4H) that it is."""
-    return x.swapaxes(0, 1).reshape(x.shape[1], -1)
-
-
-def product(x, W, out):
-    """x W, from W (D, 4H) into out (4, N, H)."""
-    if is_host():
-        return xp.matmul(x, by_gate(W), out=out)
-    xp.matmul(x, W, out=beside(out))
-    return out
-
-
 @functools.lru_cache(maxsize=8)
 def halves(name, dtype):
     """For fused.gates: (4, 1, 1) of 1/2, 1/2, 1/2, 1 and of 1/2, 1/2, 1/2, 0; `name` is the
@@ -120,10 +97,10 @@ def halves(name, dtype):
 def forward_layer(cell, x, rows, words, m):
     """RecurrentLayer.forward: x of every row (N, D), or of every word -> h of every row (N, H)."""
     N, H = rows.size, cell.d_hidden
-    gates, c, tanh_c, h = of_gates(m, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
+    gates, c, tanh_c, h = several(m, 4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
     with m.scratch:
         z = gates if words is None else m.empty(4, len(x), H)
-        z = product(x, cell.W_x.data, z)                    # z = x W_x + b
+        z = products(x, cell.W_x.data, z)                   # z = x W_x + b
         if isinstance(cell.b, Param):
             z = xp.add(z, cell.b.data.reshape(4, 1, H), out=z)
         if words is not None:
@@ -148,7 +125,7 @@ def forward_layer(cell, x, rows, words, m):
 
 def recurrent(cell, h_prev, parent, nodes, m):
     """h_prev W_h (4, n, H), gathered from the parents if there is a `parent`."""
-    u = product(h_prev, cell.W_h.data, of_gates(m, *h_prev.shape))
+    u = products(h_prev, cell.W_h.data, several(m, 4, *h_prev.shape))
     return u if parent is None else parent.take(u, m.empty(4, nodes, h_prev.shape[1]))
 
 
@@ -156,14 +133,20 @@ def backward_layer(cell, dh, cache, rows, words, m):
     """RecurrentLayer.backward: dh of every row (N, H), from above, written over -> dx of every
     row, or of every word; adds into the gradients of the cell."""
     N, H = dh.shape
-    dz = of_gates(m, N, H)
+    dz = several(m, 4, N, H)
     through_time(cell, dh, dz, cache, rows, m)
     if words is not None:
         dz = words.sum(dz, m.empty(4, words.size, H))
     if learns(cell.b):
-        cell.b.grad += column_sums(dz).reshape(-1)
-    add_by_gate(cell.W_x, cache.x, dz, m)
-    return from_gates(dz, cell.W_x.data, m)
+        add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)
+    add_weights(cell.W_x, cache.x, dz, m)
+    return products_backward(dz, cell.W_x.data, m)
+
+
+def add_weights(W, x, dz, m):
+    """W.grad += x^T dz of all gates."""
+    if learns(W):
+        add_products(W.grad, is_first(W.grad, m), x, dz, m)
 
 
 def through_time(cell, dh, dz, cache, rows, m):
@@ -183,40 +166,9 @@ def through_time(cell, dh, dz, cache, rows, m):
             if t == run.first:
                 d = run.parent.sum(d, m.empty(4, run.parent.size, H))
                 dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
-                add_by_gate(cell.W_h, cache.h[before], d, m)
-            dh_next = from_gates(d, cell.W_h.data, m)
+                add_weights(cell.W_h, cache.h[before], d, m)
+            dh_next = products_backward(d, cell.W_h.data, m)
         inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
         if inside.start < inside.stop:
             read = slice(run.rows.start, run.rows.stop - run.nodes)
-            add_by_gate(cell.W_h, cache.h[read], dz[:, inside], m)
-
-
-def add_by_gate(W, x, dz, m):
-    """W.grad (D, 4H) += x^T dz, from dz (4, N, H)."""
-    if not learns(W):
-        return
-    if not is_host():
-        add_into(W.grad, is_first(W.grad, m), x, beside(dz), m)
-        return
-    grad = by_gate(W.grad)
-    if is_first(W.grad, m):
-        xp.matmul(x.T, dz, out=grad)
-        return
-    with m.scratch:
-        grad += xp.matmul(x.T, dz, out=m.empty(*grad.shape))
-
-
-def from_gates(dz, W, m):
-    """dz W^T (N, D), from dz (4, N, H)."""
-    N, D = dz.shape[1], len(W)
-    total = m.empty(N, D)
-    if not is_host():
-        return xp.matmul(beside(dz), W.T, out=total)
-    for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):
-        with m.scratch:
-            shares = m.empty(4, part.stop - part.start, D)
-            shares = xp.matmul(dz[:, part], by_gate(W).swapaxes(1, 2), out=shares)
-            xp.add(shares[0], shares[1], out=total[part])
-            xp.add(total[part], shares[2], out=total[part])
-            xp.add(total[part], shares[3], out=total[part])
-    return total
+            add_weights(cell.W_h, cache.h[read], dz[:, inside], m)
