@@ -14,7 +14,7 @@ import signal
 import sys
 import types
 
-from npdl.fast import engine, flat, gpt, kernels, lstm, prefix
+from npdl.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
@@ -22,6 +22,8 @@ from tests.fast_cases import (
     BATCHES,
     assert_equal,
     assert_equal_for_large_tables,
+    assert_equal_on_a_device,
+    assert_erf_fit,
     assert_kernels,
     assert_refusals,
     assert_same_updates,
@@ -31,7 +33,7 @@ from tests.fast_cases import (
 )
 from tests.mutants import mutants
 
-MODULES = (kernels, prefix, gpt, lstm, flat, engine)
+MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, engine)
 SECONDS = 10
 # What a survivor's line holds -> why no result can show the change.
 REASONS = {
@@ -81,7 +83,13 @@ def checks():
                 lambda: build(k, n, dropout=0.4), drawn("few shared", c), 2, dropout=True)
             yield lambda k=kind, n=name, c=counted: assert_equal(
                 lambda: build(k, n), drawn("many shared", c), 2)
+        for counted in ("the last", "ragged"):
+            yield lambda k=kind, n=name, c=counted: assert_equal_on_a_device(
+                lambda: build(k, n), drawn("few shared", c))
+        yield lambda k=kind, n=name: assert_equal_on_a_device(
+            lambda: build(k, n, dtype="float32"), drawn("few shared", "ragged"), atol=2e-5)
     yield assert_kernels
+    yield assert_erf_fit
     yield assert_refusals
     yield assert_equal_for_large_tables
     for batch in BATCHES:
@@ -98,8 +106,8 @@ def functions(module):
         if getattr(value, "__module__", None) != module.__name__:
             continue
         found = vars(value).values() if inspect.isclass(value) else [value]
-        yield from (f for f in found if isinstance(f, types.FunctionType)
-                    and f.__code__.co_filename == module.__file__)      # no dataclass's own
+        found = [inspect.unwrap(f) for f in found if isinstance(f, types.FunctionType)]
+        yield from (f for f in found if f.__code__.co_filename == module.__file__)  # no dataclass's
 
 
 def caught(mutant):
