@@ -93,6 +93,8 @@ class ndarray:
         return done("__getitem__", result, (self._host,))
 
     def __setitem__(self, index, value):
+        if index is not Ellipsis:
+            check_fusible("__setitem__")
         used["__setitem__"] += 1
         index, value = plain_index(index), plain(value)
         target = self._host[index]
@@ -216,9 +218,10 @@ class Fused:
 def check_fusible(name):
     """Refuse inside a fused function what CuPy cannot fuse."""
     kind = getattr(np, name.strip("._"), None)
-    if Fused.inside and not isinstance(kind, np.ufunc) and name not in ("sum", "max"):
-        if name.strip("_") not in FUSIBLE_OPERATORS:
-            raise TypeError(f"{name} cannot be fused")
+    elementwise = isinstance(kind, np.ufunc) and kind.signature is None     # matmul has one
+    if Fused.inside and not (elementwise or name in ("sum", "max")
+                             or name.strip("_") in FUSIBLE_OPERATORS):
+        raise TypeError(f"{name} cannot be fused")
 
 
 FUSIBLE_OPERATORS = {"add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv", "iadd",
