@@ -75,8 +75,8 @@ REASONS = {
 def checks():
     """What a mutant must pass: small batches that together run every line."""
     pairs = [(GPT, "gpt"), (GPT, "pre, learned"), (GPT, "tied, 2k/d"),
-             (GPT, "one block, padding"), (GPT, "relu, no biases"), (LSTMLM, "lstm"), (LSTMLM, "one layer, padding"),
-             (LSTMLM, "three layers, no bias")]
+             (GPT, "one block, padding"), (GPT, "relu, no biases"), (LSTMLM, "lstm"),
+             (LSTMLM, "one layer, padding"), (LSTMLM, "three layers, no bias")]
     batches = [("many shared", "ragged"), ("few shared", "the last"), ("few shared", "all"),
                ("one sequence", "ragged"), ("one position", "all")]
     for (kind, name), (batch, counted) in itertools.product(pairs, batches):

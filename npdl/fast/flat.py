@@ -49,8 +49,11 @@ class Flat:
 
     def packed(self, arrays):
         """{name: array} in one flat array, in the order of the groups."""
-        return xp.concatenate([xp.concatenate([arrays[name] for name in names], -1).ravel()
-                               for names in self.groups])
+        some = arrays[self.names[0]]
+        flat = xp.empty(sum(math.prod(arrays[name].shape) for name in self.names), some.dtype)
+        for name, view in zip(self.names, self.views(flat), strict=True):
+            view[...] = arrays[name]
+        return flat
 
     def blocks(self, flat):
         """{names: the array that they share} of a flat array."""

@@ -114,7 +114,9 @@ class FastGPT:
         dx = linear_backward(model.classifier, dlogits, cache.classifier, m)
         dx = layer_norm_backward(model.decoder.norm, dx, cache.norm, m)
         for block, c_block in zip(blocks[::-1], cache.blocks[::-1], strict=True):
-            dx = backward_block(block, dx, c_block, rows, m)
+            out = m.empty(*c_block.shape)
+            with m.scratch:
+                dx = backward_block(block, dx, c_block, rows, out, m)
         if cache.scale is not None:
             dx = xp.multiply(dx, cache.scale, out=dx)
         entries, embedding = rows.words or rows, model.embedding
@@ -125,7 +127,7 @@ class FastGPT:
 
 def forward_block(block, joined, x, rows, needed, words, masks, m):
     """Block.forward or PreNormBlock.forward: x (N, D), or (U, D) of `words` -> (M, D)."""
-    pre, heads = isinstance(block, PreNormBlock), block.attention.num_heads
+    pre, heads, shape = isinstance(block, PreNormBlock), block.attention.num_heads, x.shape
     n, c_norm1 = layer_norm(block.norm1, x, m) if pre else (x, None)
     queries = attention.queries_of(rows, needed, x.dtype)
     q, kv, c_maps = project(block.attention, joined, n, words, needed, m)
@@ -151,11 +153,13 @@ def forward_block(block, joined, x, rows, needed, words, masks, m):
         y, c_norm2 = layer_norm(block.norm2, f, m, u)
     return y, Cache(norm1=c_norm1, maps=c_maps, attend=c_attend, O=c_O, scale1=scale1,
                     norm2=c_norm2, up=c_up, activation=c_activation, down=c_down, scale2=scale2,
-                    needed=needed, queries=queries, words=words, joined=joined)
+                    needed=needed, queries=queries, words=words, joined=joined,
+                    shape=shape)
 
 
-def backward_block(block, dy, cache, rows, m):
-    """Block.backward or PreNormBlock.backward: dy (M, D), written over -> dx (N, D) or (U, D)."""
+def backward_block(block, dy, cache, rows, out, m):
+    """Block.backward or PreNormBlock.backward: dy (M, D), written over -> dx (N, D) or (U, D), in
+    `out`."""
     pre, words = isinstance(block, PreNormBlock), cache.words
     du = dy if pre else layer_norm_backward(block.norm2, dy, cache.norm2, m)
     with m.scratch:
@@ -167,7 +171,7 @@ def backward_block(block, dy, cache, rows, m):
         du = xp.add(du, dm, out=du)
     du = du if pre else layer_norm_backward(block.norm1, du, cache.norm1, m)
     da = du if cache.scale1 is None else xp.multiply(du, cache.scale1, out=m.empty(*du.shape))
-    dx = backward_attention(block.attention, cache.joined, da, cache, rows, m)
+    dx = backward_attention(block.attention, cache.joined, da, cache, rows, out, m)
     if pre:
         dx = layer_norm_backward(block.norm1, dx, cache.norm1, m)
     if words is None:
@@ -190,14 +194,14 @@ class Joined:
         if self.b is not None:
             xp.add(y, self.b[columns].reshape(len(out), 1, -1), out=y)
 
-    def backward(self, x, dy, columns, first, m):
-        """Linear.backward of the maps whose columns these are, dy (G, N, D) -> dx (N, D)."""
+    def backward(self, x, dy, columns, first, out, m):
+        """Linear.backward of the maps whose columns these are, dy (G, N, D) -> dx (N, D) in out."""
         add_products(self.dW[:, columns], first, x, dy, m)
         if self.db is not None:
             add_sums(self.db[columns], first, dy)
         if len(dy) == 1:
-            return xp.matmul(dy[0], self.W[:, columns].T, out=m.empty(*x.shape))
-        return products_backward(dy, self.W[:, columns], m)
+            return xp.matmul(dy[0], self.W[:, columns].T, out=out)
+        return products_backward(dy, self.W[:, columns], m, out)
 
 
 def project(layer, joined, n, words, needed, m):
@@ -223,7 +227,7 @@ def project(layer, joined, n, words, needed, m):
     return needed.take(y[0], m.empty) if at_once else q[0], y[1:], cache
 
 
-def backward_attention(layer, joined, da, cache, rows, m):
+def backward_attention(layer, joined, da, cache, rows, out, m):
     """MultiHeadAttention.backward: da (M, D) -> the gradient of its input, (N, D), or (U, D) of
     words."""
     needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
@@ -237,23 +241,23 @@ def backward_attention(layer, joined, da, cache, rows, m):
         needed.add(dq, d[0])
     if words is not None:
         d = words.sum(d, m.empty(3, words.size, D))
-    return backward_project(layer, joined, dq, d, at_once, cache, m)
+    return backward_project(layer, joined, dq, d, at_once, cache, out, m)
 
 
-def backward_project(layer, joined, dq, d, at_once, cache, m):
+def backward_project(layer, joined, dq, d, at_once, cache, out, m):
     """Linear.backward of W_Q, W_K and W_V: d (3, N, D), its first third being dq (M, D) unless
     `at_once` -> the gradient of their input."""
     dq, D = d[:1] if at_once else dq[None], d.shape[2]
     if joined is not None:
         (n, n_at), first = cache.maps, is_first(joined.dW, m)
         if at_once:
-            return joined.backward(n, d, slice(None), first, m)
-        dn = joined.backward(n, d[1:], slice(D, None), first, m)
-        dQ = joined.backward(n_at, dq, slice(0, D), first, m)
+            return joined.backward(n, d, slice(None), first, out, m)
+        dn = joined.backward(n, d[1:], slice(D, None), first, out, m)
+        dQ = joined.backward(n_at, dq, slice(0, D), first, m.empty(*n_at.shape), m)
     else:
         c_Q, c_K, c_V = cache.maps
         dn = linear_backward(layer.W_K, d[1], c_K, m, over=False)
-        dn = xp.add(dn, linear_backward(layer.W_V, d[2], c_V, m, over=False), out=dn)
+        dn = xp.add(dn, linear_backward(layer.W_V, d[2], c_V, m, over=False), out=out)
         dQ = linear_backward(layer.W_Q, dq[0], c_Q, m, over=False)
     if at_once:
         return xp.add(dn, dQ, out=dn)

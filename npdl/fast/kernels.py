@@ -138,10 +138,10 @@ def add_sums(grad, first, dy):
         add_sum_into(grad, first, beside(dy))
 
 
-def products_backward(dy, W, m):
+def products_backward(dy, W, m, out=None):
     """dy W^T (N, D), from dy (G, N, E): the sum over all maps."""
     (G, N, _), D = dy.shape, len(W)
-    total = m.empty(N, D)
+    total = m.empty(N, D) if out is None else out
     if not is_host():
         return xp.matmul(beside(dy), W.T, out=total)
     for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):

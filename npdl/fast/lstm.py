@@ -132,15 +132,17 @@ def recurrent(cell, h_prev, parent, nodes, m):
 def backward_layer(cell, dh, cache, rows, words, m):
     """RecurrentLayer.backward: dh of every row (N, H), from above, written over -> dx of every
     row, or of every word; adds into the gradients of the cell."""
-    N, H = dh.shape
-    dz = several(m, 4, N, H)
-    through_time(cell, dh, dz, cache, rows, m)
-    if words is not None:
-        dz = words.sum(dz, m.empty(4, words.size, H))
-    if learns(cell.b):
-        add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)
-    add_weights(cell.W_x, cache.x, dz, m)
-    return products_backward(dz, cell.W_x.data, m)
+    (N, H), D = dh.shape, len(cell.W_x.data)
+    out = dh if words is None and D == H else m.empty(N if words is None else words.size, D)
+    with m.scratch:
+        dz = several(m, 4, N, H)
+        through_time(cell, dh, dz, cache, rows, m)
+        if words is not None:
+            dz = words.sum(dz, m.empty(4, words.size, H))
+        if learns(cell.b):
+            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)
+        add_weights(cell.W_x, cache.x, dz, m)
+        return products_backward(dz, cell.W_x.data, m, out)
 
 
 def add_weights(W, x, dz, m):
