@@ -28,6 +28,7 @@ GPTS = {
     "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},
     "one block, padding": {"num_layers": 1, "padding_id": 0},
     "pre, tied, tanh-gelu": {"norm": "pre", "tied": True, "activation": "gelu-tanh"},
+    "three blocks": {"num_layers": 3},
 }
 LSTMS = {"lstm": {}, "one layer, padding": {"num_layers": 1, "padding_id": 0},
          "three layers, no bias": {"num_layers": 3, "bias": False}, "wider": {"d_hidden": 5}}
