@@ -12,6 +12,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import pytest  # noqa: E402  (after the thread counts, which count when NumPy is first imported)
 
 from npdl.training import run  # noqa: E402
+from tests import blas_check  # noqa: E402
 
 # torch_names imports torch_reference as a neighbour, and so do the benchmarks.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,6 +20,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_configure(config):
+    """A BLAS that multiplies wrong ends the run with its name; what one warns of without cause
+    fails no test, although warnings are errors."""
+    wrong = blas_check.complaint()
+    if wrong is not None:
+        raise pytest.UsageError(wrong)
+    if blas_check.warns_without_cause():
+        config.addinivalue_line("filterwarnings", blas_check.IGNORED)
+
+
+def pytest_report_header(config):
+    if blas_check.IGNORED in config.getini("filterwarnings"):
+        return (f"{blas_check.blas_name()} warns in products that are right (numpy issue 28687): "
+                "such warnings are ignored")
+    return None
 
 
 def pytest_collection_modifyitems(config, items):

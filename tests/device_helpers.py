@@ -93,3 +93,15 @@ def randomise_on_host(layer):
         if param.trainable:
             values = twin_rng.standard_normal(param.data.shape).astype(param.data.dtype)
             param.data[...] = backend.to_device(values)
+
+
+def assert_same_records(found, wanted, rel=1e-4):
+    """Records of metrics with the same keys, and numbers that agree up to rounding."""
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.keys() == other.keys()
+        for key, value in other.items():
+            if isinstance(value, float):
+                np.testing.assert_allclose(one[key], value, rtol=rel, err_msg=key)
+            else:
+                assert one[key] == value, key

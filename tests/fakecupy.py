@@ -9,8 +9,8 @@ proves, where there is no GPU, that
   * nothing inside a training step waits for the device: `waits` counts each float(), int(),
     bool(), .item(), .get() and .tolist().
 It is a wrapper and no subclass of ndarray: NumPy would convert a subclass without a word.
-`launches` counts what a GPU would at least have to start (`count_launch`), `doubles` names the
-calls that gave float64.
+`launches` counts what a GPU would at least have to start (`count_launch`), a fused function once,
+whose operations it carries out one by one; `doubles` names the calls that gave float64.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ import numpy as np
 from tests.fakecupy_array import (
     FUNCTIONS,
     NAMES,
+    Fused,
     call,
     done,
     doubles,
@@ -72,6 +73,7 @@ def make_module(limit=None):
         return done("asarray", np.array(value, dtype), ())
 
     module.asarray = module.array = asarray
+    module.fuse = Fused
     module.cuda = make_cuda(memory, waits)
     module.get_default_memory_pool = memory.pool
     return module

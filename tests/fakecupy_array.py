@@ -93,6 +93,8 @@ class ndarray:
         return done("__getitem__", result, (self._host,))
 
     def __setitem__(self, index, value):
+        if index is not Ellipsis:
+            check_fusible("__setitem__")
         used["__setitem__"] += 1
         index, value = plain_index(index), plain(value)
         target = self._host[index]
@@ -137,6 +139,7 @@ def plain_index(index):
 
 def done(name, result, operands):
     """Count a call that made `result` from NumPy arrays, and wrap the result."""
+    check_fusible(name)
     used[name] += 1
     if isinstance(result, (np.ndarray, np.generic)):
         if result.dtype == np.float64:
@@ -164,6 +167,15 @@ def count_launch(name, result, operands):
             not array.flags.c_contiguous for array in arrays)
 
 
+def count_out(name, out, operands):
+    """As count_launch, for a result that is written to `out`; a product of stacks is copied there
+    where that is not contiguous."""
+    launches[name] += bool(out.size)
+    if name == "matmul" and out.ndim > 2:
+        launches["copy for a stacked product"] += (not out.flags.c_contiguous) + sum(
+            not array.flags.c_contiguous for array in operands if isinstance(array, np.ndarray))
+
+
 # The positional arguments of these may be tuples that are no arrays: shapes, axes, permutations.
 SHAPES = {"reshape", "transpose", "sum", "mean", "max", "min", "broadcast_to", "empty", "zeros",
           "ones", "full", "all", "any", "squeeze", "arange", "moveaxis", "tile", "expand_dims",
@@ -173,8 +185,52 @@ SIZE_BY_VALUE = {"argwhere", "compress", "extract", "flatnonzero", "nonzero", "u
 SEQUENCES = {"concatenate", "stack", "broadcast_arrays", "meshgrid"}
 
 
+class Fused:
+    """cupy.fuse: one kernel for what a function does to its arrays, be it many operations.
+
+    As CuPy's, it takes arrays, numbers and None, all by position; inside are ufuncs alone, which
+    may write to an argument, `x[...] = y`, and at the end one sum or maximum over an axis.
+    """
+
+    inside = False
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args):
+        for arg in args:
+            if not isinstance(arg, (ndarray, int, float, type(None))):
+                raise TypeError(f"Invalid argument type for a fused function: {type(arg)}")
+        if Fused.inside or not any(isinstance(arg, ndarray) for arg in args):
+            return self.function(*args)
+        before, Fused.inside = launches.copy(), True
+        try:
+            result = self.function(*args)
+        finally:
+            Fused.inside = False
+        empty = all(arg._host.size == 0 for arg in args if isinstance(arg, ndarray))
+        launches.clear()
+        launches.update(before)
+        launches["fused"] += not empty
+        return result
+
+
+def check_fusible(name):
+    """Refuse inside a fused function what CuPy cannot fuse."""
+    kind = getattr(np, name.strip("._"), None)
+    elementwise = isinstance(kind, np.ufunc) and kind.signature is None     # matmul has one
+    if Fused.inside and not (elementwise or name in ("sum", "max")
+                             or name.strip("_") in FUSIBLE_OPERATORS):
+        raise TypeError(f"{name} cannot be fused")
+
+
+FUSIBLE_OPERATORS = {"add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv", "iadd",
+                     "isub", "imul", "itruediv", "neg", "eq", "lt", "gt", "le", "ge"}
+
+
 def call(name, function, args, kwargs):
     """Call a NumPy function, or a host array's method ".name", on the hosts of device arrays."""
+    check_fusible(name)
     bare = name.strip(".")
     if bare in SIZE_BY_VALUE:
         waits.append(bare)
@@ -201,7 +257,7 @@ def call(name, function, args, kwargs):
     result = function(*args, **kwargs)
     if isinstance(out, ndarray):
         used[name] += 1
-        launches[name] += 1
+        count_out(name, out._host, args)
         return out
     return done(name, result, (*args, getattr(function, "__self__", None)))
 

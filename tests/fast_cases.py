@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from npdl import backend
 from npdl.adapt import add_lora, quantize_linears
-from npdl.backend import stream
-from npdl.fast import flat, kernels
+from npdl.backend import stream, to_host, xp
+from npdl.fast import attention, flat, fused, kernels, prefix
 from npdl.fast.engine import FastEngine, unsupported
-from npdl.fast.prefix import PrefixTree
+from npdl.fast.memory import Arena
+from npdl.fast.prefix import Rows
+from npdl.functions import ERF_FIT_END, softmax, softmax_backward
 from npdl.layers.activation import GELU
-from npdl.layers.attention import attend, attend_backward
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.models.gpt import GPT
@@ -17,6 +19,7 @@ from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import AdamW
 from npdl.study.gradcheck import randomise
 from npdl.training.engine import Batch, PlainEngine
+from tests import fakecupy
 
 V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither
 GPTS = {
@@ -25,6 +28,7 @@ GPTS = {
     "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},
     "one block, padding": {"num_layers": 1, "padding_id": 0},
     "pre, tied, tanh-gelu": {"norm": "pre", "tied": True, "activation": "gelu-tanh"},
+    "three blocks": {"num_layers": 3},
 }
 LSTMS = {"lstm": {}, "one layer, padding": {"num_layers": 1, "padding_id": 0},
          "three layers, no bias": {"num_layers": 3, "bias": False}, "wider": {"d_hidden": 5}}
@@ -92,59 +96,122 @@ def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12):
             assert_close(found, wanted, "measure", atol)
 
 
+def assert_equal_on_a_device(make, batch, dropout=False, atol=1e-12):
+    """The same, the wing on the stand-in for CuPy; and that it never waits."""
+    rng = (lambda: stream(3, 5)) if dropout else None
+    plain, _ = both(make)
+    with plain:
+        wanted = plain.step(batch, rng)
+        measured = plain.measure(batch)
+    with fakecupy.installed(), backend.using("cupy"):
+        model = make_on_host(make).to_backend()
+        with FastEngine(model, AdamW(model)) as fast:
+            fast.step(batch, rng)
+            fakecupy.waits.clear()
+            loss = fast.step(batch, rng)
+            assert fakecupy.waits == []
+            assert_close(to_host(xp.asarray(loss)), wanted, "loss", atol)
+            gradients = {name: to_host(param.grad) for name, param in model.params()}
+            found = fast.measure(batch)
+    for name, param in plain.model.params():
+        assert_close(gradients[name], param.grad, name, atol)
+    for value, expected in zip(found, measured, strict=True):
+        assert_close(value, expected, "measure", atol)
+
+
+def make_on_host(make):
+    with backend.using("numpy"):
+        return make()
+
+
 def assert_tree(ids):
-    """A PrefixTree has one node for each distinct prefix, and gathers what was spread."""
-    tree = PrefixTree(ids)
+    """Rows have one node for each distinct prefix, and runs in which no row moves."""
+    rows = Rows(ids)
     prefixes = [tuple(row[: t + 1]) for row in ids for t in range(len(row))]
-    assert tree.size == len(set(prefixes)) == len(tree.tokens) == tree.levels[-1].stop
-    nodes = dict(zip(prefixes, np.asarray(tree.node).ravel().tolist(), strict=True))
-    assert [nodes[prefix] for prefix in prefixes] == np.asarray(tree.node).ravel().tolist()
-    for prefix, node in nodes.items():
-        assert (tree.tokens[node], tree.positions[node]) == (prefix[-1], len(prefix) - 1)
+    assert rows.size == len(set(prefixes)) == len(rows.tokens) == rows.levels[-1].stop
+    nodes = dict(zip(prefixes, rows.node.ravel().tolist(), strict=True))
+    assert [nodes[tokens] for tokens in prefixes] == rows.node.ravel().tolist()
+    for tokens, node in nodes.items():
+        assert (rows.tokens[node], rows.positions[node]) == (tokens[-1], len(tokens) - 1)
+    for run in rows.runs:
+        for t in range(run.first + 1, run.stop):
+            for tokens, node in nodes.items():
+                if len(tokens) == t + 1:
+                    assert node - nodes[tokens[:-1]] == run.nodes
 
 
 def assert_kernels():
-    """Each kernel equals its layer, and writes over nothing that it was handed."""
-    rng = stream(9, 9)
-    layers = [Linear(3, 5, dtype="float64"), LayerNorm(5, dtype="float64"), GELU()]
-    for layer in layers:
+    """Each kernel equals its layer, and writes over nothing but what it says."""
+    rng, m = stream(9, 9), Arena("float64")
+    pairs = [(Linear(3, 5, dtype="float64"), kernels.linear, kernels.linear_backward),
+             (Linear(3, 5, False, dtype="float64"), kernels.linear, kernels.linear_backward),
+             (LayerNorm(5, dtype="float64"), kernels.layer_norm, kernels.layer_norm_backward),
+             (GELU(), kernels.activation, kernels.activation_backward)]
+    for layer, forward, backward in pairs:
         randomise(layer, rng)
-        x, dy = rng.standard_normal((4, 3 if isinstance(layer, Linear) else 5)), None
+        x = rng.standard_normal((4, 3 if isinstance(layer, Linear) else 5))
         y, cache = layer.forward(x)
         dy = rng.standard_normal(y.shape)
-        layer.zero_grad()
-        wanted = (y, layer.backward(dy, cache), *(p.grad.copy() for _, p in layer.params()))
-        layer.zero_grad()
-        for array in (x, dy):
-            array.flags.writeable = False
-        y, cache = kernels.forward(layer, x)
-        found = (y, kernels.backward(layer, dy, cache), *(p.grad for _, p in layer.params()))
-        for a, b in zip(found, wanted, strict=True):
-            assert_close(a, b, type(layer).__name__)
-    q, k, v, dy = (rng.standard_normal((2, 3, R, 5)) for R in (2, 7, 7, 2))
+        for twice in (1, 2):                            # the second time, gradients add up
+            layer.zero_grad()
+            for _ in range(twice):
+                dx = layer.backward(dy, cache)
+            wanted = (y, dx, *(p.grad.copy() for _, p in layer.params()))
+            layer.zero_grad()
+            m.written.clear()
+            for _ in range(twice):
+                given, upstream = x.copy(), dy.copy()
+                found, kept = forward(layer, given, m)
+                assert isinstance(layer, GELU) or np.array_equal(given, x)
+                found = found.copy(), backward(layer, upstream, kept, m).copy()
+                assert not isinstance(layer, Linear) or np.array_equal(upstream, dy)
+            for a, b in zip((*found, *(p.grad for _, p in layer.params())), wanted, strict=True):
+                assert_close(a, b, type(layer).__name__)
+    assert_softmax(m, rng)
+    row = np.full((2, 128), 1000.1, np.float32)         # what varies by rounding alone is 0
+    assert not kernels.layer_norm(LayerNorm(128), row, Arena("float32"))[0].any()
+
+
+def assert_softmax(m, rng):
+    x, dy = rng.standard_normal((2, 3, 2, 7)), rng.standard_normal((2, 3, 2, 7))
     mask = rng.random((2, 7)) < 0.7
     mask[:, 0] = True
+    hidden = np.where(mask, 0, -np.inf)
     for size in (1.0, 1e4):                             # exp would overflow without the maximum
-        y, cache = attend(size * q, k, v, mask)
-        wanted = (y, *attend_backward(dy, cache))
-        for array in (q, k, v, dy):
-            array.flags.writeable = False
-        y, cache = kernels.attend(size * q, k, v, mask)
-        for a, b in zip((y, *kernels.attend_backward(dy, cache)), wanted, strict=True):
-            assert_close(a, b, "attend")
-    row = np.full((2, 128), 1000.1, np.float32)         # what varies by rounding alone is 0
-    assert not kernels.forward(LayerNorm(128), row)[0].any()
+        y = softmax(0.3 * size * x, mask)
+        dx = 0.3 * softmax_backward(dy, y)
+        found = kernels.softmax(size * x, 0.3, hidden, m)
+        assert_close(found, y, "softmax")
+        assert_close(kernels.softmax_backward(dy.copy(), found, 0.3, m), dx, "softmax")
+
+
+def assert_erf_fit():
+    """Beyond ERF_FIT_END, where the wing does not clamp, the fit's tanh is 1 in float32."""
+    x = np.sqrt(np.geomspace(ERF_FIT_END, 1e36, 20001)).astype(np.float32)
+    for sign in (1, -1):
+        y, slope = sign * x, np.empty_like(x)
+        with np.errstate(over="ignore"):
+            fused.gelu(y, slope, np.empty_like(x), np.empty_like(x))
+        np.testing.assert_allclose(y, np.maximum(sign * x, 0), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(slope, sign > 0, atol=1e-5)
 
 
 def assert_equal_for_large_tables():
-    """A vocabulary that is too large for one-hot rows, and rows too long for columns."""
-    limits = kernels.SMALL_TABLE, kernels.SHORT_AXIS
-    kernels.SMALL_TABLE = kernels.SHORT_AXIS = 1
+    """A vocabulary that is too large for one-hot rows, rows too long for columns, and batches,
+    queries and sums that are cut in parts."""
+    limits = {(kernels, "SMALL_TABLE"): 1, (kernels, "SHORT_AXIS"): 1, (kernels, "BLOCK"): 20,
+              (kernels, "ROWS"): 3, (attention, "PART"): 2, (prefix, "FEW_WORDS"): 0}
+    before = {(module, name): getattr(module, name) for module, name in limits}
     try:
-        assert_equal(lambda: build(GPT, "one block, padding"), drawn("many shared", "ragged"))
-        assert_equal(lambda: build(LSTMLM, "one layer, padding"), drawn("one sequence", "all"))
+        for (module, name), value in limits.items():
+            setattr(module, name, value)
+        for counted in ("ragged", "all"):
+            assert_equal(lambda: build(GPT, "one block, padding"), drawn("many shared", counted))
+            assert_equal(lambda: build(GPT, "pre, learned"), drawn("few shared", counted))
+            assert_equal(lambda: build(LSTMLM, "one layer, padding"), drawn("few shared", counted))
     finally:
-        kernels.SMALL_TABLE, kernels.SHORT_AXIS = limits
+        for (module, name), value in before.items():
+            setattr(module, name, value)
 
 
 def refusals():
@@ -154,8 +221,9 @@ def refusals():
     mixed.classifier.b.data = mixed.classifier.b.data.astype("float32")
     own_block, own_heads = build(GPT, "gpt"), build(GPT, "pre, learned")
     own_layer = build(LSTMLM, "lstm")
-    for part in (own_block.decoder.blocks[1], own_heads.decoder.blocks[0].attention,
-                 own_layer.lstm.layers[1]):
+    own_positions = build(GPT, "gpt")
+    for part in (own_positions.positions, own_block.decoder.blocks[1],
+                 own_heads.decoder.blocks[0].attention, own_layer.lstm.layers[1]):
         part.__class__ = type("Own", (type(part),), {})
     other = "it has layers of another kind"
     return [
@@ -163,7 +231,7 @@ def refusals():
         (type("MyGPT", (GPT,), {})(5, 4, 1, 2), AdamW, "MyGPT is not among its models"),
         (build(GPT, "gpt"), type("Mine", (AdamW,), {}), "Mine is not among its optimizers"),
         (mixed, AdamW, "the parameters have several dtypes"), (own_block, AdamW, other),
-        (own_heads, AdamW, other), (own_layer, AdamW, other),
+        (own_heads, AdamW, other), (own_layer, AdamW, other), (own_positions, AdamW, other),
         *((build(kind, name), AdamW, None) for kind, name in MODELS),
     ]
 

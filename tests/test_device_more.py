@@ -14,6 +14,7 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
 from npdl.study.gradcheck import randomise
+from npdl.training.config import Config
 from npdl.training.engine import PlainEngine
 from tests import device_functions, device_launches, fakecupy
 from tests.device_helpers import SETTINGS, small_config
@@ -144,7 +145,7 @@ def test_the_wings_update_of_adamw_is_one_stretch(device):
     engine.update()
     fakecupy.launches.clear()
     engine.update()
-    assert fakecupy.launches.total() == 14      # the array operations of npdl.fast.flat.move
+    assert fakecupy.launches == {"fused": 1}
 
 
 def test_dropout_draws_the_same_mask_on_both_backends():
@@ -242,7 +243,7 @@ def test_the_list_of_functions(capsys):
 
 def test_the_table_of_launches():
     totals = {}
-    for engine, updates, gelu in (("plain", 18 * 31, 14), ("fast", 14, 2)):
+    for engine, updates, gelu in (("plain", 18 * 31, 14), ("fast", 1, 2)):
         counts = device_launches.count_update(small_config("gpt", {"engine": engine}))
         assert counts.parts["optimizer", "step"] == (1, updates)
         assert counts.parts["GELU", "backward"] == (2, gelu)
@@ -250,4 +251,31 @@ def test_the_table_of_launches():
         assert counts.waits == 0
         assert f"{counts.total}\nwaits for the device" in device_launches.table(counts)
         totals[engine] = counts.total
-    assert totals["fast"] < 0.6 * totals["plain"]
+    assert totals["fast"] < 0.2 * totals["plain"]
+
+
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_an_update_of_the_document_starts_at_most_150_kernels(model):
+    counts = device_launches.count_update(Config(model=model))
+    assert counts.total <= 150 and counts.waits == 0
+
+
+def test_a_fused_function_is_one_launch_and_holds_only_what_cupy_fuses(device):
+    @xp.fuse
+    def changed(x, y, factor):
+        x = xp.multiply(x, factor, out=x)
+        return xp.sum(xp.exp(x) - y, axis=-1)
+
+    x, y = xp.ones((4, 3), "float32"), xp.ones((3,), "float32")
+    fakecupy.launches.clear()
+    total = changed(x, y, 2.0)
+    assert fakecupy.launches == {"fused": 1}
+    np.testing.assert_array_equal(to_host(x), np.full((4, 3), 2))
+    np.testing.assert_allclose(to_host(total), 3 * (np.exp(2) - 1) * np.ones(4), rtol=1e-6)
+    for wrong in (lambda a: a[0], lambda a: a.reshape(-1), lambda a: a @ a.T, lambda a: a.sum(),
+                  lambda a: xp.zeros(3) + a, lambda a: xp.take(a, a)):
+        with pytest.raises(TypeError, match="cannot be fused|has no|Unsupported"):
+            xp.fuse(wrong)(x)
+    for argument in (np.ones(3), [1.0], "x"):
+        with pytest.raises(TypeError, match="Invalid argument"):
+            changed(x, argument, 2.0)

@@ -15,6 +15,8 @@ from tests.fast_cases import (
     MODELS,
     assert_equal,
     assert_equal_for_large_tables,
+    assert_equal_on_a_device,
+    assert_erf_fit,
     assert_kernels,
     assert_same_updates,
     assert_tree,
@@ -58,8 +60,24 @@ def test_float32_within_its_own_error(kind, name):
                      atol=2e-5)
 
 
-def test_kernels_write_over_nothing_that_they_were_handed():
+@every_model
+def test_equals_the_textbook_on_a_device_too(kind, name):
+    for dtype, atol in (("float64", 1e-12), ("float32", 2e-5)):
+        for batch, counted in itertools.product(("few shared", "one position"), COUNTED):
+            assert_equal_on_a_device(lambda dtype=dtype: build(kind, name, dtype=dtype),
+                                     drawn(batch, counted), atol=atol)
+    assert_equal_on_a_device(lambda: build(kind, name, dropout=0.4), drawn("few shared", "ragged"),
+                             dropout=True)
+    assert_equal_on_a_device(lambda: build(kind, name, adapters="lora"),
+                             drawn("few shared", "the last"))
+
+
+def test_kernels_write_over_nothing_but_what_they_say():
     assert_kernels()
+
+
+def test_gelu_needs_no_clamp():
+    assert_erf_fit()
 
 
 def test_large_tables():

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
-from npdl.fast.prefix import PrefixTree, Unshared, select, select_backward
+from npdl.fast.memory import Arena
+from npdl.fast.prefix import Lookup, Needed, Rows, Words
 
 batches = given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
 
@@ -38,58 +39,74 @@ def assert_rows_stand_for(rows, ids):
 
 @settings(max_examples=30, deadline=None)
 @batches
-def test_the_tree_lists_every_prefix_once(B, S, high, seed):
+def test_the_rows_list_every_prefix_once(B, S, high, seed):
     ids = np.random.default_rng(seed).integers(0, high, (B, S))
-    tree = PrefixTree(ids)
-    assert_rows_stand_for(tree, ids)
-    assert [level.stop - level.start for level in tree.levels] == prefix_sizes(ids)
-    assert tree.size == sum(prefix_sizes(ids))
+    rows = Rows(ids)
+    assert_rows_stand_for(rows, ids)
+    assert [level.stop - level.start for level in rows.levels] == prefix_sizes(ids)
+    assert rows.size == sum(prefix_sizes(ids))
+    assert [run.first for run in rows.runs] + [S] == [0] + [run.stop for run in rows.runs]
+    np.testing.assert_array_equal(rows.pick(ids[..., None])[:, 0], rows.tokens)
 
 
 @settings(max_examples=30, deadline=None)
 @batches
-def test_each_map_and_its_backward_are_transposes(B, S, high, seed):
-    """<map(x), y> = <x, map_backward(y)> for every pair."""
+def test_each_lookup_and_its_sum_are_transposes(B, S, high, seed):
+    """<take(x), y> = <x, sum(y)>: for children, for words, for the rows that a loss reads."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, high, (B, S))
-    for kind in (PrefixTree(ids), Unshared(ids), Unshared(ids, by_time=True)):
-        rows, batch = rng.standard_normal((kind.size, 2)), rng.standard_normal((B, S, 2))
-        pairs = [(kind.spread, kind.spread_backward, rows, batch),
-                 (kind.pick, kind.pick_backward, batch, rows)]
-        for at in (None, rng.integers(0, S, 2), rng.integers(0, S, (B, 3))):
-            chosen = rng.standard_normal((B, at.shape[-1], 2)) if at is not None else rows
-            pairs.append((lambda x, at=at, kind=kind: select(x, kind, at),
-                          lambda d, at=at, kind=kind: select_backward(d, kind, at), rows, chosen))
-        for t in range(1, S) if kind.levels else ():
-            above, level = rows[kind.levels[t - 1]], rows[kind.levels[t]]
-            pairs.append((lambda x, t=t, kind=kind: kind.from_parent(t, x),
-                          lambda d, t=t, kind=kind: kind.to_parent(t, d), above, level))
-        for forward, backward, x, y in pairs:
-            assert (forward(x) * y).sum() == pytest.approx((x * backward(y)).sum(), abs=1e-10)
-        np.testing.assert_array_equal(kind.pick(kind.spread(rows)), rows)
+    rows, lookups = Rows(ids), []
+    words = Words(rows)
+    lookups += [run.parent for run in rows.runs[1:]] + [words.rows]
+    lookups += [lookup for _, _, lookup in words.levels]
+    lookups += [Lookup(rng.integers(0, 5, 7), 5), rows.readers("tokens", high + 1)]
+    for lookup in lookups:
+        x, y = rng.standard_normal((2, lookup.size, 3)), rng.standard_normal((2, lookup.length, 3))
+        taken, summed = lookup.take(x, np.empty_like(y)), lookup.sum(y, np.empty_like(x))
+        np.testing.assert_array_equal(taken, x[:, lookup.index])
+        assert (taken * y).sum() == pytest.approx((x * summed).sum(), abs=1e-10)
+    y = rng.standard_normal((2, rows.size, 3))
+    np.testing.assert_allclose(words.sum(y, np.empty((2, words.size, 3))),
+                               words.rows.sum(y, np.empty((2, words.size, 3))), atol=1e-12)
 
 
-@pytest.mark.parametrize("by_time", [False, True])
-def test_unshared_rows_are_the_entries_themselves(by_time):
+@settings(max_examples=30, deadline=None)
+@batches
+def test_needed_rows_are_taken_and_put_back(B, S, high, seed):
+    rng, m = np.random.default_rng(seed), Arena("float64")
+    rows = Rows(rng.integers(0, high, (B, S)))
+    index = np.flatnonzero(rng.random(rows.size) < 0.6)
+    x, total = rng.standard_normal((2, rows.size, 3))
+    needed = Needed(index, rows.size)
+    taken, before = needed.take(x, m.empty), total.copy()
+    np.testing.assert_array_equal(taken, x[index])
+    put = np.array(needed.put(taken, rows.size, m))
+    assert (put * total).sum() == pytest.approx((taken * total[index]).sum(), abs=1e-10)
+    needed.add(taken, total)
+    np.testing.assert_array_equal(total, before + put)
+
+
+def test_unshared_rows_are_the_entries_position_after_position():
     ids = np.array([[1, 2, 3], [1, 2, 4]])
-    rows = Unshared(ids, by_time)
-    assert rows.size == 6
-    np.testing.assert_array_equal(rows.tokens[rows.node], ids)
-    np.testing.assert_array_equal(rows.tokens, (ids.T if by_time else ids).ravel())
-    np.testing.assert_array_equal(rows.positions[rows.node], [[0, 1, 2]] * 2)
+    rows = Rows(ids, share=False, words=False)
+    assert rows.size == 6 and len(rows.runs) == 1 and rows.words is None
+    np.testing.assert_array_equal(rows.tokens, ids.T.ravel())
+    np.testing.assert_array_equal(rows.positions, [0, 0, 1, 1, 2, 2])
 
 
 def test_the_full_batch_of_document_004():
     train = ModularArithmetic(31).train
     assert train.inputs.shape == (480, 6)
-    tree = PrefixTree(train.inputs)
-    assert tree.size == 1503
-    assert [level.stop - level.start for level in tree.levels] == [1, 31, 31, 480, 480, 480]
+    rows = Rows(train.inputs)
+    assert rows.size == 1503
+    assert [level.stop - level.start for level in rows.levels] == [1, 31, 31, 480, 480, 480]
+    assert [(run.first, run.stop, run.nodes) for run in rows.runs] == [
+        (0, 1, 1), (1, 3, 31), (3, 6, 480)]
+    assert rows.words.size == 96
 
 
-@pytest.mark.parametrize("kind", [PrefixTree, Unshared])
 @pytest.mark.parametrize("ids", [np.zeros(3, int), np.zeros((0, 2), int), np.zeros((2, 0), int),
                                  np.zeros((1, 1, 1), int), np.zeros((2, 2))])
-def test_what_is_no_batch_is_refused(kind, ids):
+def test_what_is_no_batch_is_refused(ids):
     with pytest.raises(InputError, match=r"must be integers \(B, S\)"):
-        kind(ids)
+        Rows(ids)

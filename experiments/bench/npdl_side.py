@@ -8,9 +8,9 @@
 
 import numpy as np
 
-from npdl.backend import to_device
 from npdl.fast.engine import FastEngine, Piece
-from npdl.fast.prefix import Unshared
+from npdl.fast.loss import Counted
+from npdl.fast.prefix import Rows
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW, matrices_only
@@ -23,9 +23,10 @@ class EqualEngine(FastEngine):
     """Computes all positions, whether they count or not."""
 
     def piece(self, batch, part, shared):
-        rows = Unshared(batch.inputs[part], self.workers.models[0].by_time)
-        targets, counted = to_device(batch.targets[part]), to_device(batch.counted[part])
-        return Piece(rows, None, targets, counted, part, len(batch))
+        rows = Rows(batch.inputs[part], share=False, words=False)
+        counted = Counted(rows, batch.targets[part], batch.counted[part], len(batch),
+                          self.model.classifier.sizes[1], every=True)
+        return Piece(rows, counted, part, len(batch))
 
 
 class NeededEngine(FastEngine):

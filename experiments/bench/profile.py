@@ -4,32 +4,25 @@ import functools
 import time
 
 from npdl.core import Layer
-from npdl.fast import flat, gpt, kernels, lstm, prefix
+from npdl.fast import attention, engine, flat, gpt, kernels, loss, lstm, prefix
 from npdl.optim import Optimizer
 
 # The wing's own work, which goes through no layer: (where, its name there, (part, direction)).
 WING = [
-    *((gpt, name, ("attention", direction)) for name, direction in (
-        ("attend", "forward"), ("attend_backward", "backward"))),
-    *((lstm, name, ("LSTM through time", direction)) for name, direction in (
-        ("forward_layer", "forward"), ("backward_layer", "backward"))),
-    *((module, name, ("positions that count", direction)) for module in (gpt, lstm)
-      for name, direction in (("select", "forward"), ("select_backward", "backward"))),
-    *((rows, name, ("prefixes", direction)) for rows in (prefix.PrefixTree, prefix.Unshared)
-      for name, direction in (("spread", "forward"), ("spread_backward", "backward"),
-                              ("pick", "forward"), ("pick_backward", "backward"))),
-    (prefix.PrefixTree, "__init__", ("prefixes", "build")),
+    *((module, name, (part, direction)) for module, part, names in (
+        (attention, "attention", ("forward", "backward")),
+        (lstm, "LSTM through time", ("forward_layer", "backward_layer")),
+        (kernels, "LayerNorm", ("layer_norm", "layer_norm_backward")),
+        (kernels, "GELU", ("activation", "activation_backward")),
+        (kernels, "Linear", ("linear", "linear_backward")),
+        (loss, "SequenceLoss", ("loss_forward", "loss_backward")),
+        (prefix.Lookup, "prefixes and words", ("take", "sum")))
+      for name, direction in zip(names, ("forward", "backward"), strict=True)),
+    (kernels, "add_to_table", ("Embedding", "backward")),
+    (prefix.Rows, "__init__", ("prefixes and words", "build")),
     (flat.Flat, "step", ("optimizer", "step")), (flat.Flat, "clip", ("optimizer", "clip")),
 ]
-
-
-def kernel_label(direction):
-    """The label of a call of npdl.fast.kernels.forward or backward; None where there is no kernel:
-    the layer's own method, which is called then, has one."""
-    def label(layer, *rest):
-        return (type(layer).__name__, direction) if type(layer) in kernels.KERNELS else None
-
-    return label
+USERS = (engine, gpt, lstm)         # modules that have names of another by `from ... import`
 
 
 class Profile:
@@ -50,9 +43,6 @@ class Profile:
 
         @functools.wraps(original)
         def timed(*args, **kwargs):
-            part = label(*args) if callable(label) else label
-            if part is None:
-                return original(*args, **kwargs)
             self.inside.append(0.0)
             began = self.clock()
             try:
@@ -61,12 +51,14 @@ class Profile:
                 elapsed = self.clock() - began
                 below = self.inside.pop()
                 self.inside[-1] += elapsed
-                entry = self.own.setdefault(part, [0, 0.0])
+                entry = self.own.setdefault(label, [0, 0.0])
                 entry[0] += 1
                 entry[1] += elapsed - below
 
-        self.originals.append((owner, name, original))
-        setattr(owner, name, timed)
+        for user in (owner, *USERS):
+            if vars(user).get(name) is original:
+                self.originals.append((user, name, original))
+                setattr(user, name, timed)
 
     def __enter__(self):
         for kind in subclasses(Layer):
@@ -76,9 +68,6 @@ class Profile:
         self.wrap(Optimizer, "step", ("optimizer", "step"))
         for owner, name, label in WING:
             self.wrap(owner, name, label)
-        for module in (gpt, lstm):
-            for name in ("forward", "backward"):
-                self.wrap(module, name, kernel_label(name))
         return self
 
     def __exit__(self, *exception):

@@ -1,21 +1,19 @@
 """The door between the wing and the training loop: step(batch) -> loss."""
 
+import functools
+import operator
 import weakref
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from npdl.backend import is_host, to_device, to_host
+from npdl.backend import is_host, to_device
 from npdl.fast.flat import UPDATES, Flat, one_dtype
 from npdl.fast.gpt import FastGPT
+from npdl.fast.loss import Counted, loss_backward, loss_forward, measured
 from npdl.fast.lstm import FastLSTM
-from npdl.fast.prefix import PrefixTree, Unshared
+from npdl.fast.prefix import Rows
 from npdl.fast.threads import Workers
-from npdl.layers.attention import MultiHeadAttention
-from npdl.layers.recurrent import LSTMLayer
-from npdl.layers.transformer import Block, PreNormBlock
-from npdl.losses import SequenceLoss
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 
@@ -30,23 +28,15 @@ def unsupported(model, optimizer):
         return f"{type(optimizer).__name__} is not among its optimizers"
     if not one_dtype(optimizer):
         return "the parameters have several dtypes"
-    if isinstance(model, GPT):
-        known = all(type(block) in (Block, PreNormBlock)
-                    and type(block.attention) is MultiHeadAttention
-                    for block in model.decoder.blocks)
-    else:
-        known = all(type(layer) is LSTMLayer for layer in model.lstm.layers)
-    return None if known else "it has layers of another kind"
+    return None if MODELS[type(model)].knows(model) else "it has layers of another kind"
 
 
 @dataclass
 class Piece:
     """A part of a batch: its rows, and what the loss looks at."""
 
-    rows: Any               # PrefixTree or Unshared, of B sequences
-    at: Any                 # positions (R,) or (B, R) that count, or None for all
-    targets: Any            # (B, R)
-    counted: Any            # (B, R) True where a target counts
+    rows: Rows
+    counted: Counted
     sequences: slice        # which of the whole batch's sequences these are
     batch: int              # how many sequences the whole batch has
 
@@ -76,8 +66,11 @@ class FastEngine:
 
     def __init__(self, model, optimizer, threads=1):
         self.model = model
-        self.flat = Flat(optimizer)
-        self.workers = Workers(model, self.flat, threads if is_host() else 1, MODELS[type(model)])
+        kind = MODELS[type(model)]
+        self.flat = Flat(optimizer, kind.together(model))
+        self.workers = Workers(model, self.flat, threads if is_host() else 1, kind)
+        for worker, grad in zip(self.workers.models, self.workers.grads, strict=True):
+            worker.joined = self.flat.blocks(self.flat.data), self.flat.blocks(grad)
         self.pieces_of = weakref.WeakKeyDictionary()
 
     def __enter__(self):
@@ -92,20 +85,21 @@ class FastEngine:
 
         `rng` is a function that makes the generator of dropout's masks, or None for no dropout.
         """
-        loss_layer = SequenceLoss("sum")
-
-        def learn(model, piece):
+        def learn(worker, piece):
+            if not piece.counted.size:
+                return 0.0
             masks = None if rng is None else Masks(rng(), piece)
-            logits, cache = forward(model, piece, masks)
-            loss, c_loss = loss_layer.forward(logits, piece.targets, piece.counted)
-            dlogits = loss_layer.backward(1 / piece.batch, c_loss)
-            model.backward(dlogits if piece.at is not None else piece.rows.pick(dlogits), cache)
+            logits, cache = start(worker, piece, masks)
+            loss, log_p = loss_forward(logits, piece.counted, worker.arena)
+            worker.backward(loss_backward(log_p, piece.counted, worker.arena), cache)
             return loss
 
         self.workers.zero_grad()
+        for worker in self.workers.models:
+            worker.arena.written.clear()
         losses = self.workers.map(learn, self.pieces(batch, shared=rng is None))
         self.workers.sum_grads()
-        return sum(losses) / len(batch)
+        return functools.reduce(operator.add, losses)
 
     def clip(self, max_norm):
         """Clip the gradients' common norm; returns it as it was."""
@@ -117,11 +111,9 @@ class FastEngine:
 
     def measure(self, batch):
         """Each sequence's loss and how many of its counted tokens come out right: two (B,)."""
-        def look(model, piece):
-            logits, _ = forward(model, piece, None)
-            loss, _ = SequenceLoss("none").forward(logits, piece.targets, piece.counted)
-            right = (logits.argmax(-1) == piece.targets) & piece.counted
-            return to_host(loss), to_host(right.sum(1))
+        def look(worker, piece):
+            logits, _ = start(worker, piece, None)
+            return measured(logits, piece.counted, worker.arena)
 
         results = self.workers.map(look, self.pieces(batch))
         loss, right = (np.concatenate(parts) for parts in zip(*results, strict=True))
@@ -138,28 +130,16 @@ class FastEngine:
 
     def piece(self, batch, part, shared):
         ids, targets, counted = batch.inputs[part], batch.targets[part], batch.counted[part]
-        by_time = self.workers.models[0].by_time
-        at = None
-        if not counted.all():       # of a text everything counts, and little is equal
-            at, chosen = counted_positions(counted)
-            targets, counted = np.take_along_axis(targets, at, 1), chosen
-            at = to_device(at[0] if (at == at[0]).all() else at)
-        share = shared and at is not None
-        rows = PrefixTree(ids) if share else Unshared(ids, by_time)
-        return Piece(rows, at, to_device(targets), to_device(counted), part, len(batch))
+        self.workers.models[0].check(ids)
+        # Of a text everything counts, and little is equal; for a GPU a gather costs more than
+        # what it saves.
+        shared = shared and not counted.all() and is_host()
+        rows = Rows(ids, shared, words=shared)
+        V = self.model.classifier.sizes[1]
+        return Piece(rows, Counted(rows, targets, counted, len(batch), V), part, len(batch))
 
 
-def forward(model, piece, masks):
-    """The logits (B, R, V) where the loss looks, and the cache."""
-    logits, cache = model.forward(piece.rows, piece.at, masks)
-    return logits if piece.at is not None else piece.rows.spread(logits), cache
-
-
-def counted_positions(counted):
-    """Where each row of `counted` (B, S) is True: positions (B, R), and which of them count (B, R).
-
-    R is the largest count; a shorter row is filled up with positions that do not count.
-    """
-    most = max(1, int(counted.sum(1).max(initial=0)))
-    at = np.argsort(~counted, axis=1, kind="stable")[:, :most]
-    return at, np.take_along_axis(counted, at, 1)
+def start(worker, piece, masks):
+    """The logits (M, V) of the rows that the loss looks at, and the cache."""
+    worker.arena.reset()
+    return worker.forward(piece.rows, piece.counted.needed, masks)

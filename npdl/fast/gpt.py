@@ -1,137 +1,274 @@
-"""A GPT's step on the rows of a batch (npdl.fast.prefix): the textbook's own layers, on (N, D).
+"""A GPT's step on the rows of a batch (npdl.fast.prefix), into memory that is kept.
 
-What works position by position (maps, norms, feed-forward nets, adapters) is called as it is, or
-by its kernel. This file holds what is left: attention between the rows, where the loss looks, and
-dropout's masks. After the last block's keys and values, only the positions `at` go on.
+Reads the parameters of the textbook's GPT and adds into their gradients. The rows stand position
+after position. After the last block's keys and values only the rows that are needed go on; where
+many rows have the same token at the same position, the first block's queries, keys and values
+are computed once for each such pair (`rows.words`).
 """
 
-from npdl.core import Cache
-from npdl.fast.kernels import attend, attend_backward, backward, forward
-from npdl.fast.prefix import select, select_backward
-from npdl.layers.attention import causal_mask
-from npdl.layers.transformer import PreNormBlock
+from npdl.backend import is_host, xp
+from npdl.core import Absent, Cache
+from npdl.errors import checked_ids, checked_tokens
+from npdl.fast import attention
+from npdl.fast.kernels import (
+    activation,
+    activation_backward,
+    add_products,
+    add_sums,
+    add_to_table,
+    is_first,
+    layer_norm,
+    layer_norm_backward,
+    linear,
+    linear_backward,
+    products,
+    products_backward,
+    several,
+)
+from npdl.fast.memory import Arena
+from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.embedding import LearnedPositions, SinusoidalPositions
+from npdl.layers.linear import Linear
+from npdl.layers.transformer import Block, PreNormBlock
+
+
+def map_names(i):
+    """The names of the weights, and of the biases, of block i's maps to queries, keys, values."""
+    return [tuple(f"decoder.blocks.{i}.attention.{each}.{part}" for each in ("W_Q", "W_K", "W_V"))
+            for part in ("W", "b")]
 
 
 class FastGPT:
-    """forward(rows, at, masks) -> logits (B, R, V) at the positions `at`, or (N, V) if None.
+    """forward(rows, needed, masks) -> logits (M, V) of the rows that are needed.
 
-    `rows` is a PrefixTree or Unshared, `masks` draws dropout's entries (npdl.fast.engine).
+    `rows` is Rows, `needed` Needed, `masks` draws dropout's entries (npdl.fast.engine).
     """
-
-    by_time = False             # the order of Unshared rows
 
     def __init__(self, model):
         self.model = model
+        self.arena = Arena(model.embedding.W.data.dtype)
+        self.joined = {}, {}
+        self.waves = None           # the table of SinusoidalPositions in the model's dtype
 
-    def forward(self, rows, at=None, masks=None):           # GPT.forward
-        model, mask = self.model, causal_mask(rows.batch_shape[1])
-        x, c_embedding = forward(model.embedding, rows.tokens)              # x (N, D)
-        x, c_positions = model.positions.forward(x, rows.positions)
-        x, scale = dropped(model.dropout, x, rows, None, masks)
-        blocks, caches = model.decoder.blocks, []
-        for block in blocks:
-            wanted = at if block is blocks[-1] else None
-            x, cache = forward_block(block, x, rows, mask, wanted, masks)
+    @staticmethod
+    def together(model):
+        """The names of parameters that make one product where they lie side by side."""
+        return [names for i in range(len(model.decoder.blocks)) for names in map_names(i)]
+
+    def joined_maps(self, i):
+        """The Joined of block i, or None where its maps are not three Linears that learn."""
+        data, grads = self.joined
+        W, b = map_names(i)
+        layer = self.model.decoder.blocks[i].attention
+        maps = layer.W_Q, layer.W_K, layer.W_V
+        if W not in data or any(type(each) is not Linear for each in maps):
+            return None
+        if any(isinstance(each.b, Absent) for each in maps):
+            return Joined(data[W], grads[W], None, None)
+        return Joined(data[W], grads[W], data[b], grads[b]) if b in data else None
+
+    @staticmethod
+    def knows(model):
+        return (type(model.positions) in (LearnedPositions, SinusoidalPositions)
+                and all(type(block) in (Block, PreNormBlock)
+                        and type(block.attention) is MultiHeadAttention
+                        for block in model.decoder.blocks))
+
+    def check(self, ids):
+        """GPT.forward's checks of the tokens."""
+        checked_ids(checked_tokens(ids, "GPT", self.model.max_len), self.model.embedding.W.shape[0])
+
+    def forward(self, rows, needed, masks=None):            # GPT.forward
+        model, m = self.model, self.arena
+        x = self.embedded(rows.words or rows)
+        x, scale = dropped(model.dropout, x, rows, None, masks, m)
+        every, caches = rows.every, []
+        blocks = model.decoder.blocks
+        for i, block in enumerate(blocks):
+            here = needed if block is blocks[-1] else every
+            words = None if caches else rows.words
+            x, cache = forward_block(block, self.joined_maps(i), x, rows, here, words, masks, m)
             caches.append(cache)
-        x, c_norm = forward(model.decoder.norm, x)
-        logits, c_classifier = forward(model.classifier, x)
-        return logits, Cache(embedding=c_embedding, positions=c_positions, scale=scale,
-                             blocks=caches, norm=c_norm, classifier=c_classifier, rows=rows)
+        x, c_norm = layer_norm(model.decoder.norm, x, m)
+        logits, c_classifier = linear(model.classifier, x, m)
+        return logits, Cache(scale=scale, blocks=caches, norm=c_norm, classifier=c_classifier,
+                             rows=rows)
+
+    def embedded(self, entries):
+        """Embedding.forward and the positions' forward: x (N, D) of rows, or of words."""
+        model, m = self.model, self.arena
+        W, positions = model.embedding.W.data, model.positions
+        if isinstance(positions, LearnedPositions):
+            table = positions.W.data
+        else:
+            self.waves = positions.table.astype(W.dtype) if self.waves is None else self.waves
+            table = self.waves
+        x = entries.readers("tokens", len(W)).take(W, m.empty(len(entries.tokens), W.shape[1]))
+        with m.scratch:
+            p = entries.readers("positions", len(table))
+            return xp.add(x, p.take(table, m.empty(*x.shape)), out=x)
 
     def backward(self, dlogits, cache):                     # GPT.backward
-        model = self.model
-        dx = backward(model.classifier, dlogits, cache.classifier)
-        dx = backward(model.decoder.norm, dx, cache.norm)
-        for block, c_block in zip(model.decoder.blocks[::-1], cache.blocks[::-1], strict=True):
-            dx = backward_block(block, dx, c_block, cache.rows)
-        dx = dx if cache.scale is None else dx * cache.scale
-        dx = model.positions.backward(dx, cache.positions)
-        backward(model.embedding, dx, cache.embedding)
+        model, m, rows = self.model, self.arena, cache.rows
+        blocks = model.decoder.blocks
+        dx = linear_backward(model.classifier, dlogits, cache.classifier, m)
+        dx = layer_norm_backward(model.decoder.norm, dx, cache.norm, m)
+        for block, c_block in zip(blocks[::-1], cache.blocks[::-1], strict=True):
+            out = m.empty(*c_block.shape)
+            with m.scratch:
+                dx = backward_block(block, dx, c_block, rows, out, m)
+        if cache.scale is not None:
+            dx = xp.multiply(dx, cache.scale, out=dx)
+        entries, embedding = rows.words or rows, model.embedding
+        if isinstance(model.positions, LearnedPositions):
+            add_to_table(model.positions.W, dx, entries, "positions", m)
+        add_to_table(embedding.W, dx, entries, "tokens", m, embedding.padding_id)
 
 
-def forward_block(block, x, rows, mask, at, masks):
-    """Block.forward or PreNormBlock.forward: x (N, D) -> (N, D), or (B, R, D) where `at` says."""
-    pre = isinstance(block, PreNormBlock)
-    n, c_norm1 = forward(block.norm1, x) if pre else (x, None)
-    x_at, n_at = select(x, rows, at), select(n, rows, at)
-    a, c_attention = forward_attention(block.attention, n_at, n, rows, mask, at)
-    a, scale1 = dropped(block.dropout, a, rows, at, masks)
-    u = x_at + a
-    if not pre:
-        u, c_norm1 = forward(block.norm1, u)
-    m, c_norm2 = forward(block.norm2, u) if pre else (u, None)
-    f, c_ffn = forward_ffn(block.ffn, m)
-    f, scale2 = dropped(block.dropout, f, rows, at, masks)
-    y = u + f
-    if not pre:
-        y, c_norm2 = forward(block.norm2, y)
-    return y, Cache(norm1=c_norm1, attention=c_attention, scale1=scale1, norm2=c_norm2, ffn=c_ffn,
-                    scale2=scale2, at=at)
-
-
-def backward_block(block, dy, cache, rows):
-    """Block.backward or PreNormBlock.backward."""
-    pre, at = isinstance(block, PreNormBlock), cache.at
-    du = dy if pre else backward(block.norm2, dy, cache.norm2)
-    df = du if cache.scale2 is None else du * cache.scale2
-    dm = backward_ffn(block.ffn, df, cache.ffn)
-    du = du + (backward(block.norm2, dm, cache.norm2) if pre else dm)
-    dx_at = du if pre else backward(block.norm1, du, cache.norm1)
-    da = dx_at if cache.scale1 is None else dx_at * cache.scale1
-    dQ, dK, dV = backward_attention(block.attention, da, cache.attention, rows)
+def forward_block(block, joined, x, rows, needed, words, masks, m):
+    """Block.forward or PreNormBlock.forward: x (N, D), or (U, D) of `words` -> (M, D)."""
+    pre, heads, shape = isinstance(block, PreNormBlock), block.attention.num_heads, x.shape
+    n, c_norm1 = layer_norm(block.norm1, x, m) if pre else (x, None)
+    queries = attention.queries_of(rows, needed, x.dtype)
+    q, kv, c_maps = project(block.attention, joined, n, words, needed, m)
+    if words is not None:
+        x = words.rows.take(x, m.empty(rows.size, x.shape[1]))
+    h, c_attend = attention.forward(q, kv, rows, queries, heads, m)
+    a, c_O = linear(block.attention.W_O, h, m)
+    a, scale1 = dropped(block.dropout, a, rows, needed, masks, m)
+    x = needed.take(x, m.empty)
     if pre:
-        dn = select_backward(dQ, rows, at) + dK + dV
-        return select_backward(dx_at, rows, at) + backward(block.norm1, dn, cache.norm1)
-    return select_backward(dx_at + dQ, rows, at) + dK + dV
+        u = a
+        y, c_norm2 = layer_norm(block.norm2, u, m, x)       # of u = x + a
+    else:
+        y, c_norm1 = layer_norm(block.norm1, a, m, x)
+        u = y
+    y, c_up = linear(block.ffn.up, y, m)                    # FeedForward.forward
+    y, c_activation = activation(block.ffn.activation, y, m)
+    f, c_down = linear(block.ffn.down, y, m)
+    f, scale2 = dropped(block.dropout, f, rows, needed, masks, m)
+    if pre:
+        y = xp.add(f, u, out=f)
+    else:
+        y, c_norm2 = layer_norm(block.norm2, f, m, u)
+    return y, Cache(norm1=c_norm1, maps=c_maps, attend=c_attend, O=c_O, scale1=scale1,
+                    norm2=c_norm2, up=c_up, activation=c_activation, down=c_down, scale2=scale2,
+                    needed=needed, queries=queries, words=words, joined=joined,
+                    shape=shape)
 
 
-def forward_ffn(ffn, x):
-    """FeedForward.forward."""
-    u, c_up = forward(ffn.up, x)
-    a, c_activation = forward(ffn.activation, u)
-    y, c_down = forward(ffn.down, a)
-    return y, Cache(up=c_up, activation=c_activation, down=c_down)
+def backward_block(block, dy, cache, rows, out, m):
+    """Block.backward or PreNormBlock.backward: dy (M, D), written over -> dx (N, D) or (U, D), in
+    `out`."""
+    pre, words = isinstance(block, PreNormBlock), cache.words
+    du = dy if pre else layer_norm_backward(block.norm2, dy, cache.norm2, m)
+    with m.scratch:
+        df = du if cache.scale2 is None else xp.multiply(du, cache.scale2, out=m.empty(*du.shape))
+        da = linear_backward(block.ffn.down, df, cache.down, m)     # FeedForward.backward
+        da = activation_backward(block.ffn.activation, da, cache.activation, m)
+        dm = linear_backward(block.ffn.up, da, cache.up, m)
+        dm = layer_norm_backward(block.norm2, dm, cache.norm2, m) if pre else dm
+        du = xp.add(du, dm, out=du)
+    du = du if pre else layer_norm_backward(block.norm1, du, cache.norm1, m)
+    da = du if cache.scale1 is None else xp.multiply(du, cache.scale1, out=m.empty(*du.shape))
+    dx = backward_attention(block.attention, cache.joined, da, cache, rows, out, m)
+    if pre:
+        dx = layer_norm_backward(block.norm1, dx, cache.norm1, m)
+    if words is None:
+        cache.needed.add(du, dx)
+        return dx
+    with m.scratch:
+        du = cache.needed.put(du, rows.size, m)
+        return xp.add(dx, words.sum(du, m.empty(*dx.shape)), out=dx)
 
 
-def backward_ffn(ffn, dy, cache):
-    """FeedForward.backward."""
-    da = backward(ffn.down, dy, cache.down)
-    du = backward(ffn.activation, da, cache.activation)
-    return backward(ffn.up, du, cache.up)
+class Joined:
+    """W_Q, W_K and W_V side by side, W (D, 3D) and b (3D,) or None, and their gradients."""
+
+    def __init__(self, W, dW, b, db):
+        self.W, self.dW, self.b, self.db = W, dW, b, db
+
+    def forward(self, x, columns, out):
+        """Linear.forward of the maps whose columns these are, into out (G, N, D)."""
+        y = products(x, self.W[:, columns], out)
+        if self.b is not None:
+            xp.add(y, self.b[columns].reshape(len(out), 1, -1), out=y)
+
+    def backward(self, x, dy, columns, first, out, m):
+        """Linear.backward of the maps whose columns these are, dy (G, N, D) -> dx (N, D) in out."""
+        add_products(self.dW[:, columns], first, x, dy, m)
+        if self.db is not None:
+            add_sums(self.db[columns], first, dy)
+        if len(dy) == 1:
+            return xp.matmul(dy[0], self.W[:, columns].T, out=out)
+        return products_backward(dy, self.W[:, columns], m, out)
 
 
-def forward_attention(layer, Q, x, rows, mask, at):
-    """MultiHeadAttention.forward: Q is x (N, D), a query for every row, or (B, R, D)."""
-    q, c_Q = forward(layer.W_Q, Q)
-    k, c_K = forward(layer.W_K, x)
-    v, c_V = forward(layer.W_V, x)
-    q = rows.spread(q) if at is None else q
-    k, v = rows.spread(k), rows.spread(v)
-    if at is not None:
-        mask = mask[at] if at.ndim == 1 else mask[at][:, None]      # (R, S) or (B, 1, R, S)
-    heads, c_attend = attend(layer.split(q), layer.split(k), layer.split(v), mask)
-    h = layer.join(heads)                                           # h (B, R, D)
-    y, c_O = forward(layer.W_O, rows.pick(h) if at is None else h)
-    return y, Cache(Q=c_Q, K=c_K, V=c_V, attend=c_attend, O=c_O, at=at)
+def project(layer, joined, n, words, needed, m):
+    """The maps W_Q, W_K and W_V of n (N, D), or of words -> q (M, D), k and v (2, N, D), and what
+    backward reads."""
+    D, maps = n.shape[1], (layer.W_Q, layer.W_K, layer.W_V)
+    at_once = words is not None or needed.all or not is_host()      # a device: few, large products
+    y = several(m, 3, len(n), D)
+    n_at = n if at_once else needed.take(n, m.empty)
+    q = y[:1] if at_once else m.empty(1, len(needed), D)
+    if joined is None:
+        cache = [linear(each, x, m, out)[1] for each, x, out
+                 in zip(maps, (n_at, n, n), (q[0], y[1], y[2]), strict=True)]
+    else:
+        cache = n, n_at
+        if at_once:
+            joined.forward(n, slice(None), y)
+        else:
+            joined.forward(n_at, slice(0, D), q)
+            joined.forward(n, slice(D, None), y[1:])
+    if words is not None:
+        y = words.rows.take(y, m.empty(3, words.rows.length, D))
+    return needed.take(y[0], m.empty) if at_once else q[0], y[1:], cache
 
 
-def backward_attention(layer, dy, cache, rows):
-    """MultiHeadAttention.backward."""
-    dh = backward(layer.W_O, dy, cache.O)
-    dh = rows.pick_backward(dh) if cache.at is None else dh
-    dq, dk, dv = attend_backward(layer.split(dh), cache.attend)
-    dq, dk, dv = layer.join(dq), layer.join(dk), layer.join(dv)
-    dq = rows.spread_backward(dq) if cache.at is None else dq
-    dQ = backward(layer.W_Q, dq, cache.Q)
-    dK = backward(layer.W_K, rows.spread_backward(dk), cache.K)
-    dV = backward(layer.W_V, rows.spread_backward(dv), cache.V)
-    return dQ, dK, dV
+def backward_attention(layer, joined, da, cache, rows, out, m):
+    """MultiHeadAttention.backward: da (M, D) -> the gradient of its input, (N, D), or (U, D) of
+    words."""
+    needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
+    dh = linear_backward(layer.W_O, da, cache.O, m)
+    d = several(m, 3, N, D)                                     # of q, k and v
+    at_once = words is not None or needed.all or not is_host()      # q was made of every row
+    dq = d[0] if needed.all else m.empty(len(needed), D)
+    attention.backward(dh, dq, d[1:], rows, cache.queries, cache.attend, layer.num_heads, m)
+    if at_once and not needed.all:
+        d[0] = 0
+        needed.add(dq, d[0])
+    if words is not None:
+        d = words.sum(d, m.empty(3, words.size, D))
+    return backward_project(layer, joined, dq, d, at_once, cache, out, m)
 
 
-def dropped(dropout, x, rows, at, masks):
+def backward_project(layer, joined, dq, d, at_once, cache, out, m):
+    """Linear.backward of W_Q, W_K and W_V: d (3, N, D), its first third being dq (M, D) unless
+    `at_once` -> the gradient of their input."""
+    dq, D = d[:1] if at_once else dq[None], d.shape[2]
+    if joined is not None:
+        (n, n_at), first = cache.maps, is_first(joined.dW, m)
+        if at_once:
+            return joined.backward(n, d, slice(None), first, out, m)
+        dn = joined.backward(n, d[1:], slice(D, None), first, out, m)
+        dQ = joined.backward(n_at, dq, slice(0, D), first, m.empty(*n_at.shape), m)
+    else:
+        c_Q, c_K, c_V = cache.maps
+        dn = linear_backward(layer.W_K, d[1], c_K, m, over=False)
+        dn = xp.add(dn, linear_backward(layer.W_V, d[2], c_V, m, over=False), out=out)
+        dQ = linear_backward(layer.W_Q, dq[0], c_Q, m, over=False)
+    if at_once:
+        return xp.add(dn, dQ, out=dn)
+    cache.needed.add(dQ, dn)
+    return dn
+
+
+def dropped(dropout, x, rows, needed, masks, m):
     """Dropout.forward with the numbers that it would draw for the whole batch (B, S, D)."""
     if masks is None or dropout.rate == 0:
         return x, None
     scale = masks.scale(dropout, rows, x.shape[-1], x.dtype)        # scale (N, D), in row order
-    scale = select(scale, rows, at)
-    return x * scale, scale
+    scale = scale if needed is None else needed.take(scale, m.empty)
+    return xp.multiply(x, scale, out=x), scale

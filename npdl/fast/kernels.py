@@ -1,180 +1,340 @@
-"""The textbook's layers in fewer passes: results written into arrays that are already there.
+"""The textbook's layers on rows (N, D), their results written into arrays that are already there.
 
-Each kernel is a pair of functions (layer, x) -> (y, cache) and (layer, dy, cache) -> dx on rows
-(N, D), and carries out the forward and the backward of the textbook's class beside it in KERNELS.
-A layer that has no kernel, such as an adapter, runs as the textbook has it. A kernel may write
-over an array that it made itself, and over nothing else.
+Each kernel carries out the forward or the backward of the textbook's class beside it. `m` is the
+Arena that arrays come from. A map, norm or activation of another class than those here, such as
+an adapter, runs as the textbook has it. What a kernel may write over, its comment says.
 """
 
 import functools
-import math
 
 import numpy as np
 
-from npdl.backend import is_host, one_hot, xp
-from npdl.core import Cache
-from npdl.functions import ERF_FIT, ERF_FIT_END, normal_cdf, sum_by_index
+from npdl.backend import is_host, xp
+from npdl.core import Param
+from npdl.fast import fused
+from npdl.functions import normal_cdf, sum_by_index
 from npdl.layers.activation import GELU
-from npdl.layers.embedding import Embedding
+from npdl.layers.embedding import Unembedding
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
-SHORT_AXIS = 16         # NumPy's reduction pays for every row: over a short axis, columns are
-                        # twenty times faster
+SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
+                        # with ones are many times faster
+ROWS = 512              # whose shares in a sum of products are made and added up at a time
+BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 
 
-def forward(layer, x):
-    """layer.forward(x), by a kernel if there is one."""
-    kernel = KERNELS.get(type(layer))
-    return layer.forward(x) if kernel is None else kernel[0](layer, x)
+def learns(param):
+    """Whether there is such a parameter (no Absent bias), and it is not frozen."""
+    return isinstance(param, Param) and param.trainable
 
 
-def backward(layer, dy, cache):
-    """layer.backward(dy, cache), by the kernel that `forward` used."""
-    kernel = KERNELS.get(type(layer))
-    return layer.backward(dy, cache) if kernel is None else kernel[1](layer, dy, cache)
+# --- gradients -----------------------------------------------------------------------------------
+def is_first(grad, m):
+    """Whether a step adds to this gradient, which is zero, for the first time."""
+    first = id(grad) not in m.written
+    m.written.add(id(grad))
+    return first
 
 
-def linear(layer, x):
-    rows = x.reshape(-1, x.shape[-1])
-    y = rows @ layer.W.data
-    y = xp.add(y, layer.b.data, out=y)                      # y = rows W + b
-    return y.reshape(*x.shape[:-1], y.shape[-1]), Cache(rows=rows, shape=x.shape)
+def add_product(W, x, dy, m):
+    """W.grad += x^T dy."""
+    if learns(W):
+        add_into(W.grad, is_first(W.grad, m), x, dy, m)
 
 
-def linear_backward(layer, dy, cache):
-    dy_rows = dy.reshape(-1, dy.shape[-1])
-    layer.W.grad += cache.rows.T @ dy_rows
-    layer.b.grad += column_sums(dy_rows)
-    return (dy_rows @ layer.W.data.T).reshape(cache.shape)
+def add_into(grad, first, x, dy, m):
+    """grad += x^T dy; written at once where it is the `first` to be added."""
+    if first:
+        xp.matmul(x.T, dy, out=grad)
+        return
+    with m.scratch:
+        grad += xp.matmul(x.T, dy, out=m.empty(*grad.shape))
 
 
-def layer_norm(layer, x):
-    D = x.shape[-1]
-    x_hat = x - x[..., :1]                                  # so that constant rows become 0
-    x_hat = xp.subtract(x_hat, row_sums(x_hat) / D, out=x_hat)      # centred = x - mean
-    var = row_sums(x_hat * x_hat) / D
-    rstd = 1 / xp.sqrt(var + layer.eps)                     # 1 / std
-    x_hat = xp.multiply(x_hat, rstd, out=x_hat)             # x_hat = centred / std
-    y = x_hat * layer.gain.data
-    y = xp.add(y, layer.bias.data, out=y)                   # y = gain * x_hat + bias
-    return y, Cache(x_hat=x_hat, rstd=rstd)
+def add_sum(b, dy, m):
+    """b.grad += the sum of the rows dy (N, D)."""
+    if learns(b):
+        add_sum_into(b.grad, is_first(b.grad, m), dy)
 
 
-def layer_norm_backward(layer, dy, cache):
-    x_hat, D = cache.x_hat, dy.shape[-1]
-    d = dy * x_hat
-    layer.gain.grad += column_sums(d.reshape(-1, D))
-    layer.bias.grad += column_sums(dy.reshape(-1, D))
-    d = xp.multiply(dy, layer.gain.data, out=d)             # dx_hat
-    shift = row_sums(d) / D
-    stretch = row_sums(d * x_hat) / D
-    d = xp.subtract(d, shift, out=d)
-    d = xp.subtract(d, x_hat * stretch, out=d)
-    return xp.multiply(d, cache.rstd, out=d)                # (dx_hat - shift - stretch x_hat) / std
-
-
-def gelu(layer, x):
-    cdf = fast_normal_cdf(x)
-    slope = x * x
-    slope = xp.multiply(slope, -0.5, out=slope)
-    slope = xp.exp(slope, out=slope)
-    slope = xp.multiply(slope, 1 / math.sqrt(2 * math.pi), out=slope)   # normal_density(x)
-    slope = xp.multiply(slope, x, out=slope)
-    slope = xp.add(slope, cdf, out=slope)                   # slope = cdf + x * normal_density(x)
-    return xp.multiply(x, cdf, out=cdf), Cache(slope=slope)
-
-
-def gelu_backward(layer, dy, cache):
-    return dy * cache.slope
-
-
-def fast_normal_cdf(x):
-    """npdl.functions.normal_cdf, which see, in one array."""
-    if x.dtype != np.float32:
-        return normal_cdf(x)
-    x2 = xp.minimum(x * x, ERF_FIT_END)
-    p = x2 * ERF_FIT[-1]
-    for coefficient in ERF_FIT[-2:0:-1]:
-        p = xp.add(p, coefficient, out=p)
-        p = xp.multiply(p, x2, out=p)
-    p = xp.add(p, ERF_FIT[0], out=p)
-    p = xp.multiply(p, x, out=p)
-    p = xp.tanh(p, out=p)
-    p = xp.add(p, 1.0, out=p)
-    return xp.multiply(p, 0.5, out=p)
-
-
-def embedding(layer, ids):
-    return layer.W.data[ids], Cache(ids=ids)
-
-
-def embedding_backward(layer, dy, cache):
-    V = layer.W.shape[0]
-    if V > SMALL_TABLE:
-        dW = sum_by_index(dy, cache.ids, V)
+def add_sum_into(grad, first, dy):
+    """grad += the sum of the rows dy (N, D)."""
+    if first and not is_host():
+        dy.sum(0, out=grad)
     else:
-        dW = one_hot(cache.ids, V, dy.dtype).T @ dy
-    if layer.padding_id is not None:
-        dW[layer.padding_id] = 0
-    layer.W.grad += dW
+        grad += column_sums(dy)
 
 
-KERNELS = {
-    Linear: (linear, linear_backward),
-    LayerNorm: (layer_norm, layer_norm_backward),
-    GELU: (gelu, gelu_backward),
-    Embedding: (embedding, embedding_backward),
-}
+# --- maps ----------------------------------------------------------------------------------------
+def linear(layer, x, m, out=None):
+    """Linear.forward, Unembedding.forward -> y, cache."""
+    if type(layer) not in (Linear, Unembedding):
+        y, cache = layer.forward(x)
+        if out is not None:
+            out[...] = y
+        return (y if out is None else out), cache
+    W = layer.W.data if type(layer) is Linear else layer.W.data.T
+    out = m.empty(len(x), W.shape[1]) if out is None else out
+    y = xp.matmul(x, W, out=out)
+    if type(layer) is Linear and isinstance(layer.b, Param):
+        y = xp.add(y, layer.b.data, out=y)                      # y = x W + b
+    return y, x
 
 
-def attend(q, k, v, mask):
-    """npdl.layers.attention.attend: q (B, H, R, d), k and v (B, H, S, d), mask (R, S) or so."""
-    scale = 1 / math.sqrt(q.shape[-1])
-    scores = q @ k.swapaxes(-1, -2)
-    scores = xp.multiply(scores, scale, out=scores)
-    scores = xp.where(mask, scores, -math.inf)              # every query sees itself: none is empty
-    A = xp.subtract(scores, row_max(scores), out=scores)
-    A = xp.exp(A, out=A)
-    A = xp.divide(A, row_sums(A), out=A)                    # A = softmax(scores, mask)
-    return A @ v, Cache(q=q, k=k, v=v, A=A, scale=scale)
+def linear_backward(layer, dy, cache, m, over=True):
+    """Linear.backward, Unembedding.backward -> dx, written over the input if `over`."""
+    if type(layer) not in (Linear, Unembedding):
+        return layer.backward(dy, cache)
+    if type(layer) is Linear:
+        add_product(layer.W, cache, dy, m)                      # y = x W + b
+        add_sum(layer.b, dy, m)
+        W_T = layer.W.data.T
+    else:
+        add_product(layer.W, dy, cache, m)                      # y = x W^T
+        W_T = layer.W.data
+    return xp.matmul(dy, W_T, out=cache if over else m.empty(*cache.shape))
 
 
-def attend_backward(dy, cache):
-    A, scale = cache.A, cache.scale
-    dv = A.swapaxes(-1, -2) @ dy
-    dA = dy @ cache.v.swapaxes(-1, -2)
-    d = dA * A
-    along_A = row_sums(d)
-    d = xp.subtract(dA, along_A, out=d)
-    d = xp.multiply(d, A, out=d)                            # dscores = softmax_backward(dA, A)
-    d = xp.multiply(d, scale, out=d)
-    return d @ cache.k, d.swapaxes(-1, -2) @ cache.q, dv    # dq, dk, dv
+# --- several maps of one input: an LSTM's four gates; queries, keys and values ------------------
+def several(m, G, N, D):
+    """An array (G, N, D): on NumPy one behind the other, as it is fastest on what lies together;
+    on a device beside each other, so that the G products are one."""
+    return m.empty(G, N, D) if is_host() else apart(m.empty(N, G * D), G)
 
 
-def sigmoid(x):
-    """npdl.functions.sigmoid, in place."""
-    x = xp.multiply(x, 0.5, out=x)
-    x = xp.tanh(x, out=x)
-    x = xp.multiply(x, 0.5, out=x)
-    return xp.add(x, 0.5, out=x)
+def apart(W, G):
+    """(D, G E) -> (G, D, E), a view."""
+    return W.reshape(len(W), G, -1).swapaxes(0, 1)
+
+
+def beside(x):
+    """A device's (G, N, D) as the (N, G D) that it is."""
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1)
+
+
+def products(x, W, out):
+    """x W of all maps, W (D, G E), into out (G, N, E)."""
+    if is_host():
+        return xp.matmul(x, apart(W, len(out)), out=out)
+    xp.matmul(x, W, out=beside(out))
+    return out
+
+
+def add_products(grad, first, x, dy, m):
+    """grad (D, G E) += x^T dy, from dy (G, N, E)."""
+    if is_host():
+        add_into(apart(grad, len(dy)), first, x, dy, m)
+    else:
+        add_into(grad, first, x, beside(dy), m)
+
+
+def add_sums(grad, first, dy):
+    """grad (G E,) += the sums of the rows of dy (G, N, E)."""
+    if is_host():
+        grad += column_sums(dy).reshape(-1)
+    else:
+        add_sum_into(grad, first, beside(dy))
+
+
+def products_backward(dy, W, m, out=None):
+    """dy W^T (N, D), from dy (G, N, E): the sum over all maps."""
+    (G, N, _), D = dy.shape, len(W)
+    total = m.empty(N, D) if out is None else out
+    if not is_host():
+        return xp.matmul(beside(dy), W.T, out=total)
+    for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):
+        with m.scratch:
+            shares = m.empty(G, part.stop - part.start, D)
+            shares = xp.matmul(dy[:, part], apart(W, G).swapaxes(1, 2), out=shares)
+            xp.add(shares[0], shares[1], out=total[part])
+            for share in shares[2:]:
+                xp.add(total[part], share, out=total[part])
+    return total
+
+
+# --- LayerNorm -----------------------------------------------------------------------------------
+def blocks(N, D):
+    """Slices of N rows of width D, in each of which a chain of operations stays in cache."""
+    rows = max(1, BLOCK // D) if is_host() else max(N, 1)
+    return [slice(start, min(start + rows, N)) for start in range(0, N, rows)]
+
+
+def layer_norm(layer, x, m, plus=None):
+    """LayerNorm.forward of x, or of x + plus, which is left in x -> y, cache."""
+    if plus is not None:
+        x = xp.add(x, plus, out=x)
+    if type(layer) is not LayerNorm:
+        return layer.forward(x)
+    x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), None
+    if is_host():
+        squares = m.empty(len(x), 1)
+        for part in blocks(*x.shape):
+            normalise(layer, x[part], x_hat[part], squares[part], y[part])
+    else:
+        first, share = x[:, :1], 1 / x.shape[1]
+        fused.centre(x, first, fused.differences_summed(x, first)[:, None], share, x_hat)
+        squares = fused.products_summed(x_hat, x_hat, None)[:, None]
+        fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
+    return y, (x_hat, squares)
+
+
+def normalise(layer, x, x_hat, squares, y):
+    """LayerNorm.forward of some rows, into x_hat, the sums of squares behind std, and y."""
+    share = 1 / x.shape[1]
+    x_hat = xp.subtract(x, x[:, :1], out=x_hat)
+    x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)      # fused.centre, which see
+    squares[:, 0] = np.einsum("ij,ij->i", x_hat, x_hat)
+    fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
+
+
+def bias_of(layer):
+    """A layer's bias, or None where it was made without."""
+    return layer.bias.data if isinstance(layer.bias, Param) else None
+
+
+def layer_norm_backward(layer, dy, cache, m):
+    """LayerNorm.backward -> dx; writes over dy and the cache."""
+    if type(layer) is not LayerNorm:
+        return layer.backward(dy, cache)
+    x_hat, squares = cache
+    with m.scratch:
+        spare = None
+        for part in blocks(*dy.shape):
+            spare = m.empty(*dy[part].shape) if spare is None else spare[: len(dy[part])]
+            normalise_backward(layer, dy[part], x_hat[part], squares[part], spare, m)
+    return dy
+
+
+def normalise_backward(layer, dy, x_hat, squares, spare, m):
+    """LayerNorm.backward of some rows: dy becomes dx; writes over x_hat."""
+    gain, share = layer.gain.data, 1 / dy.shape[1]
+    add_sum(layer.bias, dy, m)
+    if is_host():
+        if learns(layer.gain):
+            layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
+        dx_hat, gain = xp.multiply(dy, gain, out=dy), None
+        shift = row_sums(dx_hat)
+        stretch = np.einsum("ij,ij->i", dx_hat, x_hat)[:, None]
+    else:
+        if learns(layer.gain):
+            layer.gain.grad += fused.columns_summed(dy, x_hat)
+        shift = fused.products_summed(dy, gain, None)[:, None]
+        stretch = fused.products_summed(dy, gain, x_hat)[:, None]
+    fused.normalise_backward(dy, x_hat, shift, stretch, squares, share, layer.eps, gain)
+
+
+# --- GELU ----------------------------------------------------------------------------------------
+def activation(layer, x, m):
+    """GELU.forward -> y, cache. Writes over x."""
+    if type(layer) is not GELU:
+        return layer.forward(x)
+    slope = m.empty(*x.shape)
+    if not is_host() and x.dtype == np.float32:
+        fused.gelu(x, slope, None, None)
+        return x, slope
+    with m.scratch:
+        spare = None
+        for part in blocks(*x.shape):
+            spare = m.empty(2, *x[part].shape) if spare is None else spare[:, : len(x[part])]
+            if x.dtype == np.float32:
+                fused.gelu(x[part], slope[part], *spare)
+            else:
+                fused.gelu_of(x[part], normal_cdf(x[part]), slope[part], spare[0])
+    return x, slope
+
+
+def activation_backward(layer, dy, cache, m):
+    """GELU.backward -> dx. Writes over dy."""
+    if type(layer) is not GELU:
+        return layer.backward(dy, cache)
+    return xp.multiply(dy, cache, out=dy)
+
+
+# --- tables --------------------------------------------------------------------------------------
+def add_to_table(W, d, entries, what, m, padding_id=None):
+    """W.grad += the sum of the rows d (N, D) that read each row of W: Embedding.backward."""
+    if not learns(W):
+        return
+    (V, D), first = W.shape, is_first(W.grad, m)
+    with m.scratch:
+        dW = W.grad if first else m.empty(V, D)
+        if V > SMALL_TABLE:
+            dW[...] = sum_by_index(d, entries.readers(what, V).index, V)
+        else:
+            entries.readers(what, V).sum(d, dW)
+        if padding_id is not None:
+            dW[padding_id] = 0
+        if not first:
+            W.grad += dW
+
+
+# --- softmax, sums ----------------------------------------------------------------------
+def softmax(x, scale, hidden, m):
+    """x (..., R, S) <- softmax(scale x + hidden) over the last axis; hidden (R, S) is 0 or -inf."""
+    if not is_host():
+        top = fused.largest_score(x, scale, hidden)[..., None]
+        total = fused.scores_summed(x, scale, hidden, top)[..., None]
+        fused.probabilities(x, scale, hidden, top, total)
+        return x
+    R, S = x.shape[-2:]
+    fused.masked(x.reshape(-1, R * S), scale, None if hidden is None else hidden.reshape(-1))
+    rows = x.reshape(-1, S)
+    with m.scratch:
+        rows = xp.subtract(rows, row_max(rows, m), out=rows)
+        rows = xp.exp(rows, out=rows)
+        xp.divide(rows, along(rows, m), out=rows)
+    return x
+
+
+def softmax_backward(dy, y, scale, m):
+    """dy <- scale * npdl.functions.softmax_backward(dy, y)."""
+    S = y.shape[-1]
+    d, y = dy.reshape(-1, S), y.reshape(-1, S)
+    with m.scratch:
+        if is_host():
+            total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
+        else:
+            total = fused.products_summed(d, y, None)[:, None]
+        fused.softmax_backward(d, y, total, scale)
+    return dy
+
+
+def along(x, m):
+    """The sum over the last axis, at every entry that it is the sum of: (N, S), or (N, 1)."""
+    N, S = x.shape
+    if is_host() and S <= SHORT_AXIS:
+        return xp.matmul(x, ones(S, S, x.dtype), out=m.empty(N, S))
+    return row_sums(x)
+
+
+def row_max(x, m):
+    """The maximum over the last axis of (N, S), kept as length 1."""
+    N, S = x.shape
+    if not is_host() or S > SHORT_AXIS:
+        return x.max(-1, keepdims=True)
+    top = m.empty(N, 1)
+    top[...] = x[:, :1]
+    for i in range(1, S):
+        np.maximum(top, x[:, i : i + 1], out=top)
+    return top
+
+
+@functools.lru_cache(maxsize=64)
+def ones(rows, columns, dtype):
+    return np.ones((rows, columns), dtype)
 
 
 def row_sums(x):
-    """The sum over the last axis, kept as length 1: one product with a column of ones."""
-    ones = xp.ones((x.shape[-1], 1), x.dtype)
-    return (x.reshape(-1, x.shape[-1]) @ ones).reshape(*x.shape[:-1], 1)
-
-
-def row_max(x):
-    """The maximum over the last axis, kept as length 1."""
-    length = x.shape[-1]
-    if not is_host() or length > SHORT_AXIS:
-        return x.max(-1, keepdims=True)
-    return functools.reduce(xp.maximum, [x[..., i : i + 1] for i in range(length)])
+    """The sum over the last axis, kept as length 1: on NumPy a product with a column of ones."""
+    if not is_host():
+        return x.sum(-1, keepdims=True)
+    return np.matmul(x, ones(x.shape[-1], 1, x.dtype))
 
 
 def column_sums(x):
-    """The sum over the rows (N, D) -> (D,): a product with a row of ones."""
-    return xp.ones(len(x), x.dtype) @ x
+    """The sum over the rows (..., N, D) -> (..., D): on NumPy a product with a row of ones."""
+    if not is_host():
+        return x.sum(-2)
+    return np.matmul(ones(1, x.shape[-2], x.dtype), x)[..., 0, :]

@@ -1,120 +1,176 @@
-"""An LSTM language model's step on the rows of a batch, products of all steps at once.
+"""An LSTM language model's step in one function each way, on the rows of a batch.
 
-Reads the parameters of the textbook's LSTMLM and adds into their gradients. Three things differ:
-a row's state is computed once and gathered by its children (npdl.fast.prefix); x W_x + b is one
-product before the loop - for the first layer one row for each word of the vocabulary, looked up -
-and the gradients of the weights are one product each after it; h W_h is left out where h is zero.
+Reads the parameters of the textbook's LSTMLM and adds into their gradients. The gates lie one
+behind the other, (4, N, H): every operation on one of them goes through memory that belongs
+together. A row's state is computed once; where a prefix branches, h W_h is computed once for it
+and gathered by its children, whose gradients are summed before they go through W_h again. x W_x
+of all positions is one product, in the first layer one row for each word (npdl.fast.prefix), and
+so are the gradients of the weights; h W_h is left out where h is zero.
 """
 
-from npdl.backend import one_hot, xp
-from npdl.core import Cache
-from npdl.fast.kernels import backward, column_sums, forward, sigmoid
-from npdl.fast.prefix import select, select_backward
+import functools
+
+import numpy as np
+
+from npdl.backend import is_host, name, xp
+from npdl.core import Cache, Param
+from npdl.errors import checked_ids
+from npdl.fast import fused
+from npdl.fast.kernels import (
+    add_products,
+    add_sums,
+    add_to_table,
+    is_first,
+    learns,
+    linear,
+    linear_backward,
+    products,
+    products_backward,
+    several,
+)
+from npdl.fast.memory import Arena
+from npdl.layers.recurrent import LSTMLayer
 
 
 class FastLSTM:
-    """forward(rows, at, masks) -> logits (B, R, V) at the positions `at`, or (N, V) if None.
-
-    `rows` is a PrefixTree or Unshared by time, `masks` draws dropout's entries.
-    """
-
-    by_time = True              # the order of Unshared rows
+    """forward(rows, needed, masks) -> logits (M, V) of the rows that are needed."""
 
     def __init__(self, model):
         self.model = model
+        self.arena = Arena(model.embedding.W.data.dtype)
 
-    def forward(self, rows, at=None, masks=None):           # LSTMLM.forward
-        model, tokens = self.model, rows.tokens
-        table, dropout, caches = model.embedding.W.data, model.lstm.dropout, []
-        by_word = len(table) < rows.size
-        x, scale = table if by_word else table[tokens], None
+    @staticmethod
+    def together(model):
+        return []
+
+    @staticmethod
+    def knows(model):
+        return all(type(layer) is LSTMLayer for layer in model.lstm.layers)
+
+    def check(self, ids):
+        """LSTMLM.forward's check of the tokens."""
+        checked_ids(ids, self.model.embedding.W.shape[0])
+
+    def forward(self, rows, needed, masks=None):            # LSTMLM.forward
+        model, m, words = self.model, self.arena, rows.words
+        entries, dropout, caches = words or rows, model.lstm.dropout, []
+        V, D = model.embedding.W.shape
+        x = m.empty(len(entries.tokens), D)
+        x = entries.readers("tokens", V).take(model.embedding.W.data, x)
         for layer in model.lstm.layers:
-            cell = layer.cell
+            scale = None
             if caches and masks is not None and dropout.rate:   # between two layers
                 scale = masks.scale(dropout, rows, x.shape[1], x.dtype)
-                x = x * scale
-            z = x @ cell.W_x.data
-            z = xp.add(z, cell.b.data, out=z)               # z = x W_x + b
-            z = z[tokens] if by_word and not caches else z  # z (N, 4H)
-            h, cache = forward_layer(cell, z, rows)         # h (N, H)
+                x = xp.multiply(x, scale, out=m.empty(*x.shape))
+            h, cache = forward_layer(layer.cell, x, rows, None if caches else words, m)
             cache.x, cache.scale = x, scale
             caches.append(cache)
             x = h
-        logits, c_classifier = forward(model.classifier, select(h, rows, at))
-        return logits, Cache(layers=caches, classifier=c_classifier, rows=rows, at=at,
-                             by_word=by_word)
+        logits, c_classifier = linear(model.classifier, needed.take(h, m.empty), m)
+        return logits, Cache(layers=caches, classifier=c_classifier, rows=rows, needed=needed)
 
     def backward(self, dlogits, cache):                     # LSTMLM.backward
-        model, rows, embedding = self.model, cache.rows, self.model.embedding
-        dh = backward(model.classifier, dlogits, cache.classifier)
-        dh = select_backward(dh, rows, cache.at)                        # dh (N, H)
-        first = cache.layers[0]
-        for layer, c_layer in zip(model.lstm.layers[::-1], cache.layers[::-1], strict=True):
-            cell = layer.cell
-            dz = backward_layer(cell, dh, c_layer, rows)                # dz (N, 4H)
-            if c_layer is first and cache.by_word:
-                readers = one_hot(rows.tokens, len(first.x), dz.dtype)
-                dz = readers.T @ dz                                     # dz (V, 4H)
-            cell.b.grad += column_sums(dz)
-            cell.W_x.grad += c_layer.x.T @ dz
-            dh = dz @ cell.W_x.data.T
-            dh = dh if c_layer.scale is None else dh * c_layer.scale
-        if cache.by_word:                                               # dh (V, D): the table's
-            if embedding.padding_id is not None:
-                dh[embedding.padding_id] = 0
-            embedding.W.grad += dh
-        else:
-            backward(embedding, dh, Cache(ids=rows.tokens))
+        model, m, rows = self.model, self.arena, cache.rows
+        words, layers = rows.words, model.lstm.layers
+        d = linear_backward(model.classifier, dlogits, cache.classifier, m, over=False)
+        dh = m.empty(rows.size, d.shape[1])
+        dh[...] = 0
+        cache.needed.add(d, dh)                                         # dh (N, H)
+        for layer, c_layer in zip(layers[::-1], cache.layers[::-1], strict=True):
+            first = layer is layers[0]
+            dh = backward_layer(layer.cell, dh, c_layer, rows, words if first else None, m)
+            if c_layer.scale is not None:
+                dh = xp.multiply(dh, c_layer.scale, out=dh)
+        embedding = model.embedding
+        add_to_table(embedding.W, dh, words or rows, "tokens", m, embedding.padding_id)
 
 
-def forward_layer(cell, z, rows):
-    """RecurrentLayer.forward: z = x W_x + b of every row (N, 4H), which the gates overwrite,
-    -> h of every row (N, H)."""
-    H = cell.d_hidden
-    h_prev, c_prev, tanh_c, h = xp.empty((4, len(z), H), z.dtype)
-    c = None
-    for t, level in enumerate(rows.levels):                 # LSTMCell.forward
-        gates = z[level]
-        if t == 0:
-            h_prev[level] = c_prev[level] = 0
-        else:
-            h_prev[level] = rows.from_parent(t, h[rows.levels[t - 1]])
-            c_prev[level] = rows.from_parent(t, c)
-            gates += h_prev[level] @ cell.W_h.data
-        sigmoid(gates[:, : 3 * H])
-        xp.tanh(gates[:, 3 * H :], out=gates[:, 3 * H :])
-        i, f, o, g = (gates[:, k * H : (k + 1) * H] for k in range(4))
-        c = f * c_prev[level]
-        c += i * g
-        xp.tanh(c, out=tanh_c[level])
-        xp.multiply(o, tanh_c[level], out=h[level])
-    return h, Cache(gates=z, h_prev=h_prev, c_prev=c_prev, tanh_c=tanh_c)
+@functools.lru_cache(maxsize=8)
+def halves(name, dtype):
+    """For fused.gates: (4, 1, 1) of 1/2, 1/2, 1/2, 1 and of 1/2, 1/2, 1/2, 0; `name` is the
+    backend's."""
+    shape = (4, 1, 1)
+    return (xp.asarray(np.array([0.5, 0.5, 0.5, 1], dtype).reshape(shape)),
+            xp.asarray(np.array([0.5, 0.5, 0.5, 0], dtype).reshape(shape)))
 
 
-def backward_layer(cell, dh, cache, rows):
-    """RecurrentLayer.backward: dh of every row (N, H), from above, -> dz (N, 4H); adds into the
-    gradient of W_h."""
-    H = cell.d_hidden
-    dz = xp.empty_like(cache.gates)
-    dh_next = dc = None
-    for t, level in reversed(list(enumerate(rows.levels))):  # LSTMCell.backward
-        i, f, o, g = (cache.gates[level, k * H : (k + 1) * H] for k in range(4))
-        tanh_c, d = cache.tanh_c[level], dh[level]
-        d = d if dh_next is None else d + dh_next
-        slope = 1 - tanh_c * tanh_c
-        slope *= o
-        slope *= d
-        dc = slope if dc is None else dc + slope            # dc + dh * o * (1 - tanh_c**2)
-        sigmoids, out = cache.gates[level, : 3 * H], dz[level]
-        xp.subtract(1, sigmoids, out=out[:, : 3 * H])       # dz_i = di * i * (1 - i), and so on
-        out[:, : 3 * H] *= sigmoids
-        out[:, :H] *= dc * g
-        out[:, H : 2 * H] *= dc * cache.c_prev[level]
-        out[:, 2 * H : 3 * H] *= d * tanh_c
-        xp.multiply(dc * i, 1 - g * g, out=out[:, 3 * H :])
-        if t > 0:
-            dh_next = rows.to_parent(t, out @ cell.W_h.data.T)
-            dc = rows.to_parent(t, dc * f)
-    fed = slice(rows.levels[0].stop, None)                  # the first level read zeros
-    cell.W_h.grad += cache.h_prev[fed].T @ dz[fed]
-    return dz
+def forward_layer(cell, x, rows, words, m):
+    """RecurrentLayer.forward: x of every row (N, D), or of every word -> h of every row (N, H)."""
+    N, H = rows.size, cell.d_hidden
+    gates, c, tanh_c, h = several(m, 4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
+    with m.scratch:
+        z = gates if words is None else m.empty(4, len(x), H)
+        z = products(x, cell.W_x.data, z)                   # z = x W_x + b
+        if isinstance(cell.b, Param):
+            z = xp.add(z, cell.b.data.reshape(4, 1, H), out=z)
+        if words is not None:
+            words.rows.take(z, gates)
+    above = {}                                              # c_prev where it had to be gathered
+    for run in rows.runs:
+        for t in range(run.first, run.stop):                # LSTMCell.forward
+            level, c_prev = rows.levels[t], None
+            parent = run.parent if t == run.first else None
+            with m.scratch:
+                u = recurrent(cell, h[rows.levels[t - 1]], parent, run.nodes, m) if t else None
+                fused.gates(gates[:, level], u, *halves(name(), x.dtype.name))
+            if t > 0:
+                c_prev = c[rows.levels[t - 1]]
+                if parent is not None:
+                    c_prev = above[t] = parent.take(c_prev, m.empty(run.nodes, H))
+            with m.scratch:
+                spare = m.empty(run.nodes, H) if is_host() else None
+                fused.state(*gates[:, level], c_prev, c[level], tanh_c[level], h[level], spare)
+    return h, Cache(gates=gates, c=c, above=above, tanh_c=tanh_c, h=h)
+
+
+def recurrent(cell, h_prev, parent, nodes, m):
+    """h_prev W_h (4, n, H), gathered from the parents if there is a `parent`."""
+    u = products(h_prev, cell.W_h.data, several(m, 4, *h_prev.shape))
+    return u if parent is None else parent.take(u, m.empty(4, nodes, h_prev.shape[1]))
+
+
+def backward_layer(cell, dh, cache, rows, words, m):
+    """RecurrentLayer.backward: dh of every row (N, H), from above, written over -> dx of every
+    row, or of every word; adds into the gradients of the cell."""
+    (N, H), D = dh.shape, len(cell.W_x.data)
+    out = dh if words is None and D == H else m.empty(N if words is None else words.size, D)
+    with m.scratch:
+        dz = several(m, 4, N, H)
+        through_time(cell, dh, dz, cache, rows, m)
+        if words is not None:
+            dz = words.sum(dz, m.empty(4, words.size, H))
+        if learns(cell.b):
+            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)
+        add_weights(cell.W_x, cache.x, dz, m)
+        return products_backward(dz, cell.W_x.data, m, out)
+
+
+def add_weights(W, x, dz, m):
+    """W.grad += x^T dz of all gates."""
+    if learns(W):
+        add_products(W.grad, is_first(W.grad, m), x, dz, m)
+
+
+def through_time(cell, dh, dz, cache, rows, m):
+    """The steps of RecurrentLayer.backward, last to first: fills dz (4, N, H), adds to W_h.grad."""
+    H, dh_next, dc_next = cell.d_hidden, None, None
+    for run in rows.runs[::-1]:
+        for t in reversed(range(run.first, run.stop)):      # LSTMCell.backward
+            level, before = rows.levels[t], rows.levels[t - 1] if t else None
+            i, f, o, g = cache.gates[:, level]
+            dc, tanh_c, d = m.empty(run.nodes, H), cache.tanh_c[level], dz[:, level]
+            c_prev = cache.above[t] if t in cache.above else cache.c[before] if t else None
+            fused.state_backward(dh[level], dh_next, dc, dc_next, f, o, tanh_c)
+            dc_next = m.empty(run.nodes, H) if t else None
+            fused.gates_backward(*d, i, f, o, g, dc, dh[level], c_prev, tanh_c, dc_next)
+            if t == 0:
+                break
+            if t == run.first:
+                d = run.parent.sum(d, m.empty(4, run.parent.size, H))
+                dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
+                add_weights(cell.W_h, cache.h[before], d, m)
+            dh_next = products_backward(d, cell.W_h.data, m)
+        inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
+        if inside.start < inside.stop:
+            read = slice(run.rows.start, run.rows.stop - run.nodes)
+            add_weights(cell.W_h, cache.h[read], dz[:, inside], m)

@@ -1,131 +1,166 @@
-"""The rows of a batch: each distinct prefix of its sequences once, or every entry by itself.
+"""The rows of a batch: each distinct prefix of its sequences once, position after position.
 
 In a causal model the activations at position t depend on the tokens 0..t only, so sequences
-that begin alike share them. A `PrefixTree` lists every distinct prefix of a batch once, as a
-*node*; what works position by position runs on the nodes' rows (N, D) instead of the batch's
-(B, S, D). Going forward, a node's row is gathered wherever it is read; going back, the gradients
-of all its readers are summed. This is exact, not an approximation.
+that begin alike share them. `Rows` lists every distinct prefix of a batch once, as a *node*, in
+order of length: the nodes of one length are a *level*, and a slice of the rows. Levels in which
+every node has one child follow each other in the same order; such a stretch is a *run*, where
+going from one position to the next moves no row. Only between two runs is a row gathered by its
+children, and the gradients of all children summed on the way back. This is exact.
 
-    BOS -- 1 -- + -- 2 -- = -- 3        6 + 3 = 9 nodes stand for
-                  \\- 4 -- = -- 5        2 x 6 = 12 rows
-
-`Unshared` has the same methods, each entry of the batch being its own node.
+    BOS -- 1 -- + -- 2 -- = -- 3        levels of 1, 1, 1, 2, 2, 2 nodes: two runs, and
+                  \\- 4 -- = -- 5        9 rows stand for 2 x 6 = 12
 """
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from npdl.backend import one_hot, to_device, xp
+from npdl.backend import is_host, one_hot, to_device, xp
 from npdl.errors import InputError
 
+FEW_WORDS = 64          # a level's distinct tokens, up to which a product with one-hot rows pays
 
-class PrefixTree:
+
+class Lookup:
+    """y = x[index], rows of (..., size, D) -> (..., n, D), and its transpose: sums over readers."""
+
+    def __init__(self, index, size):
+        self.size, self.length = size, len(index)
+        self.same = size == len(index) and bool((index == np.arange(size)).all())
+        self.once = len(np.unique(index)) == len(index)         # no row has two readers
+        self.index = to_device(index)
+        self.readers = {}
+
+    def take(self, x, out):
+        """out[..., n, :] = x[..., index[n], :]."""
+        if self.same:
+            out[...] = x
+        elif is_host():
+            np.take(x, self.index, axis=-2, out=out, mode="clip")   # the indices are right, and
+        else:                                                       # "raise" would buffer
+            xp.take(x, self.index, axis=-2, out=out)
+        return out
+
+    def sum(self, d, out):
+        """out[..., i, :] = the sum of the d[..., n, :] with index[n] = i."""
+        if self.same:
+            out[...] = d
+            return out
+        if self.once:
+            out[...] = 0
+            out[..., self.index, :] = d
+            return out
+        if d.dtype not in self.readers:                             # kept as long as the batch
+            self.readers[d.dtype] = xp.ascontiguousarray(one_hot(self.index, self.size, d.dtype).T)
+        return xp.matmul(self.readers[d.dtype], d, out=out)
+
+
+class Entries:
+    """What has tokens and positions, (N,) on the host: rows, or words."""
+
+    def readers(self, what, size):
+        """The Lookup of "tokens" or "positions" in a table of `size` rows, kept with the batch."""
+        kept = self.__dict__.setdefault("_readers", {})
+        if (what, size) not in kept:
+            kept[what, size] = Lookup(getattr(self, what), size)
+        return kept[what, size]
+
+
+@dataclass
+class Run:
+    """Levels first..stop - 1, of `nodes` nodes each, in the same order."""
+
+    first: int
+    stop: int
+    nodes: int
+    rows: slice             # where they stand among all rows
+    parent: Any             # Lookup in the last level of the run before; None for the first run
+
+
+class Rows(Entries):
     """The distinct prefixes of `ids` (B, S), in order of length.
 
-    tokens    (N,)    last token of each node's prefix
-    positions (N,)    its position, 0..S-1
-    node      (B, S)  the node that stands for each entry of the batch
+    tokens    (N,)    last token of each node's prefix, on the host
+    positions (N,)    its position, 0..S-1, on the host
+    node      (B, S)  the node that stands for each entry of the batch, on the host
     levels            S slices: the nodes at each position
+    runs              the stretches of levels in which no prefix branches
+    words             each distinct (token, position) once (`Words`), or None where few are equal
+    Without `share`, every entry of the batch is a node of its own, at its place in the batch.
     Raises InputError unless ids are integers (B, S).
     """
 
-    def __init__(self, ids):
+    def __init__(self, ids, share=True, words=True):
         ids = checked_batch(ids)
         B, S = ids.shape
-        order = np.lexsort(ids.T[::-1])
-        ordered = ids[order]
+        order = np.lexsort(ids.T[::-1]) if share else np.arange(B)
         differs = np.ones((B, S), bool)                     # from the sequence before, up to t
-        differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
+        if share:
+            ordered = ids[order]
+            differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
         sizes = differs.sum(0)
         ends = np.cumsum(sizes)
-        rank = np.cumsum(differs, axis=0) - 1               # among the nodes of one level
-        node = np.empty((B, S), np.int64)
-        node[order] = rank + (ends - sizes)
-        first = [order[differs[:, t]] for t in range(S)]    # a sequence through each node
         self.batch_shape = (B, S)
         self.size = int(ends[-1])
         self.levels = [slice(int(e - n), int(e)) for e, n in zip(ends, sizes, strict=True)]
-        self.tokens = to_device(ids[np.concatenate(first), np.repeat(np.arange(S), sizes)])
-        self.positions = to_device(np.repeat(np.arange(S), sizes))
-        self.node = to_device(node)
-        self._first = to_device(np.concatenate(first))
-        self._rank = [to_device(node[:, t] - level.start) for t, level in enumerate(self.levels)]
-        self._parent = [                                    # None where every node has one child:
-            to_device(node[first[t], t - 1] - self.levels[t - 1].start)
-            if t and sizes[t] > sizes[t - 1] else None      # both levels have the same order
-            for t in range(S)
+        self.node = np.empty((B, S), np.int64)
+        self.node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
+        first = [order[differs[:, t]] for t in range(S)]    # a sequence through each node
+        self.first = np.concatenate(first)
+        self.positions = np.repeat(np.arange(S), sizes)
+        self.tokens = ids[self.first, self.positions]
+        starts = [t for t in range(S) if t == 0 or sizes[t] > sizes[t - 1]]
+        self.runs = [
+            Run(t, stop, int(sizes[t]), slice(self.levels[t].start, self.levels[stop - 1].stop),
+                self._parent(t, first[t]) if t else None)
+            for t, stop in zip(starts, [*starts[1:], S], strict=True)
         ]
+        self.words = Words.of(self) if words else None
+        self.every = Needed(np.arange(self.size), self.size)
 
-    def spread(self, rows):
-        """(N, D) -> (B, S, D): every node's row, wherever the batch reads it."""
-        return rows[self.node]
-
-    def spread_backward(self, d):
-        """(B, S, D) -> (N, D): the sum over all readers of each node."""
-        rows = xp.empty((self.size, d.shape[-1]), d.dtype)
-        for t, level in enumerate(self.levels):
-            if level.stop - level.start == self.batch_shape[0]:     # one reader each
-                rows[level] = d[self._first[level], t]
-            else:
-                readers = one_hot(self._rank[t], level.stop - level.start, d.dtype)
-                rows[level] = readers.T @ d[:, t]
-        return rows
+    def _parent(self, t, first):
+        above = self.levels[t - 1]
+        return Lookup(self.node[first, t - 1] - above.start, above.stop - above.start)
 
     def pick(self, x):
         """(B, S, D) -> (N, D): each node's row, from one sequence that passes through it."""
-        return x[self._first, self.positions]
-
-    def pick_backward(self, d):
-        """(N, D) -> (B, S, D): zero but at the entries that were picked."""
-        x = xp.zeros((*self.batch_shape, d.shape[-1]), d.dtype)
-        x[self._first, self.positions] = d
-        return x
-
-    def from_parent(self, t, rows):
-        """Rows of level t - 1 -> rows of level t: each node takes its parent's."""
-        return rows if self._parent[t] is None else rows[self._parent[t]]
-
-    def to_parent(self, t, d):
-        """Rows of level t -> rows of level t - 1: each node gets the sum over its children."""
-        if self._parent[t] is None:
-            return d
-        above = self.levels[t - 1]
-        children = one_hot(self._parent[t], above.stop - above.start, d.dtype)
-        return children.T @ d
+        return x[to_device(self.first), to_device(self.positions)]
 
 
-class Unshared:
-    """Every entry of `ids` (B, S) as a node of its own, in the batch's order.
+class Words(Entries):
+    """Each distinct (token, position) of some rows once: what a first layer has to compute.
 
-    `by_time`: step after step instead, as a recurrent model reads them, with `levels`.
+    tokens, positions (U,); `rows` looks up the rows' (N,) words; `levels` does so level by level.
     """
 
-    def __init__(self, ids, by_time=False):
-        ids = checked_batch(ids)
-        self.batch_shape = B, S = ids.shape
-        self.size = B * S
-        self.by_time = by_time
-        node = np.arange(B * S).reshape((S, B) if by_time else (B, S))
-        positions = np.repeat(np.arange(S), B) if by_time else np.tile(np.arange(S), B)
-        self.node = to_device(node.T if by_time else node)
-        self.tokens = to_device((ids.T if by_time else ids).reshape(-1))
-        self.positions = to_device(positions)
-        self.levels = [slice(t * B, (t + 1) * B) for t in range(S)] if by_time else None
+    def __init__(self, rows):
+        found = [np.unique(rows.tokens[level], return_inverse=True) for level in rows.levels]
+        counts = [len(tokens) for tokens, _ in found]
+        ends = np.cumsum(counts)
+        self.size = int(ends[-1])
+        self.most = max(counts)
+        self.tokens = np.concatenate([tokens for tokens, _ in found])
+        self.positions = np.repeat(np.arange(len(counts)), counts)
+        starts = ends - counts
+        index = [inverse + start for (_, inverse), start in zip(found, starts, strict=True)]
+        self.rows = Lookup(np.concatenate(index), self.size)
+        self.levels = [
+            (level, slice(int(end - n), int(end)), Lookup(inverse, n))
+            for level, (_, inverse), end, n in zip(rows.levels, found, ends, counts, strict=True)
+        ]
 
-    def spread(self, rows):
-        B, S = self.batch_shape
-        if self.by_time:
-            return rows.reshape(S, B, -1).swapaxes(0, 1)
-        return rows.reshape(B, S, -1)
+    @classmethod
+    def of(cls, rows):
+        """The words of `rows`, or None where looking them up would cost more than it saves."""
+        words = cls(rows)
+        return words if words.size <= rows.size // 2 and words.most <= FEW_WORDS else None
 
-    def spread_backward(self, d):
-        return (d.swapaxes(0, 1) if self.by_time else d).reshape(self.size, -1)
-
-    pick, pick_backward = spread_backward, spread           # one reader each: both ways alike
-
-    def from_parent(self, t, rows):
-        return rows
-
-    to_parent = from_parent
+    def sum(self, d, out):
+        """(..., N, D) -> (..., U, D): the sum over all rows of each word."""
+        for level, words, lookup in self.levels:
+            lookup.sum(d[..., level, :], out[..., words, :])
+        return out
 
 
 def checked_batch(ids):
@@ -137,20 +172,44 @@ def checked_batch(ids):
     return ids
 
 
-def select(x, rows, at):
-    """Rows (N, D) -> the batch's entries at positions `at` (R,) or (B, R): (B, R, D).
+class Needed:
+    """The rows that go on after the last keys and values: those that some counted target reads.
 
-    All rows as they are if `at` is None.
+    `index` (M,), ascending; `at` the same as a slice where they stand side by side; `all` whether
+    they are all N rows.
     """
-    if at is None:
+
+    def __init__(self, index, N):
+        self.index, self.all = index, len(index) == N
+        together = len(index) and index[-1] - index[0] == len(index) - 1
+        self.at = slice(int(index[0]), int(index[-1]) + 1) if together else None
+        self.device = to_device(index)
+        self.queries = {}       # npdl.fast.attention's, by dtype
+
+    def __len__(self):
+        return len(self.index)
+
+    def take(self, x, out):
+        """x (N, D) -> (M, D): a view where they stand side by side, else written into `out()`."""
+        if self.at is not None:
+            return x[self.at]
+        y = out(len(self.index), x.shape[-1])
+        if is_host():
+            return np.take(x, self.index, axis=0, out=y, mode="clip")
+        return xp.take(x, self.device, axis=0, out=y)
+
+    def add(self, d, out):
+        """out (N, D) += the rows d (M, D), each at its place."""
+        if self.at is not None:
+            out[self.at] += d
+        else:
+            out[self.device] += d                           # no row twice
+
+    def put(self, d, N, m):
+        """(M, D) -> (N, D): d at these rows, zero at all others."""
+        if self.all:
+            return d
+        x = m.empty(N, d.shape[1])
+        x[...] = 0
+        x[self.device if self.at is None else self.at] = d
         return x
-    sequence = xp.arange(rows.batch_shape[0])[:, None]
-    return x[rows.node[:, at] if at.ndim == 1 else rows.node[sequence, at]]
-
-
-def select_backward(dy, rows, at):
-    """(B, R, D) -> (N, D): the sum over all readers of each row."""
-    if at is None:
-        return dy
-    chosen = one_hot(at, rows.batch_shape[1], dy.dtype)         # y = chosen x
-    return rows.spread_backward(chosen.swapaxes(-1, -2) @ dy)

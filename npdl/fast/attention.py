@@ -1,0 +1,178 @@
+"""Attention on the rows of a batch: MultiHeadAttention's inside, run after run of its levels.
+
+In a run (npdl.fast.prefix) the rows of one sequence stand at the same place in every level, so
+queries, keys and values are views of the rows, (levels, n, H d) read as (n, H, levels, d). What
+a run reads of the positions before it is gathered once, from the run before.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npdl.backend import is_host, to_device, xp
+from npdl.fast.kernels import softmax, softmax_backward
+
+PART = 32               # positions whose queries are taken at once: none looks at later keys
+
+
+@dataclass
+class Queries:
+    """Queries of a run at the positions low..high - 1; they look at the keys below high.
+
+    `part` are their rows among the needed ones; `place`, where they are not all of those levels'
+    nodes, says where each of them belongs among all. `hidden` is the mask as 0 and -inf.
+    """
+
+    low: int
+    high: int
+    part: slice
+    place: Any
+    hidden: np.ndarray
+
+
+def queries_of(rows, needed, dtype):
+    """A list of Queries for each run, kept with the batch."""
+    if dtype not in needed.queries:
+        length = PART if is_host() else rows.batch_shape[1]
+        needed.queries[dtype] = [
+            [queries for low in range(run.first, run.stop, length)
+             for queries in queries_between(run, low, min(low + length, run.stop), needed, dtype)]
+            for run in rows.runs]
+    return needed.queries[dtype]
+
+
+def queries_between(run, low, high, needed, dtype):
+    """[the Queries of a run at positions low..high - 1], or [] where none is needed."""
+    start = run.rows.start - run.first * run.nodes          # where the run's position 0 would be
+    begin, end = np.searchsorted(needed.index, (start + low * run.nodes, start + high * run.nodes))
+    place = needed.index[begin:end] - start
+    if not len(place):
+        return []
+    low, high = int(place[0]) // run.nodes, int(place[-1]) // run.nodes + 1
+    place = to_device(place - low * run.nodes) if len(place) < (high - low) * run.nodes else None
+    seen = np.arange(high) <= np.arange(low, high)[:, None]     # npdl.layers.attention.causal_mask
+    hidden = None if seen.all() else to_device(np.where(seen, 0, -math.inf).astype(dtype))
+    return [Queries(low, high, slice(int(begin), int(end)), place, hidden)]
+
+
+def split(x, heads):
+    """MultiHeadAttention.split: (S, n, H d) -> (n, H, S, d), a view."""
+    S, n, D = x.shape
+    return x.reshape(S, n, heads, D // heads).transpose(1, 2, 0, 3)
+
+
+def pair(x, heads):
+    """split of keys and values: (2, S, n, H d) -> (2, n, H, S, d), a view."""
+    _, S, n, D = x.shape
+    return x.reshape(2, S, n, heads, D // heads).transpose(0, 2, 3, 1, 4)
+
+
+def to_read(x):
+    """x for products: on a device in one piece, as CuPy would copy it at every product."""
+    return x if is_host() else xp.ascontiguousarray(x)
+
+
+def products_into(views, *factors):
+    """a b of stacks (n, H, ., .) for each (a, b) of `factors`, into views of rows."""
+    if is_host():
+        for view, (a, b) in zip(views, factors, strict=True):
+            xp.matmul(a, b, out=view)
+        return
+    found = xp.empty(views.shape, views.dtype)          # a product is made in one piece only
+    for each, (a, b) in zip(found, factors, strict=True):
+        xp.matmul(a, b, out=each)
+    views[...] = found
+
+
+def spread(x, queries, run, m):
+    """x (M, D) of the needed rows -> this run's, of whole levels: (levels, n, D)."""
+    shape = (queries.high - queries.low, run.nodes, x.shape[1])
+    if queries.place is None:
+        return x[queries.part].reshape(shape)
+    y = m.empty(shape[0] * shape[1], shape[2])
+    y[...] = 0
+    y[queries.place] = x[queries.part]
+    return y.reshape(shape)
+
+
+def forward(q, kv, rows, queries, heads, m):
+    """attend: q (M, D) of the needed rows, kv (2, N, D) of all -> h (M, D), and what backward
+    reads."""
+    h, caches, KV = m.empty(*q.shape), [], None
+    for run, parts in zip(rows.runs, queries, strict=True):
+        KV = seen_by(run, kv, KV, m)                            # KV (2, stop, n, D)
+        K, V = to_read(pair(KV, heads))                         # K, V (n, H, stop, d)
+        caches.append((K, V, [attend(part, run, q, K, V, h, m) for part in parts]))
+    return h, caches
+
+
+def attend(part, run, q, K, V, h, m):
+    """attend for the queries of one part, into their rows of h (M, D)."""
+    K, V, heads = K[:, :, : part.high], V[:, :, : part.high], K.shape[1]
+    Q = to_read(split(spread(q, part, run, m), heads))          # Q (n, H, R, d)
+    A = m.empty(*Q.shape[:3], part.high)
+    A = xp.matmul(Q, K.swapaxes(-1, -2), out=A)
+    A = softmax(A, 1 / math.sqrt(Q.shape[-1]), part.hidden, m)  # A = softmax(scores, mask)
+    to_needed(A, V, h, part, m)                                 # y = A v
+    return Q, A
+
+
+def to_needed(A, V, h, part, m):
+    """A v, at the rows of h (M, D) that belong to a part."""
+    n, heads, R, _ = A.shape
+    shape, whole = (R, n, h.shape[1]), part.place is None
+    with m.scratch:
+        y = h[part.part].reshape(shape) if whole else m.empty(*shape)
+        products_into(split(y, heads)[None], (A, V))
+        if not whole:
+            h[part.part] = y.reshape(-1, shape[2])[part.place]
+
+
+def seen_by(run, kv, before, m):
+    """Keys and values (2, stop, n, D) of all positions that a run may look at, its own behind the
+    others."""
+    own = kv[:, run.rows].reshape(2, run.stop - run.first, run.nodes, -1)
+    if run.parent is None:
+        return own
+    seen = m.empty(2, run.stop, *own.shape[2:])
+    run.parent.take(before, seen[:, : run.first])
+    seen[:, run.first :] = own
+    return seen
+
+
+def backward(dh, dq, dkv, rows, queries, caches, heads, m):
+    """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (2, N, D)."""
+    child = dKV_child = None
+    for run, parts, cache in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
+        own = dkv[:, run.rows].reshape(2, run.stop - run.first, run.nodes, -1)
+        dKV = own if run.parent is None else m.empty(2, run.stop, *own.shape[2:])
+        read = parts[-1].high if parts else 0
+        if read < run.stop:
+            dKV[:, read:] = 0                                      # keys that no query looks at
+        for part, kept in zip(parts[::-1], cache[2][::-1], strict=True):
+            attend_backward(part, run, dh, cache, kept, dq, dKV, part is parts[-1], heads, m)
+        if child is not None:                                   # what a child run saw of these
+            with m.scratch:
+                dKV += child.parent.sum(dKV_child[:, : child.first], m.empty(*dKV.shape))
+        if run.parent is not None:
+            own[...] = dKV[:, run.first :]
+        child, dKV_child = run, dKV
+
+
+def attend_backward(part, run, dh, cache, kept, dq, dKV, first, heads, m):
+    """attend_backward for one part: fills its rows of dq, and adds into dKV, which the `first`
+    part, that with the most keys, fills."""
+    (K, V), (Q, A) = (each[:, :, : part.high] for each in cache[:2]), kept
+    with m.scratch:
+        total = dKV[:, : part.high]
+        d = total if first else m.empty(*total.shape)
+        dy = to_read(split(spread(dh, part, run, m), heads))
+        dA = xp.matmul(dy, V.swapaxes(-1, -2), out=m.empty(*A.shape))
+        A_T = A.swapaxes(-1, -2)
+        dscores = softmax_backward(dA, A, 1 / math.sqrt(Q.shape[-1]), m)    # A = softmax(scores)
+        to_needed(dscores, K, dq, part, m)                                  # scores = q k^T
+        products_into(pair(d, heads), (dscores.swapaxes(-1, -2), Q), (A_T, dy))     # y = A v
+        if not first:
+            total += d
