@@ -1,0 +1,39 @@
+"""TeX as MathML, which browsers show without a script or a font from elsewhere."""
+
+import functools
+import re
+from xml.etree import ElementTree
+
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+
+ACCENTS = "˙ˆ¯˜→_"
+ALSO = (                        # what docutils does not know, or sets differently from TeX
+    (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
+    (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
+    (r"\\([bB]igg?)(?=\s*[(\[\\])", r"\\\1l"),
+    (r"\\mathrel\{([^}]*)\}", r"\1"),
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def mathml(tex, block=False):
+    """A formula as a <math> element on one line; MathError for what TeX would not take."""
+    for pattern, by in ALSO:
+        tex = re.sub(pattern, by, tex)
+    root = ElementTree.fromstring(tex2mathml(tex.strip(), as_block=block))
+    for node in root.iter():
+        node.text, node.tail = node.text and node.text.strip(" \n"), None
+        node.tag = node.tag.rpartition("}")[2]
+        if node.tag == "munderover" and node[2].text in ACCENTS:
+            _accent(node)
+    return ElementTree.tostring(root, "unicode", short_empty_elements=False)
+
+
+def _accent(node):
+    """An x with a dot above and k below becomes a dotted x with the index k."""
+    base, index, accent = node
+    over = ElementTree.Element("mover", accent="true")
+    over.extend([base, accent])
+    node.tag = "msub"
+    node[:] = [over, index]

@@ -1,0 +1,3 @@
+"""The chapters' pictures, drawn as SVG that takes its colours from the page."""
+
+PICTURES = {}
