@@ -21,7 +21,9 @@ def parse(argv):
     parser.add_argument("--out", default="build/book", metavar="DIR",
                         help="the site's folder (default: build/book); what is in it is replaced")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", default=[],
-                        help="only these chapters, not asking that they be complete")
+                        help="only these chapters, as a draft")
+    parser.add_argument("--draft", action="store_true",
+                        help="do not ask that chapters be complete and every equation be cited")
     parser.add_argument("--check", action="store_true",
                         help="run the checks of all equations (or of --only) and list them")
     return parser.parse_args(argv)
@@ -56,7 +58,7 @@ def build(options):
     with tempfile.TemporaryDirectory() as temporary:
         folder, extra = Path(temporary, "pages"), Path(temporary, "extra")
         folder.mkdir(), extra.mkdir()
-        site = Site(folder, extra, options.only)
+        site = Site(folder, extra, options.only, options.draft)
         site.write(lambda what: print(what, flush=True))
         made, trees = Path(temporary, "site"), Path(temporary, "trees")
         app = Sphinx(folder, BOOK, made, trees, "html", warningiserror=True, status=None,

@@ -39,7 +39,8 @@ def _page(module):
     name = module.__name__
     made = [f"# {name}", documented(module), f"[Source](source:{name})"]
     for key, value in own.items():
-        made += [f"({name}.{key})=", f"## {plain(key)}", _signature(value, key), documented(value)]
+        made += [f"({_target(value)})=", f"## {plain(key)}", _signature(value, key),
+                 documented(value)]
         if inspect.isclass(value):
             made += _class(value)
     return "\n\n".join(part for part in made if part) + "\n"
@@ -61,8 +62,13 @@ def _class(cls):
 
 def _linked(cls):
     if cls.__module__.startswith("npdl"):
-        return f"[{plain(cls.__name__)}]({cls.__module__}.md#{cls.__module__}.{cls.__name__})"
+        return f"[{plain(cls.__name__)}](#{_target(cls)})"
     return f"`{cls.__name__}`"
+
+
+def _target(value):
+    """The anchor of a class or function: npdl.core.Layer; `claim` and `Claim` are two."""
+    return f"{type(value).__name__}-{value.__module__}.{value.__name__}"
 
 
 def _signature(value, name):
@@ -70,7 +76,8 @@ def _signature(value, name):
         given = ADDRESS.sub("", str(inspect.signature(value)))
     except (TypeError, ValueError):
         given = "(...)"
-    return f"```python\n{'class ' * inspect.isclass(value)}{name}{given}\n```"
+    language = "text" if "<" in given else "python"     # a default that is no literal
+    return f"```{language}\n{'class ' * inspect.isclass(value)}{name}{given}\n```"
 
 
 def documented(value):
@@ -103,7 +110,7 @@ def _index(found):
     """The modules by package, each with the first line that it says of itself."""
     made = ["# API reference", "Every module, class and function of npdl, from its own docstrings. "
             "What most programs need is imported from `npdl` itself: "
-            + ", ".join(f"[{n}]({npdl._MODULES[n]}.md#{npdl._MODULES[n]}.{n})"
+            + ", ".join(f"[{n}](#{_target(getattr(npdl, n))})"
                         for n in npdl.__all__) + "."]
     groups = {}
     for name in found:
@@ -112,7 +119,6 @@ def _index(found):
     for package in ["npdl", *sorted(set(groups) - {"npdl"})]:
         made += [f"## {package}", "\n".join(
             f"- [{name}]({name}.md): {_first(name)}" for name in groups[package])]
-    made += ["```{toctree}\n:hidden:\n\n" + "\n".join(found) + "\n```"]
     return "\n\n".join(made) + "\n"
 
 

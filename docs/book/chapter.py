@@ -90,8 +90,7 @@ def complete(chapter):
                          f"section {i + 1} must be '## {name}'; the sections are: "
                          f"{', '.join(SECTIONS)}")
     if len(heads) > len(SECTIONS):
-        chapter.fail(heads[len(SECTIONS)][0], "no section comes after the last of a chapter; use ### "
-                                              "inside one")
+        chapter.fail(heads[len(SECTIONS)][0], "no section comes after the last; use ### inside one")
 
 
 def _split(chapter, text):

@@ -13,6 +13,7 @@ version = release = npdl.__version__
 language = "en"
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
+suppress_warnings = ["myst.header"]      # reports begin with ###
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "npdl: the book"
@@ -30,7 +31,7 @@ def _visit(block):
             formula = mathml(node.astext(), block)
         except MathError as error:
             raise ExtensionError(f"{node.source}:{node.line}: {error}") from error
-        self.body.append(f'<div class="equation">{formula}</div>' if block else formula)
+        self.body.append(f'<div class="equation"><div>{formula}</div></div>' if block else formula)
         raise SkipNode
     return visit
 

@@ -4,10 +4,8 @@ import functools
 import re
 from xml.etree import ElementTree
 
-from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 
-ACCENTS = "˙ˆ¯˜→_"
 ALSO = (                        # what docutils does not know, or sets differently from TeX
     (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
     (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
@@ -21,11 +19,13 @@ def mathml(tex, block=False):
     """A formula as a <math> element on one line; MathError for what TeX would not take."""
     for pattern, by in ALSO:
         tex = re.sub(pattern, by, tex)
-    root = ElementTree.fromstring(tex2mathml(tex.strip(), as_block=block))
+    root = ElementTree.fromstring(
+        tex2mathml(tex.strip(), as_block=block).replace("&ApplyFunction;", "\u2061"))
     for node in root.iter():
         node.text, node.tail = node.text and node.text.strip(" \n"), None
         node.tag = node.tag.rpartition("}")[2]
-        if node.tag == "munderover" and node[2].text in ACCENTS:
+        tags = [part.tag.rpartition("}")[2] for part in node]
+        if node.tag == "munderover" and tags[0] != "mo" and tags[2] == "mo":
             _accent(node)
     return ElementTree.tostring(root, "unicode", short_empty_elements=False)
 

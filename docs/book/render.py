@@ -72,7 +72,7 @@ class Page:
         except MathError as error:
             self.chapter.fail(part.line + 1, f"equation {part.given}: {error}")
         number = part.given.rpartition("-")[2]
-        return raw(f'<div class="equation" id="{part.given}">{formula}'
+        return raw(f'<div class="equation" id="{part.given}"><div>{formula}</div>'
                    f'<a class="number" href="#{part.given}">({number})</a></div>')
 
     def check(self, part):

@@ -11,7 +11,7 @@ import shutil
 from html import escape
 from pathlib import Path
 
-from docs.book import api
+from docs.book import api, font
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw
@@ -19,7 +19,8 @@ from docs.book.render import Page
 from docs.book.sources import ROOT
 
 BOOK = ROOT / "docs" / "book"
-LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+CODE = r"`[^`\n]*`"
+LINK = re.compile(rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 REPORTS = {"experiments/REPORT.md": "report/REPORT.md", "exercises/LEDGER.md": "report/LEDGER.md"}
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md")
 
@@ -36,12 +37,17 @@ def pages():
 
 
 class Site:
-    """Fills `folder` (what Sphinx reads) and `extra` (what is copied as it is)."""
+    """Fills `folder` (what Sphinx reads) and `extra` (what is copied as it is).
 
-    def __init__(self, folder, extra, only=()):
+    `only` are the numbers of the chapters to make; a `draft` may have equations that nothing
+    cites, and lack sections and pages that are linked to.
+    """
+
+    def __init__(self, folder, extra, only=(), draft=False):
         self.folder, self.extra = Path(folder), Path(extra)
         self.chapters = [read(path) for path in paths()]
-        self.known = every_equation(self.chapters) if not only else self._loose()
+        self.draft = draft or bool(only)
+        self.known = self._loose() if self.draft else every_equation(self.chapters)
         self.chosen = [c for c in self.chapters if not only or c.number in only]
         self.only, self.sources, self.steps = only, {}, []
         self.pages = {} if only else pages()
@@ -56,9 +62,10 @@ class Site:
 
     def write(self, log=print):
         """Make every page."""
+        font.write(self.extra / "_static" / "math.woff")
         for chapter in self.chosen:
             log(chapter.name)
-            if not self.only:
+            if not self.draft:
                 complete(chapter)
             page = Page(chapter, self.known)
             self._put(f"chapters/{chapter.path.name}", page.text(),
@@ -94,7 +101,7 @@ class Site:
         if not self.only:
             places = [p.removesuffix(".md") for p in self.pages.values()]
             groups |= {
-                "Guides": [p for p in places if p.startswith("guide/")],
+                "Guides": ["guide/find-your-way", "guide/wrong-gradient", "guide/teachers"],
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
                                        and "bench/" not in p] + ["report/REPORT", "report/LEDGER"],
@@ -112,7 +119,7 @@ class Site:
         """Write one page, its links turned to the site's if it has an origin in the repository."""
         path = self.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        if "bench/" in place or place.startswith(("source/", "chapters/_")):
+        if "/bench/" in place or place.startswith(("source/", "api/npdl")):
             text = "---\norphan: true\n---\n" + text
         path.write_text(self._relinked(text, origin, place) if origin else text, encoding="utf-8")
 
@@ -126,13 +133,12 @@ class Site:
         kept = re.split(r"(?ms)(^(`{3,}).*?^\2[ \t]*$)", text)
         pieces = [piece for i, piece in enumerate(kept) if i % 3 != 2]
         for i in range(0, len(pieces), 2):
-            lines = re.split(r"(`[^`\n]*`)", pieces[i])
-            pieces[i] = "".join(
-                part if part.startswith("`") else LINK.sub(
-                    lambda m: self._link(m, origin, place), part) for part in lines)
+            pieces[i] = LINK.sub(lambda m: self._link(m, origin, place), pieces[i])
         return "".join(pieces)
 
     def _link(self, match, origin, place):
+        if match[3] is None:
+            return match[0]
         shown, (target, _, anchor) = match[2], match[3].partition("#")
         if "://" in target or target.startswith("mailto:") or not target:
             return match[0]
@@ -142,6 +148,8 @@ class Site:
         if path in self.pages:
             return f"[{shown}]({posixpath.relpath(self.pages[path], here)}{anchor})"
         file = ROOT / path
+        if self.draft and not file.exists():
+            return shown
         if path.startswith("..") or not file.exists():
             raise BookError(origin, 1, f"the link to {match[3]} leads nowhere")
         if match[1]:
