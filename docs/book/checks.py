@@ -52,6 +52,18 @@ def inside(function, *args, **options):
     return found, SimpleNamespace(**held)
 
 
+def difference(a, b):
+    """The largest difference of two float64 values, as a share of the largest entry of b."""
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
+    for side in (a, b):
+        assert side.dtype.kind != "f" or side.dtype == np.float64, \
+            f"{side.dtype} given, float64 wanted: make the layer ready(...)"
+    a, b = a.astype("float64"), b.astype("float64")
+    assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
+    return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+
+
 @dataclass
 class Close:
     """`close(a, b)`: whether two float64 values agree to 1e-9 of the largest entry of b.
@@ -64,39 +76,33 @@ class Close:
     sharp: int = 0
 
     def __call__(self, a, b, rel=REL):
-        a, b = np.asarray(a), np.asarray(b)
-        if a.shape != b.shape:
-            raise AssertionError(f"close: shapes {a.shape} and {b.shape} differ")
-        for side in (a, b):
-            if side.dtype.kind == "f" and side.dtype != np.float64:
-                raise AssertionError(f"close: {side.dtype} given, float64 wanted: make the layer "
-                                     "with dtype='float64'")
-        a, b = a.astype("float64"), b.astype("float64")
-        scale = np.abs(b).max(initial=0.0)
-        if not a.size or not np.isfinite(scale) or not np.isfinite(a).all():
-            raise AssertionError("close: an array is empty or not finite")
-        scale = scale or 1.0
-        error = np.abs(a - b).max() / scale
+        error = difference(a, b)
         self.count += 1
-        self.sharp += bool(np.abs(a * (1 + OFF) - b).max() / scale > rel)
+        self.sharp += difference(np.asarray(a) * (1 + OFF), b) > rel
         if error <= rel:                                # `assert not close(...)` is a check too
-            self.worst = max(self.worst, float(error))
-        return bool(error <= rel)
+            self.worst = max(self.worst, error)
+        return error <= rel
+
+
+def seed(name):
+    """A chapter's own."""
+    return zlib.crc32(name.encode())
+
+
+def ready(layer, rng):
+    """The layer in float64, its parameters random (gains and biases too)."""
+    layer = layer.astype("float64")
+    randomise(layer, rng)
+    return layer
 
 
 def namespace(name, close):
     """What the checks of a chapter begin with."""
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-
-    def ready(layer):
-        """The layer in float64, its parameters random (gains and biases too)."""
-        layer = layer.astype("float64")
-        randomise(layer, rng)
-        return layer
-
+    rng = np.random.default_rng(seed(name))
     found = {n: getattr(npdl, n) for n in npdl.__all__}
-    return found | {"np": np, "rng": rng, "close": close, "numeric": numeric, "ready": ready,
-                    "inside": inside, "__name__": "checks"}
+    return found | {"np": np, "rng": rng, "close": close, "numeric": numeric,
+                    "ready": lambda layer: ready(layer, rng), "inside": inside,
+                    "__name__": "checks"}
 
 
 def run(chapter):

@@ -34,20 +34,31 @@ def mistakes(chapter, part):
         found, cls = find(target), find_class(layer[0] if layer else target.partition(":")[2])
     except Exception as error:
         chapter.fail(part.line, f"{{mistakes}} {part.given}: {error}")
-    made = _read(chapter, part)
+    made = read_mistakes(chapter, part)
     for mistake in made:
-        function, statement = _statement(found, mistake.was)
-        if function is None:
-            chapter.fail(mistake.line, f"{mistake.was!r} is no statement of {target}; copy one")
+        try:
+            function, statement, now = edited(found, mistake)
+        except LookupError as error:
+            chapter.fail(mistake.line, str(error))
         mistake.function = function.__qualname__
-        report = _blamed(cls, function, statement, mistake.now)
+        report = _blamed(cls, function, statement, now)
         if report.right:
-            chapter.fail(mistake.line, f"blame finds nothing wrong with {mistake.now!r}")
+            chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
         mistake.said = str(report)
     return made
 
 
-def _read(chapter, part):
+def edited(found, mistake):
+    """(function, statement, the new text) of a mistake in a class or function; LookupError when
+    there is no such statement."""
+    function, statement = _statement(found, mistake.was)
+    if function is None:
+        raise LookupError(f"{mistake.was!r} is no statement of {found.__qualname__}; copy one")
+    return function, statement, mistake.now
+
+
+def read_mistakes(chapter, part):
+    """The Mistakes that a directive lists, not made yet."""
     made = []
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
         if text.startswith(":"):

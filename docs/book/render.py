@@ -110,7 +110,7 @@ class Page:
             found = [proof(name) for name in part.given.split()]
         except LookupError as error:
             self.chapter.fail(part.line, str(error))
-        return "\n".join(["", *_proof_table(found), "", _proof_words(found), ""])
+        return "\n".join(["", *proof_table(part.given.split()), "", _proof_words(found), ""])
 
     def mistakes(self, part):
         made = []
@@ -149,12 +149,12 @@ def spaced(formula):
     return formula.replace("<mo>&#8290;</mo>", '<mo lspace=".12em" rspace=".12em">&#8290;</mo>')
 
 
-def _proof_table(found):
-    """One row for each layer."""
+def proof_table(names):
+    """The lines of a table with one row for each layer."""
     yield ("| layer | cases | gradient check: worst error | PyTorch's | outputs differ by | "
            "gradients differ by | mutants | caught |")
     yield "|---|--:|--:|---|--:|--:|--:|--:|"
-    for one in found:
+    for one in map(proof, names):
         gradient, parity, mutants = one.gradient or {}, one.parity or {}, one.mutants or {}
         yield "| " + " | ".join([
             one.name, gradient.get("cases", ""), gradient.get("worst error", ""),

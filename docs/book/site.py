@@ -11,7 +11,7 @@ import shutil
 from html import escape
 from pathlib import Path
 
-from docs.book import api, font
+from docs.book import api, font, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw
@@ -74,6 +74,9 @@ class Site:
         for name in dict.fromkeys(self.steps):
             log(f"step {name}")
             self._keep(f"steps/{name}.html", step_page(name))
+        self.notebooks = notebooks.scripts(self.chosen, self.known)
+        for name, script in self.notebooks.items():
+            self._keep(f"notebooks/{name}.ipynb", notebooks.notebook(script))
         if self.only:
             self._put("index.md", "# The book\n\n" + self._toctree())
             return
@@ -94,7 +97,9 @@ class Site:
             text = text.replace("<!-- chapters -->", "\n".join(
                 f"- [{c.title}](../chapters/{c.path.name})" for c in self.chosen))
             text += "\n\n" + self._toctree()
-        return text
+        return text.replace("<!-- notebooks -->", "\n".join(
+            f'- <a href="../notebooks/{name}.ipynb" download>{notebooks.title(script)}</a>'
+            for name, script in self.notebooks.items()))
 
     def _toctree(self):
         groups = {"The book": [f"chapters/{c.name}" for c in self.chosen]}

@@ -6,7 +6,7 @@ from html import escape
 from docs.book.markup import words
 from exercises import questions
 from exercises.framework import shown_verdict, solutions_of
-from exercises.worked import array_lines, side_by_side, step_lines
+from exercises.worked import array_lines, side_by_side, solution_text, step_lines
 from npdl.errors import InputError
 
 
@@ -14,6 +14,12 @@ from npdl.errors import InputError
 def _of(module):
     """(solutions, claims) of an exercise module, worked out once."""
     return solutions_of(vars(module)), list(module.claims())
+
+
+def worked(number):
+    """The worked solutions of a question as text."""
+    return [solution_text(s, title) for full, title, module in questions.find(number)
+            for s in _of(module)[0] if s.number == full.split(".", 1)[1]]
 
 
 def asked(number):
