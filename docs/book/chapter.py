@@ -147,7 +147,7 @@ def _follow(chapter):
 
 def _cite(chapter):
     """Collect the labels that text and sources cite."""
-    for part in chapter.of(""):
+    for part in chapter.of("", "mistakes"):
         for match in CITED.finditer(part.body):
             chapter.cited |= set(labels(match[1]))
     for part in chapter.of("source"):
@@ -168,9 +168,10 @@ def every_equation(chapters):
             if label in found:
                 chapter.fail(part.line, f"equation {label} is in {found[label].path.name} too")
             found[label] = chapter
+    cited = set().union(*(chapter.cited for chapter in chapters))
     for chapter in chapters:
         for label, part in chapter.equations.items():
-            if label not in chapter.cited:
+            if label not in cited:
                 chapter.fail(part.line, f"equation {label} is cited by no line and no text: cite "
                                         f"it in a source (<- {label}) or by {{from}}`{label}`")
     return found

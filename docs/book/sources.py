@@ -105,8 +105,8 @@ def _comment_at(line):
 def cited(chapter, part):
     """The Listing of a {source} directive, its lines with their citations.
 
-    BookError for a line that is not in the source, and for a statement of a backward (or of
-    whatever has a line cited) that is neither cited nor listed as plumbing.
+    BookError for a line that is not in the source, and for a statement of a backward that is
+    neither cited nor listed as plumbing.
     """
     try:
         found = listing(part.given)
@@ -129,7 +129,7 @@ def cited(chapter, part):
                             f"{found.module}, lines {found.first} on")
         told.add(at)
         marks[at] = labels(names)
-    asked = bool(told) or "backward" in found.name
+    asked = "backward" in found.name
     for i, line in enumerate(found.lines):
         line.cited = marks.get(i, [])
         if asked and i not in told and not _may_be_silent(line.statement):
