@@ -227,8 +227,8 @@ def test_every_page_in_a_browser(site):
     window, in four looks."""
     with chromium.browser() as page:
         for name in html(site):
-            looks = [(1280, False), (390, True)] if not name.startswith("chapters/") else [
-                (width, dark) for width in (1280, 390) for dark in (False, True)]
+            looks = [(1330, False), (390, True)] if not name.startswith("chapters/") else [
+                (width, dark) for width in (1330, 390) for dark in (False, True)]
             for width, dark in looks:
                 page.resize(width, 900, mobile=width < 600)
                 page.dark(dark)
