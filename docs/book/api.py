@@ -87,9 +87,11 @@ def documented(value):
     made = []
     for block in re.split(r"\n\s*\n", inspect.getdoc(value) or ""):
         lines = block.split("\n")
+        mostly = sum(map(_is_fixed, lines)) * 2 > len(lines)
         while lines:
-            fixed = _is_fixed(lines[0])
-            end = next((i for i, line in enumerate(lines) if _is_fixed(line) != fixed), len(lines))
+            fixed = mostly or _is_fixed(lines[0])
+            end = len(lines) if mostly else next(
+                (i for i, line in enumerate(lines) if _is_fixed(line) != fixed), len(lines))
             made.append("\n".join(["````text", *lines[:end], "````"]) if fixed
                         else _paragraph(lines[:end]))
             lines = lines[end:]

@@ -100,7 +100,10 @@ class Page:
             f'<span class="formula">{spaced(line.formula)}</span>' if line.formula else "",
             f'<span class="note">{escape(line.comment)}</span>' if line.comment else "",
             f'<span class="origin">from {origin}</span>' if origin else ""])
-        code = f"<pre>{coloured(line.code)}</pre>"
+        indent = len(line.code) - len(line.code.lstrip()) + 4
+        hang = "" if "\n" in line.code else (
+            f' style="padding-left: {indent}ch; text-indent: -{indent}ch"')
+        code = f"<pre{hang}>{coloured(line.code)}</pre>"
         kind = "row" if beside else "row alone"
         right = f'<div class="beside">{beside}</div>' if beside else ""
         return f'<div class="{kind}">{code}{right}</div>'
