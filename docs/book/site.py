@@ -15,7 +15,7 @@ from docs.book import api, font, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw
-from docs.book.render import Page
+from docs.book.render import HEADER, Page
 from docs.book.sources import ROOT
 
 BOOK = ROOT / "docs" / "book"
@@ -93,6 +93,8 @@ class Site:
 
     def _filled(self, text, origin):
         """The index with the lists that are made out of what there is."""
+        if origin.startswith("docs/book/pages/"):
+            text = HEADER + text
         if origin.endswith("pages/index.md"):
             text = text.replace("<!-- chapters -->", "\n".join(
                 f"- [{c.title}](../chapters/{c.path.name})" for c in self.chosen))
@@ -106,7 +108,7 @@ class Site:
         if not self.only:
             places = [p.removesuffix(".md") for p in self.pages.values()]
             groups |= {
-                "Guides": ["guide/find-your-way", "guide/wrong-gradient", "guide/teachers"],
+                "Guides": self._guides(),
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
                                        and "bench/" not in p] + ["report/REPORT", "report/LEDGER"],
@@ -115,6 +117,15 @@ class Site:
         return "\n\n".join(
             f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(entries) + "\n```"
             for caption, entries in groups.items() if entries)
+
+    def _guides(self):
+        """The guides in the order in which the first page names them."""
+        first = (BOOK / "pages" / "index.md").read_text(encoding="utf-8")
+        names = [p.stem for p in (BOOK / "pages").glob("*.md") if p.stem != "index"]
+        for name in names:
+            if f"({name}.md)" not in first:
+                raise BookError(BOOK / "pages" / "index.md", 1, f"does not link to {name}.md")
+        return [f"guide/{n}" for n in sorted(names, key=lambda n: first.index(f"({n}.md)"))]
 
     def _api(self, text):
         return re.sub(r"\[(Source)\]\(source:([\w.]+)\)", r'<a href="../source/\2.html">\1</a>',
