@@ -79,7 +79,7 @@ class Page:
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         what = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
-                f"{times}, equal to the last bit" if close.count else "run as this page was built")
+                f"{times}, equal to the last bit" if close.count else "holds, run as this page was built")
         number = part.given.rpartition("-")[2]
         body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
         return raw(fold(f"Check of ({number}): {what}", body, "check"))
@@ -96,17 +96,18 @@ class Page:
 
     def row(self, part, line):
         origin = self.links(part.line, line.cited)
-        beside = "".join([
-            f'<span class="formula">{spaced(line.formula)}</span>' if line.formula else "",
-            f'<span class="note">{escape(line.comment)}</span>' if line.comment else "",
-            f'<span class="origin">from {origin}</span>' if origin else ""])
         indent = len(line.code) - len(line.code.lstrip()) + 4
         hang = "" if "\n" in line.code else (
             f' style="padding-left: {indent}ch; text-indent: -{indent}ch"')
         code = f"<pre{hang}>{coloured(line.code)}</pre>"
+        if line.comment:
+            code += f'<span class="note">{escape(line.comment)}</span>'
+        beside = "".join([
+            f'<span class="formula">{spaced(line.formula)}</span>' if line.formula else "",
+            f'<span class="origin">from {origin}</span>' if origin else ""])
         kind = "row" if beside else "row alone"
         right = f'<div class="beside">{beside}</div>' if beside else ""
-        return f'<div class="{kind}">{code}{right}</div>'
+        return f'<div class="{kind}"><div class="code">{code}</div>{right}</div>'
 
     def proof(self, part):
         try:

@@ -97,7 +97,7 @@ class Site:
             text = HEADER + text
         if origin.endswith("pages/index.md"):
             text = text.replace("<!-- chapters -->", "\n".join(
-                f"- [{c.title}](../chapters/{c.path.name})" for c in self.chosen))
+                f"- [{c.title}](../chapters/{c.path.name}): {_question(c)}" for c in self.chosen))
             text += "\n\n" + self._toctree()
         return text.replace("<!-- notebooks -->", "\n".join(
             f'- <a href="../notebooks/{name}.ipynb" download>{notebooks.title(script)}</a>'
@@ -185,6 +185,12 @@ class Site:
         name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         self.sources[name] = file
         return f"source/{name}.html"
+
+
+def _question(chapter):
+    """The first sentence of a chapter."""
+    words = " ".join(chapter.parts[0].body.split())
+    return re.match(r"(.*?[.?!])(?= |$)", words)[1] if words else ""
 
 
 def _listing(file):
