@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +24,8 @@ from docs.book.mistakes import mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.solved import asked
-from tests import chromium
+from npdl import backend
+from tests import chromium, fakecupy
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = chapters.paths()
@@ -158,6 +160,19 @@ def test_what_breaks_a_build(old, new, said, tmp_path):
     assert said in str(found.value)
 
 
+@pytest.mark.parametrize("arguments, status, said", [
+    (["--check", "--only", "1"], 0, "linear-1 "),
+    (["--only", "99"], 2, "--only 99: there is no such chapter"),
+    (["--out", "docs"], 2, "--out docs: holds something else than a site"),
+    (["--out", "README.md"], 2, "--out README.md: is no folder"),
+])
+def test_the_command(arguments, status, said):
+    done = subprocess.run([sys.executable, "-m", "docs.book", *arguments], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == status and said in done.stdout + done.stderr
+    assert not status or done.stderr.count("\n") == 1
+
+
 def test_numeric_and_inside():
     x, dout = np.array([0.3, -1.2]), np.array([2.0, -0.5])
     assert np.abs(checks.numeric(np.sin, x, dout) - dout * np.cos(x)).max() < 1e-11
@@ -243,6 +258,17 @@ def test_every_page_in_a_browser(site):
                 colours = page.value("[getComputedStyle(document.body).backgroundColor, "
                                      "getComputedStyle(document.body).color].join()")
                 assert colours.count("rgb") == 2 and "rgb(255" not in colours.split("),")[0]
+        page.open((site / "chapters/06-lstm.html").as_uri(), "document.readyState == 'complete'")
+        page.value("(d => { d.open = true; d.scrollIntoView(); })("
+                   "document.querySelector('details.step'))")
+        page.wait("frames.length == 1 && frames[0].length == 0")
+        end = time.time() + 20
+        while not any(url.endswith("/steps/LSTMCell.html") for url in page.requests):
+            assert time.time() < end, page.requests[-3:]
+            page.value("1")
+        page.open((site / "search.html").as_uri() + "?q=LayerNorm",
+                  "document.querySelectorAll('.search li').length > 3")
+        assert page.complaints == []
         assert {urlsplit(url).scheme for url in page.requests} <= {"file", "data", "blob", "about"}
 
 
@@ -259,3 +285,14 @@ def test_every_notebook_runs(site, tmp_path):
         shutil.copy(path, tmp_path)
         nbclient.NotebookClient(made, timeout=300, kernel_name="python3",
                                 resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+
+def test_the_training_notebook_on_a_device(monkeypatch):
+    """Its lines run where arrays do not mix with the host's, as on a GPU."""
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    script = (ROOT / "docs" / "book" / "notebooks" / "train-and-look.py").read_text()
+    space = {}
+    with fakecupy.installed(), backend.using("cupy"):
+        exec(script.replace("range(200)", "range(20)"), space)
+        assert space["model"].decoder.blocks[0].ffn.up.W.data.__class__ is fakecupy.ndarray
+    assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5

@@ -47,13 +47,17 @@ def run(options):
 
 def build(options):
     """Write the site; 1 when Sphinx complains."""
-    from sphinx.application import Sphinx
-
-    from docs.book.site import BOOK, Site
-
     out = Path(options.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: is no folder; give another name")
     if out.exists() and any(out.iterdir()) and not (out / "objects.inv").exists():
         raise InputError(f"--out {out}: holds something else than a site; give another folder")
+    try:
+        from sphinx.application import Sphinx
+
+        from docs.book.site import BOOK, Site
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         folder, extra = Path(temporary, "pages"), Path(temporary, "extra")

@@ -22,6 +22,7 @@ html_css_files = ["book.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
+html_show_search_summary = False        # it would fetch pages, which a browser forbids on a disk
 html_theme_options = {"navigation_with_keys": True}
 
 

@@ -79,7 +79,7 @@ class Page:
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         what = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
-                f"{times}, equal to the last bit" if close.count else "holds, run as this page was built")
+                f"{times}, equal to the last bit" if close.count else "holds, run for this page")
         number = part.given.rpartition("-")[2]
         body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
         return raw(fold(f"Check of ({number}): {what}", body, "check"))

@@ -16,7 +16,7 @@ from npdl.losses import exact_match
 try:
     backend.use("cupy")
 except BackendError as error:
-    print(error)
+    print(error)                                        # no GPU: NumPy it is
 
 # %%
 data = ModularArithmetic(p=5)
@@ -30,14 +30,15 @@ loss_of, losses, right = SequenceLoss(), [], []
 
 for step in range(200):
     batch = data.train.take(batch_indices(len(data.train), 512, step, seed=0))
-    logits, cache = model.forward(batch.inputs)
-    loss, c_loss = loss_of.forward(logits, batch.targets, batch.answer_mask)
+    ids, targets, asked = map(backend.to_device, (batch.inputs, batch.targets, batch.answer_mask))
+    logits, cache = model.forward(ids)
+    loss, c_loss = loss_of.forward(logits, targets, asked)
     optimizer.zero_grad()
     model.backward(loss_of.backward(1.0, c_loss), cache)
     clip_by_global_norm(optimizer.params.values(), 1.0)
     optimizer.step()
     losses.append(float(loss))
-    right.append(float(exact_match(logits, batch.targets, batch.answer_mask)))
+    right.append(float(exact_match(logits, targets, asked)))
 
 assert losses[-1] < losses[0]
 print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}, answers right {right[-1]:.0%}")
