@@ -25,6 +25,8 @@ from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.solved import asked
 from npdl import backend
+from npdl.__main__ import COMMANDS
+from npdl.study.homework import homework
 from tests import chromium, fakecupy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,6 +160,18 @@ def test_what_breaks_a_build(old, new, said, tmp_path):
     with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
         everything(path)
     assert said in str(found.value)
+
+
+def test_the_commands_that_the_book_names_are_there(tmp_path):
+    """Of npdl, and of homework every set of layers that is named."""
+    texts = [p.read_text(encoding="utf-8") for p in [*PATHS, *(
+        ROOT / "docs" / "book" / "pages").glob("*.md")]]
+    named = {name for text in texts for name in re.findall(r"python -m npdl ([a-z][\w-]*)", text)}
+    assert {"step", "blame", "homework"} <= named <= set(COMMANDS)
+    layers = {names for text in texts for names in re.findall(r"--layers ([A-Z][\w ]*)", text)}
+    assert len(layers) > 10
+    for number, names in enumerate(sorted(layers)):
+        assert homework(tmp_path / str(number), layers=names.split()).holes
 
 
 @pytest.mark.parametrize("arguments, status, said", [
