@@ -204,6 +204,8 @@ def test_tex_that_is_none_is_refused():
         mathml(r"\nosuch x")
     assert "<munderover" not in mathml(r"\dot x_k") and "<munderover" in mathml(
         r"\sum_{t=1}^{T} x", block=True)
+    assert "mspace" in mathml(r"\tanh c") and "mspace" in mathml(r"\tanh^2 c")
+    assert "mspace" not in mathml(r"\tanh(c)") + mathml(r"x^2 c")
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 import functools
 import re
+from itertools import zip_longest
 from xml.etree import ElementTree
 
 from docutils.utils.math.latex2mathml import tex2mathml
 
+ACCENTS = ("˙", "ˆ", "¯", "ˉ", "˜", "~", "→", "_")
 ALSO = (                        # what docutils does not know, or sets differently from TeX
     (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
     (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
@@ -24,10 +26,29 @@ def mathml(tex, block=False):
     for node in root.iter():
         node.text, node.tail = node.text and node.text.strip(" \n"), None
         node.tag = node.tag.rpartition("}")[2]
-        tags = [part.tag.rpartition("}")[2] for part in node]
-        if node.tag == "munderover" and tags[0] != "mo" and tags[2] == "mo":
+    for node in root.iter():
+        if node.tag == "munderover" and node[2].text in ACCENTS:
             _accent(node)
+        if node.tag == "mover" and node[1].tag == "mo" and node[0].tag != "mo":
+            node[1].set("style", "padding-bottom: .13em")       # or it sits on the letter
+        if node.tag == "mo" and node.text in ("⟨", "⟩") and "minsize" not in node.attrib:
+            node.set("stretchy", "false")
+        _apart(node)
     return ElementTree.tostring(root, "unicode", short_empty_elements=False)
+
+
+def _apart(row):
+    """tanh c is two words: the sign between them that means "of" has no width of its own."""
+    made = []
+    for part, after in zip_longest(list(row), row[1:]):
+        first = after[0] if after is not None and after.tag == "mrow" and len(after) else after
+        power = part.tag == "msup" and part[0].tag == "mi" and len(part[0].text or "") > 1
+        apart = first is not None and first.text not in ("(", "[", "{")
+        if part.text != "\u2061" or not apart:
+            made.append(part)
+        if apart and (power or part.text == "\u2061"):
+            made.append(ElementTree.Element("mspace", width="0.1667em"))
+    row[:] = made
 
 
 def _accent(node):
