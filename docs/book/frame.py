@@ -5,8 +5,6 @@ from docs.book.pictures import PICTURES
 from npdl.study.samples import layer_classes, sample
 from npdl.study.step import step
 
-FONT = ('<style>@font-face { font-family: "Book Math"; src: url("../_static/math.woff") }\n'
-        'math { font-family: "Book Math", math }</style></head>')
 EMBEDDED = 3                    # step pages in the chapter itself; the others are linked
 
 
@@ -26,12 +24,11 @@ def step_names(chapter):
 
 
 def step_page(name):
-    """The page that steps through a layer of npdl, as `python -m npdl step NAME --html` has it,
-    with the site's font for formulas."""
+    """The page that steps through a layer of npdl, as `python -m npdl step NAME --html` has it."""
     from npdl.study.show_html import page
 
     layer, inputs, options = sample(layer_classes()[name])
-    return page(step(layer, *inputs, title=name, **options)).replace("</head>", FONT, 1)
+    return page(step(layer, *inputs, title=name, **options))
 
 
 def steps(names):
