@@ -1,7 +1,7 @@
 """python -m docs.book: build the book as a static site.
 
     python -m docs.book                         # the whole site, into build/book
-    python -m docs.book --only 6 --out /tmp/b   # one chapter, quickly
+    python -m docs.book --only 6 --out draft    # one chapter, quickly
     python -m docs.book --check                 # only run the checks of every equation
 """
 
