@@ -1,0 +1,100 @@
+"""python -m docs.book: build the book as a static site.
+
+    python -m docs.book                         # the whole site, into build/book
+    python -m docs.book --only 6 --out draft    # one chapter, quickly
+    python -m docs.book --check                 # only run the checks of every equation
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from npdl.errors import InputError
+from npdl.script import OneLineParser, begin, guarded
+
+
+def parse(argv):
+    parser = OneLineParser(prog="python -m docs.book", description="Build the book.")
+    parser.add_argument("--out", default="build/book", metavar="DIR",
+                        help="the site's folder (default: build/book); what is in it is replaced")
+    parser.add_argument("--only", type=int, nargs="+", metavar="N", default=[],
+                        help="only these chapters, as a draft")
+    parser.add_argument("--draft", action="store_true",
+                        help="do not ask that chapters be complete and every equation be cited")
+    parser.add_argument("--check", action="store_true",
+                        help="run the checks of all equations (or of --only) and list them")
+    return parser.parse_args(argv)
+
+
+def run(options):
+    from docs.book import chapter, checks
+
+    known = {chapter.read(path).number: chapter.read(path) for path in chapter.paths()}
+    for number in options.only:
+        if number not in known:
+            raise InputError(f"--only {number}: there is no such chapter; there are: "
+                             f"{', '.join(map(str, known))}")
+    if options.check:
+        for number in options.only or known:
+            for label, close in checks.run(known[number]).items():
+                print(f"{label:<20} {close.count:>3} comparisons   worst {close.worst:.1e}")
+        return 0
+    return build(options)
+
+
+def build(options):
+    """Write the site; 1 when Sphinx complains."""
+    out = Path(options.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: is no folder; give another name")
+    if out.exists() and any(out.iterdir()) and not (out / "objects.inv").exists():
+        raise InputError(f"--out {out}: holds something else than a site; give another folder")
+    try:
+        from sphinx.application import Sphinx
+
+        from docs.book.site import BOOK, Site
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, extra = Path(temporary, "pages"), Path(temporary, "extra")
+        folder.mkdir(), extra.mkdir()
+        site = Site(folder, extra, options.only, options.draft)
+        site.write(lambda what: print(what, flush=True))
+        made, trees = Path(temporary, "site"), Path(temporary, "trees")
+        app = Sphinx(folder, BOOK, made, trees, "html", warningiserror=True, status=None,
+                     confoverrides={"html_extra_path": [str(extra)]})
+        app.build()
+        if app.statuscode:
+            return app.statuscode
+        shutil.rmtree(made / ".doctrees", ignore_errors=True)
+        shutil.rmtree(out, ignore_errors=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(made, out)
+    size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
+    print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages, {size / 1e6:.1f} MB, "
+          f"{time.monotonic() - start:.0f} s")
+    return 0
+
+
+def main(argv=None):
+    from docs.book.chapter import BookError
+
+    def work():
+        options = parse(argv)
+        try:
+            return run(options)
+        except BookError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+
+    return guarded("python -m docs.book", work)
+
+
+if __name__ == "__main__":
+    begin()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.exit(main())

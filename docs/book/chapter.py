@@ -1,0 +1,177 @@
+"""A chapter as it is written: its text and its fenced directives, checked for its form.
+
+A chapter is docs/book/chapters/NN-name.md: a title, the question, then the SECTIONS. Directives are
+fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. Bad form is a BookError,
+which names the file and the line.
+"""
+
+import functools
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "chapters"
+SECTIONS = ("Forward", "The derivation", "Backward, line by line", "The proof",
+            "What goes wrong here", "Questions of the course", "Write it yourself")
+DIRECTIVES = ("equation", "check", "source", "proof", "mistakes", "questions")
+FENCE = re.compile(r"^(`{3,})(?:\{(\w+)\})?[ \t]*(.*)$")
+CITED = re.compile(r"\{from\}`([^`]+)`")
+LABEL = re.compile(r"([a-z][a-z0-9]*)-(\d+)")
+
+
+class BookError(Exception):
+    """What is wrong in a chapter: its file, its line, what to do."""
+
+    def __init__(self, file, line, text):
+        super().__init__(f"{Path(file).name}:{line}: {text}")
+
+
+@dataclass
+class Part:
+    """A piece of a chapter: text (`name` is ""), or the directive `name` with what it holds."""
+
+    name: str
+    line: int
+    given: str = ""
+    body: str = ""
+
+
+@dataclass
+class Chapter:
+    """`name` is "05-lstm", `number` 5; `equations` {label: Part}, `cited` every label cited."""
+
+    path: Path
+    title: str = ""
+    parts: list = field(default_factory=list)
+    equations: dict = field(default_factory=dict)
+    cited: set = field(default_factory=set)
+
+    @property
+    def name(self):
+        return self.path.stem
+
+    @property
+    def number(self):
+        return int(self.name[:2])
+
+    def fail(self, line, text):
+        raise BookError(self.path, line, text)
+
+    def of(self, *names):
+        """The directives with one of these names, in order."""
+        return [part for part in self.parts if part.name in names]
+
+
+def paths():
+    """The chapters' files, in order."""
+    return sorted(FOLDER.glob("[0-9][0-9]-*.md"))
+
+
+@functools.lru_cache(maxsize=64)
+def read(path):
+    """The Chapter in a file; raises BookError for what has not the form of one."""
+    chapter = Chapter(Path(path))
+    _split(chapter, chapter.path.read_text(encoding="utf-8"))
+    _number(chapter)
+    _follow(chapter)
+    _cite(chapter)
+    return chapter
+
+
+def complete(chapter):
+    """Raise BookError unless the chapter has its title and all sections, in order."""
+    heads = [(part.line + i, line[3:].strip()) for part in chapter.of("")
+             for i, line in enumerate(part.body.split("\n")) if line.startswith("## ")]
+    if not chapter.title:
+        chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
+    for i, name in enumerate(SECTIONS):
+        if i >= len(heads) or heads[i][1] != name:
+            chapter.fail(heads[min(i, len(heads) - 1)][0] if heads else 1,
+                         f"section {i + 1} must be '## {name}'; the sections are: "
+                         f"{', '.join(SECTIONS)}")
+    if len(heads) > len(SECTIONS):
+        chapter.fail(heads[len(SECTIONS)][0], "no section comes after the last; use ### inside one")
+
+
+def _split(chapter, text):
+    """Cut a file into its parts; a fence that is no directive stays in the text."""
+    lines, held, start, i = text.split("\n"), [], 1, 0
+    if lines[0].startswith("# "):
+        chapter.title, lines[0] = lines[0][2:].strip(), ""
+    while i < len(lines):
+        opened = FENCE.match(lines[i])
+        if opened is None:
+            held.append(lines[i])
+            i += 1
+            continue
+        ticks, name, given = opened.groups()
+        end = next((j for j in range(i + 1, len(lines)) if lines[j].strip() == ticks), None)
+        if end is None:
+            chapter.fail(i + 1, f"the fence {lines[i]!r} is never closed")
+        if name is None:
+            held += lines[i: end + 1]
+        else:
+            if name not in DIRECTIVES:
+                chapter.fail(i + 1, f"directive {name!r} is unknown; use one of: "
+                                    f"{', '.join(DIRECTIVES)}")
+            chapter.parts += [Part("", start, body="\n".join(held)),
+                              Part(name, i + 1, given.strip(), "\n".join(lines[i + 1: end]))]
+            held, start = [], end + 2
+        i = end + 1
+    chapter.parts.append(Part("", start, body="\n".join(held)))
+
+
+def _number(chapter):
+    """Each equation's label ends in its number in the chapter: lstm-1, lstm-2, ..."""
+    for part in chapter.of("equation"):
+        label, number = LABEL.fullmatch(part.given), len(chapter.equations) + 1
+        first = LABEL.fullmatch(next(iter(chapter.equations), part.given))
+        if label is None or int(label[2]) != number or label[1] != first[1]:
+            word = first[1] if first else "name"
+            chapter.fail(part.line, f"equation {part.given!r}: the label must be {word}-{number}")
+        chapter.equations[part.given] = part
+
+
+def _follow(chapter):
+    """Each equation is followed by its check, each check follows its equation."""
+    told = [p for p in chapter.parts if p.name or p.body.strip()]
+    for before, part in zip([None, *told], [*told, None], strict=True):
+        if before is not None and before.name == "equation" and (
+                part is None or (part.name, part.given) != ("check", before.given)):
+            chapter.fail(before.line, f"equation {before.given} has no check: write one directly "
+                                      f"after it, ```{{check}} {before.given}")
+        if part is not None and part.name == "check" and (
+                before is None or (before.name, before.given) != ("equation", part.given)):
+            chapter.fail(part.line, f"check {part.given!r} does not follow its equation")
+
+
+def _cite(chapter):
+    """Collect the labels that text and sources cite."""
+    for part in chapter.of("", "mistakes"):
+        for match in CITED.finditer(part.body):
+            chapter.cited |= set(labels(match[1]))
+    for part in chapter.of("source"):
+        for line in part.body.split("\n"):
+            chapter.cited |= set(labels(line.partition("<-")[2]))
+
+
+def labels(text):
+    """"lstm-3 lstm-4" -> ["lstm-3", "lstm-4"]."""
+    return text.replace(",", " ").split()
+
+
+def every_equation(chapters):
+    """{label: chapter} of all chapters; BookError for a label twice, or cited and not there."""
+    found = {}
+    for chapter in chapters:
+        for label, part in chapter.equations.items():
+            if label in found:
+                chapter.fail(part.line, f"equation {label} is in {found[label].path.name} too")
+            found[label] = chapter
+    cited = set().union(*(chapter.cited for chapter in chapters))
+    for chapter in chapters:
+        for label, part in chapter.equations.items():
+            if label not in cited:
+                chapter.fail(part.line, f"equation {label} is cited by no line and no text: cite "
+                                        f"it in a source (<- {label}) or by {{from}}`{label}`")
+    return found

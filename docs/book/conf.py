@@ -1,0 +1,42 @@
+"""Sphinx's settings for the book; `python -m docs.book` makes the pages that it reads."""
+
+from docutils.nodes import SkipNode
+from docutils.utils.math import MathError
+from sphinx.errors import ExtensionError
+
+import npdl
+from docs.book.formulas import mathml
+
+project = "npdl"
+author = copyright = "the npdl authors"
+version = release = npdl.__version__
+language = "en"
+extensions = ["myst_parser"]
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header"]      # reports begin with ###
+html_math_renderer = "mathml"
+html_theme = "furo"
+html_title = "npdl: the book"
+html_static_path = ["static"]
+html_css_files = ["book.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+html_show_search_summary = False        # it would fetch pages, which a browser forbids on a disk
+html_theme_options = {"navigation_with_keys": True}
+
+
+def _visit(block):
+    def visit(self, node):
+        try:
+            formula = mathml(node.astext(), block)
+        except MathError as error:
+            raise ExtensionError(f"{node.source}:{node.line}: {error}") from error
+        self.body.append(f'<div class="equation"><div>{formula}</div></div>' if block else formula)
+        raise SkipNode
+    return visit
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", inline_renderers=(_visit(False), lambda self, node: None),
+                               block_renderers=(_visit(True), lambda self, node: None))

@@ -1,0 +1,60 @@
+"""TeX as MathML, which browsers show without a script or a font from elsewhere."""
+
+import functools
+import re
+from itertools import zip_longest
+from xml.etree import ElementTree
+
+from docutils.utils.math.latex2mathml import tex2mathml
+
+ACCENTS = ("˙", "ˆ", "¯", "ˉ", "˜", "~", "→", "_")
+ALSO = (                        # what docutils does not know, or sets differently from TeX
+    (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
+    (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
+    (r"\\([bB]igg?)(?=\s*[(\[\\])", r"\\\1l"),
+    (r"\\mathrel\{([^}]*)\}", r"\1"),
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def mathml(tex, block=False):
+    """A formula as a <math> element on one line; MathError for what TeX would not take."""
+    for pattern, by in ALSO:
+        tex = re.sub(pattern, by, tex)
+    root = ElementTree.fromstring(
+        tex2mathml(tex.strip(), as_block=block).replace("&ApplyFunction;", "\u2061"))
+    for node in root.iter():
+        node.text, node.tail = node.text and node.text.strip(" \n"), None
+        node.tag = node.tag.rpartition("}")[2]
+    for node in root.iter():
+        if node.tag == "munderover" and node[2].text in ACCENTS:
+            _accent(node)
+        if node.tag == "mover" and node[1].tag == "mo" and node[0].tag != "mo":
+            node[1].set("style", "padding-bottom: .13em")       # or it sits on the letter
+        if node.tag == "mo" and node.text in ("⟨", "⟩") and "minsize" not in node.attrib:
+            node.set("stretchy", "false")
+        _apart(node)
+    return ElementTree.tostring(root, "unicode", short_empty_elements=False)
+
+
+def _apart(row):
+    """tanh c is two words: the sign between them that means "of" has no width of its own."""
+    made = []
+    for part, after in zip_longest(list(row), row[1:]):
+        first = after[0] if after is not None and after.tag == "mrow" and len(after) else after
+        power = part.tag == "msup" and part[0].tag == "mi" and len(part[0].text or "") > 1
+        apart = first is not None and first.text not in ("(", "[", "{")
+        if part.text != "\u2061" or not apart:
+            made.append(part)
+        if apart and (power or part.text == "\u2061"):
+            made.append(ElementTree.Element("mspace", width="0.1667em"))
+    row[:] = made
+
+
+def _accent(node):
+    """An x with a dot above and k below becomes a dotted x with the index k."""
+    base, index, accent = node
+    over = ElementTree.Element("mover", accent="true")
+    over.extend([base, accent])
+    node.tag = "msub"
+    node[:] = [over, index]

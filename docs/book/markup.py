@@ -1,0 +1,39 @@
+"""Pieces of HTML and Markdown that several pages use."""
+
+import re
+from html import escape
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import BashLexer, PythonLexer, TextLexer
+
+LEXERS = {"python": PythonLexer, "sh": BashLexer, "text": TextLexer}
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~])")
+
+
+def coloured(code, language="python"):
+    """Code as coloured HTML, without an element around it."""
+    lexer = LEXERS[language](stripnl=False, ensurenl=False)
+    return highlight(code, lexer, HtmlFormatter(nowrap=True))
+
+
+def words(text):
+    """Plain words as HTML: `code` in backquotes becomes <code>."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+
+
+def plain(text):
+    """Words as Markdown that reads as they stand."""
+    return SPECIAL.sub(r"\\\1", text)
+
+
+def raw(html):
+    """HTML as a block of MyST."""
+    ticks = "`" * max([7, *(len(run) for run in re.findall(r"`+", html))])
+    return f"\n{ticks}`{{raw}} html\n{html}\n{ticks}`\n"
+
+
+def fold(summary, body, kind="", is_open=False):
+    """A part of a page that opens on a click."""
+    opened = " open" if is_open else ""
+    return f'<details class="{kind}"{opened}><summary>{summary}</summary>\n{body}\n</details>'

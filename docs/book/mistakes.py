@@ -1,0 +1,111 @@
+"""A mistake made in a layer's own source, and what `blame` says of it."""
+
+import contextlib
+import inspect
+import linecache
+import warnings
+from dataclasses import dataclass
+from types import FunctionType
+
+from docs.book.sources import ROOT, _plain, find
+from npdl.study.blame import blame
+from npdl.study.patch import find_code, patched
+from npdl.study.plan import plan
+from npdl.study.samples import sample
+from npdl.study.target import find_class
+
+
+@dataclass
+class Mistake:
+    """`was` became `now` in `function` (its qualified name), because of `why`."""
+
+    line: int
+    was: str
+    now: str
+    why: str = ""
+    function: str = ""
+    said: str = ""
+
+
+def mistakes(chapter, part):
+    """The Mistakes of a directive, each made and blamed; BookError where blame finds nothing."""
+    target, *layer = part.given.split()
+    try:
+        found, cls = find(target), find_class(layer[0] if layer else target.partition(":")[2])
+    except Exception as error:
+        chapter.fail(part.line, f"{{mistakes}} {part.given}: {error}")
+    made = read_mistakes(chapter, part)
+    for mistake in made:
+        try:
+            function, statement, now = edited(found, mistake)
+        except LookupError as error:
+            chapter.fail(mistake.line, str(error))
+        mistake.function = function.__qualname__
+        report = _blamed(cls, function, statement, now)
+        if report.right:
+            chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
+        mistake.said = str(report)
+    return made
+
+
+def edited(found, mistake):
+    """(function, statement, the new text) of a mistake in a class or function; LookupError when
+    there is no such statement."""
+    function, statement = _statement(found, mistake.was)
+    if function is None:
+        raise LookupError(f"{mistake.was!r} is no statement of {found.__qualname__}; copy one")
+    return function, statement, mistake.now
+
+
+def read_mistakes(chapter, part):
+    """The Mistakes that a directive lists, not made yet."""
+    made = []
+    for i, text in enumerate(part.body.split("\n"), part.line + 1):
+        if text.startswith(":"):
+            if not made:
+                chapter.fail(i, "a reason before its mistake: write old -> new first")
+            made[-1].why = f"{made[-1].why} {text[1:].strip()}".strip()
+        elif text.strip():
+            was, arrow, now = text.partition(" -> ")
+            if not arrow or not was.strip() or not now.strip():
+                chapter.fail(i, f"{text!r}: a mistake is written old -> new")
+            made.append(Mistake(i, was.strip(), now.strip()))
+    if not made:
+        chapter.fail(part.line, "no mistakes: write old -> new")
+    return made
+
+
+def _functions(found):
+    """A function, or those of a class: backward first, forward last."""
+    if isinstance(found, FunctionType):
+        return [inspect.unwrap(found)]
+    own = [f for f in vars(found).values() if isinstance(f, FunctionType)]
+    return sorted(own, key=lambda f: (f.__name__ != "backward", f.__name__ == "forward"))
+
+
+def _statement(found, code):
+    """(the function that has the statement `code`, the statement); (None, None) if none has."""
+    wanted = _plain(code)
+    for function in _functions(found):
+        planned = plan(function.__code__)
+        for statement in planned.statements if planned else ():
+            if _plain(statement.source) == wanted:
+                return function, statement
+    return None, None
+
+
+def _blamed(cls, function, statement, now):
+    """What blame says with `now` in place of the statement. The edited file is known to linecache
+    under a name of its own, so that the report shows the lines that ran."""
+    file = function.__code__.co_filename
+    lines = linecache.getlines(file)
+    indent = " " * statement.node.col_offset
+    edited = [indent + now + "\n"] + ["\n"] * (statement.last - statement.first)
+    text = lines[: statement.first - 1] + edited + lines[statement.last:]
+    name = f"{file}#{statement.first}:{now}"
+    linecache.cache[name] = len("".join(text)), None, text, name
+    code = find_code(compile("".join(text), name, "exec"), function.__qualname__)
+    layer, inputs, options = sample(cls)
+    with patched(function, code), contextlib.chdir(ROOT), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return blame(layer, *inputs, **options)

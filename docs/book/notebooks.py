@@ -1,0 +1,186 @@
+"""Notebooks: of every chapter, and of the study tools in docs/book/notebooks.
+
+Each is a script in the percent form first (# %% begins a cell), of which jupytext makes the
+notebook. The first cell installs npdl where it is missing.
+"""
+
+import inspect
+import re
+import textwrap
+import tomllib
+from pathlib import Path
+
+from docs.book import checks, frame, sources
+from docs.book.chapter import CITED, SECTIONS, labels
+from docs.book.mistakes import edited, read_mistakes
+from docs.book.render import proof_table
+from docs.book.solved import worked
+from docs.book.sources import ROOT, find
+from npdl.study.target import find_class
+
+TOOLS = Path(__file__).parent / "notebooks"
+HOMEPAGE = "https://github.com/npdl-authors/npdl"       # unless pyproject says another
+INSTALL = '''\
+# npdl, where it is missing: from a wheel beside this notebook, or from its repository
+import importlib.util
+from pathlib import Path
+
+if importlib.util.find_spec("npdl") is None:
+    wheels = sorted(map(str, Path.cwd().glob("npdl*.whl")))
+    get_ipython().run_line_magic("pip", "install -q " + (wheels or ["git+{address}"])[-1])'''
+
+
+def address():
+    """The repository, as pyproject has it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Homepage", HOMEPAGE)
+
+
+def scripts(chapters, known):
+    """{name: percent script} of every notebook."""
+    found = {c.name: chapter_script(c, known) for c in chapters}
+    for path in sorted(TOOLS.glob("*.py")):
+        first, rest = path.read_text(encoding="utf-8").split("\n\n", 1)
+        found[path.stem] = _joined([first, _code(install()), rest])
+    return found
+
+
+def install():
+    return INSTALL.replace("{address}", address())
+
+
+def notebook(script):
+    """A percent script as the text of a notebook, without outputs."""
+    import jupytext
+
+    made = jupytext.reads(script, fmt="py:percent")
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3",
+                                   "language": "python"}
+    for number, cell in enumerate(made.cells):
+        cell["id"] = f"cell-{number}"                   # the same each time it is made
+    return jupytext.writes(made, fmt="ipynb") + "\n"
+
+
+def title(script):
+    """The heading of a notebook."""
+    return re.search(r"^# # (.*)$", script, re.M)[1]
+
+
+def _joined(cells):
+    return "\n\n".join(cell for cell in cells if cell) + "\n"
+
+
+def _words(text):
+    lines = text.strip("\n").split("\n")
+    if not "".join(lines).strip():
+        return ""
+    return "\n".join(["# %% [markdown]", *(f"# {line}".rstrip() for line in lines)])
+
+
+def _code(text):
+    return "# %%\n" + text.strip("\n")
+
+
+def chapter_script(chapter, known):
+    """A chapter as a percent script: its text, its equations, their checks as cells."""
+    return _joined([_words(f"# {chapter.title}"), _code(install()), _code(_setup(chapter)),
+                    *_Script(chapter, known).cells()])
+
+
+def _setup(chapter):
+    """What every check may use, written out so that nothing but npdl is needed."""
+    own = [inspect.getsource(f) for f in (checks.numeric, checks.inside, checks.difference)]
+    return "\n\n\n".join([f'''\
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+
+import npdl
+from npdl import *
+from npdl.study import samples
+from npdl.study.gradcheck import randomise
+
+rng = np.random.default_rng({checks.seed(chapter.name)})''', *(text.strip() for text in own), f'''\
+def close(a, b, rel={checks.REL:g}):
+    return difference(a, b) <= rel
+
+
+def ready(layer):
+    layer = layer.astype("float64")
+    randomise(layer, rng)                               # gains and biases too
+    return layer'''])
+
+
+class _Script:
+    def __init__(self, chapter, known):
+        self.chapter, self.known = chapter, known
+
+    def cells(self):
+        for part in self.chapter.parts:
+            made = getattr(self, part.name or "prose")(part)
+            yield from [made] if isinstance(made, str) else made
+
+    def prose(self, part):
+        text = CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), part.body)
+        before, head, after = text.partition(f"## {SECTIONS[4]}")
+        yield _words(before + head)
+        if head:
+            for name in frame.step_names(self.chapter)[:1]:
+                yield _code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
+                            "npdl.step(layer, *inputs, **options)")
+        yield _words(after)
+
+    def shown(self, label):
+        home, number = self.known[label], label.rpartition("-")[2]
+        return f"({number})" if home is self.chapter else f"({home.number}.{number})"
+
+    def equation(self, part):
+        number = part.given.rpartition("-")[2]
+        return _words(f"$$\n{part.body}\n\\tag{{{number}}}\n$$")
+
+    def check(self, part):
+        return _code(f"# the check of ({part.given.rpartition('-')[2]})\n{part.body}")
+
+    def source(self, part):
+        found = sources.cited(self.chapter, part)
+        lines = [found.head]
+        for line in found.lines:
+            origin = ", ".join(map(self.shown, line.cited))
+            notes = "; ".join(filter(None, [line.comment, origin and f"from {origin}"]))
+            code = line.code.rstrip()
+            lines.append(f"{code:<58}# {notes}" if notes and "\n" not in code else code)
+        return _words("\n".join(["```python", *lines, "```"]))
+
+    def proof(self, part):
+        return _words("\n".join(proof_table(part.given.split())))
+
+    def mistakes(self, part):
+        """Each mistake in words; the first as a class of its own, blamed in the next cell."""
+        target, *layer = part.given.split()
+        cls = find_class(layer[0] if layer else target.partition(":")[2])
+        for number, one in enumerate(read_mistakes(self.chapter, part)):
+            yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
+                lambda m: ", ".join(map(self.shown, labels(m[1]))), one.why))
+            if number == 0 and isinstance(find(target), type):
+                yield _code(_wrong(cls, *edited(find(target), one)))
+
+    def questions(self, part):
+        for number in part.given.split():
+            for text in worked(number):
+                yield _words(f"```text\n{text}\n```")
+
+
+def _wrong(cls, function, statement, now):
+    """A subclass that has one statement of a method otherwise, and what blame says of it."""
+    lines, first = inspect.getsourcelines(function)
+    at = statement.first - first
+    indent = " " * statement.node.col_offset
+    lines[at: at + 1 + statement.last - statement.first] = [f"{indent}{now}       # the mistake\n"]
+    module = inspect.getmodule(function)
+    used = sorted(set(function.__code__.co_names) & set(vars(module)))
+    body = textwrap.indent(textwrap.dedent("".join(lines)), "    ").rstrip()
+    return "\n".join([f"from {module.__name__} import {', '.join(used)}" if used else "", "",
+                      f"class Wrong(npdl.{cls.__name__}):", body, "", "",
+                      "layer, inputs, options = samples.sample(Wrong)",
+                      "npdl.blame(layer, *inputs, **options)"]).lstrip("\n")

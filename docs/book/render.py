@@ -1,0 +1,182 @@
+"""A chapter as a page: its directives become HTML, everything else stays as it is written."""
+
+import functools
+from html import escape
+
+from docutils.utils.math import MathError
+
+from docs.book import checks, frame, sources
+from docs.book.chapter import CITED, SECTIONS, labels
+from docs.book.formulas import mathml
+from docs.book.markup import coloured, fold, raw, words
+from docs.book.mistakes import mistakes
+from docs.book.proofs import proof
+from docs.book.solved import asked
+from npdl.errors import InputError
+
+HEADER = """---
+myst:
+  enable_extensions: [dollarmath]
+---
+"""
+
+
+class Page:
+    """Makes the page of a chapter; `known` is every_equation() of the book."""
+
+    def __init__(self, chapter, known):
+        self.chapter, self.known = chapter, known
+        self.closes = checks.run(chapter)
+        self.steps = frame.step_names(chapter)
+
+    def text(self):
+        """The page in MyST."""
+        made = [HEADER, f"# {self.chapter.title}\n"]
+        for part in self.chapter.parts:
+            made.append(self.prose(part) if not part.name else
+                        getattr(self, part.name)(part))
+        return "\n".join(made)
+
+    def prose(self, part):
+        """Text with its citations as links, and what the frame puts into sections."""
+        found = CITED.sub(lambda m: self.links(part.line, labels(m[1])), part.body)
+        lines = []
+        for line in found.split("\n"):
+            name = line[3:].strip() if line.startswith("## ") else ""
+            if name == SECTIONS[0]:
+                lines.append(frame.picture(self.chapter))
+            lines.append(line)
+            if name == SECTIONS[4]:
+                lines.append(frame.steps(self.steps))
+            if name == SECTIONS[6]:
+                lines.append(frame.notebook(self.chapter))
+        return "\n".join(lines)
+
+    def links(self, line, cited):
+        return ", ".join(self.link(line, label) for label in cited)
+
+    def link(self, line, label):
+        """(3) of this chapter, (1.3) of another."""
+        home = self.known.get(label)
+        if home is None:
+            self.chapter.fail(line, f"equation {label!r} is in no chapter")
+        number = label.rpartition("-")[2]
+        if home is self.chapter:
+            return f'<a class="from" href="#{label}">({number})</a>'
+        return (f'<a class="from" href="{home.name}.html#{label}" title="{escape(home.title)}">'
+                f"({home.number}.{number})</a>")
+
+    def equation(self, part):
+        try:
+            formula = mathml(part.body, block=True)
+        except MathError as error:
+            self.chapter.fail(part.line + 1, f"equation {part.given}: {error}")
+        number = part.given.rpartition("-")[2]
+        return raw(f'<div class="equation" id="{part.given}"><div>{formula}</div>'
+                   f'<a class="number" href="#{part.given}">({number})</a></div>')
+
+    def check(self, part):
+        close = self.closes[part.given]
+        times = f"{close.count} comparison" + "s" * (close.count != 1)
+        what = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
+                f"{times}, equal to the last bit" if close.count else "holds, run for this page")
+        number = part.given.rpartition("-")[2]
+        body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
+        return raw(fold(f"Check of ({number}): {what}", body, "check"))
+
+    def source(self, part):
+        found = sources.cited(self.chapter, part)
+        rows = "".join(self.row(part, line) for line in found.lines)
+        file = found.module.replace(".", "/") + ".py"
+        return raw(
+            f'<div class="source highlight" role="group" aria-label="{found.name}">'
+            f'<p class="where"><code>{found.name}</code> '
+            f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a></p>'
+            f'<pre class="head">{coloured(found.head)}</pre>{rows}</div>')
+
+    def row(self, part, line):
+        origin = self.links(part.line, line.cited)
+        indent = len(line.code) - len(line.code.lstrip()) + 4
+        hang = "" if "\n" in line.code else (
+            f' style="padding-left: {indent}ch; text-indent: -{indent}ch"')
+        code = f"<pre{hang}>{coloured(line.code)}</pre>"
+        if line.comment:
+            code += f'<span class="note">{escape(line.comment)}</span>'
+        beside = "".join([
+            f'<span class="formula">{spaced(line.formula)}</span>' if line.formula else "",
+            f'<span class="origin">from {origin}</span>' if origin else ""])
+        kind = "row" if beside else "row alone"
+        right = f'<div class="beside">{beside}</div>' if beside else ""
+        return f'<div class="{kind}"><div class="code">{code}</div>{right}</div>'
+
+    def proof(self, part):
+        try:
+            found = [proof(name) for name in part.given.split()]
+        except LookupError as error:
+            self.chapter.fail(part.line, str(error))
+        return "\n".join(["", *proof_table(part.given.split()), "", _proof_words(found), ""])
+
+    def mistakes(self, part):
+        made = []
+        for mistake in mistakes(self.chapter, part):
+            change = (f'<div class="highlight"><pre class="change">'
+                      f"<del>{coloured(mistake.was)}</del><ins>{coloured(mistake.now)}</ins>"
+                      f"</pre></div>")
+            said = fold("What <code>blame</code> says", f"<pre>{escape(mistake.said)}</pre>",
+                        "blame", is_open=not made)
+            why = f"<p>{self.inline(mistake.why)}</p>" if mistake.why else ""
+            made.append(f'<div class="mistake">{change}{why}{said}</div>')
+        return raw("".join(made))
+
+    def inline(self, text):
+        """Words with `code` and citations, as HTML."""
+        pieces, at = [], 0
+        for match in CITED.finditer(text):
+            pieces += [words(text[at: match.start()]), self.links(1, labels(match[1]))]
+            at = match.end()
+        return "".join([*pieces, words(text[at:])])
+
+    def questions(self, part):
+        made = []
+        for number in part.given.split():
+            try:
+                found = asked(number)
+            except InputError as error:
+                self.chapter.fail(part.line, str(error))
+            made += [fold(f"<b>{full}</b> {escape(title)}", body, "question")
+                     for full, title, body in found]
+        return raw("\n".join(made))
+
+
+def spaced(formula):
+    """MathML with a little room in products: names here have more than one letter."""
+    return formula.replace("<mo>&#8290;</mo>", '<mo lspace=".12em" rspace=".12em">&#8290;</mo>')
+
+
+def proof_table(names):
+    """The lines of a table with one row for each layer."""
+    yield ("| layer | cases | gradient check: worst error | PyTorch's | outputs differ by | "
+           "gradients differ by | mutants | caught |")
+    yield "|---|--:|--:|---|--:|--:|--:|--:|"
+    for one in map(proof, names):
+        gradient, parity, mutants = one.gradient or {}, one.parity or {}, one.mutants or {}
+        yield "| " + " | ".join([
+            one.name, gradient.get("cases", ""), gradient.get("worst error", ""),
+            parity.get("torch's", "none" if one.without else ""), parity.get("output", ""),
+            parity.get("gradients", ""), mutants.get("change the result", ""),
+            mutants.get("caught", "")]) + " |"
+
+
+@functools.lru_cache(maxsize=1)
+def _legend():
+    return ("Gradient check: [fourth-order differences](../../gradients.md) in float64, limit "
+            "1e-7. [PyTorch](../../parity.md): the worst relative difference over random sizes and "
+            "numbers. [Mutants](../../mutation.md): one-token changes of the backward that change "
+            "its result, and the share that the gradient check catches.")
+
+
+def _proof_words(found):
+    without = [f"{one.name}: {one.without}." for one in found if one.without]
+    survived = [f"{one.name}: {len(one.survived)} not caught, with the reason in the table of "
+                "mutants." for one in found if one.survived]
+    return " ".join([_legend(), *without, *survived])

@@ -1,0 +1,69 @@
+"""The course's questions that belong to a chapter: worked solutions and verdicts, as HTML."""
+
+import functools
+from html import escape
+
+from docs.book.markup import words
+from exercises import questions
+from exercises.framework import shown_verdict, solutions_of
+from exercises.worked import array_lines, side_by_side, solution_text, step_lines
+from npdl.errors import InputError
+
+
+@functools.lru_cache(maxsize=64)
+def _of(module):
+    """(solutions, claims) of an exercise module, worked out once."""
+    return solutions_of(vars(module)), list(module.claims())
+
+
+def worked(number):
+    """The worked solutions of a question as text."""
+    return [solution_text(s, title) for full, title, module in questions.find(number)
+            for s in _of(module)[0] if s.number == full.split(".", 1)[1]]
+
+
+def asked(number):
+    """[(number, title, HTML of solution and verdicts)] of what a number means: a question, or
+    all parts of one. InputError when it is unknown."""
+    found = []
+    for full, title, module in questions.find(number):
+        own = full.split(".", 1)[1]
+        solutions, claims = _of(module)
+        judged = [c for c in claims if questions.belongs(c.number, [own])]
+        body = "".join(_solution(s) for s in solutions if s.number == own)
+        if not body and not judged:
+            raise InputError(f"question {full} has neither a solution nor a claim")
+        failed = [c.text for s in solutions if s.number == own for c in s.checks if not c.holds]
+        if failed:
+            raise InputError(f"question {full}: a check of its solution fails: {failed[0]}")
+        found.append((full, title, body + _verdicts(judged)))
+    return found
+
+
+def _pre(lines):
+    return f"<pre>{escape(chr(10).join(line.rstrip() for line in lines))}</pre>" if lines else ""
+
+
+def _solution(solution):
+    parts = []
+    if solution.example:
+        parts.append(f"<p>{words(solution.example)}</p>")
+    if solution.given:
+        parts.append(_pre(side_by_side([array_lines(n, v, 3) for n, v in solution.given.items()])))
+    steps = "".join(f"<li><p>{words(step.text)}</p>"
+                    f"{_pre([line.removeprefix('     ') for line in step_lines(step)])}</li>"
+                    for step in solution.steps)
+    checks = "".join(f"<li>{words(check.text)}</li>" for check in solution.checks)
+    return (f'{"".join(parts)}<ol>{steps}</ol>'
+            f'<p class="answer"><b>Answer.</b> {words(solution.answer)}</p>'
+            f'<p>Checked by computing:</p><ul>{checks}</ul>')
+
+
+def _verdicts(claims):
+    """What the document says of it, and what computing says of that."""
+    rows = "".join(
+        f'<li><p>{words(c.claim)} <b class="verdict">{escape(shown_verdict(c))}</b></p>'
+        f"<dl><dt>document</dt><dd>{words(c.documents_answer)}</dd>"
+        f"<dt>computed</dt><dd>{words(c.computed)}</dd>"
+        f"<dt>evidence</dt><dd>{words(c.evidence)}</dd></dl></li>" for c in claims)
+    return f'<p>What the document says:</p><ul class="claims">{rows}</ul>' if rows else ""

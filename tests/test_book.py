@@ -1,0 +1,313 @@
+"""The book: every equation's check, every line's citation, what must break a build; the site."""
+
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+
+pytest.importorskip("docutils")
+pytest.importorskip("pygments")
+
+from docs.book import chapter as chapters
+from docs.book import checks, sources
+from docs.book.chapter import BookError, complete, every_equation, read
+from docs.book.formulas import mathml
+from docs.book.frame import step_names
+from docs.book.mistakes import mistakes
+from docs.book.pictures import PICTURES
+from docs.book.proofs import proof
+from docs.book.solved import asked
+from npdl import backend
+from npdl.__main__ import COMMANDS
+from npdl.study.homework import homework
+from tests import chromium, fakecupy
+
+ROOT = Path(__file__).resolve().parents[1]
+PATHS = chapters.paths()
+NAMES = [path.stem for path in PATHS]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_equations_hold_and_are_cited_by_the_source(path):
+    chapter = read(path)
+    complete(chapter)
+    assert list(checks.run(chapter)) == list(chapter.equations)
+    for part in chapter.of("equation"):
+        assert mathml(part.body, block=True).startswith("<math")
+    for part in chapter.of("source"):
+        assert sources.cited(chapter, part).lines
+    for part in chapter.of("proof"):
+        assert all(map(proof, part.given.split()))
+
+
+def test_every_equation_is_cited():
+    found = every_equation([read(path) for path in PATHS])
+    cited = set().union(*(read(path).cited for path in PATHS))
+    assert cited == set(found)
+
+
+def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
+    assert [int(name[:2]) for name in NAMES] == list(range(1, len(NAMES) + 1))
+    assert set(PICTURES) <= set(NAMES)
+
+
+WHOLE = """# 1. A map
+
+Why?
+
+## Forward
+
+```{source} npdl.layers.linear:Linear.forward
+```
+
+## The derivation
+
+```{equation} map-1
+y = x W
+```
+```{check} map-1
+assert close(np.ones(2), np.ones(2))
+```
+
+## Backward, line by line
+
+```{source} npdl.layers.linear:Linear.backward
+dy_rows = dy.reshape(-1, E)   <- map-1
+self.W.grad += rows.T @ dy_rows <- map-1
+self.b.grad += sum_rows(dy_rows) <- map-1
+dx = dy_rows @ self.W.data.T <- map-1
+return dx.reshape(cache.shape) <- map-1
+-- plumbing:
+rows, E = cache.rows, self.W.shape[1]
+```
+
+## The proof
+
+```{proof} Linear
+```
+
+## What goes wrong here
+
+```{mistakes} npdl.layers.linear:Linear
+dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
+: A sign.
+```
+
+## Questions of the course
+
+```{questions} 001.3.1
+```
+
+## Write it yourself
+"""
+
+
+def everything(path):
+    """What a build asks of one chapter, in its order."""
+    read.cache_clear()
+    chapter = read(path)
+    complete(chapter)
+    checks.run(chapter)
+    every_equation([chapter])
+    for part in chapter.of("source"):
+        sources.cited(chapter, part)
+    for part in chapter.of("mistakes"):
+        assert "sign is wrong" in mistakes(chapter, part)[0].said
+    for part in chapter.of("questions"):
+        assert asked(part.given)
+    return chapter
+
+
+def test_a_chapter_in_good_form(tmp_path):
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE)
+    assert step_names(everything(path)) == ["Linear"]
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ("np.ones(2), np.ones(2)", "np.ones(2), np.zeros(2)", ":16: check map-1 fails"),
+    ("np.ones(2), np.ones(2)", "np.ones(2), np.ones((2, 1))", "shapes"),
+    ("np.ones(2), np.ones(2)", "np.zeros(2), np.zeros(2)", "compares nothing"),
+    ("np.ones(2), np.ones(2)", "np.ones(2, 'float32'), np.ones(2)", "float32"),
+    ("np.ones(2), np.ones(2)", "np.ones(2) * np.nan, np.ones(2)", "not finite"),
+    ("assert close", "close", "asserts nothing"),
+    ("np.ones(2), np.ones(2)", "nothing", "NameError"),
+    ("```{check} map-1", "```{check} map-2", "has no check"),
+    ("{equation} map-1", "{equation} map-2", "must be map-1"),
+    ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
+    ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
+    ("self.b.grad += sum_rows(dy_rows) <- map-1", "self.b.grad += sum_rows(dy_rows)", "nothing"),
+    ("<- map-1", "<- ", "cited by no line"),
+    ("## The proof\n", "", "section 4 must be"),
+    ("# 1. A map", "A map", "first line must be the title"),
+    ("Linear.forward", "Linear.fforward", "is not there"),
+    ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
+    ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
+    ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
+    ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
+])
+def test_what_breaks_a_build(old, new, said, tmp_path):
+    path = tmp_path / "01-map.md"
+    assert old in WHOLE
+    path.write_text(WHOLE.replace(old, new))
+    with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
+        everything(path)
+    assert said in str(found.value)
+
+
+def test_the_commands_that_the_book_names_are_there(tmp_path):
+    """Of npdl, and of homework every set of layers that is named."""
+    texts = [p.read_text(encoding="utf-8") for p in [*PATHS, *(
+        ROOT / "docs" / "book" / "pages").glob("*.md")]]
+    named = {name for text in texts for name in re.findall(r"python -m npdl ([a-z][\w-]*)", text)}
+    assert {"step", "blame", "homework"} <= named <= set(COMMANDS)
+    layers = {names for text in texts for names in re.findall(r"--layers ([A-Z][\w ]*)", text)}
+    assert len(layers) > 10
+    for number, names in enumerate(sorted(layers)):
+        assert homework(tmp_path / str(number), layers=names.split()).holes
+
+
+@pytest.mark.parametrize("arguments, status, said", [
+    (["--check", "--only", "1"], 0, "linear-1 "),
+    (["--only", "99"], 2, "--only 99: there is no such chapter"),
+    (["--out", "docs"], 2, "--out docs: holds something else than a site"),
+    (["--out", "README.md"], 2, "--out README.md: is no folder"),
+])
+def test_the_command(arguments, status, said):
+    done = subprocess.run([sys.executable, "-m", "docs.book", *arguments], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == status and said in done.stdout + done.stderr
+    assert not status or done.stderr.count("\n") == 1
+
+
+def test_numeric_and_inside():
+    x, dout = np.array([0.3, -1.2]), np.array([2.0, -0.5])
+    assert np.abs(checks.numeric(np.sin, x, dout) - dout * np.cos(x)).max() < 1e-11
+
+    def double(a):
+        b = a + a
+        return b * 1.5
+
+    found, own = checks.inside(double, 2.0)
+    assert (found, own.b) == (6.0, 4.0) and sys.getprofile() is None
+
+
+def test_tex_that_is_none_is_refused():
+    with pytest.raises(Exception, match="Unknown LaTeX command"):
+        mathml(r"\nosuch x")
+    assert "<munderover" not in mathml(r"\dot x_k") and "<munderover" in mathml(
+        r"\sum_{t=1}^{T} x", block=True)
+    assert "mspace" in mathml(r"\tanh c") and "mspace" in mathml(r"\tanh^2 c")
+    assert "mspace" not in mathml(r"\tanh(c)") + mathml(r"x^2 c")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The whole site, built by its command."""
+    for name in ("sphinx", "furo", "myst_parser", "jupytext", "ziamath"):
+        pytest.importorskip(name)
+    out = tmp_path_factory.mktemp("book") / "site"
+    done = subprocess.run([sys.executable, "-m", "docs.book", "--out", str(out)], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr
+    return out
+
+
+def html(site):
+    """{path from the site: text} of the pages that Sphinx made."""
+    return {str(p.relative_to(site)): p.read_text(encoding="utf-8") for p in sorted(
+        site.rglob("*.html")) if p.parts[len(site.parts)] not in ("_static", "steps")}
+
+
+@pytest.mark.slow
+def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
+    pages = html(site)
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
+    for name, text in pages.items():
+        for tag, target in re.findall(
+                r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
+            url = urlsplit(target.replace("&amp;", "&"))
+            if url.scheme or url.netloc:                # a link one may follow; nothing is loaded
+                assert tag == "a", f"{name} loads {target}"
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path)))
+            at = name if not url.path else path
+            assert (site / at).is_file(), f"{name}: {target}"
+            if url.fragment and at in ids and at.endswith(".html"):
+                assert unquote(url.fragment) in ids[at], f"{name}: {target}"
+
+
+@pytest.mark.slow
+def test_no_place_of_this_machine_in_the_site(site):
+    for path in site.rglob("*"):
+        if path.suffix in (".html", ".js", ".ipynb", ".css"):
+            assert str(ROOT) not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.find() is None, reason="no browser")
+def test_every_page_in_a_browser(site):
+    """No word on the console, no request elsewhere, formulas as such, nothing wider than the
+    window, in four looks."""
+    with chromium.browser() as page:
+        for name in html(site):
+            looks = [(1330, False), (390, True)] if not name.startswith("chapters/") else [
+                (width, dark) for width in (1330, 390) for dark in (False, True)]
+            for width, dark in looks:
+                page.resize(width, 900, mobile=width < 600)
+                page.dark(dark)
+                page.open((site / name).as_uri(), "document.readyState == 'complete'")
+                assert page.complaints == [], (name, page.complaints)
+                wide = page.value("document.documentElement.scrollWidth")
+                assert wide <= width + 1, f"{name} is {wide} wide in a window of {width}"
+            if name.startswith("chapters/"):
+                shown = page.value("[...document.querySelectorAll('.equation math')].filter("
+                                   "m => m.getBoundingClientRect().height > 8).length")
+                assert shown == page.value("document.querySelectorAll('.equation').length") > 0
+                colours = page.value("[getComputedStyle(document.body).backgroundColor, "
+                                     "getComputedStyle(document.body).color].join()")
+                assert colours.count("rgb") == 2 and "rgb(255" not in colours.split("),")[0]
+        page.open((site / "chapters/06-lstm.html").as_uri(), "document.readyState == 'complete'")
+        page.value("(d => { d.open = true; d.scrollIntoView(); })("
+                   "document.querySelector('details.step'))")
+        end = time.time() + 20
+        while not any(url.endswith("/steps/LSTMCell.html") for url in page.requests):
+            assert time.time() < end, page.requests[-3:]
+            page.value("1")
+        page.open((site / "search.html").as_uri() + "?q=LayerNorm",
+                  "document.querySelectorAll('.search li').length > 3")
+        assert page.complaints == []
+        assert {urlsplit(url).scheme for url in page.requests} <= {"file", "data", "blob", "about"}
+
+
+@pytest.mark.slow
+def test_every_notebook_runs(site, tmp_path):
+    """From a folder of its own, with npdl installed, from the first cell to the last."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    found = sorted((site / "notebooks").glob("*.ipynb"))
+    assert {path.stem for path in found} > set(NAMES)
+    for path in found:
+        made = nbformat.read(path, 4)
+        nbformat.validate(made)
+        shutil.copy(path, tmp_path)
+        nbclient.NotebookClient(made, timeout=300, kernel_name="python3",
+                                resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+
+def test_the_training_notebook_on_a_device(monkeypatch):
+    """Its lines run where arrays do not mix with the host's, as on a GPU."""
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    script = (ROOT / "docs" / "book" / "notebooks" / "train-and-look.py").read_text()
+    space = {}
+    with fakecupy.installed(), backend.using("cupy"):
+        exec(script.replace("range(200)", "range(20)"), space)
+        assert space["model"].decoder.blocks[0].ffn.up.W.data.__class__ is fakecupy.ndarray
+    assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5
