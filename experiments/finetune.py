@@ -1,13 +1,20 @@
-"""Fine-tune a trained run on another operator, modulus or text with LoRA, or QLoRA with --bits.
+"""Fine-tune a trained run, or a real model, with LoRA, or QLoRA with --bits.
 
 Only the adapters learn; the rest of the model is frozen, and with --bits its linear maps are
-quantized. The new operator takes the place of the run's in the vocabulary, whose numbers must
-suffice for the new modulus. The result is a run folder: ask.py and generate.py read it.
+quantized. The result is a run folder: ask.py and generate.py read it.
+
+A run of npdl's learns another operator, modulus or text. The new operator takes the place of the
+run's in the vocabulary, whose numbers must suffice for the new modulus. A real model, a folder
+with config.json and model.safetensors or a .gguf file, learns a text in its own tokens; its
+numbers stay where they are, and the run holds what was learned. --merge writes a run of npdl's
+as a run, a real model's as a folder that transformers and other tools load.
 
   python experiments/finetune.py runs/gpt-p31-plus-seed0 --operator - --out runs/minus
   python experiments/finetune.py runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q
   python experiments/finetune.py --resume --out runs/minus
   python experiments/finetune.py runs/minus --merge --out runs/minus-merged
+  python experiments/finetune.py SmolLM2-135M --text plays.txt --rank 8 --bits 4 --out runs/plays
+  python experiments/finetune.py runs/plays --merge --out SmolLM2-135M-plays
 """
 
 if __name__ == "__main__":
@@ -17,17 +24,27 @@ if __name__ == "__main__":
 
 import argparse
 import sys
+from pathlib import Path
 
 from npdl import backend
 from npdl.errors import InputError
+from npdl.pretrained import Pretrained, is_model, to_huggingface
 from npdl.quantize import ROUNDINGS
 from npdl.script import place
 from npdl.training import folder as folders
 from npdl.training import options, run
 from npdl.training.cli import OneLineParser, guarded, parsed
 from npdl.training.config import Adapters, Config, usable_cores
-from npdl.training.finetune import DEFAULTS, finetune_config, merge
+from npdl.training.finetune import (
+    DEFAULTS,
+    MODEL_DEFAULTS,
+    finetune_config,
+    merge,
+    model_config,
+)
 from npdl.training.loop import Trainer
+from npdl.training.metrics import read_records
+from npdl.training.process import peak_memory
 
 ADAPTERS = ("rank", "alpha", "where", "bits", "block", "rounding")
 
@@ -36,7 +53,7 @@ def parser():
     p = OneLineParser(description=__doc__, argument_default=argparse.SUPPRESS,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("run", nargs="?", default=None, type=place,
-                   help="the folder of the run to fine-tune")
+                   help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")
     task = p.add_argument_group("task (default: the run's)")
@@ -45,7 +62,21 @@ def parser():
     task.add_argument("--q", type=int, metavar="Q", help="results are modulo q")
     task.add_argument("--r-train", type=float, metavar="R", help="share to train on, in (0, 1]")
     task.add_argument("--symmetric", action="store_true", help="only a <= b (default: all)")
-    task.add_argument("--text", metavar="FILE", help="for a run on text: the new one")
+    task.add_argument("--text", metavar="FILE", help="for a real model, or a run on text: the new "
+                      "one")
+    real = p.add_argument_group("a real model")
+    m = Config(text="", **MODEL_DEFAULTS, model="pretrained", pretrained="")
+    real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
+                      f"(default: {m.block})")
+    real.add_argument("--eval-batches", type=int, metavar="N", help="batches of each part to "
+                      f"evaluate on, always the same (default: {m.eval_batches})")
+    real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
+    real.add_argument("--pretrained", metavar="FOLDER", help="with --resume, if it has moved: "
+                      "where the model is now")
+    shown = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in
+                      MODEL_DEFAULTS.items() if name not in ("block", "eval_batches"))
+    real.description = ("other defaults are then --rank 8, with --bits --block 64 --rounding "
+                        f"nearest, {shown}")
     option = options.Group(p, "adapters", Adapters())
     option("--rank", "r of the matrices A (D, r) and B (E, r)", type=int, metavar="R")
     option("--alpha", "the adapter's product counts alpha / r times; none: once", type=float)
@@ -75,6 +106,8 @@ def main(arguments=None):
             return merged(source, out, given | adapters, **how)
         if resume:
             return resumed(out, given, adapters, how)
+        if is_model(source):
+            return fresh_model(source, out, given, adapters, how)
         return fresh(source, out, given, Adapters(**adapters), how)
 
     return guarded(p.prog, work)
@@ -82,6 +115,10 @@ def main(arguments=None):
 
 def fresh(source, out, given, adapters, how):
     """Fine-tune the run in `source`; `how` holds the rest that run.train takes."""
+    odd = next((name for name in ("window", "eval_batches", "full", "pretrained")
+                if name in given), None)
+    if odd is not None:
+        raise InputError(f"--{odd.replace('_', '-')}: goes with a real model; {source} is a run")
     base = run.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config = finetune_config(base, adapters, given, source)
@@ -94,6 +131,29 @@ def fresh(source, out, given, adapters, how):
     return run.train(config, out, base=parameters, **how)
 
 
+def fresh_model(source, out, given, adapters, how):
+    """Fine-tune the real model in `source`."""
+    config = model_config(source, adapters, given)
+    kind = "full" if config.adapters is None else "lora" if config.adapters.bits is None else (
+        "qlora")
+    out = out or str(Path("runs") / f"{folders.stem(source)}-{kind}")
+    status = run.train(config, out, **how)
+    return told(out, status, how["quiet"])
+
+
+def told(out, status, quiet):
+    """Show what a real model's run has come to; its status."""
+    if not quiet:
+        first, *_, last = [*read_records(Path(out) / "metrics.jsonl")] * 2
+        if "validation_loss" in first:
+            print(f"held-out loss {first['validation_loss']:.4f} at step {first['step']}, "
+                  f"{last['validation_loss']:.4f} at step {last['step']}")
+        peak = peak_memory()
+        if peak is not None:
+            print(f"peak memory {peak / 2**20:,.0f} MiB")
+    return status
+
+
 def resumed(out, given, adapters, how):
     """Go on with a fine-tuning."""
     if out is None:
@@ -102,10 +162,11 @@ def resumed(out, given, adapters, how):
     if odd is not None:
         raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")
     config = run.resumed_config(out, given)
-    if config.adapters is None:
+    if config.adapters is None and config.pretrained is None:
         raise InputError(f"--out {out}: was not fine-tuned; resume it with train_{config.model}.py")
     backend.use(config.backend)
-    return run.train(config, out, True, **how)
+    status = run.train(config, out, True, **how)
+    return status if config.pretrained is None else told(out, status, how["quiet"])
 
 
 def merged(source, out, given, quiet, **training):
@@ -114,12 +175,24 @@ def merged(source, out, given, quiet, **training):
     if odd is not None:
         raise InputError(f"--{odd.replace('_', '-')}: means nothing to --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"
-    adapted = run.load_run(source).model
+    tuned = run.load_run(source)
+    if tuned.config.pretrained is not None:
+        written(tuned, out)
+        if not quiet:
+            print(f"the model is in {out}: transformers and generate.py load it")
+        return 0
+    adapted = tuned.model
     model = merge(source, out)
     if not quiet:
         print(counts(adapted, model, ("adapted", "merged")))
         print(f"the merged run is in {out}")
     return 0
+
+
+def written(tuned, out):
+    """Write the model of a run of a real one as a folder that other tools load."""
+    path, task = tuned.config.pretrained, tuned.task
+    to_huggingface(Pretrained(Path(path), tuned.model, task.architecture, task.weights), out)
 
 
 def counts(before, after, names=("the run", "adapted")):

@@ -1,12 +1,15 @@
-"""Continue a prompt with a trained model, from any run folder: arithmetic or text, GPT or LSTM.
+"""Continue a prompt with a trained model: any run folder of npdl's, or a real model's folder.
 
-Each step computes one token: keys and values (GPT) or the state (LSTM) of what came before are
-kept. An LSTM carries everything along. A GPT sees as many tokens as it was trained on (its
-window); beyond that the window slides, and the oldest tokens are forgotten.
+A real model is GPT-2 or of the Llama kind (Llama, Mistral, Qwen2, SmolLM2): a folder with
+config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is written as it
+comes. Each step computes one token: keys and values (GPT, Llama) or the state (LSTM) of what came
+before are kept. An LSTM carries everything along; the others see as many tokens as they were
+trained on (the window), and beyond that it slides, and the oldest tokens are forgotten.
 
   python experiments/generate.py runs/gpt-p31-plus-seed0 "5 + 7 ="
   python experiments/generate.py runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
   python experiments/generate.py runs/gpt-text-plays-seed0 "ROMEO:" --method sample --top-k 20
+  python experiments/generate.py SmolLM2-135M-Instruct "What is the capital of France?" --chat
 """
 
 if __name__ == "__main__":
@@ -17,12 +20,14 @@ if __name__ == "__main__":
 import argparse
 import math
 import sys
+import time
+from dataclasses import dataclass
 
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.wiring import continuation
 from npdl.errors import InputError, require_positive
 from npdl.init import generator
-from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
 from npdl.script import note, place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
@@ -32,7 +37,7 @@ METHODS = {             # what each method can be told, and what it is when it i
     "beam": {"width": 5, "length_power": 0.0, "n_best": 1},
     "sample": {"count": 1, "temperature": 1.0, "top_k": None, "top_p": None, "seed": 0},
 }
-TOKENS = {"arithmetic": 8, "text": 500}
+TOKENS = {"arithmetic": 8, "text": 500, "model": 200}
 MOST = {"tokens": 100_000, "width": 1000}       # what memory has to hold
 AT_ONCE = 64                                    # continuations drawn together, then shown
 
@@ -40,18 +45,20 @@ AT_ONCE = 64                                    # continuations drawn together, 
 def parser():
     p = OneLineParser(description=__doc__, argument_default=argparse.SUPPRESS,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("run", type=place, help="a run folder")
+    p.add_argument("run", type=place, help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompt", nargs="?", default=None, help="what to continue: an equation's tokens "
                    "apart, or text (default: BOS, or a new line)")
+    p.add_argument("--chat", action="store_true", default=False, help="a real model: hand it the "
+                   "prompt as its chat template has it, and write its answer")
     p.add_argument("--method", choices=tuple(METHODS), default="greedy",
                    help="the most probable token each time; beam search; or random draws "
                    "(default: greedy)")
     p.add_argument("--tokens", type=int, metavar="N", default=None, help="tokens at most "
-                   f"(default: {TOKENS['text']}; equations, which end by themselves: "
-                   f"{TOKENS['arithmetic']})")
-    p.add_argument("--keep", type=int, metavar="N", default=None, help="GPT: tokens that stay when "
-                   "the window is full (default: all but one, which recomputes the window at every "
-                   "token; half of it is faster and forgets more)")
+                   f"(default: {TOKENS['text']}; real models, which end by themselves: "
+                   f"{TOKENS['model']}; equations, likewise: {TOKENS['arithmetic']})")
+    p.add_argument("--keep", type=int, metavar="N", default=None, help="not an LSTM: tokens that "
+                   "stay when the window is full (default: all but one, which recomputes it "
+                   "at every token; of a real model half, which is faster and forgets more)")
     beam = p.add_argument_group("beam search")
     beam.add_argument("--width", type=int, metavar="W", help="hypotheses kept (default: 5)")
     beam.add_argument("--length-power", type=float, metavar="A", help="rank finished ones by log "
@@ -68,39 +75,90 @@ def parser():
     return p
 
 
-def generate(run, prompt=None, method="greedy", tokens=None, keep=None, **how):
-    """Hypotheses that continue `prompt` with a run's (load_run) model, and the ids of the prompt.
+@dataclass
+class Source:
+    """What a folder gives: a model, its vocabulary, which of TOKENS' kinds it is, and what ends
+    its texts (a token, several, or None)."""
 
-    The best one is first; random ones come as they are drawn, AT_ONCE at a time. `how` holds
-    METHODS' options. Raises InputError for what cannot be done.
+    model: object
+    words: object
+    kind: str
+    ends: object = None
+
+    def encode(self, prompt, chat=False):
+        """The ids that come first."""
+        words = self.words
+        if chat and self.kind != "model":
+            raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
+        if self.kind == "arithmetic":
+            return words.encode("BOS " + (prompt or ""))
+        if self.kind == "text":
+            return words.encode(prompt or ("\n" if "\n" in words.characters
+                                           else words.characters[0]))
+        return words.chat(prompt or "") if chat else words.prompt(prompt or "")
+
+    def shown(self, ids, hypothesis):
+        """A continuation as text, after its prompt."""
+        if self.kind != "arithmetic":
+            return self.words.decode([*ids, *hypothesis.tokens])
+        text = self.words.decode([*ids[1:], *hypothesis.tokens])
+        return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
+
+
+def opened(path):
+    """The Source in a folder or a .gguf file."""
+    from npdl.pretrained import is_model, load  # not for those who have none
+
+    if is_model(path):
+        found = load(path, tokenizer=True)
+        return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
+    return of_run(load_run(path))
+
+
+def of_run(run):
+    """The Source that a run (load_run) is."""
+    words, config = run.task.vocabulary, run.config
+    if config.pretrained is not None:
+        return Source(run.model, words, "model", words.ends or None)
+    if config.text is not None:
+        return Source(run.model, words, "text")
+    return Source(run.model, words, "arithmetic", words.eos)
+
+
+def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=False, each=None,
+             **how):
+    """Hypotheses that continue `prompt` with a Source, and the ids of the prompt.
+
+    The best one is first; random ones come as they are drawn, AT_ONCE at a time. each(sequence,
+    token) is called as tokens are chosen, but in beam search. `how` holds METHODS' options.
+    Raises InputError for what cannot be done.
     """
     settings = method_settings(method, how)
-    words, is_text = run.task.vocabulary, run.config.text is not None
-    if is_text:
-        ids = words.encode(prompt or _first(words))
-    else:
-        ids = words.encode("BOS " + (prompt or ""))
-    if keep is not None and not isinstance(run.model, GPT):
+    ids, model, eos = source.encode(prompt, chat), source.model, source.ends
+    carried = isinstance(model, LSTMLM)
+    if keep is not None and carried:
         raise InputError("--keep is a GPT's; this run's LSTM carries everything along")
-    tokens = TOKENS["text" if is_text else "arithmetic"] if tokens is None else tokens
+    if keep is None and source.kind == "model":
+        keep = model.max_len // 2       # its window is long, and takes as many tokens' time anew
+    tokens = TOKENS[source.kind] if tokens is None else tokens
     require_positive(tokens=tokens)
     for name, value in (("tokens", tokens), ("width", settings.get("width", 1))):
         if value > MOST[name]:
             raise InputError(f"--{name} {value}: must be {MOST[name]} or less")
-    options = {} if keep is None else {"keep": keep}
-    scorer = continuation(run.model, ids, **options)
-    eos = None if is_text else words.eos
+    options = {} if carried else {"capacity": len(ids) + tokens, "keep": keep}
+    scorer = continuation(model, ids, **options)
     if method == "beam":
         n_best = settings["n_best"]
         result = beam_search(scorer, settings["width"], tokens, eos, settings["length_power"],
-                             n_best)
+                             n_best, keep_steps=False)
         return (result.finished + result.unfinished)[:n_best], ids
     if method == "sample":
         rng, count = generator(settings.pop("seed")), settings.pop("count")
         require_positive(count=count)
         return (hypothesis for start in range(0, count, AT_ONCE) for hypothesis in
-                sample(scorer, tokens, rng, eos, min(AT_ONCE, count - start), **settings)), ids
-    return greedy(scorer, tokens, eos), ids
+                sample(scorer, tokens, rng, eos, min(AT_ONCE, count - start), **settings,
+                       each=each)), ids
+    return greedy(scorer, tokens, eos, each), ids
 
 
 def method_settings(method, how):
@@ -114,18 +172,26 @@ def method_settings(method, how):
     return {**METHODS[method], **how}
 
 
-def _first(words):
-    """The character to begin with when there is no prompt."""
-    return "\n" if "\n" in words.characters else words.characters[0]
+class Live:
+    """Writes a text as its tokens come, and keeps the time."""
 
+    def __init__(self, source, before, begins):
+        self.begins = begins                    # shown with the first token
+        more = source.words.stream(before) if source.kind == "model" else None
+        self.text = more or (lambda token: source.words.decode([token]))
+        self.times = [time.perf_counter()]
 
-def shown(run, ids, hypothesis):
-    """A continuation as text, after its prompt."""
-    words = run.task.vocabulary
-    if run.config.text is not None:
-        return words.decode([*ids, *hypothesis.tokens])
-    text = words.decode([*ids[1:], *hypothesis.tokens])
-    return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
+    def __call__(self, sequence, token):
+        self.times.append(time.perf_counter())
+        print(self.begins + self.text(token), end="", flush=True)
+        self.begins = ""
+
+    def speed(self):
+        """Tokens a second after the first, which waits for the prompt."""
+        start, first, *_, last = [*self.times, self.times[-1]]
+        count = len(self.times) - 1
+        rate = f", then {(count - 1) / (last - first):.1f} a second" if last > first else ""
+        return f"{count} tokens: the first after {first - start:.2f} s{rate}"
 
 
 def main(arguments=None):
@@ -133,20 +199,45 @@ def main(arguments=None):
     options = vars(p.parse_args(arguments))
 
     def work():
-        run = load_run(options.pop("run"))
-        found, ids = generate(run, **options)
-        longest = 0
-        for i, hypothesis in enumerate(found):
-            if i and run.config.text is not None:
-                print("-" * 40)
-            print(shown(run, ids, hypothesis))
-            longest = max(longest, len(ids) + len(hypothesis.tokens))
-        if isinstance(run.model, GPT) and longest - 1 > run.model.max_len:  # the last is not read
-            note(f"{p.prog}: the model sees {run.model.max_len} tokens; its window slid along "
-                 f"these {longest}")
-        return 0
+        source = opened(options.pop("run"))
+        streams = (source.kind != "arithmetic" and options["method"] != "beam"
+                   and options.get("count", 1) == 1)
+        return (streamed if streams else listed)(source, options, p.prog)
 
     return guarded(p.prog, work)
+
+
+def streamed(source, options, prog):
+    """One text, written as it comes."""
+    first = source.encode(options["prompt"], options["chat"])
+    live = Live(source, first, "" if options["chat"] else source.words.decode(first))
+    found, ids = generate(source, **options, each=live)
+    [hypothesis] = found
+    print(flush=True)
+    if source.kind == "model":
+        note(f"{prog}: {live.speed()}")
+    say_window(source, len(ids) + len(hypothesis.tokens), prog)
+    return 0
+
+
+def listed(source, options, prog):
+    """Equations, several texts, or what a beam search found."""
+    found, ids = generate(source, **options)
+    longest, prompt = 0, [] if options["chat"] else ids
+    for i, hypothesis in enumerate(found):
+        if i and source.kind != "arithmetic":
+            print("-" * 40)
+        print(source.shown(prompt, hypothesis))
+        longest = max(longest, len(ids) + len(hypothesis.tokens))
+    say_window(source, longest, prog)
+    return 0
+
+
+def say_window(source, longest, prog):
+    """Say when a text has been longer than what the model sees; its last token is not read."""
+    seen = getattr(source.model, "max_len", longest)
+    if longest - 1 > seen:
+        note(f"{prog}: the model sees {seen} tokens; its window slid along these {longest}")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Param:
     @trainable.setter
     def trainable(self, trainable):
         learns = trainable and self._can_learn
-        self.grad = xp.zeros_like(self.data) if learns else _Discard()
+        self.grad = xp.zeros(self.data.shape, self.data.dtype) if learns else _Discard()
 
     def like(self, data):
         """Another Param with these properties and its own gradient."""

@@ -227,6 +227,21 @@ def check_heads(Q, K, V, mask, heads):
     check_mask("attention", mask, (q[0], heads, q[1], k[1]))            # (B, H, R, S)
 
 
+def checked_turns(x, positions, width):
+    """Rotary's `positions` (S,), 0..S-1 if None, after a check of them and of x (..., S, width)."""
+    check_floats("Rotary", the_input=x)
+    check_width(x, width, "Rotary")
+    if x.ndim < 2:
+        raise InputError(f"Rotary: the input has shape {x.shape}; it must be (..., S, {width})")
+    if positions is None:
+        return np.arange(x.shape[-2])
+    positions = checked_ids(positions, np.iinfo(np.int64).max, "positions")
+    if positions.shape != x.shape[-2:-1]:
+        raise InputError(f"Rotary: positions have shape {positions.shape}; for an input {x.shape} "
+                         f"they must be {x.shape[-2:-1]}")
+    return positions
+
+
 def check_graph(h, edges=None):
     """Raise InputError unless `h` is (..., N, D), N not 0, and `edges` (N, N) or (..., N, N)."""
     check_real("graph", h=h)

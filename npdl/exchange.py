@@ -2,7 +2,7 @@
 
     arrays = to_torch(model)                            # {name: NumPy array}
     from_torch(model, arrays)                           # into npdl's parameters, in place
-    write_safetensors("model.safetensors", arrays)      # needs the package safetensors
+    write_safetensors("model.safetensors", arrays)
     from_torch(model, read_safetensors("model.safetensors"))
 
 With torch itself:  ``{n: t.numpy() for n, t in module.state_dict().items()}``.
@@ -27,16 +27,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npdl import safetensors
 from npdl.backend import to_device, to_host
 from npdl.core import Param, walk
-from npdl.errors import CheckpointError, InputError
+from npdl.errors import InputError
 from npdl.layers.adapters import FrozenLinear, LoRALinear
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMCell
-from npdl.training.files import reason, write_atomically
 
 STYLES = ("course", "torch")
 
@@ -99,40 +99,17 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
 
 
 def read_safetensors(path):
-    """{name: NumPy array} of a safetensors file.
+    """{name: NumPy array} of a safetensors file, in memory; BF16 comes as float32.
 
-    Raises InputError where the package is missing, CheckpointError for a file that is none.
+    Raises CheckpointError for a file that is none, or is damaged.
     """
-    library = _safetensors()
-    try:
-        with open(path, "rb") as file:
-            return library.load(file.read())
-    # It has its own exception and lets those of its parts through: a list of them would age.
-    except Exception as error:
-        raise CheckpointError(f"{path}: cannot be read as safetensors ({reason(error)})") from error
+    file = safetensors.SafetensorsFile(path)
+    return {name: file.read(name) for name in file.entries}
 
 
 def write_safetensors(path, arrays):
-    """Write {name: array} as a safetensors file, whole or not at all.
-
-    Raises InputError where the package is missing.
-    """
-    library = _safetensors()
-    # Strided arrays would be written as other numbers, without a word.
-    arrays = {name: np.ascontiguousarray(to_host(array)) for name, array in arrays.items()}
-    content = library.save(arrays)
-    write_atomically(path, lambda file: file.write(content))
-
-
-def _safetensors():
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise InputError(
-            "safetensors is not installed; install it with 'pip install safetensors', or exchange "
-            "a dict of NumPy arrays (numpy.savez) instead"
-        ) from error
-    return safetensors.numpy
+    """Write {name: array} as a safetensors file, whole or not at all."""
+    safetensors.write(path, arrays)
 
 
 def _renamed(name, rename):

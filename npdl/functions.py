@@ -87,14 +87,28 @@ def sum_rows(x):
 def sum_by_index(rows, index, size):
     """(size, D) whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
 
-    The transpose of a look-up. Deterministic on both backends: an atomic add on a GPU is not, so
-    there it is a product with one-hot rows.
+    The transpose of a look-up. Deterministic on both backends.
     """
     rows, index = rows.reshape(-1, rows.shape[-1]), index.reshape(-1)
     if not is_host():
-        return one_hot(index, size, rows.dtype).T @ rows
+        return _sum_on_device(rows, index, size)
     total = np.zeros((size, rows.shape[-1]), rows.dtype)
     np.add.at(total, index, rows)
+    return total
+
+
+def _sum_on_device(rows, index, size):
+    """sum_by_index by products, since an atomic add on a GPU is not deterministic.
+
+    With one-hot rows (N, size); or, where the table is larger than that, with the pairs of rows
+    that go to one place (N, N): each of those rows then writes the same sum there.
+    """
+    if len(index) > size:
+        return one_hot(index, size, rows.dtype).T @ rows
+    same = (index[:, None] == index).astype(rows.dtype)
+    first = same.argmax(1)                                  # products may differ in the last bit
+    total = xp.zeros((size, rows.shape[-1]), rows.dtype)
+    total[index] = (same @ rows)[first]
     return total
 
 

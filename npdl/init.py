@@ -7,13 +7,17 @@ import math
 
 import numpy as np
 
-from npdl.backend import stream, to_device
+from npdl.backend import stream, to_device, xp
 from npdl.errors import InputError, require_dtype
+
+# In place of a generator: matrices of zeros, which take no memory until they are written into. For
+# a model whose numbers come from a file.
+BLANK = object()
 
 
 def generator(rng):
-    """`rng` itself if it is a generator; a fresh stream if it is a seed, an integer from 0 on."""
-    if isinstance(rng, np.random.Generator):
+    """`rng` itself if it is a generator or BLANK; a fresh stream if it is a seed, 0 or more."""
+    if rng is BLANK or isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
         raise InputError(f"rng = {rng!r}; it must be a NumPy generator or a seed, 0 or more")
@@ -23,6 +27,8 @@ def generator(rng):
 def uniform_fan_in(rng, fan_in, shape, dtype):
     """U(-b, b) with b = 1/sqrt(fan_in): how a linear map starts, weights and bias alike."""
     require_dtype(dtype)
+    if rng is BLANK:
+        return xp.zeros(shape, dtype)
     bound = 1.0 / math.sqrt(fan_in)
     return to_device(rng.uniform(-bound, bound, shape).astype(dtype))
 
@@ -30,4 +36,6 @@ def uniform_fan_in(rng, fan_in, shape, dtype):
 def standard_normal(rng, shape, dtype):
     """N(0, 1): how an embedding table starts."""
     require_dtype(dtype)
+    if rng is BLANK:
+        return xp.zeros(shape, dtype)
     return to_device(rng.standard_normal(shape).astype(dtype))

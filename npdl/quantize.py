@@ -69,12 +69,23 @@ def pack(codes, bits):
 def unpack(packed, shape):
     """The codes of `shape` that `pack` put into bytes."""
     bits, size = len(packed), math.prod(shape)
-    planes = xp.unpackbits(packed.reshape(-1)).reshape(bits, -1)[:, :size]
-    planes = planes.astype(_unsigned(bits), copy=False)
-    shifted = planes[0]
-    for i in range(1, bits):
-        shifted = shifted | (planes[i] << i)
-    return (shifted.astype(np.int32) - 2 ** (bits - 1)).astype(_integer(bits)).reshape(shape)
+    shifted = _together(packed[:8])
+    if bits > 8:
+        shifted = shifted.astype(np.uint16) | (_together(packed[8:]).astype(np.uint16) << 8)
+    codes = shifted[:size] - _unsigned(bits)(2 ** (bits - 1))   # modulo 2^8 or 2^16
+    return codes.view(_integer(bits)).reshape(shape)
+
+
+def _together(planes):
+    """Bytes of eight codes' bits each, (m, n), m at most 8 -> the codes' m bits, (8 n,) of uint8.
+
+    Eight codes are put together at once, as the bytes of one uint64.
+    """
+    spread = xp.unpackbits(xp.arange(256, dtype=np.uint8)).view(np.uint64)     # a byte for each bit
+    codes = spread[planes[0]]
+    for i in range(1, len(planes)):
+        codes = codes | (spread[planes[i]] << np.uint64(i))
+    return codes.view(np.uint8)
 
 
 def stored_bytes(size, bits, block=None, itemsize=4):
@@ -106,6 +117,8 @@ def _in_blocks(array, block):
     if block is None:
         return flat[None]
     block = min(block, max(flat.size, 1))           # the last block is filled up, no further
+    if flat.size % block == 0:
+        return flat.reshape(-1, block)
     filled = xp.zeros(-(-flat.size // block) * block, flat.dtype)
     filled[: flat.size] = flat
     return filled.reshape(-1, block)

@@ -2,7 +2,7 @@
 
 import threading
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 
 class Shared:
@@ -28,5 +28,37 @@ class Shared:
                 self._undo()
 
 
-ONE_BLAS_THREAD = Shared(
-    lambda: threadpool_limits(limits=1, user_api="blas").restore_original_limits)
+class BLASThreads:
+    """At most `count` threads of BLAS, in the whole process, while anyone is inside `with`.
+
+    Where several ask for different counts at once, the least of them holds; the last to leave
+    brings back what was there.
+    """
+
+    _lock, _wanted, _undo = threading.Lock(), [], None
+
+    def __init__(self, count):
+        self.count = count
+
+    def __enter__(self):
+        with self._lock:
+            self._wanted.append(self.count)
+            limit = self._limit()
+            if len(self._wanted) == 1:
+                BLASThreads._undo = limit.restore_original_limits
+
+    def __exit__(self, *error):
+        with self._lock:
+            self._wanted.remove(self.count)
+            self._undo()
+            if self._wanted:
+                self._limit()
+
+    def _limit(self):
+        """Set the least count that is wanted, in each library that has more."""
+        blas = [each for each in threadpool_info() if each["user_api"] == "blas"]
+        return threadpool_limits(limits={
+            each["prefix"]: min(each["num_threads"], *self._wanted) for each in blas})
+
+
+ONE_BLAS_THREAD = BLASThreads(1)

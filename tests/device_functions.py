@@ -14,6 +14,7 @@ from npdl import backend, losses
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.wiring import Recomputed, continuation
 from npdl.models.gpt import GPT
+from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from tests import fakecupy
 from tests.cases import all_cases
@@ -53,7 +54,8 @@ def run_losses():
 
 
 def run_decoders():
-    for model in (GPT(7, 16, 2, 2, max_len=16), LSTMLM(7, 16)):
+    for model in (GPT(7, 16, 2, 2, max_len=16), LSTMLM(7, 16),
+                  Llama(7, 16, 2, 4, 2, 8, max_len=16)):
         for scorer in (continuation(model, [1, 2]), Recomputed(model, [1, 2])):
             greedy(scorer, 4)
             beam_search(scorer, 3, 4)

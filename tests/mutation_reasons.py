@@ -10,7 +10,7 @@ DEVICE = "a device alone runs it; tests/test_device.py compares it with NumPy"
 REASONS = {                                     # (function, a part of the line) -> why
     ("Embedding.backward", "self.padding_id is not None"): PADDING,
     ("Embedding.backward", "ids == self.padding_id"): PADDING,
-    ("sum_by_index", "one_hot("): DEVICE,
+    ("sum_by_index", "_sum_on_device("): DEVICE,
 }
 
 

@@ -153,6 +153,15 @@ def test_every_expansion_is_kept_finished_or_pruned():
             assert all(len(h.tokens) == step.length for h in step.kept)
 
 
+def test_without_its_steps_a_search_finds_the_same():
+    for eos in (END, None):
+        tree = random_tree(np.random.default_rng(5), depth=5)
+        kept, bare = (beam_search(tree, 3, 5, eos, keep_steps=keep) for keep in (True, False))
+        assert kept.steps and not bare.steps
+        assert (kept.finished, kept.unfinished, kept.reason) == (
+            bare.finished, bare.unfinished, bare.reason)
+
+
 # Ties
 
 def test_ties_go_to_the_lower_token_and_the_alphabetical_first():

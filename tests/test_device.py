@@ -5,6 +5,7 @@ import pytest
 
 from npdl import backend
 from npdl.backend import to_host
+from npdl.functions import sum_by_index
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
 from tests import fakecupy
@@ -106,3 +107,22 @@ def test_embedding_gradients_repeat_bit_for_bit_and_bad_ids_are_refused(device):
         layer.forward(np.array([1, 5]))
     with pytest.raises(InputError, match="contain -1"):
         layer.forward(np.array([1, -1]))
+
+
+@pytest.mark.parametrize("size", [3, 6, 50_000])
+def test_a_look_ups_gradient_needs_no_product_with_the_whole_table(device, size):
+    """On the device it is made of products: with pairs of rows where the table is larger."""
+    rng = np.random.default_rng(size)
+    rows, index = rng.standard_normal((2, 4, 5)), rng.integers(0, min(size, 5), (2, 4))
+    wanted = np.zeros((size, 5))
+    np.add.at(wanted, index, rows)
+    fakecupy.waits.clear()
+    found = sum_by_index(backend.to_device(rows), backend.to_device(index), size)
+    assert fakecupy.waits == []
+    np.testing.assert_allclose(to_host(found), wanted, rtol=0, atol=1e-12)
+
+
+def test_the_largest_array_of_a_look_ups_gradient_is_the_table(device, monkeypatch):
+    monkeypatch.setattr("npdl.functions.one_hot", None)         # (N, V) numbers
+    rows = backend.to_device(np.ones((3, 2), "float32"))
+    assert sum_by_index(rows, backend.to_device(np.array([4, 4, 1])), 9)[4, 0].item() == 2

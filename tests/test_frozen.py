@@ -1,14 +1,22 @@
 """Frozen parameters: saved and copied, never learned."""
 
 import copy
+import resource
+import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from npdl.adapt import add_lora
-from npdl.core import Param
+from npdl.core import Cache, Param
+from npdl.init import BLANK
+from npdl.layers import embedding
 from npdl.layers.adapters import LoRALinear, QuantLinear
 from npdl.layers.linear import Linear
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.llama import Llama
+from npdl.study.gradcheck import randomise
 
 
 def test_a_frozen_param_collects_nothing_and_takes_no_memory():
@@ -50,3 +58,69 @@ def test_integers_are_never_cast():
     quant = QuantLinear(Linear(4, 3), bits=3)
     assert quant.astype("float64").packed.data.dtype == np.uint8
     assert quant.astype("float64").step.data.dtype == np.float64
+
+
+def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
+    """Without what that gradient is made of, the one of the input comes out as ever."""
+    monkeypatch.setattr(embedding, "sum_by_index", None)
+    table, x = embedding.Embedding(5, 3), np.ones((2, 4, 3), "float32")
+    for layer in (Linear(3, 2), embedding.Unembedding(table), embedding.LearnedPositions(4, 3)):
+        y, cache = layer.forward(x)
+        layer.set_trainable(False)
+        without = Cache(**{**vars(cache), "rows": None})
+        wanted = np.ones_like(y) if y.shape == x.shape else np.ones_like(y) @ (
+            layer.W.data.T if isinstance(layer, Linear) else layer.W.data)
+        np.testing.assert_array_equal(layer.backward(np.ones_like(y), without), wanted)
+    y, cache = table.forward(np.array([[1, 4]]))
+    assert table.backward(y, cache) is None                 # frozen with the map back to tokens
+
+
+def test_an_adapted_llama_learns_as_one_whose_every_gradient_is_computed():
+    """The adapters' gradients are those of a model in which nothing is frozen."""
+    ids, rng = np.array([[1, 2, 3, 4, 0]]), np.random.default_rng(2)
+    model = Llama(6, 8, 2, 4, 2, 6, dtype="float64")
+    names = add_lora(model, 2, where=("W_Q", "W_V", "down"))
+    assert names == [f"blocks.{i}.{name}" for i in (0, 1)
+                     for name in ("attention.W_Q", "attention.W_V", "ffn.down")]
+    randomise(model, rng)
+    upstream, found = rng.standard_normal((1, 5, 6)), []
+    for freed in (False, True):
+        model.set_trainable(freed)
+        for name, param in model.params(frozen=True):
+            param.trainable = freed or name.endswith((".A", ".B"))
+        _, cache = model.forward(ids)
+        model.backward(upstream, cache)
+        found.append({n: p.grad for n, p in model.params() if n.endswith((".A", ".B"))})
+    assert len(found[0]) == 12
+    for name, gradient in found[0].items():
+        assert gradient.any()
+        np.testing.assert_array_equal(gradient, found[1][name])
+
+
+@pytest.mark.parametrize("make", [lambda: Llama(9, 8, 2, 4, 2, 6, rng=BLANK),
+                                  lambda: GPT2(9, 8, 2, 2, max_len=5, rng=BLANK)])
+def test_a_blank_model_takes_the_numbers_that_it_is_given(make):
+    model, other = make(), make().astype("float32")
+    matrices = [p for _, p in model.params() if p.data.ndim == 2]
+    assert matrices and not any(p.data.any() for p in matrices)
+    rng = np.random.default_rng(1)
+    for (_, param), (_, same) in zip(model.params(), other.params(), strict=True):
+        same.data = rng.standard_normal(param.shape).astype("float32")
+        param.data = np.asfortranarray(same.data)           # as a mapped, transposed file has them
+        param.data.flags.writeable = False
+    model.set_trainable(False)
+    ids = np.array([[1, 8, 3]])
+    np.testing.assert_allclose(model.forward(ids)[0], other.forward(ids)[0], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_gradient_takes_no_memory_until_it_is_written():
+    """Of a model that is read from files, only what is trained must be paid for."""
+    def resident():
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    data = np.broadcast_to(np.zeros((), "float32"), (10_000, 10_000))
+    before = resident()
+    param = Param(data)
+    assert param.grad.nbytes == 400_000_000 and resident() - before < 40_000_000

@@ -7,6 +7,7 @@ from npdl.adapt import add_lora, quantize_linears
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.wiring import (
     CachedGPT,
+    CachedLlama,
     CachedSeq2Seq,
     CarriedLSTM,
     Recomputed,
@@ -14,7 +15,8 @@ from npdl.decoding.wiring import (
 )
 from npdl.errors import InputError
 from npdl.functions import log_softmax
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
 from npdl.study.gradcheck import randomise
@@ -35,12 +37,21 @@ def lstm(dtype="float32"):
     return randomised(LSTMLM(V, 16, num_layers=2, dtype=dtype))
 
 
+def llama(max_len=16, dtype="float32", **options):
+    return randomised(Llama(V, **{"d_model": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,
+                                  "d_inner": 12, "max_len": max_len} | options, dtype=dtype))
+
+
 def randomised(model):
     randomise(model, np.random.default_rng(7), 0.3)
     return model
 
 
-MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [("LSTM", lstm())]
+MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [
+    ("LSTM", lstm()), ("GPT-2", randomised(GPT2(V, 16, 2, 2, max_len=16))), ("Llama", llama()),
+    ("Llama, untied, biases", llama(tied=False, qkv_bias=True, num_kv_heads=1, rope_theta=50.0)),
+    ("Llama, wide heads", llama(num_kv_heads=4, d_head=6)),
+]
 every_model = pytest.mark.parametrize("model", [m for _, m in MODELS], ids=[n for n, _ in MODELS])
 
 
@@ -115,7 +126,7 @@ def test_the_logits_themselves_agree_with_the_training_path():
 
 def test_float64_agrees_to_rounding():
     prompt = [1, 2, 3]
-    for model in (gpt(dtype="float64"), lstm("float64")):
+    for model in (gpt(dtype="float64"), lstm("float64"), llama(dtype="float64")):
         pair = zip(walk(continuation(model, prompt), np.random.default_rng(1), 9),
                    walk(Recomputed(model, prompt), np.random.default_rng(1), 9), strict=True)
         for cached, plain in pair:
@@ -148,6 +159,7 @@ def test_a_step_computes_one_position(monkeypatch):
     monkeypatch.setattr(Linear, "forward", counted)
     source = Seq2Seq(V, V, 16, 2, 2, 2, max_len=16)
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
+                   CachedLlama(llama(), np.arange(5)),
                    CachedSeq2Seq(source, np.arange(6), np.arange(5))):
         _, state = scorer.start()
         rows.clear()
@@ -159,9 +171,9 @@ def test_a_step_computes_one_position(monkeypatch):
 
 @pytest.mark.parametrize("options", GPTS[:3], ids=str)
 def test_past_max_len_the_window_slides(options):
-    model = gpt(max_len=6, **options)
-    for prompt in ([1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 1]):
-        assert_same_walk(CachedGPT(model, prompt), Recomputed(model, prompt, window=6), 12)
+    for model in (gpt(max_len=6, **options), llama(max_len=6)):
+        for prompt in ([1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 1]):
+            assert_same_walk(continuation(model, prompt), Recomputed(model, prompt, window=6), 12)
 
 
 def test_a_shorter_context_after_each_move():
@@ -213,6 +225,16 @@ def test_a_seq2seq_with_adapters_generates_as_it_computes(adapt):
         logits, _ = model.forward(np.array([[1, 2]]), np.array([target]))
         target.append(int(logits[0, -1].argmax()))
     assert found.tokens == tuple(target[1:])
+
+
+@pytest.mark.parametrize("adapt", [lambda model: add_lora(model, 2, where=("W_Q", "W_V", "up")),
+                                   lambda model: quantize_linears(model, 4)])
+@pytest.mark.parametrize("make", [llama, lambda: randomised(GPT2(V, 16, 2, 2, max_len=16))])
+def test_a_language_model_with_adapters_generates_as_it_computes(make, adapt):
+    model = make()
+    adapt(model)
+    randomise(model, np.random.default_rng(4), 0.3)
+    assert_same_walk(continuation(model, [1, 2]), Recomputed(model, [1, 2]))
 
 
 @pytest.mark.parametrize("window", [0, -1, 2.5, True])

@@ -4,9 +4,12 @@ import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from npdl.decoding import sample
+from npdl.layers.embedding import Embedding
+from npdl.models.llama import Llama
 from npdl.training.cli import new_config
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
@@ -30,6 +33,20 @@ def text(tmp_path):
 
 def small(text, model="gpt", **settings):
     return new_config(model, {"text": str(text), **SMALL, **settings})
+
+
+@pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
+def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
+    """Then it computes those and the new token, once in a while; a run's model all, each time."""
+    class Words:
+        prompt = encode = staticmethod(lambda text: [1, 2, 3])
+
+    rows, forward = set(), Embedding.forward
+    monkeypatch.setattr(Embedding, "forward",
+                        lambda self, ids: rows.add(np.shape(ids)[1]) or forward(self, ids))
+    source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=8), Words(), kind)
+    [found], _ = generate.generate(source, "a", tokens=20)
+    assert len(found.tokens) == 20 and rows == {3, *computed}
 
 
 def test_a_run_loads_and_generates_without_its_text(tmp_path, text, capsys):
@@ -57,12 +74,13 @@ def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, 
     run = load_run(tmp_path / "run")
     assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
     for keep in (None, 4) if model == "gpt" else (None,):
-        [found], ids = generate.generate(run, "abcdef", tokens=30, keep=keep)
+        [found], ids = generate.generate(generate.of_run(run), "abcdef", tokens=30, keep=keep)
         assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
-    beam, _ = generate.generate(run, "abc", "beam", tokens=5, width=2, n_best=2)
+    beam, _ = generate.generate(generate.of_run(run), "abc", "beam", tokens=5, width=2, n_best=2)
     assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
     assert beam[0].log_prob >= beam[1].log_prob
-    drawn, _ = generate.generate(run, "abc", "sample", tokens=5, count=3, top_k=1, seed=5)
+    drawn, _ = generate.generate(generate.of_run(run), "abc", "sample", tokens=5, count=3,
+                                 top_k=1, seed=5)
     assert [run.task.vocabulary.decode(h.tokens) for h in drawn] == ["defga"] * 3
 
 
@@ -71,8 +89,8 @@ def test_sampling_repeats_with_its_seed(tmp_path, text):
     run = load_run(tmp_path / "run")
 
     def drawn(seed):
-        return next(generate.generate(run, "To", "sample", tokens=30, temperature=2.0,
-                                      seed=seed)[0])
+        return next(generate.generate(generate.of_run(run), "To", "sample", tokens=30,
+                                      temperature=2.0, seed=seed)[0])
 
     assert drawn(1) == drawn(1) != drawn(2)
 
@@ -86,7 +104,7 @@ def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
         return sample(scorer, tokens, rng, eos, count, **how)
 
     monkeypatch.setattr(generate, "sample", counted)
-    few, many = (generate.generate(run, "To", "sample", tokens=2, count=count)[0]
+    few, many = (generate.generate(generate.of_run(run), "To", "sample", tokens=2, count=count)[0]
                  for count in (100, 10**9))
     assert list(itertools.islice(many, 64)) == list(few)[:64]       # the same, how many follow
     assert sorted(asked) == [36, 64, 64]
@@ -100,7 +118,7 @@ def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
     run = load_run(tmp_path)
     for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
                 {"method": "sample", "top_p": 0.5}):
-        found, ids = generate.generate(run, "2 + 4 =", **how)
+        found, ids = generate.generate(generate.of_run(run), "2 + 4 =", **how)
         found = list(found)
         assert run.task.vocabulary.decode(ids) == "BOS 2 + 4 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete

@@ -21,11 +21,11 @@ ROOT = str(Path(__file__).parent.parent)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}
 HOLE = "is yours to write; the equation: "
 # Built on other classes, with nothing of their own to write.
-DERIVED = {"Cell", "Encoder", "GRU", "GRULayer", "LSTM", "LSTMLayer", "QuantLinear", "RNN",
+DERIVED = {"Cell", "Encoder", "GPT2", "GRU", "GRULayer", "LSTM", "LSTMLayer", "QuantLinear", "RNN",
            "RNNLayer", "Recurrent", "RecurrentLayer", "ScaledDotAttention"}
 ALL = sorted(set(layer_classes()) - DERIVED)
 LARGE = {"GPT", "Seq2Seq", "CrossDecoder", "DecoderBlock", "Decoder", "Block", "LSTMLM",
-         "PreNormBlock", "PreNormDecoderBlock"}
+         "PreNormBlock", "PreNormDecoderBlock", "Llama", "LlamaBlock"}
 
 
 def functions(text):

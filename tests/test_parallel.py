@@ -4,13 +4,14 @@ import sys
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from npdl.fast.flat import Flat
 from npdl.fast.threads import HAND_OVER, Workers
 from npdl.layers.linear import Linear
-from npdl.optim import SGD
-from npdl.training.engine import PlainEngine
+from npdl.models.llama import Llama
+from npdl.optim import SGD, AdamW
+from npdl.training.engine import PlainEngine, make_engine
 
 
 def workers(count, make=lambda model: model):
@@ -81,3 +82,30 @@ def test_so_do_two_trainings_of_the_plain_engine():
         assert settings()[1] == [1] * len(before)
         one.__exit__(None, None, None)
     assert settings()[1] == before
+
+
+@pytest.mark.parametrize("least_leaves_first", [True, False])
+def test_of_different_counts_the_least_holds(least_leaves_first):
+    """A training whose products have two threads, while one row of text is generated."""
+    _, before = settings()
+    with threadpool_limits(limits=3, user_api="blas"):
+        two, one = PlainEngine(None, None, 2), PlainEngine(None, None)
+        assert settings()[1] == [3] * len(before)
+        two.__enter__()
+        assert settings()[1] == [2] * len(before)
+        one.__enter__()
+        assert settings()[1] == [1] * len(before)
+        for leaving, left in ((one, 2), (two, 3)) if least_leaves_first else ((two, 1), (one, 3)):
+            leaving.__exit__()
+            assert settings()[1] == [left] * len(before)
+        with PlainEngine(None, None, 9):
+            assert settings()[1] == [3] * len(before)       # never more than there were
+    assert settings()[1] == before
+
+
+def test_what_the_wing_does_not_know_has_blas_threads(capsys):
+    model = Llama(5, 4, 1, 2, 1, 3)
+    engine = make_engine("fast", model, AdamW(model), 2)
+    assert isinstance(engine, PlainEngine) and engine.blas_threads.count == 2
+    assert "going on with --engine plain" in capsys.readouterr().err
+    assert make_engine("plain", model, AdamW(model), 2).blas_threads.count == 1

@@ -4,11 +4,13 @@ import io
 
 import pytest
 
+from npdl.init import BLANK
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
 from npdl.layers.transformer import Decoder
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 
 bias_on_and_off = pytest.mark.parametrize("bias", [True, False])
@@ -84,6 +86,17 @@ def test_tied_tables_are_counted_once():
 def test_the_defaults_of_document_004():
     assert GPT(36).count_params() == 404_516
     assert LSTMLM(36).count_params() == 272_420
+
+
+@pytest.mark.parametrize(("make", "count"), [
+    (lambda: GPT2(rng=BLANK), 124_439_808),
+    (lambda: Llama(49_152, rng=BLANK), 134_515_008),                    # SmolLM2-135M
+    (lambda: Llama(128_256, 2048, 16, 32, 8, 8192, rng=BLANK), 1_235_814_400),  # Llama 3.2 1B
+    (lambda: Llama(151_936, 896, 24, 14, 2, 4864, qkv_bias=True, rng=BLANK), 494_032_768),
+], ids=["GPT-2", "SmolLM2-135M", "Llama-3.2-1B", "Qwen2-0.5B"])
+def test_real_models_have_as_many_as_they_say(make, count):
+    """Their matrices are never written here, and so take no memory."""
+    assert make().count_params() == count
 
 
 def test_summary_adds_up():

@@ -15,10 +15,13 @@ from npdl import losses, quantize
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
+from npdl.layers.grouped import GroupedQueryAttention, Rotary
 from npdl.layers.linear import Linear
+from npdl.layers.llama import SwiGLU
 from npdl.layers.norm import LayerNorm, RMSNorm
 from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.models.gpt import GPT
+from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 
 
@@ -96,6 +99,7 @@ def floats(*shape):
 IDS = np.array([[1, 2, 3], [4, 5, 6]])
 TRUE = np.ones((2, 3), bool)
 ATTENTION, TABLE = MultiHeadAttention(4, 2), Embedding(9, 4)
+GROUPED, LLAMA = GroupedQueryAttention(4, 2, 1), Llama(9, 4, 1, 2, 1, 3, max_len=5)
 GPT_, LSTM_ = GPT(9, 4, 1, 2, max_len=5), LSTMLM(9, 4)
 
 ARRAYS = [
@@ -123,6 +127,18 @@ ARRAYS = [
          == (2, 2, 3, 3)),
     Call("GPT", GPT_.forward, is_batch),
     Call("GPT's padding", lambda a: GPT_.forward(IDS, key_mask=a),
+         lambda a: a.dtype.kind == "b" and a.shape == (2, 3)),
+    Call("rotary turns", Rotary(4).forward,
+         lambda a: is_wide(a) and a.ndim >= 2 and a.dtype.kind == "f"),
+    Call("rotary turns' positions", lambda a: Rotary(4).forward(floats(2, 3, 4), a),
+         lambda a: a.dtype.kind in "iu" and a.shape == (3,) and a.min() >= 0),
+    Call("SwiGLU", SwiGLU(4, 3).forward, is_wide),
+    Call("grouped attention", GROUPED.forward, is_sequence),
+    Call("grouped attention's mask", lambda a: GROUPED.forward(floats(2, 3, 4), a),
+         lambda a: a.dtype.kind == "b" and np.broadcast_shapes(a.shape, (2, 1, 2, 3, 3))
+         == (2, 1, 2, 3, 3)),
+    Call("Llama", LLAMA.forward, is_batch),
+    Call("Llama's padding", lambda a: LLAMA.forward(IDS, a),
          lambda a: a.dtype.kind == "b" and a.shape == (2, 3)),
     Call("LSTMLM", LSTM_.forward, lambda a: is_ids(a, 9) and a.ndim == 2 and 0 not in a.shape),
     Call("SequenceLoss's logits", lambda a: losses.SequenceLoss().forward(a, IDS, TRUE),

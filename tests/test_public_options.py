@@ -50,7 +50,7 @@ def above_0(value):
 
 COUNTS = ("d_model", "d_in", "d_out", "d_hidden", "d_x", "d_parent", "num_classes", "vocab_size",
           "source_vocab", "target_vocab", "num_layers", "num_heads", "multiplier", "max_len",
-          "channels", "groups", "rank", "d_query", "d_key")
+          "channels", "groups", "rank", "d_query", "d_key", "d_inner", "num_kv_heads")
 RIGHT = {                                       # what an option may be, by its name
     **dict.fromkeys(COUNTS, is_count),
     "norm": one_of("post", "pre"), "activation": one_of(*ACTIVATIONS),
@@ -60,6 +60,8 @@ RIGHT = {                                       # what an option may be, by its 
     "query": one_of("preliminary", "previous"), "reduction": one_of("mean", "sum", "none"),
     "average": one_of("sample", "token"), "dropout": between(0, 1), "rate": between(0, 1),
     "smoothing": lambda v: is_real(v) and 0 <= v <= 1, "eps": above_0,
+    "rope_theta": above_0, "d": lambda v: is_count(v) and v % 2 == 0,
+    "d_head": lambda v: v is None or is_count(v) and v % 2 == 0,
     "momentum": lambda v: is_real(v) and 0 < v <= 1,
     "bits": lambda v: is_count(v) and 2 <= v <= 16,
     "block": lambda v: v is None or is_count(v), "alpha": lambda v: v is None or above_0(v),
@@ -67,14 +69,15 @@ RIGHT = {                                       # what an option may be, by its 
     "dtype": one_of("float32", "float64"),
 }
 NEEDED = {                                      # arguments that have no default
-    **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5,
+    **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5, "d": 4,
+    "num_kv_heads": 1,
     "linear": Linear(4, 4), "base": Linear(4, 4), "ahead": RNN(4, 4), "back": RNN(4, 4),
     "embedding": Embedding(4, 4), "message": Linear(4, 4), "update": Linear(4, 4),
 }
 MODELS = {"AutoencoderLoss": Autoencoder(4, 4, 4), "BiRNNLoss": BiRNN(4)}
 FITS = {                                        # options that have to go with the others
     "num_heads": lambda v: 4 % v == 0, "groups": lambda v: 4 % v == 0, "rank": lambda v: v <= 4,
-    "d_model": lambda v: True,
+    "num_kv_heads": lambda v: 2 % v == 0,
 }
 
 
@@ -106,7 +109,10 @@ def is_right(cls, name, value):
         return False
     if name == "channels" and cls.__name__ == "GroupNorm":
         return value % 2 == 0
-    if name == "d_model" and "num_heads" in inspect.signature(cls.__init__).parameters:
+    others = inspect.signature(cls.__init__).parameters
+    if "d_head" in others and name in ("d_model", "num_heads"):     # rotary positions turn pairs
+        return value % 4 == 0 if name == "d_model" else 4 % (2 * value) == 0
+    if name == "d_model" and "num_heads" in others:
         return value % 2 == 0
     return FITS.get(name, lambda v: True)(value)
 
@@ -140,7 +146,7 @@ def test_every_layer_with_options_is_tried():
 TREE = Tree({"a": (0.5, {"b": 0.5, "c": 0.25}), "b": 0.25}, probabilities=True)
 CALLS = {
     "greedy's max_len": (lambda v: greedy(TREE, v), is_count),
-    "greedy's eos": (lambda v: greedy(TREE, 3, v), lambda v: v is None or (
+    "greedy's eos": (lambda v: greedy(TREE, 3, v), lambda v: v in (None, (2,)) or (
         isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 2)),
     "sample's max_len": (lambda v: sample(TREE, v, 0), is_count),
     "sample's seed": (lambda v: sample(TREE, 3, v), RIGHT["rng"]),

@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+import pytest
 
 from npdl.decoding import Tree, filtered, greedy, sample
+from npdl.decoding.sampling import best_first
 from tests.test_decoding import END, random_tree
 
 
@@ -58,3 +60,30 @@ def test_each_sequence_takes_one_number_at_each_step():
 def test_the_most_probable_one_of_one_is_greedy():
     tree = random_tree(np.random.default_rng(6), V=4, depth=6)
     assert sample(tree, 6, 1, END, count=8, top_k=1) == 8 * greedy(tree, 6, END)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 7}, {"top_k": 300, "top_p": 0.6}, {"top_p": 0.3},
+                                     {"top_p": 0.95}, {"top_p": 0.9999}, {"top_k": 5000}], ids=str)
+@pytest.mark.parametrize("temperature", [0.3, 5.0])
+def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temperature):
+    """What is kept is what a sort of everything keeps; half of the numbers have equals."""
+    rng = np.random.default_rng(1)
+    rows = np.round(rng.standard_normal((3, 5000)), 3)
+    kept = filtered(rows, temperature, **options)
+    for row, found in zip(rows, kept, strict=True):
+        p = np.exp((row - row.max()) / temperature)
+        order = sorted(range(len(row)), key=lambda i: (-row[i], i))[: options.get("top_k")]
+        wanted, share = np.zeros_like(p), 0.0
+        enough = options.get("top_p", 1) * math.fsum(p[order])
+        for i in order:
+            if share >= enough - 1e-12:
+                break
+            wanted[i], share = p[i], share + p[i]
+        np.testing.assert_allclose(found, wanted / wanted.sum(), rtol=1e-12)
+
+
+def test_the_best_come_first():
+    rows = np.array([[1.0, 3.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0, 6.0]])
+    assert best_first(rows, 2).tolist() == [[1, 2], [4, 0]]
+    assert best_first(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
+    assert best_first(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]

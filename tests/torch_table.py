@@ -35,9 +35,10 @@ WITHOUT = {
 
 def all_pairs():
     """Every Pair; imports torch."""
-    from tests import torch_pairs, torch_pairs_attention, torch_pairs_recurrent
+    from tests import torch_pairs, torch_pairs_attention, torch_pairs_llama, torch_pairs_recurrent
 
-    return torch_pairs.PAIRS + torch_pairs_recurrent.PAIRS + torch_pairs_attention.PAIRS
+    return (torch_pairs.PAIRS + torch_pairs_recurrent.PAIRS + torch_pairs_attention.PAIRS
+            + torch_pairs_llama.PAIRS)
 
 
 def worst_of(pairs, seeds=SEEDS):

@@ -9,27 +9,14 @@
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 
+from npdl.training.process import peak_memory
+
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-def peak_megabytes():
-    """The most memory this process has held.
-
-    Linux carries ru_maxrss over from the parent that started the process, VmHWM not.
-    """
-    try:
-        with open("/proc/self/status") as file:
-            peak = next(line for line in file if line.startswith("VmHWM"))
-        return int(peak.split()[1]) / 1024
-    except (OSError, StopIteration):
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def serve(make_step):
@@ -56,7 +43,7 @@ def serve(make_step):
 
 def respond(step, command, argument="0"):
     if command == "use":
-        return {"cpu_s": time.process_time(), "peak_mb": peak_megabytes()}
+        return {"cpu_s": time.process_time(), "peak_mb": peak_memory() / 2**20}
     times, began = [], time.perf_counter()
     while (len(times) < int(argument) if command == "steps"
            else time.perf_counter() - began < float(argument)):

@@ -83,7 +83,7 @@ def read_text(path):
     return text, hashlib.sha256(content).hexdigest()
 
 
-def split_text(ids, share, block):
+def split_text(ids, share, block, units=("--block", "characters")):
     """{"train": the first `share` of ids, "validation": the rest, if there is one}.
 
     Raises InputError when a part is too short for a window of `block` tokens and its target.
@@ -94,8 +94,9 @@ def split_text(ids, share, block):
         del parts["validation"]
     for name, part in parts.items():
         if len(part) <= block:
-            raise InputError(f"--block {block}: the {name} part of the text has {len(part)} "
-                             "characters and must have more; choose a smaller --block, a longer "
+            option, tokens = units
+            raise InputError(f"{option} {block}: the {name} part of the text has {len(part)} "
+                             f"{tokens} and must have more; choose a smaller {option}, a longer "
                              "text or another --r-train")
     return parts
 

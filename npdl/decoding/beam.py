@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, start_one
+from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, is_eos, start_one
 from npdl.errors import require_positive
 
 
@@ -42,7 +42,8 @@ class Step:
     def pruned(self):
         """The expansions that were not kept, best first (complete: they end in `eos`)."""
         places, tokens, totals = _expansions(self.parents, self.log_probs)
-        every = _extended(self.ranking, self.parents, places, tokens, totals, tokens == self.eos)
+        every = _extended(self.ranking, self.parents, places, tokens, totals,
+                          is_eos(tokens, self.eos))
         return every[len(self.kept) :]
 
 
@@ -62,7 +63,8 @@ class BeamResult:
         return (self.finished or self.unfinished or [None])[0]
 
 
-def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, stop=True):
+def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, stop=True,
+                keep_steps=True):
     """Keep the `width` best expansions at each step; return a BeamResult.
 
     The beam starts as one empty hypothesis (`width` copies of it would all expand alike). B_t
@@ -77,6 +79,8 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
                   end. With length_power 0 and n_best 1 this is the document's rule: the best
                   live log-probability is no higher than the best finished one. The live
                   hypotheses' own normalised scores would be no bound: they can still rise.
+    keep_steps    False: the result has no Steps, whose log-probabilities are width x V numbers
+                  each: of a real model's search, more memory than all the rest
     Raises InputError for sizes below 1, eos out of range, a scorer with several prompts.
     """
     require_positive(width=width, n_best=n_best)
@@ -93,7 +97,8 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
         finished.sort(key=ranking.key)
         bound = ranking.bound(going[0]) if going else -math.inf
         best = finished[0] if finished else None
-        steps.append(Step(live, rows, kept, best, bound, ranking, eos))
+        if keep_steps:
+            steps.append(Step(live, rows, kept, best, bound, ranking, eos))
         live = going
         if not live or length == max_len:
             reason = reason if live else "empty"

@@ -8,21 +8,25 @@ from npdl.decoding.scorer import Ranking, check_eos, checked, ends
 from npdl.errors import require_number, require_positive
 from npdl.init import generator
 
+FIRST = 1024        # top_p looks at so many tokens first: of a real model's, nearly always enough
 
-def greedy(scorer, max_len, eos=None):
+
+def greedy(scorer, max_len, eos=None, each=None):
     """The most probable token at each step, the lower one of equals: a Hypothesis for each prompt.
 
-    A sequence ends with `eos`, where nothing can follow, or after `max_len` tokens.
+    A sequence ends with `eos` (a token, or one of several), where nothing can follow, or after
+    `max_len` tokens. each(sequence, token), if given, is called as each token is chosen.
     """
-    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1))
+    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), each)
 
 
-def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None):
+def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None,
+           each=None):
     """`count` random continuations of each prompt, all drawn at once: a list of Hypothesis.
 
     rng is a Generator or a seed. Each sequence takes one number of it at each step, whether the
     others have ended or not. log_prob is the model's own, before temperature and filters (see
-    `filtered`).
+    `filtered`). `eos` and `each` are as in `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
@@ -35,7 +39,7 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
         return np.minimum(drawn, last)
 
     filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # refuse wrong options at the door
-    return _generate(scorer, max_len, eos, count, choose)
+    return _generate(scorer, max_len, eos, count, choose, each)
 
 
 def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
@@ -54,21 +58,41 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     scaled = log_probs - log_probs.max(1, keepdims=True)    # so that none overflows
     with np.errstate(over="ignore"):                        # -inf is right: probability 0
         p = np.exp(scaled / temperature)
-    if top_k is None and top_p is None:
+    top_p = 1 if top_p is None else top_p
+    if top_k is None and top_p == 1:
         return p / p.sum(1, keepdims=True)
-    order = np.argsort(-scaled, axis=1, kind="stable")
+    V, enough = p.shape[1], top_p * p.sum(1, keepdims=True)
+    count = FIRST if top_k is None else top_k
+    order = best_first(scaled, count)
     ranked = np.take_along_axis(p, order, axis=1)
-    if top_k is not None:
-        ranked[:, top_k:] = 0
-    if top_p is not None and top_p < 1:
+    while top_k is None and count < V and (ranked.sum(1, keepdims=True) < enough).any():
+        count *= 4
+        order = best_first(scaled, count)
+        ranked = np.take_along_axis(p, order, axis=1)
+    if top_p < 1:
         before = np.cumsum(ranked, axis=1) - ranked         # the share of those that rank higher
-        ranked[before >= top_p * ranked.sum(1, keepdims=True)] = 0
+        enough = enough if top_k is None else top_p * ranked.sum(1, keepdims=True)
+        ranked[before >= enough] = 0
     kept = np.zeros_like(p)
     np.put_along_axis(kept, order, ranked, axis=1)
     return kept / kept.sum(1, keepdims=True)
 
 
-def _generate(scorer, max_len, eos, count, choose):
+def best_first(rows, count):
+    """(n, count), or (n, V) if that is less: the places of each row's largest numbers, the largest
+    first, of equals the lower place. Sorts little more than it returns."""
+    n, V = rows.shape
+    if count >= V:
+        return np.argsort(-rows, axis=1, kind="stable")
+    least = np.partition(rows, V - count, axis=1)[:, V - count]
+    order = np.empty((n, count), int)
+    for i, row in enumerate(rows):
+        near = np.flatnonzero(row >= least[i])
+        order[i] = near[np.argsort(-row[near], kind="stable")][:count]
+    return order
+
+
+def _generate(scorer, max_len, eos, count, choose, each):
     """Extend `count` copies of every prompt, all in one batch.
 
     choose(rows, live, total) returns a token for each row; live says which of the `total`
@@ -77,6 +101,13 @@ def _generate(scorer, max_len, eos, count, choose):
     ranking = Ranking(max_len)
     rows, state = checked(scorer.start())
     check_eos(eos, rows)
+    with scorer.settings(len(rows) * count):
+        return _extend(scorer, rows, state, ranking, eos, count, choose, each)
+
+
+def _extend(scorer, rows, state, ranking, eos, count, choose, each):
+    """_generate, after the prompts."""
+    max_len = ranking.max_len
     place = np.repeat(np.arange(len(rows)), count)          # the row of each live sequence
     live = np.arange(len(place))
     found = [[] for _ in live]
@@ -90,6 +121,8 @@ def _generate(scorer, max_len, eos, count, choose):
         totals[live] += rows[place, tokens]
         for sequence, token in zip(live, tokens, strict=True):
             found[sequence].append(token)
+            if each is not None:
+                each(int(sequence), int(token))
         ended = ends(scorer, state, place, tokens, length, max_len, eos)
         complete[live] = ended
         if length == max_len or ended.all():

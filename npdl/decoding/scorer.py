@@ -1,5 +1,6 @@
 """What is searched (Scorer), what is found (Hypothesis), and which is better (Ranking)."""
 
+import contextlib
 import math
 from dataclasses import dataclass
 
@@ -30,6 +31,10 @@ class Scorer:
     def leaves(self, state, parents, tokens):
         """(n,) True where nothing can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
+
+    def settings(self, rows):
+        """A context to be in while `rows` sequences are extended one token after the other."""
+        return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -104,18 +109,25 @@ def checked(scored):
 def ends(scorer, state, parents, tokens, length, max_len, eos):
     """(n,) True where tokens[i], as token number `length`, completes its hypothesis."""
     if eos is not None:
-        return tokens == eos
+        return is_eos(tokens, eos)
     if length == max_len:
         return np.ones(len(tokens), bool)
     return scorer.leaves(state, parents, tokens)
 
 
 def check_eos(eos, rows):
-    """Raise InputError unless eos is None or a token."""
+    """Raise InputError unless eos is None, a token, or a tuple of tokens."""
     V = rows.shape[1]
-    if eos is not None and (isinstance(eos, bool) or not isinstance(eos, (int, np.integer))
-                            or not 0 <= eos < V):
-        raise InputError(f"eos = {eos!r}; it must be a token, 0 to {V - 1}, or None")
+    tokens = eos if isinstance(eos, tuple) else () if eos is None else (eos,)
+    if any(isinstance(token, bool) or not isinstance(token, (int, np.integer))
+           or not 0 <= token < V for token in tokens):
+        raise InputError(f"eos = {eos!r}; it must be a token, 0 to {V - 1}, a tuple of tokens, or "
+                         "None")
+
+
+def is_eos(tokens, eos):
+    """(n,) True where tokens[i] is `eos`, or one of several."""
+    return np.isin(tokens, () if eos is None else eos)
 
 
 def total_probability(log_probs):

@@ -13,19 +13,27 @@ from typing import NamedTuple
 import numpy as np
 
 from npdl.backend import to_device, to_host, xp
+from npdl.decoding.memory import Memory
 from npdl.decoding.scorer import Scorer
 from npdl.errors import InputError, checked_ids, checked_tokens, require_positive
 from npdl.functions import log_softmax
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.encoder import PreNormDecoderBlock
+from npdl.layers.grouped import turned
 from npdl.layers.transformer import PreNormBlock, padding_mask
 from npdl.models.gpt import GPT
+from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
+from npdl.shared import ONE_BLAS_THREAD
+
+ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
+AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's
+                    # weights, a number for each pair of tokens, would be what takes most memory
 
 
 def continuation(model, prompt, **options):
-    """The Scorer for this model: CachedGPT, CarriedLSTM, or Recomputed for any other."""
-    kinds = {GPT: CachedGPT, LSTMLM: CarriedLSTM}
+    """The Scorer for this model: CachedGPT, CachedLlama, CarriedLSTM, or Recomputed for others."""
+    kinds = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM}
     kind = next((k for m, k in kinds.items() if isinstance(model, m)), Recomputed)
     return kind(model, prompt, **options)
 
@@ -57,23 +65,34 @@ class Recomputed(Scorer):
         return log_probabilities(logits[:, -1]), ids
 
 
-class GPTState(NamedTuple):
-    """ids (B, P) in the window, and each block's keys and values, two arrays (B, H, P, d)."""
+class StepByStep(Scorer):
+    """A model that computes the new tokens alone: of one sequence, a row for each map."""
+
+    def settings(self, rows):
+        """One BLAS thread for one row: its products take as long as reading their matrices does,
+        and longer where two threads wait for each other."""
+        return ONE_BLAS_THREAD if rows == 1 else super().settings(rows)
+
+
+class Tokens(NamedTuple):
+    """The ids (B, P) in the window, and the Memory whose first P places are theirs."""
 
     ids: np.ndarray
-    pasts: list
+    memory: Memory
 
 
-class CachedGPT(Scorer):
+class CachedGPT(StepByStep):
     """A GPT with a key/value cache; prompt (S,) or (B, S).
 
     Positions end at the model's max_len. When they are used up, the last `keep` tokens move to
     the front of the window and are computed again: with the default max_len - 1 at every further
     step, as a model without a cache would; with max_len // 2, seldom, but with a shorter context
-    after each move. Of a prompt longer than max_len the last max_len tokens are seen.
+    after each move. Of a prompt longer than max_len the last max_len tokens are seen. `capacity`
+    says for how many tokens, the prompt's and the new ones, memory is made at first; when they
+    become more, it is made anew, twice as large.
     """
 
-    def __init__(self, model, prompt, keep=None):
+    def __init__(self, model, prompt, keep=None, capacity=None):
         self.model = model
         self.prompt = checked_prompt(prompt)
         self.keep = model.max_len - 1 if keep is None else keep
@@ -81,38 +100,92 @@ class CachedGPT(Scorer):
                 0 <= self.keep < model.max_len):
             raise InputError(f"keep = {keep!r}; it must be from 0 to {model.max_len - 1}, below "
                              "the model's max_len")
+        if capacity is not None:
+            require_positive(capacity=capacity)
+        self.capacity = capacity or self.prompt.shape[1] + ROOM
 
     def start(self):
         return self._feed(self.prompt[:, -self.model.max_len :], None)
 
     def advance(self, state, parents, tokens):
-        new, before = tokens[:, None], state.ids[parents]
-        if before.shape[1] == self.model.max_len:
-            moved = np.concatenate([before[:, before.shape[1] - self.keep :], new], 1)
-            return self._feed(moved, None)
-        rows = to_device(np.asarray(parents))
-        pasts = [(keys[rows], values[rows]) for keys, values in state.pasts]
-        return self._feed(new, GPTState(before, pasts))
+        most, before, new = self.model.max_len, state.ids[parents], tokens[:, None]
+        if before.shape[1] == most:
+            return self._feed(np.concatenate([before[:, most - self.keep :], new], 1), None)
+        memory = state.memory.after(before.shape[1], parents, most)
+        return self._feed(new, Tokens(before, memory))
 
     def _feed(self, new, past):
         """The log-probabilities after the tokens `new` (B, R), which follow `past`."""
-        model, R = self.model, new.shape[1]
-        blocks = model.decoder.blocks
-        seen = 0 if past is None else past.ids.shape[1]
+        B, R = new.shape
+        if past is None:
+            capacity = min(max(R, self.capacity), self.model.max_len)
+            past = Tokens(new[:, :0], self.memory(B, capacity))
+        memory, ids = past.memory, np.concatenate([past.ids, new], 1)
+        for start in range(0, R, AT_ONCE):
+            part = new[:, start : start + AT_ONCE]
+            x = self.after(part, memory)
+            memory.filled += part.shape[1]
+        x, _ = self.norm.forward(x[:, -1])
+        logits, _ = self.model.classifier.forward(x)
+        return log_probabilities(logits), Tokens(ids, memory)
+
+    @property
+    def norm(self):
+        """The norm after the last block."""
+        return self.model.decoder.norm
+
+    def memory(self, B, capacity):
+        """An empty Memory for B sequences."""
+        blocks, table = self.model.decoder.blocks, self.model.embedding.W.data
+        H = blocks[0].attention.num_heads
+        return Memory(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
+
+    def after(self, new, memory):
+        """The last block's output (B, R, D) for the tokens `new` (B, R), which follow those in
+        `memory`; their keys and values are put there."""
+        model, seen, R = self.model, memory.filled, new.shape[1]
         x, _ = model.embedding.forward(new)
         x, _ = model.positions.forward(x, np.arange(seen, seen + R))
-        mask = causal_mask(seen + R)[seen:]                     # mask (R, P + R)
-        pasts = []
-        for i, block in enumerate(blocks):
-            x, kept = block_after(block, x, mask, None if past is None else past.pasts[i])
-            pasts.append(kept)
-        x, _ = model.decoder.norm.forward(x[:, -1])
-        logits, _ = model.classifier.forward(x)
-        ids = new if past is None else np.concatenate([past.ids, new], 1)
-        return log_probabilities(logits), GPTState(ids, pasts)
+        mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
+        for i, block in enumerate(model.decoder.blocks):
+            pre = isinstance(block, PreNormBlock)
+            n = block.norm1.forward(x)[0] if pre else x
+            kept = memory.put(i, *keys_values(block.attention, n))
+            u = x + attention_after(block.attention, n, mask, kept)
+            u = u if pre else block.norm1.forward(u)[0]
+            m = block.norm2.forward(u)[0] if pre else u
+            y = u + block.ffn.forward(m)[0]
+            x = y if pre else block.norm2.forward(y)[0]
+        return x
 
 
-class CarriedLSTM(Scorer):
+class CachedLlama(CachedGPT):
+    """A Llama with a key/value cache, of one key and value for each group of heads."""
+
+    @property
+    def norm(self):
+        return self.model.norm
+
+    def memory(self, B, capacity):
+        blocks = self.model.blocks
+        attention = blocks[0].attention
+        return Memory(len(blocks), B, attention.num_kv_heads, capacity, attention.rotary.d,
+                      self.model.embedding.W.data.dtype)
+
+    def after(self, new, memory):
+        model, seen, R = self.model, memory.filled, new.shape[1]
+        attention = model.blocks[0].attention
+        n = attention.W_Q.sizes[1] // attention.W_K.sizes[1]        # heads in a group
+        mask = xp.tile(causal_mask(seen + R)[seen:], (n, 1)) if R > 1 else None     # (n R, P + R)
+        x, _ = model.embedding.forward(new)
+        turn = attention.rotary.turn(np.arange(seen, seen + R), x.dtype)
+        for i, block in enumerate(model.blocks):
+            x = x + grouped_after(block.attention, block.norm1.forward(x)[0], mask, turn, memory, i)
+            x = x + block.ffn.forward(block.norm2.forward(x)[0])[0]
+        return x
+
+
+class CarriedLSTM(StepByStep):
     """An LSTM language model whose state (h, c) is carried along; prompt (S,) or (B, S)."""
 
     def __init__(self, model, prompt):
@@ -134,7 +207,7 @@ class CarriedLSTM(Scorer):
         return log_probabilities(logits), state
 
 
-class CachedSeq2Seq(Scorer):
+class CachedSeq2Seq(StepByStep):
     """A Seq2Seq model's target, from its first tokens on, given a source.
 
     source (S,) or (B, S), with source_mask of the same shape, True for real tokens; `first`
@@ -180,22 +253,10 @@ class CachedSeq2Seq(Scorer):
         return log_probabilities(logits), (source_mask, kept)
 
 
-def block_after(block, x, mask, past):
-    """Block.forward, or PreNormBlock.forward, of x (B, R, D) that follows `past`, a block's keys
-    and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's own."""
-    pre = isinstance(block, PreNormBlock)
-    n = block.norm1.forward(x)[0] if pre else x
-    kept = keys_values(block.attention, n, past)
-    u = x + attention_after(block.attention, n, mask, kept)
-    if pre:
-        return u + block.ffn.forward(block.norm2.forward(u)[0])[0], kept
-    u, _ = block.norm1.forward(u)
-    return block.norm2.forward(u + block.ffn.forward(u)[0])[0], kept
-
-
 def cross_block_after(block, x, mask, past, cross, memory_mask):
-    """DecoderBlock.forward, or PreNormDecoderBlock.forward, likewise; `cross` holds the keys and
-    values of the memory."""
+    """DecoderBlock.forward, or PreNormDecoderBlock.forward, of x (B, R, D) that follows `past`, a
+    block's keys and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's
+    own. `cross` holds those of the encoder's output."""
     pre = isinstance(block, PreNormDecoderBlock)
     n = block.norm1.forward(x)[0] if pre else x
     kept = keys_values(block.attention, n, past)
@@ -222,6 +283,17 @@ def attention_after(attention, x, mask, kept):
     q = attention.split(attention.W_Q.forward(x)[0])
     heads, _ = attend(q, *kept, mask)
     return attention.W_O.forward(attention.join(heads))[0]
+
+
+def grouped_after(attention, x, mask, turn, memory, block):
+    """GroupedQueryAttention.forward of x (B, R, D) that follows what is in `memory`."""
+    q, k, v = (attention.split(W.forward(x)[0])
+               for W in (attention.W_Q, attention.W_K, attention.W_V))
+    q, k = turned(q, *turn), turned(k, *turn)               # q (B, G, n, R, d), k (B, G, 1, R, d)
+    k, v = memory.put(block, k[:, :, 0], v[:, :, 0])
+    B, G, n, R, d = q.shape
+    heads, _ = attend(q.reshape(B, G, n * R, d), k, v, mask)    # a group's queries read one k
+    return attention.W_O.forward(attention.join(heads.reshape(q.shape)))[0]
 
 
 def log_probabilities(logits):

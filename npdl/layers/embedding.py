@@ -46,7 +46,8 @@ class Embedding(Layer):
         check_gradient(dy, (*ids.shape, D), "Embedding")
         if self.padding_id is not None:
             dy = xp.where((ids == self.padding_id)[..., None], 0, dy)
-        self.W.grad += sum_by_index(dy, ids, V)                 # y = W[ids]: a row's readers add up
+        if self.W.trainable:
+            self.W.grad += sum_by_index(dy, ids, V)             # y = W[ids]: a row's readers add up
         return None                                             # integers have no gradient
 
 
@@ -75,7 +76,8 @@ class Unembedding(Layer):
         V = self.W.shape[0]
         check_gradient(dy, (*cache.shape[:-1], V), "Unembedding")
         dy_rows = dy.reshape(-1, V)                             # dy_rows (N, V)
-        self.W.grad += dy_rows.T @ cache.rows                   # y = x W^T
+        if self.W.trainable:
+            self.W.grad += dy_rows.T @ cache.rows               # y = x W^T
         dx = dy_rows @ self.W.data                              # dx      (N, D)
         return dx.reshape(cache.shape)
 
@@ -137,7 +139,8 @@ class LearnedPositions(Layer):
     def backward(self, dy, cache):
         positions, (length, D) = cache.positions, self.W.shape
         check_gradient(dy, (*positions.shape, D), "LearnedPositions")
-        self.W.grad += sum_by_index(dy, positions, length)      # y = x + W[positions]
+        if self.W.trainable:
+            self.W.grad += sum_by_index(dy, positions, length)  # y = x + W[positions]
         dx = dy
         return dx
 

@@ -35,7 +35,8 @@ class Linear(Layer):
         rows, E = cache.rows, self.W.shape[1]
         check_gradient(dy, (*cache.shape[:-1], E), "Linear")
         dy_rows = dy.reshape(-1, E)                     # dy_rows (N, E)
-        self.W.grad += rows.T @ dy_rows                 # y = x W + b
+        if self.W.trainable:                            # y = x W + b
+            self.W.grad += rows.T @ dy_rows
         self.b.grad += sum_rows(dy_rows)
         dx = dy_rows @ self.W.data.T                    # dx      (N, D)
         return dx.reshape(cache.shape)

@@ -46,16 +46,16 @@ class Block(Layer):
     forward(x, mask, rng): `mask` broadcasts to the attention's weights (B, H, S, S), which are in
     the cache: `cache.attention.attend.A`. Dropout acts on both branches, when `rng` is given.
     `bias` is that of the attention's maps, `ffn_bias` of the feed-forward net's, `norm_bias` of
-    the LayerNorms'. Document 004, Problem 2.
+    the LayerNorms', whose `eps` it is. Document 004, Problem 2.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, bias=True, activation="gelu",
-                 dropout=0.0, ffn_bias=False, rng=0, dtype="float32", norm_bias=True):
+                 dropout=0.0, ffn_bias=False, rng=0, dtype="float32", norm_bias=True, eps=1e-5):
         rng = generator(rng)
         self.attention = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm1 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
+        self.norm1 = LayerNorm(d_model, eps, dtype, norm_bias)
         self.ffn = FeedForward(d_model, multiplier, activation, ffn_bias, rng, dtype)
-        self.norm2 = LayerNorm(d_model, dtype=dtype, bias=norm_bias)
+        self.norm2 = LayerNorm(d_model, eps, dtype, norm_bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x, mask=None, rng=None):
@@ -115,14 +115,14 @@ class Decoder(Layer):
 
     def __init__(self, num_layers, d_model, num_heads, multiplier=4, bias=True, norm="post",
                  activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32",
-                 norm_bias=True):
+                 norm_bias=True, eps=1e-5):
         require_positive(num_layers=num_layers)
         require_choice("norm", norm, self.kinds)
         rng = generator(rng)
         self.blocks = [self.kinds[norm](d_model, num_heads, multiplier, bias, activation, dropout,
-                                        ffn_bias, rng, dtype, norm_bias)
+                                        ffn_bias, rng, dtype, norm_bias, eps)
                        for _ in range(num_layers)]
-        self.norm = LayerNorm(d_model, dtype=dtype, bias=norm_bias) if norm == "pre" else Same()
+        self.norm = LayerNorm(d_model, eps, dtype, norm_bias) if norm == "pre" else Same()
 
     def forward(self, x, mask=None, rng=None):
         caches = []

@@ -1,4 +1,7 @@
-"""A GPT: tokens and positions in, causal blocks, a score for every word of the vocabulary out."""
+"""A GPT: tokens and positions in, causal blocks, a score for every word of the vocabulary out.
+
+Document 004's, with its options, and GPT-2.
+"""
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
@@ -16,21 +19,23 @@ class GPT(Layer):
 
     forward(ids, key_mask, rng): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for
     real tokens, False for padding that no query may see. Every block's output and attention
-    weights are in the cache: hidden_states(cache), attentions(cache).
+    weights are in the cache: hidden_states(cache), attentions(cache). `bias` is that of the
+    attention's maps; `ffn_bias`, `norm_bias` and `classifier_bias` are those of the feed-forward
+    nets, the LayerNorms and the last map.
     Raises InputError for ids out of range and for sequences longer than `max_len`.
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", activation="gelu", dropout=0.0,
                  positions="k/d", tied=False, padding_id=None, rng=0, dtype="float32",
-                 norm_bias=True):
+                 norm_bias=True, ffn_bias=False, eps=1e-5, classifier_bias=True):
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, padding_id, rng, dtype)
         self.positions = positions_of(positions, max_len, d_model, rng, dtype)
         self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias, norm, activation,
-                               dropout, False, rng, dtype, norm_bias)
+                               dropout, ffn_bias, rng, dtype, norm_bias, eps)
         self.classifier = (Unembedding(self.embedding) if tied
-                           else Linear(d_model, vocab_size, True, rng, dtype))
+                           else Linear(d_model, vocab_size, classifier_bias, rng, dtype))
         self.dropout = Dropout(dropout)
         self.max_len = max_len
 
@@ -54,6 +59,21 @@ class GPT(Layer):
         dx = self.dropout.backward(dx, cache.drop)
         dx = self.positions.backward(dx, cache.positions)
         return self.embedding.backward(dx, cache.embedding)
+
+
+class GPT2(GPT):
+    """GPT-2: blocks after their norms, learned positions, biases in the blocks, the tanh GELU.
+
+    The sizes are the smallest model's. Radford et al. 2019, "Language models are unsupervised
+    multitask learners".
+    """
+
+    def __init__(self, vocab_size=50257, d_model=768, num_layers=12, num_heads=12, multiplier=4,
+                 max_len=1024, eps=1e-5, activation="gelu-tanh", dropout=0.0, tied=True, rng=0,
+                 dtype="float32"):
+        super().__init__(vocab_size, d_model, num_layers, num_heads, multiplier, max_len, True,
+                         "pre", activation, dropout, "learned", tied, None, rng, dtype,
+                         ffn_bias=True, eps=eps, classifier_bias=False)
 
 
 def hidden_states(cache):

@@ -202,5 +202,5 @@ def run(options):
     print(f"{len(made.holes)} to write in {options.out}:")
     for hole in made.holes:
         line = f", the line of {hole.statement}" if hole.statement else ""
-        print(f"  {hole.file:<24}{hole.qualname}{line}")
+        print(f"  {hole.file:<23} {hole.qualname}{line}")
     print(f"read {Path(options.out) / 'README.md'}, then there: python -m pytest -q")

@@ -14,14 +14,18 @@ from npdl.training.engine import ENGINES
 from npdl.training.files import LARGEST_NUMBER
 from npdl.training.initial import INITS, ONLY
 
-MODELS = ("gpt", "lstm")
+MODELS = ("gpt", "lstm", "pretrained")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 DTYPES = ("float32", "float64")
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
+PRETRAINED_NOT = ("p", "q", "operator", "orders", "symmetric", "stratified", "characters", "layers",
+                  "width", "heads", "multiplier", "bias", "norm", "activation", "positions", "tied",
+                  "dropout", "init")          # what its folder says, or what it cannot be told
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
 MOST = {"threads": 256, "layers": 1000}     # more take long to make before memory says no
 ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
-         "norm_bias": True, "merged": False, "engine": "fast"}
+         "norm_bias": True, "merged": False, "engine": "fast", "pretrained": None,
+         "pretrained_sha256": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +59,22 @@ class Config:
 
     engine   what computes a step, with results equal but for rounding: "plain" the textbook,
              "fast" npdl.fast
-    threads  parts of a batch that the fast engine works on at once, each by a thread; results
-             repeat bit for bit for the same number
+    threads  parts of a batch that the fast engine works on at once, each by a thread, or BLAS's
+             threads for a model that it does not know; results repeat bit for bit for the same
+             number
     numbers  the vocabulary's numbers are 0..numbers-1; None for as many as p and q need
     text     a file to train on instead, character by character (npdl.training.text_task), with
              windows of `block` characters; sha256 and characters are read from it
     adapters the low-rank maps that alone are trained (npdl.training.finetune), or None
+    pretrained  the folder or GGUF file of a real model (npdl.pretrained) that the run fine-tunes,
+             with model = "pretrained"; its numbers stay there, and pretrained_sha256 is theirs
     merged   whether the run began as a fine-tuned one with its adapters merged: with parameters
              that its checkpoint alone holds
     """
 
     model: str = "gpt"
+    pretrained: str | None = None
+    pretrained_sha256: str | None = None
     # data
     p: int = 31
     q: int | None = None
@@ -158,6 +167,11 @@ class Config:
         if ONLY.get(self.init, self.model) != self.model:
             who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
             raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
+        if (self.model == "pretrained") != (self.pretrained is not None):
+            raise InputError("--pretrained: names the folder of a model = 'pretrained', and of no "
+                             "other")
+        if self.pretrained is not None and self.text is None:
+            raise InputError("--text: is missing; name the text to fine-tune on")
         if self.text is not None:
             self._require("r_train", (int, float), lambda value: 0 < value <= 1,
                           "a number in (0, 1]")
@@ -174,6 +188,7 @@ class Config:
         learned to do something else.
         """
         unused = TEXT_ONLY if self.text is None else ()
+        unused = PRETRAINED_NOT if self.pretrained is not None else unused
         return {name: value for name, value in dataclasses.asdict(self).items()
                 if name not in unused and (name not in ADDED or value != ADDED[name])}
 

@@ -16,7 +16,7 @@ from npdl import optim
 from npdl.backend import to_device, to_host
 from npdl.losses import SequenceLoss
 from npdl.script import note
-from npdl.shared import ONE_BLAS_THREAD
+from npdl.shared import BLASThreads
 
 ENGINES = ("fast", "plain")
 
@@ -40,20 +40,25 @@ class Batch:
 
 
 class PlainEngine:
-    """The textbook: one thread, BLAS's included; nothing shared, nothing skipped."""
+    """The textbook: nothing shared, nothing skipped, one thread.
+
+    BLAS has one thread too, or `threads`: as many give the same bits on every machine with the
+    same BLAS, other numbers of them others.
+    """
 
     name = "plain"
 
-    def __init__(self, model, optimizer):
+    def __init__(self, model, optimizer, threads=1):
         self.model = model
         self.optimizer = optimizer
+        self.blas_threads = BLASThreads(threads)
 
     def __enter__(self):
-        ONE_BLAS_THREAD.__enter__()                     # or other bits elsewhere
+        self.blas_threads.__enter__()
         return self
 
     def __exit__(self, *error):
-        ONE_BLAS_THREAD.__exit__(*error)
+        self.blas_threads.__exit__(*error)
 
     def step(self, batch, rng=None):
         """The gradients of the mean loss over `batch` in the model's Params; returns the loss.
@@ -90,13 +95,15 @@ class PlainEngine:
     def look(self, batch, rng):
         """The model's logits (B, S, V) and cache, the targets and what counts."""
         ids, targets, counted = (to_device(a) for a in (batch.inputs, batch.targets, batch.counted))
-        out, cache = self.model.forward(ids, rng=rng)
+        out, cache = self.model.forward(ids, **({} if rng is None else {"rng": rng}))
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them
         return logits, cache, targets, counted
 
 
-def make_engine(name, model, optimizer, threads=1):
-    """The engine called `name`; the plain one, saying so, where the fast one does not know how."""
+def make_engine(name, model, optimizer, threads=1, plain_threads=1):
+    """The engine called `name`; the plain one, saying so, where the fast one does not know how:
+    then the products, of a large model nearly all of the work, have the `threads`. A plain engine
+    that was asked for has `plain_threads`."""
     if name == "fast":
         from npdl.fast.engine import FastEngine, unsupported
 
@@ -104,4 +111,5 @@ def make_engine(name, model, optimizer, threads=1):
         if why is None:
             return FastEngine(model, optimizer, threads)
         note(f"--engine fast: {why}; going on with --engine plain")
-    return PlainEngine(model, optimizer)
+        return PlainEngine(model, optimizer, threads)
+    return PlainEngine(model, optimizer, plain_threads)

@@ -5,8 +5,10 @@ knows an operator by its place only. The new operator takes that one place, so n
 model's shape changes; a new modulus needs no more numbers than the run's vocabulary has, of
 which the rest stay unused. Text: the new text is written in the run's characters.
 
-The result is a run folder like any other, with the base inside it: it resumes, loads, answers
-and generates without the folder it came from.
+A real model (npdl.pretrained) learns a text in its own tokens. Its numbers stay in its folder.
+
+The result is a run folder like any other. A run's fine-tuning has the base inside it: it resumes,
+loads, answers and generates without the folder it came from.
 """
 
 import dataclasses
@@ -17,7 +19,7 @@ from npdl.backend import to_host
 from npdl.errors import InputError
 from npdl.layers.adapters import QuantLinear
 from npdl.training import checkpoint
-from npdl.training.config import Config
+from npdl.training.config import Adapters, Config
 from npdl.training.files import new_folder
 from npdl.training.folder import conclude, write_config
 from npdl.training.loop import Trainer
@@ -27,6 +29,12 @@ from npdl.training.run import load_run
 # Where a fine-tuning is not told otherwise. Adapters are few numbers: they bear a larger step
 # than the whole model, and the decay that makes them small keeps the result near the base.
 DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "eval_first": 0}
+# Of a real model: windows of its tokens, few of them, since a step takes seconds.
+MODEL_DEFAULTS = {"steps": 200, "batch": 4, "block": 64, "lr": 5e-4, "weight_decay": 0.0,
+                  "clip": 1.0, "r_train": 0.9, "eval_first": 0, "eval_every": 50,
+                  "eval_batches": 4, "save_every": 50, "engine": "plain"}
+MODEL_ADAPTERS = {"rank": 8}
+MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # of 4 bits, less spoils a real model
 MODEL = ("model", "orders", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
          "activation", "positions", "tied", "dropout", "dtype", "characters", "block")
 
@@ -39,6 +47,9 @@ def finetune_config(run, adapters, given, folder="the run"):
     settings of the other kind of task.
     """
     base = run.config
+    if base.pretrained is not None:
+        raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
+                         "fine-tune that")
     if base.adapters is not None:
         raise InputError(f"{folder}: has adapters already; merge them first (--merge) and "
                          "fine-tune the merged run")
@@ -62,6 +73,28 @@ def finetune_config(run, adapters, given, folder="the run"):
     for name in ("p", "q") if base.text is None else ():
         _check_number(name, getattr(config, name), config.numbers)
     return config
+
+
+def model_config(path, adapters, given):
+    """The Config of a fine-tuning of the real model in `path`; `adapters` and `given` are what
+    was said, {name: value}. Raises InputError for settings that mean nothing to it."""
+    given = dict(given)
+    full, window = given.pop("full", False), given.pop("window", MODEL_DEFAULTS["block"])
+    odd = next((name for name in ("p", "q", "operator", "symmetric", "pretrained")
+                if name in given), None)
+    if odd is not None:
+        raise InputError(f"--{odd}: means nothing to a real model; leave it out")
+    if full and adapters:
+        raise InputError(f"--{next(iter(adapters))}: is an adapter's, and --full has none; leave "
+                         "one of them out")
+    if "text" not in given:
+        raise InputError("--text: is missing; name the text to fine-tune on")
+    if window < 1:
+        raise InputError(f"--window {window}: must be an integer, 1 or more")
+    quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
+    chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
+    return Config(**{**MODEL_DEFAULTS, **given, "block": window, "model": "pretrained",
+                     "pretrained": str(path), "adapters": chosen})
 
 
 def _check_number(name, value, numbers):

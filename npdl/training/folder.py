@@ -71,8 +71,11 @@ def _unusable(folder, error):
 
 def _is_bare(config, folder):
     """Whether a fine-tuning was killed before its first checkpoint: it can only begin again."""
-    return (config.adapters is not None and not (folder / "checkpoint.npz").exists()
-            and read_config(folder).adapters is not None)
+    def is_based(config):
+        return config.adapters is not None or config.pretrained is not None
+
+    return (is_based(config) and not (folder / "checkpoint.npz").exists()
+            and is_based(read_config(folder)))
 
 
 def conclude(folder, trainer, records, seconds):
@@ -81,7 +84,7 @@ def conclude(folder, trainer, records, seconds):
     A picture that cannot be drawn costs no more than itself, and a line on standard error.
     """
     summary = {**summarise(records), "seconds": seconds, "steps": trainer.step}
-    if trainer.config.adapters is not None:
+    if trainer.config.adapters is not None or trainer.config.pretrained is not None:
         summary["adapted"] = count(trainer.model)
     write_json(folder / "summary.json", summary)
     try:
@@ -104,7 +107,7 @@ def count(model):
 
 def describe(config):
     """A title for the run's figures."""
-    model = "GPT" if config.model == "gpt" else "LSTM"
+    model = {"gpt": "GPT", "lstm": "LSTM"}.get(config.model) or stem(config.pretrained)
     if config.adapters is not None:
         model += ", LoRA" if config.adapters.bits is None else ", QLoRA"
     q = "" if config.q in (None, config.p) else f", q={config.q}"
@@ -114,12 +117,19 @@ def describe(config):
     return f"{model}, {task}, r_train={config.r_train:g}, seed {config.seed}"
 
 
+def stem(path):
+    """The name of a model's folder or file, without its end."""
+    return os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
+
+
 def read_config(folder):
     """The Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
         config = checked_config(read_json(path)["config"])
-        if config.text is not None and None in (config.sha256, config.characters):
+        real = config.pretrained is not None
+        facts = config.sha256, config.pretrained_sha256 if real else config.characters
+        if config.text is not None and None in facts:
             raise ValueError("it does not say what its text was")
         return config
     except FileNotFoundError:

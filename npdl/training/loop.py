@@ -7,7 +7,7 @@ import signal
 import numpy as np
 
 from npdl import optim
-from npdl.backend import stream, xp
+from npdl.backend import stream, to_device, to_host, xp
 from npdl.errors import NpdlError
 from npdl.schedule import schedule
 from npdl.training.engine import PlainEngine, make_engine
@@ -40,7 +40,9 @@ class Trainer:
         self.optimizer = make_optimizer(config, self.model)
         self.learning_rate = schedule(config.schedule, config.lr, config.steps, config.warmup,
                                       config.lr_min)
-        self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads)
+        plain_threads = 1 if config.pretrained is None else config.threads
+        self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
+                                  plain_threads)
         self.step = 0
         self.watch = None       # npdl.study.nonfinite.Watch, to look at every layer's numbers
 
@@ -94,8 +96,11 @@ class Trainer:
                            f"try a lower --lr or --clip 1.0{advice}")
 
     def state(self):
-        """(arrays, meta) for a checkpoint."""
-        arrays = {f"param/{name}": value for name, value in self.model.state_dict().items()}
+        """(arrays, meta) for a checkpoint: of a real model what is trained, the rest is in its
+        folder."""
+        everything = self.config.pretrained is None
+        arrays = {f"param/{name}": to_host(param.data).copy()
+                  for name, param in self.model.params(frozen=everything)}
         moments = self.optimizer.state_dict()
         updates = moments.pop("steps")
         for moment, values in moments.items():
@@ -108,7 +113,9 @@ class Trainer:
         for key, value in arrays.items():
             part, name = key.split("/", 1)
             parts[part][name] = value
-        self.model.load_state_dict(parts.pop("param"))
+        given, everything = parts.pop("param"), self.config.pretrained is None
+        for name, param in self.model.params(frozen=everything):
+            param.data[...] = to_device(given[name])
         self.optimizer.load_state_dict({"steps": meta["updates"], **parts})
         self.step = meta["step"]
 

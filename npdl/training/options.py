@@ -131,8 +131,9 @@ def machine_options(p, d):
     option("--engine", "what computes a step: the textbook as it stands (plain), to be read and "
            "stepped through, or the fast wing; equal but for rounding", choices=ENGINES)
     option.group.add_argument("--threads", type=int, metavar="N", help="parts of the batch that "
-                              "the fast engine works on at once; ignored with --engine plain and "
-                              "--backend cupy (default: 2, or 1 on one core)")
+                              "the fast engine works on at once, or BLAS's threads for a model "
+                              "that it does not know; else ignored with --engine plain, and with "
+                              "--backend cupy (default: 2, or 1 on one core; a real model's: 1)")
 
 
 def _shown(value):

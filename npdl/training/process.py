@@ -1,7 +1,9 @@
-"""Processes of this machine: which of them live, and where their numbers mean the same."""
+"""Processes of this machine: which of them live, where their numbers mean the same, and how much
+memory this one has taken."""
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 
@@ -39,3 +41,20 @@ def place():
         found.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         found.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(found)
+
+
+def peak_memory():
+    """The most memory, in bytes, that this process has held at once; None where nothing tells.
+
+    Linux says it of this process alone; elsewhere `resource` counts what it was started from too.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    with contextlib.suppress(ImportError):
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return None

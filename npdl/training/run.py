@@ -32,7 +32,7 @@ __all__ = ["Run", "default_folder", "load_run", "read_config", "resumed_config",
 LONGEST = 1e10                  # seconds that a run may have taken: three centuries
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend",)       # where a run is computed, not what
-MAY_MOVE = ("text",)            # its SHA-256 says whether it is still the same
+MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are still the same
 
 
 @plain_errors()
@@ -59,7 +59,8 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     if not resume:
         make_folder(trainer.config, folder)
     with claimed(folder) if mine is None else contextlib.nullcontext(mine) as mine:
-        return _train(trainer, folder, resume, quiet, base is not None, for_steps, mine.check)
+        is_based = not resume and (base is not None or config.pretrained is not None)
+        return _train(trainer, folder, resume, quiet, is_based, for_steps, mine.check)
 
 
 def _train(trainer, folder, resume, quiet, is_based, for_steps, may_write):
@@ -114,7 +115,8 @@ def resumed_config(folder, given):
     """
     config = read_config(folder)
     changes = {name: value for name, value in given.items() if value != getattr(config, name)}
-    for name in MAY_DIFFER + (MAY_MOVE if config.text is not None else ()):
+    moves = tuple(name for name in MAY_MOVE if getattr(config, name) is not None)
+    for name in MAY_DIFFER + moves:
         if name in changes:
             config = dataclasses.replace(config, **{name: changes.pop(name)})
     longer = changes.pop("steps", None)
@@ -162,10 +164,12 @@ def _continue(trainer, folder):
     if removed:
         note(f"removed {len(removed)} unfinished file(s) of a killed run")
     seconds, path = 0.0, folder / "checkpoint.npz"
-    if trainer.config.adapters is not None and not path.exists():   # they have a base to begin with
+    config = trainer.config
+    based = config.adapters is not None or config.pretrained is not None
+    if based and not path.exists():                     # they have a base to begin with
         raise InputError(f"{folder}: was killed before its first checkpoint, and nothing was "
                          "learned; give the same command again without --resume")
-    if trainer.config.merged and not path.exists():
+    if config.merged and not path.exists():
         raise InputError(f"{path}: is missing, and the model that this run began with was in it; "
                          "put it back, or merge again into another folder")
     if path.exists():

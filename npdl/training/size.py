@@ -11,6 +11,8 @@ ITEM = {"float32": 4, "float64": 8}
 
 def least_numbers(config, task):
     """Numbers in the matrices of the model of `config`: no more than it has."""
+    if config.pretrained is not None:
+        return task.architecture.size
     square = config.width * config.width
     layer = 8 * square if config.model == "lstm" else (4 + 2 * config.multiplier) * square
     return config.layers * layer + task.vocab_size * config.width
@@ -21,16 +23,23 @@ def check_memory(config, task):
 
     Without it the system would first be driven out of memory. What passes may still be too much.
     """
-    have = _memory()
+    have = memory()
     if config.backend != "numpy" or have is None:
         return
     arrays = 1 if config.adapters else 3 if config.optimizer == "sgd" else 4
+    if config.pretrained is not None and config.adapters:
+        arrays = 0                          # whoever reads its files looks at their size
     model = least_numbers(config, task) * ITEM[config.dtype] * arrays
-    _refuse(model, have, f"--width {config.width} with --layers {config.layers}",
-            "the model and its optimizer", "--width")
+    what, smaller = f"--width {config.width} with --layers {config.layers}", "--width"
+    if config.pretrained is not None:
+        what, smaller = "--full", "model, or train adapters"
+    _refuse(model, have, what, "the model and its optimizer", smaller)
     if config.text is not None:
         tokens = config.batch * config.block
-        kept = 4 * config.width * config.layers + task.vocab_size       # numbers for each token
+        width, layers = config.width, config.layers
+        if config.pretrained is not None:
+            width, layers = task.architecture.options["d_model"], task.architecture.num_layers
+        kept = 4 * width * layers + task.vocab_size             # numbers for each token
         _refuse(tokens * kept * ITEM[config.dtype], have,
                 f"--batch {config.batch} with --block {config.block}", "a step", "--batch")
         _refuse(16 * tokens * config.eval_batches, have,
@@ -49,7 +58,7 @@ def check_file(config, task, path):
     Somebody else's settings are not to be believed before their parameters are seen: the model
     is made first and takes as much memory as they say.
     """
-    if not os.path.isfile(path):
+    if not os.path.isfile(path) or config.pretrained is not None:   # its own files are looked at
         return                              # whoever reads it will say what is wrong
     size = os.path.getsize(path)
     bits = getattr(config.adapters, "bits", None)
@@ -61,7 +70,7 @@ def check_file(config, task, path):
                               "describes: truncated, or another run's; restore it from a copy")
 
 
-def _memory():
+def memory():
     """Bytes of memory that this machine has, or None where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

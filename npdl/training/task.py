@@ -9,9 +9,9 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training.engine import Batch
 from npdl.training.initial import initialise
-from npdl.training.text_task import TextTask, with_facts
+from npdl.training.text_task import PretrainedTask, TextTask, with_facts
 
-__all__ = ["ArithmeticTask", "TextTask", "make_model", "make_task", "settled"]
+__all__ = ["ArithmeticTask", "PretrainedTask", "TextTask", "make_model", "make_task", "settled"]
 
 
 class ArithmeticTask:
@@ -80,6 +80,8 @@ def settled(config):
 
 def make_task(config):
     """The task that the settings (from `settled`) describe."""
+    if config.pretrained is not None:
+        return PretrainedTask(config)
     return ArithmeticTask(config) if config.text is None else TextTask(config)
 
 
@@ -89,6 +91,8 @@ def make_model(config, task, base=None):
     base  {name: array} to start from instead of random values, before adapters go in
     """
     rng = stream(config.seed, 0)
+    if config.model == "pretrained":
+        return pretrained_model(config, task, rng)
     if config.model == "lstm":
         model = LSTMLM(task.vocab_size, config.width, config.layers, bias=config.bias,
                        dropout=config.dropout, padding_id=task.padding_id, rng=rng,
@@ -103,6 +107,23 @@ def make_model(config, task, base=None):
         model.load_state_dict(base)
     if config.adapters is not None:
         put_adapters(model, config.adapters, rng)
+    return model
+
+
+def pretrained_model(config, task, rng):
+    """The real model that the settings name, with adapters, or free as a whole without."""
+    from npdl.pretrained import load
+
+    adapters = config.adapters
+    if adapters is None or adapters.bits is None:
+        model = load(config.pretrained, config.dtype).model
+    else:
+        model = load(config.pretrained, config.dtype, adapters.bits, adapters.block,
+                     adapters.rounding).model
+    if adapters is None:
+        model.set_trainable(True)
+    else:
+        add_lora(model, adapters.rank, adapters.alpha, adapters.where, rng)
     return model
 
 

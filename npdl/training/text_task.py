@@ -9,7 +9,8 @@ from npdl.data.text import Characters, read_text, split_text, windows
 from npdl.errors import InputError
 from npdl.training.engine import Batch
 
-CHUNK_TOKENS = 4096     # tokens evaluated at a time
+CHUNK_TOKENS = 4096     # tokens evaluated at a time,
+CHUNK_SCORES = 1 << 22  # and scores of words
 BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
 
 
@@ -23,6 +24,11 @@ def with_facts(config):
     if config.sha256 is not None:
         return config
     text, sha256 = read_text(config.text)
+    if config.pretrained is not None:
+        from npdl.pretrained import digest
+
+        return dataclasses.replace(config, sha256=sha256,
+                                   pretrained_sha256=digest(config.pretrained))
     known = Characters.of(text) if config.characters is None else Characters(config.characters)
     split_text(known.encode(text), config.r_train, config.block)
     return dataclasses.replace(config, sha256=sha256, characters=known.characters)
@@ -37,6 +43,7 @@ class TextTask:
     """
 
     padding_id = None
+    units = "--block", "characters"
 
     def __init__(self, config):
         self.config = config
@@ -55,7 +62,7 @@ class TextTask:
         if sha256 != config.sha256:
             raise InputError(f"--text {config.text}: has changed since the run began (another "
                              "SHA-256); restore it, or start a new run with another --out")
-        return split_text(self.vocabulary.encode(text), config.r_train, config.block)
+        return split_text(self.vocabulary.encode(text), config.r_train, config.block, self.units)
 
     def prepare(self):
         self.parts  # noqa: B018  (reads the text, or says why it cannot)
@@ -67,7 +74,8 @@ class TextTask:
                                     step, BATCHES))
 
     def _batch(self, inputs, targets):
-        chunk = max(1, CHUNK_TOKENS // self.config.block)
+        tokens = min(CHUNK_TOKENS, CHUNK_SCORES // self.vocab_size)
+        chunk = max(1, tokens // self.config.block)
         return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk)
 
     @cached_property
@@ -87,3 +95,36 @@ class TextTask:
             record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
             record[f"{name}_accuracy"] = float(right.sum() / batch.counted.sum())
         return record
+
+
+class PretrainedTask(TextTask):
+    """A text in the tokens of a real model, whose folder has its vocabulary.
+
+    Raises InputError for windows longer than the model's context, and for a folder whose files
+    are not those that the run began with.
+    """
+
+    units = "--window", "tokens"
+
+    def __init__(self, config):
+        from npdl.pretrained import digest, read
+
+        self.config = config
+        try:
+            self.architecture, self.weights = read(config.pretrained)
+        except InputError as error:
+            raise InputError(f"{error}; if it has moved, say where to by --pretrained") from None
+        self.vocab_size, self.max_len = self.architecture.vocab_size, config.block
+        longest = self.architecture.options["max_len"]
+        if config.block > longest:
+            raise InputError(f"--window {config.block}: the model sees {longest} tokens; choose "
+                             "fewer")
+        if digest(config.pretrained) != config.pretrained_sha256:
+            raise InputError(f"--pretrained {config.pretrained}: is not the model that the run "
+                             "began with (another SHA-256); say where that is by --pretrained")
+
+    @cached_property
+    def vocabulary(self):
+        from npdl.pretrained import read_tokenizer
+
+        return read_tokenizer(self.config.pretrained, self.architecture, self.weights)

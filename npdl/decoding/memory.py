@@ -1,0 +1,43 @@
+"""Keys and values that a transformer's later tokens need of the earlier ones."""
+
+import numpy as np
+
+from npdl.backend import to_device, xp
+
+
+class Memory:
+    """Every block's keys and values, (L, B, G, capacity, d) each, in arrays that are made once.
+
+    The first `filled` places are in use. A place is written once and then only read, so the
+    states of a search, shorter and longer ones, can share a memory.
+    """
+
+    def __init__(self, L, B, G, capacity, d, dtype):
+        self.keys = xp.empty((L, B, G, capacity, d), dtype)
+        self.values = xp.empty((L, B, G, capacity, d), dtype)
+        self.filled = 0
+
+    def put(self, block, k, v):
+        """Write a block's k and v (B, G, R, d) after what is there; that block's keys and values,
+        (B, G, filled + R, d). Set `filled` when all blocks have."""
+        end = self.filled + k.shape[2]
+        keys, values = self.keys[block, :, :, :end], self.values[block, :, :, :end]
+        keys[:, :, self.filled :] = k
+        values[:, :, self.filled :] = v
+        return keys, values
+
+    def after(self, seen, parents, most):
+        """A memory in which the `parents`' rows of the first `seen` places can be continued: this
+        one, or a copy of them where other rows are wanted, another state has gone on already or
+        all places are taken (then of twice the capacity, `most` at most)."""
+        capacity = self.keys.shape[3]
+        same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()
+        if same and seen == self.filled and seen < capacity:
+            return self
+        L, _, G, _, d = self.keys.shape
+        capacity = capacity if seen < capacity else min(2 * capacity, most)
+        copy, rows = Memory(L, len(parents), G, capacity, d, self.keys.dtype), to_device(parents)
+        copy.keys[:, :, :, :seen] = self.keys[:, rows, :, :seen]
+        copy.values[:, :, :, :seen] = self.values[:, rows, :, :seen]
+        copy.filled = seen
+        return copy

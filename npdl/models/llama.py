@@ -1,0 +1,58 @@
+"""A language model of the Llama kind: tokens in, LlamaBlocks, a score for every word out."""
+
+from npdl.backend import xp
+from npdl.core import Cache, Layer
+from npdl.errors import check_key_mask, checked_tokens, require_positive
+from npdl.init import generator
+from npdl.layers.attention import causal_mask
+from npdl.layers.embedding import Embedding, Unembedding
+from npdl.layers.linear import Linear
+from npdl.layers.llama import LlamaBlock
+from npdl.layers.norm import RMSNorm
+
+
+class Llama(Layer):
+    """Llama, SmolLM, Qwen2 (with qkv_bias): the default sizes are those of SmolLM2-135M.
+
+    forward(ids, key_mask): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for real
+    tokens, False for padding that no query may see. Where a token stands is said by the rotary
+    turns of keys and queries alone. With `tied`, the embedding's table scores the words too.
+    Touvron et al. 2023, arXiv:2302.13971. Raises InputError for ids out of range and for
+    sequences longer than `max_len`.
+    """
+
+    def __init__(self, vocab_size, d_model=576, num_layers=30, num_heads=9, num_kv_heads=3,
+                 d_inner=1536, max_len=2048, tied=True, rope_theta=10000.0, eps=1e-5,
+                 qkv_bias=False, d_head=None, rng=0, dtype="float32"):
+        require_positive(num_layers=num_layers, max_len=max_len)
+        rng = generator(rng)
+        self.embedding = Embedding(vocab_size, d_model, None, rng, dtype)
+        self.blocks = [LlamaBlock(d_model, num_heads, num_kv_heads, d_inner, rope_theta, eps,
+                                  qkv_bias, d_head, rng, dtype) for _ in range(num_layers)]
+        self.norm = RMSNorm(d_model, eps, dtype)
+        self.classifier = (Unembedding(self.embedding) if tied
+                           else Linear(d_model, vocab_size, False, rng, dtype))
+        self.max_len = max_len
+
+    def forward(self, ids, key_mask=None):
+        ids = checked_tokens(ids, "Llama", self.max_len)
+        mask = causal_mask(ids.shape[1])                                # mask (S, S)
+        if key_mask is not None:
+            key_mask = check_key_mask(key_mask, ids.shape, "Llama")
+            mask = mask & xp.asarray(key_mask)[:, None, None, None, :]  # mask (B, 1, 1, S, S)
+        x, c_embedding = self.embedding.forward(ids)                    # x (B, S, D)
+        c_blocks = []
+        for block in self.blocks:
+            x, c_block = block.forward(x, mask)
+            c_blocks.append(c_block)
+        x, c_norm = self.norm.forward(x)
+        logits, c_classifier = self.classifier.forward(x)               # logits (B, S, V)
+        return logits, Cache(embedding=c_embedding, blocks=c_blocks, norm=c_norm,
+                             classifier=c_classifier)
+
+    def backward(self, dlogits, cache):
+        dx = self.classifier.backward(dlogits, cache.classifier)
+        dx = self.norm.backward(dx, cache.norm)
+        for block, c_block in zip(self.blocks[::-1], cache.blocks[::-1], strict=True):
+            dx = block.backward(dx, c_block)
+        return self.embedding.backward(dx, cache.embedding)

@@ -1,0 +1,215 @@
+"""What a model folder's config.json says, as one of npdl's models, and which array goes where."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from npdl.errors import InputError
+from npdl.init import BLANK
+from npdl.models.gpt import GPT2
+from npdl.models.llama import Llama
+
+LONGEST = 32768             # tokens of a context: a config may promise millions, tables cost memory
+SIZES = 1 << 24             # no width and no vocabulary is as large
+KINDS = {"gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral without a sliding window",
+         "qwen2": "Qwen2"}
+GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu",
+                    "relu": "relu"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An array of the folder and the parameters that hold its numbers.
+
+    `theirs` is its name there without the prefix; `ours` npdl's, several that stand side by side
+    in it; `turned` when it is (out, in) there and (in, out) here; `shape` is the one there.
+    """
+
+    theirs: str
+    ours: tuple
+    shape: tuple
+    turned: bool = False
+
+
+class Architecture:
+    """A config.json's values, checked; `values` is the whole of it. InputError, one line, for
+    what npdl has no model of, and for numbers that cannot be."""
+
+    def __init__(self, values, where):
+        self.values, self.where = values, where
+        kind = values.get("model_type")
+        if kind not in KINDS:
+            raise InputError(f"{where}: model_type is {str(kind)[:40]!r}; npdl has "
+                             f"{', '.join(f'{name} ({what})' for name, what in KINDS.items())}")
+        self.kind = kind
+        self._without("quantization_config", None, "numbers that another library has quantized")
+        self.vocab_size = self.number("vocab_size")
+        self.tied = self._flag("tie_word_embeddings", kind == "gpt2")
+        self.options = self._gpt2() if kind == "gpt2" else self._llama()
+
+    prefix = property(lambda self: "transformer." if self.kind == "gpt2" else "model.")
+
+    def make(self, dtype="float32"):
+        """The model, without its numbers: they take no memory until they are set."""
+        make = GPT2 if self.kind == "gpt2" else Llama
+        return make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
+
+    def _gpt2(self):
+        D = self.number("n_embd")
+        inner = self.number("n_inner", 4 * D)
+        activation = self.values.get("activation_function", "gelu_new")
+        if activation not in GPT2_ACTIVATIONS:
+            self._refuse("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
+        for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
+                            ("scale_attn_by_inverse_layer_idx", False)):
+            self._without(name, usual, f"{name} = {not usual}")
+        heads = self._divides("n_head", self.number("n_head"), "n_embd", D)
+        self._divides("n_embd", D, "n_inner", inner)
+        return {"d_model": D, "num_layers": self.number("n_layer"), "num_heads": heads,
+                "multiplier": inner // D, "max_len": self.number("n_positions", 1024),
+                "eps": self._real("layer_norm_epsilon", 1e-5),
+                "activation": GPT2_ACTIVATIONS[activation]}
+
+    def _llama(self):
+        D, heads = self.number("hidden_size"), self.number("num_attention_heads")
+        groups = self.number("num_key_value_heads", heads)
+        self._divides("num_key_value_heads", groups, "num_attention_heads", heads)
+        if self.values.get("head_dim") is None:
+            self._divides("num_attention_heads", heads, "hidden_size", D)
+        d_head = self.number("head_dim", D // heads)
+        if d_head % 2:
+            self._refuse("head_dim", d_head, "an even number, for rotary pairs")
+        act = self.values.get("hidden_act", "silu")
+        if act not in ("silu", "swish"):
+            self._refuse("hidden_act", act, "silu")
+        for name, usual in (("attention_bias", False), ("mlp_bias", False),
+                            ("partial_rotary_factor", 1.0)):
+            self._without(name, usual, f"{name} other than {usual}")
+        self._no_window()
+        return {"d_model": D, "num_layers": self.number("num_hidden_layers"), "num_heads": heads,
+                "num_kv_heads": groups, "d_inner": self.number("intermediate_size"),
+                "d_head": d_head, "qkv_bias": self.kind == "qwen2",
+                "max_len": min(self.number("max_position_embeddings", 2048), LONGEST),
+                "rope_theta": self._theta(), "eps": self._real("rms_norm_eps", 1e-6)}
+
+    def _theta(self):
+        """The rotary turn's base; both ways to write it, and no scaling of it."""
+        rope = {}
+        for name in ("rope_parameters", "rope_scaling"):
+            found = self.values.get(name) or {}
+            kind = found.get("rope_type", found.get("type", "default")) if isinstance(
+                found, dict) else found
+            if kind != "default":
+                self._refuse(name, kind, "rotary positions without scaling (default)")
+            rope |= found
+        self._without("partial_rotary_factor", 1.0, "a partial rotary turn", rope)
+        return self._real("rope_theta", self._real("rope_theta", 1e4), rope)
+
+    def _no_window(self):
+        types = self.values.get("layer_types") or []
+        odd = next((kind for kind in types if kind != "full_attention"), None) if isinstance(
+            types, list) else types
+        window = self.values.get("sliding_window")
+        used = self.kind == "mistral" or self.values.get("use_sliding_window")
+        if odd is not None or (window is not None and used and self.kind != "llama"):
+            self._refuse("layer_types" if odd is not None else "sliding_window", odd or window,
+                         "attention over the whole context")
+
+    def number(self, name, default=None):
+        """A size; InputError unless it is an integer, 1 or more."""
+        value = self.values.get(name)
+        value = default if value is None else value
+        if type(value) is not int or not 1 <= value < SIZES:
+            what = "is missing" if value is None else f"is {str(value)[:40]!r}"
+            raise InputError(f"{self.where}: {name} {what}; it must be an integer, 1 or more, "
+                             f"below {SIZES:,}")
+        return value
+
+    def _real(self, name, default, values=None):
+        value = (self.values if values is None else values).get(name)
+        value = default if value is None else value
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            self._refuse(name, value, "a finite number above 0")
+        return float(value)
+
+    def _flag(self, name, default):
+        value = self.values.get(name, default)
+        if type(value) is not bool:
+            self._refuse(name, value, "true, false")
+        return value
+
+    def _divides(self, name, part, other, whole):
+        if whole % part:
+            raise InputError(f"{self.where}: {name} {part} does not divide {other} {whole}")
+        return part
+
+    def _without(self, name, usual, what, values=None):
+        if (self.values if values is None else values).get(name, usual) not in (usual, None):
+            raise InputError(f"{self.where}: asks for {what} ({name}), which npdl's {self.kind} "
+                             "does not have; use another model")
+
+    def _refuse(self, name, value, supported):
+        raise InputError(f"{self.where}: {name} is {str(value)[:40]!r}; supported: {supported}")
+
+    @property
+    def num_layers(self):
+        return self.options["num_layers"]
+
+    @cached_property
+    def size(self):
+        """How many numbers the model has."""
+        return sum(math.prod(row.shape) for row in self.rows())
+
+    def rows(self):
+        """The Rows of every parameter, biases before their matrices, one layer after the other."""
+        D, V = self.options["d_model"], self.vocab_size
+        if self.kind == "gpt2":
+            yield Row("wte.weight", ("embedding.W",), (V, D))
+            yield Row("wpe.weight", ("positions.W",), (self.options["max_len"], D))
+            yield from self._norm("ln_f", "decoder.norm", D)
+        else:
+            yield Row("embed_tokens.weight", ("embedding.W",), (V, D))
+            yield Row("norm.weight", ("norm.gain",), (D,))
+        if not self.tied:
+            yield Row("lm_head.weight", ("classifier.W",), (V, D), True)
+        block = self._gpt2_block if self.kind == "gpt2" else self._llama_block
+        for i in range(self.num_layers):
+            yield from block(i)
+
+    def _norm(self, theirs, ours, D):
+        yield Row(f"{theirs}.weight", (f"{ours}.gain",), (D,))
+        yield Row(f"{theirs}.bias", (f"{ours}.bias",), (D,))
+
+    def _gpt2_block(self, i):
+        D, inner = self.options["d_model"], self.options["d_model"] * self.options["multiplier"]
+        theirs, ours = f"h.{i}", f"decoder.blocks.{i}"
+        yield from self._norm(f"{theirs}.ln_1", f"{ours}.norm1", D)
+        yield from self._norm(f"{theirs}.ln_2", f"{ours}.norm2", D)
+        for name, maps, shape in (
+            ("attn.c_attn", ("attention.W_Q", "attention.W_K", "attention.W_V"), (D, 3 * D)),
+            ("attn.c_proj", ("attention.W_O",), (D, D)),
+            ("mlp.c_fc", ("ffn.up",), (D, inner)), ("mlp.c_proj", ("ffn.down",), (inner, D)),
+        ):
+            names = [f"{ours}.{each}" for each in maps]
+            yield Row(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
+            yield Row(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
+
+    def _llama_block(self, i):
+        o = self.options
+        D, M, d = o["d_model"], o["d_inner"], o["d_head"]
+        queries, keys = o["num_heads"] * d, o["num_kv_heads"] * d
+        theirs, ours = f"layers.{i}", f"blocks.{i}"
+        yield Row(f"{theirs}.input_layernorm.weight", (f"{ours}.norm1.gain",), (D,))
+        yield Row(f"{theirs}.post_attention_layernorm.weight", (f"{ours}.norm2.gain",), (D,))
+        for name, map_, shape, bias in (
+            ("self_attn.q_proj", "attention.W_Q", (queries, D), o["qkv_bias"]),
+            ("self_attn.k_proj", "attention.W_K", (keys, D), o["qkv_bias"]),
+            ("self_attn.v_proj", "attention.W_V", (keys, D), o["qkv_bias"]),
+            ("self_attn.o_proj", "attention.W_O", (D, queries), False),
+            ("mlp.gate_proj", "ffn.gate", (M, D), False),
+            ("mlp.up_proj", "ffn.up", (M, D), False),
+            ("mlp.down_proj", "ffn.down", (D, M), False),
+        ):
+            if bias:
+                yield Row(f"{theirs}.{name}.bias", (f"{ours}.{map_}.b",), shape[:1])
+            yield Row(f"{theirs}.{name}.weight", (f"{ours}.{map_}.W",), shape, True)

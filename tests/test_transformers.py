@@ -1,0 +1,125 @@
+"""Llama, Qwen2 and GPT-2 beside `transformers`: logits, every gradient, generation.
+
+Its models are made small and random, saved to a folder and read from it. In float64 its rotary
+turns and RMSNorms still compute in float32; there they are replaced by the same in float64.
+"""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
+pytest.importorskip("transformers", reason="parity with transformers needs it")
+
+from transformers import (  # noqa: E402
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from npdl.decoding import greedy  # noqa: E402
+from npdl.decoding.wiring import continuation  # noqa: E402
+from npdl.pretrained import load  # noqa: E402
+
+pytestmark = pytest.mark.torch
+V, B, S = 97, 3, 11
+LLAMA = {"vocab_size": V, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+         "attn_implementation": "sdpa", "initializer_range": 0.2}
+GPT2 = {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64,
+        "bos_token_id": 0, "eos_token_id": 0, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0,
+        "attn_implementation": "sdpa", "initializer_range": 0.2}
+MODELS = {
+    "llama, grouped, untied": (LlamaForCausalLM, LlamaConfig, LLAMA),
+    "llama, one key, tied": (LlamaForCausalLM, LlamaConfig, {
+        **LLAMA, "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_theta": 500.0}),
+    "llama, wide heads, a key each": (LlamaForCausalLM, LlamaConfig, {
+        **LLAMA, "num_key_value_heads": 4, "head_dim": 10, "rms_norm_eps": 1e-2}),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, {**LLAMA, "tie_word_embeddings": True}),
+    "gpt-2, tied": (GPT2LMHeadModel, GPT2Config, GPT2),
+    "gpt-2, untied": (GPT2LMHeadModel, GPT2Config, {
+        **GPT2, "tie_word_embeddings": False, "layer_norm_epsilon": 1e-2, "n_inner": 64}),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def rms_norm(module):
+    def forward(x):
+        scale = (x * x).mean(-1, keepdim=True) + module.variance_epsilon
+        return module.weight * (x / scale.sqrt())
+
+    return forward
+
+
+def rotary(module):
+    def forward(x, position_ids):
+        d, base = 2 * len(module.inv_freq), module.config.rope_parameters["rope_theta"]
+        power = torch.arange(0, d, 2, dtype=x.dtype) / d
+        angle = position_ids[..., None].to(x.dtype) / base**power
+        angle = torch.cat((angle, angle), -1)
+        return angle.cos(), angle.sin()
+
+    return forward
+
+
+def pair(name, folder, dtype):
+    """transformers' model, and npdl's as it reads it from a folder."""
+    kind, config, options = MODELS[name]
+    torch.manual_seed(5)
+    theirs = kind(config(**options))
+    for what, param in theirs.named_parameters():
+        if param.ndim == 1:                                 # gains of 1 and biases of 0 hide much
+            torch.nn.init.normal_(param, float("bias" not in what), 0.3)
+    theirs = theirs.to(getattr(torch, dtype)).eval()
+    for module in theirs.modules() if dtype == "float64" else ():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = rms_norm(module)
+        elif type(module).__name__.endswith("RotaryEmbedding"):
+            module.forward = rotary(module)
+    theirs.save_pretrained(folder)
+    return theirs, load(folder, dtype)
+
+
+def close(found, wanted, dtype, what):
+    """Within 1e-10 (1e-5 in float32) of the largest number, or of 1."""
+    wanted = wanted.detach().numpy()
+    limit = {"float64": 1e-10, "float32": 1e-5}[dtype] * max(1, np.abs(wanted).max())
+    assert found.dtype == wanted.dtype == dtype
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=limit, err_msg=what)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@every_model
+def test_logits_and_all_gradients(name, dtype, tmp_path):
+    theirs, ours = pair(name, tmp_path, dtype)
+    rng = np.random.default_rng(6)
+    ids, upstream = rng.integers(0, V, (B, S)), rng.standard_normal((B, S, V)).astype(dtype)
+    wanted = theirs(torch.tensor(ids), use_cache=False).logits
+    wanted.backward(torch.tensor(upstream))
+    model = ours.model.astype(dtype)                        # its own arrays, not the file's
+    model.set_trainable(True)
+    logits, cache = model.forward(ids)
+    model.backward(upstream, cache)
+    close(logits, wanted, dtype, "logits")
+    ours_of = {row.theirs: row for row in ours.architecture.rows()}
+    params, seen = dict(model.params()), set()
+    for what, param in theirs.named_parameters():
+        row = ours_of[what.removeprefix(ours.architecture.prefix)]
+        gradient = np.concatenate([params[each].grad for each in row.ours], -1)
+        close(gradient.T if row.turned else gradient, param.grad, dtype, what)
+        seen.update(row.ours)
+    assert seen == params.keys()
+
+
+@every_model
+def test_generation_token_for_token(name, tmp_path):
+    theirs, ours = pair(name, tmp_path, "float32")
+    for prompt in ([[1, 2, 3]], [[5]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
+        with torch.no_grad():
+            wanted = theirs.generate(
+                torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
+                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
+        found = greedy(continuation(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
+        assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
