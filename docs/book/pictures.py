@@ -10,7 +10,7 @@ import numpy as np
 
 from docs.book.drawing import Drawing
 from docs.book.sources import ROOT
-from npdl import ScaledDotAttention, causal_mask
+from npdl import Rotary, ScaledDotAttention, causal_mask
 from npdl.decoding import Tree, beam_search
 
 
@@ -247,7 +247,25 @@ def curves():
     return draw.svg(), caption
 
 
+def turns():
+    """One pair of a query and of a key, turned at two places each."""
+    caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 (left), "
+               "at 4 and 6 (right). Both have turned on; the angle between them is the same, and "
+               "so is their product.")
+    draw = Drawing(520, 240, caption)
+    q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
+    for x, places in ((130, (1, 3)), (390, (4, 6))):
+        draw.line([(x + 90 * np.cos(a), 120 + 90 * np.sin(a)) for a in np.arange(0, 6.4, 0.1)],
+                  "thin")
+        for name, pair, place in zip("qk", (q, k), places, strict=True):
+            y, _ = Rotary(2).forward(pair[None], np.array([place]))
+            (along, up), far = y[0], y[0] / np.linalg.norm(y)
+            draw.arrow((x, 120), (x + 90 * along, 120 - 90 * up))
+            draw.text(x + 106 * far[0], 120 - 106 * far[1], f"{name}{'₀₁₂₃₄₅₆'[place]}")
+    return draw.svg(), caption
+
+
 PICTURES = {"05-rnn": unrolled, "06-lstm": lstm, "08-bidirectional": both_directions,
             "09-layernorm": normalised, "10-attention": weights, "11-heads": mask,
             "12-block": blocks, "15-decoding": prefixes, "16-lora-quantization": low_rank,
-            "17-grokking": curves}
+            "17-grokking": curves, "18-llama": turns}
