@@ -49,31 +49,6 @@ print(sorted(m for m in sys.modules if m.startswith(("npdl.study", "npdl.models"
     assert run(code) == "[]\n"
 
 
-def test_numpy_alone_is_enough():
-    """The engine and its checks without threads, signals, processes or locks of files."""
-    code = """
-import sys, numpy, numpy.random
-for name in ("fcntl", "signal", "subprocess", "threading", "multiprocessing", "matplotlib"):
-    sys.modules[name] = None                            # importing one of these raises
-import numpy as np
-from npdl import GPT, LSTM, AdamW, SequenceLoss, blame, gradcheck, step
-x = np.random.default_rng(0).standard_normal((2, 3, 2))
-layer = LSTM(2, 3)
-assert gradcheck(layer, x).ok() and blame(layer, x).right
-walk = step(layer, x)
-assert all(f.right for f in walk.finals) and "<iframe" in walk._repr_html_()
-ids = np.array([[1, 2, 3]])
-model, loss = GPT(5, 8, 1, 2, max_len=4), SequenceLoss()
-optimizer = AdamW(model)
-logits, cache = model.forward(ids)
-_, c = loss.forward(logits, ids, ids > 0)
-model.backward(loss.backward(1.0, c), cache)
-optimizer.step()
-__import__("os")._exit(0)                               # the interpreter's own end needs threads
-"""
-    run(code)
-
-
 NOTEBOOK = '''
 import numpy as np
 from npdl import Cache, Layer

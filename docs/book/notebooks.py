@@ -19,7 +19,6 @@ from docs.book.sources import ROOT, find
 from npdl.study.target import find_class
 
 TOOLS = Path(__file__).parent / "notebooks"
-HOMEPAGE = "https://github.com/npdl-authors/npdl"       # unless pyproject says another
 INSTALL = '''\
 # npdl, where it is missing: from a wheel beside this notebook, or from its repository
 import importlib.util
@@ -33,7 +32,7 @@ if importlib.util.find_spec("npdl") is None:
 def address():
     """The repository, as pyproject has it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project.get("urls", {}).get("Homepage", HOMEPAGE)
+    return project["urls"]["Homepage"]
 
 
 def scripts(chapters, known):
