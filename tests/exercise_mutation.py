@@ -6,8 +6,8 @@ Every function of an exercise that computes (and neither draws nor makes claims 
 small mistakes (tests.mutants, tests.mutant_kinds, and `>` for `>=` and the like), one at a time.
 The tests of tests/test_exercises_*.py that run the function are run, the quickest first, until one
 fails; tests/test_ledger.py, which compares with kept text, is not among them. What a worked
-solution computes (exercises/solved) is checked by tests/test_worked.py, too. An exception, or a
-test that does not end, counts as caught.
+solution computes (exercises/solved) is measured by tests/test_exercises_*_solved.py and
+tests/test_worked*.py. An exception, or a test that does not end, counts as caught.
 
 The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
 tests have not changed since keeps its row; --all measures it again. With --every the result is
@@ -48,8 +48,9 @@ ABOUT = f"""\
 
 Written by `python -m tests.exercise_mutation`. Every function of an exercise that computes is
 changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
-run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger;
-for the worked solutions, `solved/`, their own checks against npdl too. The goal is
+run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger.
+For the worked solutions, `solved/`, it is those of `tests/test_exercises_*_solved.py` and
+`tests/test_worked*.py`, their own checks against npdl among them. The goal is
 {100 * GOAL:.0f} % for each. Below the table stands every mistake that no test sees. Many of these
 change nothing that can be seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where
 there is one, a sign that cancels in a quotient or under a norm, the seed or the sign of random
@@ -201,9 +202,14 @@ class Facts:
 
 
 def tests_of(name):
-    """The test files of the documents that an exercise, or the scripts that use it, belong to."""
+    """The test files of the documents that an exercise, or the scripts that use it, belong to.
+
+    A worked solution has its own ones: the document's others do not run it.
+    """
     if name.startswith("solved/"):
-        return [*tests_of(name.removeprefix("solved/")), TESTS / "test_worked.py"]
+        document = name.removeprefix("solved/d")[:3]
+        own = f"test_exercises_{document}_solved.py", f"test_worked_{document}.py"
+        return [path for file in own for path in TESTS.glob(file)] + [TESTS / "test_worked.py"]
     scripts = [name] if re.match(r"d\d{3}_", name) else [
         path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
         if name in path.read_text(encoding="utf-8")]

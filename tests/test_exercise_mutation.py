@@ -36,6 +36,13 @@ def test_functions_that_compute_are_measured_and_claims_are_not():
     assert "total" in {f.__name__ for f in score.measured("d000_lora_costs")}   # a property
 
 
+def test_a_worked_solution_is_measured_by_its_own_tests():
+    for name, own in (("solved/d003_eigenvalues", "test_exercises_003_solved.py"),
+                      ("solved/d000_birnn", "test_worked_000.py")):
+        assert {path.name for path in score.tests_of(name)} == {own, "test_worked.py"}
+    assert "test_exercises_003.py" in {path.name for path in score.tests_of("neurons")}
+
+
 @pytest.mark.parametrize("now, caught", [("d_1 * (h < 0)", True), ("(h > 0) * d_1", False)])
 def test_a_mistake_is_caught_by_a_fact_and_by_nothing_else(monkeypatch, now, caught):
     net = autoencoder.example()
