@@ -204,7 +204,8 @@ class Facts:
 def tests_of(name):
     """The test files of the documents that an exercise, or the scripts that use it, belong to.
 
-    A worked solution has its own ones: the document's others do not run it.
+    A worked solution has its own ones: the document's others do not run it. What stands beside
+    the scripts may have one of its own name.
     """
     if name.startswith("solved/"):
         document = name.removeprefix("solved/d")[:3]
@@ -213,8 +214,8 @@ def tests_of(name):
     scripts = [name] if re.match(r"d\d{3}_", name) else [
         path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
         if name in path.read_text(encoding="utf-8")]
-    return sorted({path for script in scripts
-                   for path in TESTS.glob(f"test_exercises_{script[1:4]}*.py")})
+    files = [f"test_{name}.py", *(f"test_exercises_{script[1:4]}*.py" for script in scripts)]
+    return sorted({path for file in files for path in TESTS.glob(file)})
 
 
 def digest(name):
@@ -226,7 +227,7 @@ def digest(name):
 def kept_rows(text):
     """{exercise: (mutants, caught, digest, survivors)} of the table as it was written."""
     rows = {m[1]: (int(m[2]), int(m[3]), m[4], []) for m in re.finditer(
-        r"^\| ([\w/]+) \| (\d+) \| (\d+) \| [\d.]+ % \| ([0-9a-f]{12}) \|$", text, re.M)}
+        r"^\| ([\w/]+) \| (\d+) \| (\d+) \| (?:[\d.]+ %|none) \| ([0-9a-f]{12}) \|$", text, re.M)}
     for m in re.finditer(r"^\* ([\w/]+): (.*)$", text, re.M):
         if m[1] in rows:
             rows[m[1]][3].append(m[2])
@@ -247,8 +248,8 @@ def markdown(rows):
     """The table and the survivors."""
     lines = [ABOUT, "| exercise | mistakes | caught | share | sources |", "|---|--:|--:|--:|---|"]
     for name, (mutants, caught, sources, _) in sorted(rows.items()):
-        part = 100 * caught / mutants if mutants else 100
-        lines.append(f"| {name} | {mutants} | {caught} | {part:.1f} % | {sources} |")
+        part = f"{100 * caught / mutants:.1f} %" if mutants else "none"
+        lines.append(f"| {name} | {mutants} | {caught} | {part} | {sources} |")
     total, caught = (sum(row[i] for row in rows.values()) for i in (0, 1))
     lines += [f"| all | {total} | {caught} | {100 * share(rows):.1f} % | |", ""]
     missing = [name for name in exercise_names() if name not in rows]

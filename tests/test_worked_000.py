@@ -49,6 +49,8 @@ def test_000_2_4_branches_and_candidates():
         (1, "(a, blue)", "−2.0 − 2.7 = −4.7", "kept"), (2, "(a, red)", "−2.0 − 2.9 = −4.9", "kept"),
         (3, "(the, red)", "−1.7 − 3.3 = −5.0", "pruned"),
         (4, "(the, green)", "−1.7 − 3.6 = −5.3", "pruned"))
+    best, _ = decoding.beam_table([("the", "red")], 0)[0].rows
+    assert best == (1, "(the, red, rectangle)", "−5.0 − 4.7 = −9.7", "pruned")
 
 
 def test_000_2_4_each_bound_decides():
