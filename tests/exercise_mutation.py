@@ -210,7 +210,8 @@ def tests_of(name):
     if name.startswith("solved/"):
         document = name.removeprefix("solved/d")[:3]
         own = f"test_exercises_{document}_solved.py", f"test_worked_{document}.py"
-        return [path for file in own for path in TESTS.glob(file)] + [TESTS / "test_worked.py"]
+        return sorted(path for file in (*own, "test_worked.py", "test_worked_[a-z]*.py")
+                      for path in TESTS.glob(file))
     scripts = [name] if re.match(r"d\d{3}_", name) else [
         path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
         if name in path.read_text(encoding="utf-8")]

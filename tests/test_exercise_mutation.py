@@ -39,7 +39,8 @@ def test_functions_that_compute_are_measured_and_claims_are_not():
 def test_a_worked_solution_is_measured_by_its_own_tests():
     for name, own in (("solved/d004_loss", "test_exercises_004_solved.py"),
                       ("solved/d000_birnn", "test_worked_000.py")):
-        assert {path.name for path in score.tests_of(name)} == {own, "test_worked.py"}
+        assert {path.name for path in score.tests_of(name)} == {
+            own, "test_worked.py", "test_worked_arithmetic.py", "test_worked_print.py"}
     assert {"test_neurons.py", "test_exercises_003.py"} <= {
         path.name for path in score.tests_of("neurons")}
 
