@@ -21,13 +21,13 @@ def perceptron(neurons, x, targets, epochs=100):
     two classes, as with XOR.
     """
     for epoch in range(1, epochs + 1):
-        mistakes = 0
+        wrong = False
         for sample, target in zip(x, targets, strict=True):
             y, _ = neurons.forward(sample[None])
             error = target[None] - y                    # error (1, E)
             neurons.W.data += sample[:, None] * error
             neurons.b.data += error[0]
-            mistakes += int((error != 0).sum())
-        if mistakes == 0:
+            wrong |= error.any()
+        if not wrong:
             return epoch
     return None

@@ -6,8 +6,8 @@ Every function of an exercise that computes (and neither draws nor makes claims 
 small mistakes (tests.mutants, tests.mutant_kinds, and `>` for `>=` and the like), one at a time.
 The tests of tests/test_exercises_*.py that run the function are run, the quickest first, until one
 fails; tests/test_ledger.py, which compares with kept text, is not among them. What a worked
-solution computes (exercises/solved) is checked by tests/test_worked.py, too. An exception, or a
-test that does not end, counts as caught.
+solution computes (exercises/solved) is measured by tests/test_exercises_*_solved.py and
+tests/test_worked*.py. An exception, or a test that does not end, counts as caught.
 
 The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
 tests have not changed since keeps its row; --all measures it again. With --every the result is
@@ -48,8 +48,9 @@ ABOUT = f"""\
 
 Written by `python -m tests.exercise_mutation`. Every function of an exercise that computes is
 changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
-run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger;
-for the worked solutions, `solved/`, their own checks against npdl too. The goal is
+run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger.
+For the worked solutions, `solved/`, it is those of `tests/test_exercises_*_solved.py` and
+`tests/test_worked*.py`, their own checks against npdl among them. The goal is
 {100 * GOAL:.0f} % for each. Below the table stands every mistake that no test sees. Many of these
 change nothing that can be seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where
 there is one, a sign that cancels in a quotient or under a norm, the seed or the sign of random
@@ -201,14 +202,21 @@ class Facts:
 
 
 def tests_of(name):
-    """The test files of the documents that an exercise, or the scripts that use it, belong to."""
+    """The test files of the documents that an exercise, or the scripts that use it, belong to.
+
+    A worked solution has its own ones: the document's others do not run it. What stands beside
+    the scripts may have one of its own name.
+    """
     if name.startswith("solved/"):
-        return [*tests_of(name.removeprefix("solved/")), TESTS / "test_worked.py"]
+        document = name.removeprefix("solved/d")[:3]
+        own = f"test_exercises_{document}_solved.py", f"test_worked_{document}.py"
+        return sorted(path for file in (*own, "test_worked.py", "test_worked_[a-z]*.py")
+                      for path in TESTS.glob(file))
     scripts = [name] if re.match(r"d\d{3}_", name) else [
         path.stem for path in sorted((ROOT / "exercises").glob("d[0-9]*_*.py"))
         if name in path.read_text(encoding="utf-8")]
-    return sorted({path for script in scripts
-                   for path in TESTS.glob(f"test_exercises_{script[1:4]}*.py")})
+    files = [f"test_{name}.py", *(f"test_exercises_{script[1:4]}*.py" for script in scripts)]
+    return sorted({path for file in files for path in TESTS.glob(file)})
 
 
 def digest(name):
@@ -220,7 +228,7 @@ def digest(name):
 def kept_rows(text):
     """{exercise: (mutants, caught, digest, survivors)} of the table as it was written."""
     rows = {m[1]: (int(m[2]), int(m[3]), m[4], []) for m in re.finditer(
-        r"^\| ([\w/]+) \| (\d+) \| (\d+) \| [\d.]+ % \| ([0-9a-f]{12}) \|$", text, re.M)}
+        r"^\| ([\w/]+) \| (\d+) \| (\d+) \| (?:[\d.]+ %|none) \| ([0-9a-f]{12}) \|$", text, re.M)}
     for m in re.finditer(r"^\* ([\w/]+): (.*)$", text, re.M):
         if m[1] in rows:
             rows[m[1]][3].append(m[2])
@@ -241,8 +249,8 @@ def markdown(rows):
     """The table and the survivors."""
     lines = [ABOUT, "| exercise | mistakes | caught | share | sources |", "|---|--:|--:|--:|---|"]
     for name, (mutants, caught, sources, _) in sorted(rows.items()):
-        part = 100 * caught / mutants if mutants else 100
-        lines.append(f"| {name} | {mutants} | {caught} | {part:.1f} % | {sources} |")
+        part = f"{100 * caught / mutants:.1f} %" if mutants else "none"
+        lines.append(f"| {name} | {mutants} | {caught} | {part} | {sources} |")
     total, caught = (sum(row[i] for row in rows.values()) for i in (0, 1))
     lines += [f"| all | {total} | {caught} | {100 * share(rows):.1f} % | |", ""]
     missing = [name for name in exercise_names() if name not in rows]

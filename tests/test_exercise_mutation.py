@@ -36,6 +36,15 @@ def test_functions_that_compute_are_measured_and_claims_are_not():
     assert "total" in {f.__name__ for f in score.measured("d000_lora_costs")}   # a property
 
 
+def test_a_worked_solution_is_measured_by_its_own_tests():
+    for name, own in (("solved/d004_loss", "test_exercises_004_solved.py"),
+                      ("solved/d000_birnn", "test_worked_000.py")):
+        assert {path.name for path in score.tests_of(name)} == {
+            own, "test_worked.py", "test_worked_arithmetic.py", "test_worked_print.py"}
+    assert {"test_neurons.py", "test_exercises_003.py"} <= {
+        path.name for path in score.tests_of("neurons")}
+
+
 @pytest.mark.parametrize("now, caught", [("d_1 * (h < 0)", True), ("(h > 0) * d_1", False)])
 def test_a_mistake_is_caught_by_a_fact_and_by_nothing_else(monkeypatch, now, caught):
     net = autoencoder.example()
@@ -58,7 +67,8 @@ def test_a_mistake_is_caught_by_a_fact_and_by_nothing_else(monkeypatch, now, cau
 
 def test_the_table_keeps_its_rows():
     rows = {"d001_x": (10, 9, "0123456789ab", ["f: 1 -> 2 in `return 1`"]),
-            "solved/d002_y": (4, 4, "ba9876543210", [])}
+            "solved/d002_y": (4, 4, "ba9876543210", []),
+            "solved/d002_z": (0, 0, "0ba987654321", [])}
     assert score.kept_rows(score.markdown(rows)) == rows
     assert score.share(rows) == 13 / 14 and score.low_rows(rows) == []
     assert score.low_rows(rows | {"d003_z": (10, 8, "", [])}) == ["d003_z"]

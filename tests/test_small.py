@@ -1,47 +1,15 @@
-"""The autoencoder of document 001, the neurons and the graph layer of document 003."""
+"""The autoencoder of document 001, and the graph layer of document 003."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 
-from exercises.neurons import and_neuron, or_neuron, perceptron
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
-from npdl.layers.neuron import XOR, ThresholdNeuron
 from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
 from npdl.optim import AdamW
-
-INPUTS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], "float32")
-AND, OR, NOT_BOTH = np.array([[0, 0, 0, 1], [0, 1, 1, 1], [0, 1, 1, 0]], "float32")[..., None]
-
-
-def test_neurons_compute_their_tables():
-    for neuron, table in ((and_neuron(), AND), (or_neuron(), OR), (XOR(), NOT_BOTH)):
-        np.testing.assert_array_equal(neuron.forward(INPUTS)[0], table)
-
-
-def test_a_neuron_at_its_threshold_fires():
-    assert ThresholdNeuron.of([1, -1], 0).forward(INPUTS)[0].ravel().tolist() == [1, 0, 1, 1]
-
-
-def test_the_perceptron_learns_and_and_or_but_not_xor():
-    for seed in range(5):
-        for table in (AND, OR):
-            neuron = ThresholdNeuron(2, rng=seed)
-            assert perceptron(neuron, INPUTS, table) is not None
-            np.testing.assert_array_equal(neuron.forward(INPUTS)[0], table)
-        assert perceptron(ThresholdNeuron(2, rng=seed), INPUTS, NOT_BOTH) is None
-
-
-def test_no_neuron_of_a_grid_computes_xor():
-    grid = np.linspace(-2, 2, 17)
-    W = np.array(list(itertools.product(grid, grid, grid))).T           # all at once
-    y, _ = ThresholdNeuron.of(W[:2], W[2]).forward(INPUTS)
-    assert (y == OR).all(0).any() and (y == AND).all(0).any()
-    assert not (y == NOT_BOTH).all(0).any()
 
 
 def test_the_documents_gradients_of_the_reconstruction():

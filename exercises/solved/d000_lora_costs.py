@@ -1,6 +1,6 @@
 """The worked solutions of document 000, Question 4.4: parameters, multiplications, choices."""
 
-from exercises.d000_lora_costs import LowRankLayer, Size, choices, counted, exact
+from exercises.d000_lora_costs import LowRankLayer, Size, choices, counted
 from exercises.worked import Check, Solution, Step, Table, num
 
 SIZE, LARGE = Size(n=3, d=4, r=1, h=2), Size(n=32, d=64, r=4, h=8)
@@ -74,7 +74,8 @@ def cost_solution():
 def choice_solution():
     size = LARGE
     found = choices(size)
-    own = sum(exact(size, part, merged=True) for part in ("MHA", "FFN"))
+    own = sum(a * b * c * times for part, _, (a, b, c), times in products(size)
+              if "adapter" not in part)
     d, h = size.d, size.h
     matrices = {"MHA": 4 * h, "FFN": 1}
     rows = tuple((*kinds, memory, extra, f"{num(100 * extra / own, 1)} %")

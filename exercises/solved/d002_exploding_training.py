@@ -29,6 +29,7 @@ def exploding():
     w, h, loss, slope = straight[0]
     step = 1e-6
     numeric = (descent(w + step, updates=0)[0][2] - descent(w - step, updates=0)[0][2]) / (2 * step)
+    vanished = f"{bent[-1][3]:.0e}".replace("-", "−")
     heads = ("update", "w", "h₃", "L", "dL/dw")
 
     def table(rows):
@@ -54,7 +55,7 @@ def exploding():
         ),
         f"It depends: without a bound |w| runs away, faster than exponentially "
         f"({', '.join(f'{abs(row[0]):.3g}' for row in straight)}); with tanh one jump ends on a "
-        f"plateau at L = {num(bent[-1][2])}, where dL/dw = {bent[-1][3]:.0e}.",
+        f"plateau at L = {num(bent[-1][2])}, where dL/dw = {vanished}.",
         (Check("dL/dw of the first row against a difference of two losses",
                abs(numeric - slope) < 1e-4),
          Check("without tanh |w| grows at every update, by a growing factor", growing(straight)),

@@ -11,9 +11,8 @@ def everything(branches):
     """All complete sequences and their probabilities, best first."""
     done, live = [], [((), 1.0)]
     while live:
-        new = expanded(branches, live)
-        done += [row for row in new if row[0][-1] == END]
-        live = [row for row in new if row[0][-1] != END]
+        live = expanded(branches, live)
+        done += [row for row in live if row[0][-1] == END]
     return sorted(done, key=lambda row: -row[1])
 
 
