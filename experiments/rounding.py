@@ -8,8 +8,8 @@ The default recipe of the study with seed 0, for both models, as
 
   usual     the fast engine, one thread, float32
   threads   two threads: the gradient's parts are added in another order
-  rows      the rows of every batch in the opposite order
   plain     the textbook's engine
+  rows      the same with the rows of every batch in the opposite order; the fast engine sorts them
   float64   sixteen digits instead of seven
 """
 
@@ -29,9 +29,10 @@ from npdl.training.loop import Trainer, unwarned
 
 FOLDER = "rounding"
 SEED = 0
-VARIANTS = {"usual": {}, "threads": {"threads": 2}, "rows": {}, "plain": {"engine": "plain"},
-            "float64": {"dtype": "float64"}}
-MINUTES = {"gpt": {"plain": 30, "float64": 18}, "lstm": {"plain": 20, "float64": 10}}
+VARIANTS = {"usual": {}, "threads": {"threads": 2}, "plain": {"engine": "plain"},
+            "rows": {"engine": "plain"}, "float64": {"dtype": "float64"}}
+MINUTES = {"gpt": {"plain": 30, "rows": 30, "float64": 18},
+           "lstm": {"plain": 20, "rows": 20, "float64": 10}}
 USUAL = {"gpt": 9, "lstm": 5}
 
 

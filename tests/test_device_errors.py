@@ -74,7 +74,7 @@ def test_threads_say_that_a_gpu_ignores_them(capsys):
     with pytest.raises(SystemExit):
         main("gpt", "", ["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "ignored with --engine plain and --backend cupy" in text
+    assert "ignored with --engine plain, and with --backend cupy" in text
 
 
 def test_memory_that_fills_up_inside_a_step_is_one_line():
