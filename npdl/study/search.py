@@ -150,10 +150,18 @@ class Search:
     def _either(self, suspects, report):
         """A Blame with the lines of its function of which each alone could mend all that is
         wrong: what is known of numbers, and of no edit, does not tell them apart."""
-        could = [u for u in self.trials.units if u.places and u.mended and u.code is not None
-                 and u.mended == suspects[0].mended] if suspects else []
+        if not suspects:
+            return report
+        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended]
+        for unit in self.trials.units:                  # with every entry, in every turn
+            if unit not in could and hasattr(
+                    unit.statement.node, "value") and unit.reached >= suspects[0].mended:
+                whole = Unit(unit.code, unit.statement, unit.steps, self.trials.places(unit))
+                self.trials.mend(whole)
+                could += [whole] * (whole.mended == suspects[0].mended)
         lines = sorted({u.statement.first for u in could
-                        if u.code.co_qualname == report.function})
+                        if u.code.co_qualname == report.function
+                        and not makes_room(u.statement) and not u.statement.is_return})
         if report.line in lines and len(lines) > 1:
             report.either = tuple(lines)
         return report

@@ -102,6 +102,13 @@ class Trials:
                                     for path, a in paths(write.value)]
         return list(found.values())
 
+    def places(self, unit):
+        """All places of a Unit, with all their entries."""
+        return [(at, write.name, path, np.shape(a), None) for at, step in enumerate(self.steps)
+                if step.statement is unit.statement and step.call.code is unit.code
+                for write in step.writes if write.how != "through a view"
+                for path, a in paths(write.value)]
+
     def _agree(self, value, name):
         right = self.wanted[name]
         if value.shape != right.shape:
