@@ -72,6 +72,12 @@ def test_npdls_own_layers_are_plainly_right():
         assert str(blame(layer, *inputs, **options)).startswith("right: ")
 
 
+def test_code_that_cannot_be_rewritten_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("npdl.study.search.one_sided", lambda check: 1 / 0)
+    report = said(tmp_path, "2 * x", "2 * dy")
+    assert report.right and "was not looked at: ZeroDivisionError" in str(report)
+
+
 def test_lines_that_could_each_mend_it_are_named_together(tmp_path):
     text = FILE.replace("    return {backward}", "    dx = dy * 2\n    dx[:, 1:] += dy[:, :-1]\n"
                         "    return dx")

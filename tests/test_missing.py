@@ -9,7 +9,7 @@ import pytest
 from npdl.backend import stream
 from npdl.study.atoms import Atom, fittings
 from npdl.study.inside import changed, evaluated
-from npdl.study.monomials import monomials
+from npdl.study.monomials import _product, _scaled, monomials
 from npdl.study.reads import entries_written
 from npdl.study.terms import Turn, explained, summed
 
@@ -36,6 +36,12 @@ def test_products_of_powers(goal, label):
 def test_what_is_no_product_is_none():
     assert not list(monomials(RNG.standard_normal((3, 4)), [Atom("a", A), Atom("b", B)]))
     assert not list(monomials(np.zeros((3, 4)), [Atom("a", A)]))
+
+
+def test_powers_of_zeros_warn_of_nothing():
+    zeros = Atom("a", np.zeros(3))
+    assert np.isinf(_product([(zeros, -2)]).array).all()
+    _scaled(np.ones(3), np.array([np.inf, 0.0, 1.0]))
 
 
 def test_axes_are_put_in_where_they_fit():

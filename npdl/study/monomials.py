@@ -69,8 +69,9 @@ def _varies(array):
 
 def _scaled(goal, array):
     """The goal, and the multiple of an array that comes nearest to it."""
-    size = (array * array).sum()
-    return goal, array * ((array * goal).sum() / size if np.isfinite(size) and size else 0.0)
+    with np.errstate(all="ignore"):
+        size = (array * array).sum()
+        return goal, array * ((array * goal).sum() / size if np.isfinite(size) and size else 0.0)
 
 
 def _product(factors):
@@ -80,7 +81,9 @@ def _product(factors):
     array, weight = np.ones(()), 0
     for atom, power in factors:
         base = atom.array if power == round(power) else np.abs(atom.array)
-        array, weight = array * base**power, weight + 1 + atom.weight + (abs(power) != 1)
+        with np.errstate(all="ignore"):
+            array = array * base**power
+        weight += 1 + atom.weight + (abs(power) != 1)
     text = " * ".join(_powered(a.label, p) for a, p in over) or "1"
     return Atom(text + "".join(f" / {_powered(a.label, p)}" for a, p in under), array, weight)
 

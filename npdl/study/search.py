@@ -5,6 +5,7 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl.study.check import Check, copied
 from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
+from npdl.study.guard import message
 from npdl.study.handed import (
     hands_on,
     is_alias,
@@ -67,7 +68,12 @@ class Search:
                          f"array with a gradient of its own, d{bare}, and was not checked; what "
                          f"was checked is right. Make it a Param: self.{bare} = Param(...), and "
                          f"self.{bare}.grad += in backward")
-        missed = elsewhere(self.check) if self.elsewhere else []
+        try:
+            missed = elsewhere(self.check) if self.elsewhere else []
+        except Exception as error:                      # code that does not stand being rewritten
+            self.notes.append("which sides its choices take (np.clip, a mask, an if) was not "
+                              f"looked at: {message(error)}")
+            missed = []
         if isinstance(missed, Blame):
             return missed
         return Blame(True, self.found, self.notes, unreached=missed)
@@ -360,8 +366,8 @@ def elsewhere(check):
         inputs = scaled(check.inputs, factor)
         try:
             other = Check(check.layer, inputs, check.options, check.forward, check.seed)
-            missed = {} if other.refusal or not finite(other) else one_sided(other)
-            if other.refusal or not finite(other) or not set(left) - set(missed):
+            missed = left if other.refusal or not finite(other) else one_sided(other)
+            if not set(left) - set(missed):
                 continue
             report = Search(other, elsewhere=False).run()
         except Exception:                               # outside of what the layer takes
