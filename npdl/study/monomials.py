@@ -1,6 +1,7 @@
 """Products of powers of the arrays that a function holds: which of them is a given array?"""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,8 +44,8 @@ def monomials(goal, atoms, most=4):
             found = _product([((bases + slopes)[i], p) for i, p in
                               zip(chosen[row], rounded[row], strict=True)])
             for mask in (None, *masks[:1]):
-                whole = found if mask is None else Atom(
-                    f"{found.label} * {mask.label}", found.array * mask.array, found.weight + 1)
+                whole = found if mask is None else replace(
+                    _product([(found, 1), (mask, 1)]), weight=found.weight + 1)
                 if same(*_scaled(goal, whole.array)):
                     yield whole
 
