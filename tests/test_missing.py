@@ -2,6 +2,7 @@
 
 import ast
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from npdl.backend import stream
 from npdl.study.atoms import Atom, fittings
 from npdl.study.inside import changed, evaluated
+from npdl.study.missing import Missing
 from npdl.study.monomials import _product, _scaled, monomials
 from npdl.study.reads import entries_written
 from npdl.study.terms import Turn, explained, summed
@@ -74,6 +76,16 @@ def test_a_sum_over_turns_lacks_the_same_in_each():
     away = sum((t["a"] * (t["b"] - 1)).sum(0) for t in turns)
     found = summed([Turn(away, away, t, expression("a.sum(0)")) for t in turns], "a.sum(0)")
     assert found.text == "in `a`: a factor is missing: * b"
+
+
+def test_turns_of_other_shapes_are_not_added_up():
+    shapes = ((4, 6), (5, 6))
+    steps = [SimpleNamespace(index=at) for at in range(2)]
+    unit = SimpleNamespace(places=[(at, "dW", (), shape, None) for at, shape in enumerate(shapes)],
+                           statement=SimpleNamespace(node=ast.parse("dW += x").body[0]),
+                           shift={at: [("dW", (), np.ones(s))] for at, s in enumerate(shapes)})
+    missing = Missing(SimpleNamespace(steps=steps), SimpleNamespace(of={}), None, None)
+    assert missing._together(unit) is None
 
 
 def test_indices_and_calls_with_effects_are_left_alone():
