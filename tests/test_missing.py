@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from npdl.backend import stream
+from npdl.core import Param
 from npdl.study.atoms import Atom, fittings
 from npdl.study.inside import changed, evaluated
 from npdl.study.missing import Missing
 from npdl.study.monomials import _product, _scaled, monomials
 from npdl.study.reads import entries_written
 from npdl.study.terms import Turn, explained, summed
+from npdl.study.trials import Trials
 
 RNG = stream(5)
 A, B, C = (RNG.standard_normal((3, 4)) for _ in range(3))
@@ -86,6 +88,19 @@ def test_turns_of_other_shapes_are_not_added_up():
                            shift={at: [("dW", (), np.ones(s))] for at, s in enumerate(shapes)})
     missing = Missing(SimpleNamespace(steps=steps), SimpleNamespace(of={}), None, None)
     assert missing._together(unit) is None
+
+
+def test_what_a_gradient_was_before_is_that_of_the_same_parameter():
+    parts = [Param(np.ones(shape)) for shape in ((4, 6), (5, 6))]
+    steps = [SimpleNamespace(
+        call=SimpleNamespace(owner=SimpleNamespace(W=part), arguments={}),
+        writes=[SimpleNamespace(name="self.W.grad", value=part.data)]) for part in parts]
+    trials = Trials.__new__(Trials)
+    trials.steps = steps
+    trials.check = SimpleNamespace(
+        before={"0": np.zeros((4, 6)), "1": np.full((5, 6), 3.0)},
+        layer=SimpleNamespace(params=lambda: [("0", parts[0]), ("1", parts[1])]))
+    assert (trials._before(1, "self.W.grad") == np.full((5, 6), 3.0)).all()
 
 
 def test_indices_and_calls_with_effects_are_left_alone():

@@ -263,7 +263,8 @@ class Trials:
     def _before(self, at, name):
         """What an array was before a step that adds to it."""
         earlier = (w.value for s in self.steps[:at][::-1] for w in s.writes if w.name == name
-                   and (s.call is self.steps[at].call or "." in name))
+                   and (s.call is self.steps[at].call or "." in name
+                        and owner(name, s) is owner(name, self.steps[at])))
         now = next(w.value for w in self.steps[at].writes if w.name == name)
         whole, = added(self.check, self.steps[at], name, [now])
         return next(earlier, now - whole if "." in name else 0.0)
