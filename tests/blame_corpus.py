@@ -249,6 +249,7 @@ class Found:
     on_line: bool = False
     diagnosed: bool = False
     accused: bool = False
+    named: bool = False         # not first, but among the lines of which either can mend it
     report: object = None
 
 
@@ -268,7 +269,8 @@ def tried(case, folder):
         return found
     found.on_line = not report.right and report.line in case.lines
     found.diagnosed = bool(re.search(case.change.says, report.diagnosis, re.I)) and found.on_line
-    found.accused = not report.right and not found.on_line
+    found.named = not found.on_line and bool(set(report.either) & set(case.lines))
+    found.accused = not report.right and not found.on_line and not found.named
     return found
 
 
@@ -288,18 +290,19 @@ def table(results):
     """The table in Markdown, a row for each layer."""
     rows = collections.OrderedDict()
     for found in results:
-        row = rows.setdefault(found.case.change.layer.name, [0] * 6)
-        own = (0, 1) if found.case.change.right else (2, 3, 4, 5)
+        row = rows.setdefault(found.case.change.layer.name, [0] * 8)
+        own = (0, 1) if found.case.change.right else (2, 3, 4, 5, 6, 7)
         values = (1, found.accused) if found.case.change.right else (
-            1, found.on_line, found.diagnosed, found.right)
+            1, found.on_line, found.named, found.diagnosed, found.accused, found.right)
         for i, value in zip(own, values, strict=True):
             row[i] += int(value)
-    rows["all"] = [sum(row[i] for row in rows.values()) for i in range(6)]
-    lines = ["| layer | right files | accused | wrong files | on the line | right diagnosis | "
-             "called right |", "|---|--:|--:|--:|--:|--:|--:|"]
-    for name, (good, accused, bad, line, said, missed) in rows.items():
-        lines.append(f"| {name} | {good} | {accused} | {bad} | {_share(line, bad)} | "
-                     f"{_share(said, bad)} | {missed} |")
+    rows["all"] = [sum(row[i] for row in rows.values()) for i in range(8)]
+    lines = ["| layer | right files | accused | wrong files | on the line | named beside | "
+             "right diagnosis | another accused | called right |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for name, (good, accused, bad, line, named, said, others, missed) in rows.items():
+        lines.append(f"| {name} | {good} | {accused} | {bad} | {_share(line, bad)} | {named} | "
+                     f"{_share(said, bad)} | {others} | {missed} |")
     return "\n".join(lines)
 
 

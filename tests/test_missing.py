@@ -2,16 +2,20 @@
 
 import ast
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from npdl.backend import stream
+from npdl.core import Param
 from npdl.study.atoms import Atom, fittings
 from npdl.study.inside import changed, evaluated
-from npdl.study.monomials import monomials
+from npdl.study.missing import Missing
+from npdl.study.monomials import _product, _scaled, monomials
 from npdl.study.reads import entries_written
 from npdl.study.terms import Turn, explained, summed
+from npdl.study.trials import Trials
 
 RNG = stream(5)
 A, B, C = (RNG.standard_normal((3, 4)) for _ in range(3))
@@ -36,6 +40,12 @@ def test_products_of_powers(goal, label):
 def test_what_is_no_product_is_none():
     assert not list(monomials(RNG.standard_normal((3, 4)), [Atom("a", A), Atom("b", B)]))
     assert not list(monomials(np.zeros((3, 4)), [Atom("a", A)]))
+
+
+def test_powers_of_zeros_warn_of_nothing():
+    zeros = Atom("a", np.zeros(3))
+    assert np.isinf(_product([(zeros, -2)]).array).all()
+    _scaled(np.ones(3), np.array([np.inf, 0.0, 1.0]))
 
 
 def test_axes_are_put_in_where_they_fit():
@@ -68,6 +78,29 @@ def test_a_sum_over_turns_lacks_the_same_in_each():
     away = sum((t["a"] * (t["b"] - 1)).sum(0) for t in turns)
     found = summed([Turn(away, away, t, expression("a.sum(0)")) for t in turns], "a.sum(0)")
     assert found.text == "in `a`: a factor is missing: * b"
+
+
+def test_turns_of_other_shapes_are_not_added_up():
+    shapes = ((4, 6), (5, 6))
+    steps = [SimpleNamespace(index=at) for at in range(2)]
+    unit = SimpleNamespace(places=[(at, "dW", (), shape, None) for at, shape in enumerate(shapes)],
+                           statement=SimpleNamespace(node=ast.parse("dW += x").body[0]),
+                           shift={at: [("dW", (), np.ones(s))] for at, s in enumerate(shapes)})
+    missing = Missing(SimpleNamespace(steps=steps), SimpleNamespace(of={}), None, None)
+    assert missing._together(unit) is None
+
+
+def test_what_a_gradient_was_before_is_that_of_the_same_parameter():
+    parts = [Param(np.ones(shape)) for shape in ((4, 6), (5, 6))]
+    steps = [SimpleNamespace(
+        call=SimpleNamespace(owner=SimpleNamespace(W=part), arguments={}),
+        writes=[SimpleNamespace(name="self.W.grad", value=part.data)]) for part in parts]
+    trials = Trials.__new__(Trials)
+    trials.steps = steps
+    trials.check = SimpleNamespace(
+        before={"0": np.zeros((4, 6)), "1": np.full((5, 6), 3.0)},
+        layer=SimpleNamespace(params=lambda: [("0", parts[0]), ("1", parts[1])]))
+    assert (trials._before(1, "self.W.grad") == np.full((5, 6), 3.0)).all()
 
 
 def test_indices_and_calls_with_effects_are_left_alone():

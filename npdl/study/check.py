@@ -20,7 +20,7 @@ class Check:
     def __init__(self, layer, inputs, options=None, forward=None, seed=0):
         layer, self.inputs = as_float64(layer, inputs, seed)
         self.layer = held_off(layer)
-        self.options = options or {}
+        self.options, self.seed = options or {}, seed
         self.forward = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
         self.notes = [f"input {i} is {value.dtype}: it has no gradient to check"
                       for i, value in enumerate(self.inputs)
@@ -114,6 +114,11 @@ class Check:
                        if not np.array_equal(a, b)]
         with np.errstate(all="ignore"):
             return finals(self.oracle, returned, self.before, self.weights(dout))
+
+    def steady(self, found):
+        """Whether the numerical value of every wrong Final is one: smaller steps give the same."""
+        with np.errstate(all="ignore"):
+            return all(self.oracle.steady(f.name) for f in found if not f.right and not f.kink)
 
     def works(self, douts=None):
         """Whether every gradient is right, for these upstream gradients or for all."""

@@ -22,7 +22,9 @@ class Blame:
 
     When it is not: `file`, `line`, `function` and `source` name the statement, `iteration` the
     loop variables then, `computed` and `wanted` its value and the right one (None where that is
-    not known), `diagnosis` says how they differ, `lines` are all the lines that may be at fault.
+    not known), `diagnosis` says how they differ, `lines` are all the lines that may be at fault;
+    `either` are those of which each alone could mend every gradient, where there are several.
+    `unreached` are the choices of a right layer that take one side only at its inputs.
     """
 
     right: bool
@@ -40,6 +42,8 @@ class Blame:
     kind: str = ""
     lines: list = field(default_factory=list)
     error: object = None
+    either: tuple = ()
+    unreached: list = field(default_factory=list)
 
     def __repr__(self):
         return describe(self)
@@ -237,8 +241,11 @@ def describe(report):
     notes = [f"note: {note}" for note in report.notes]
     if report.right:
         worst = max((f.error for f in report.finals if not f.kink), default=0.0)
-        return "\n".join([f"right: {len(report.finals)} gradients agree with their numerical "
-                          f"values (worst error {worst:.1e})", *notes])
+        missed = "; ".join(f"{_near(c.file)}:{c.line}, {c}" for c in report.unreached)
+        agree = (f"{len(report.finals)} gradients agree with their numerical values (worst error "
+                 f"{worst:.1e})")
+        return "\n".join([f"right at these inputs; not reached: {missed}; give inputs that do",
+                          f"  {agree}", *notes] if missed else [f"right: {agree}", *notes])
     if report.kind == "blank":
         place = f"{_near(report.file)}:{report.line} in {report.function}" if report.line else ""
         said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
@@ -253,7 +260,8 @@ def describe(report):
     if report.iteration:
         turns = ", ".join(f"{n} = {v}" for turn in report.iteration for n, v in turn)
         where += f", first at {turns}"
-    lines = ["the first wrong line:", f"  {where}", ""]
+    lines = ["the first line that can mend it:" if report.either else "the first wrong line:",
+             f"  {where}", ""]
     lines += ["    " + line.strip() for line in report.source.splitlines()] + [""]
     if report.error is not None:
         lines.append(f"  raised     {message(report.error)}")
@@ -262,8 +270,12 @@ def describe(report):
         lines.append(f"  should be  {report.name} {shown(report.wanted)}")
     if report.diagnosis:
         lines.append(f"  diagnosis  {report.diagnosis}")
+    if report.either:
+        others = ", ".join(str(n) for n in report.either if n != report.line)
+        lines.append(f"  or line {others}: each of these alone can mend every gradient that is "
+                     "wrong, and only one need be")
     others = [f"{n} ({f})" for f, n in report.lines if (f, n) != (report.function, report.line)]
-    if others and not report.kind:
+    if others and not report.kind and not report.either:
         lines.append(f"  or one of the lines that lead to it: {', '.join(others)}")
     return "\n".join([*lines, *_wrong(report), *notes])
 

@@ -93,7 +93,8 @@ class Missing:
         _, name, path, shape, _ = unit.places[-1]
         if not isinstance(unit.statement.node, ast.AugAssign) or not 1 < len(
                 unit.places) <= WATCHED or any(
-                mask is not None and not mask.all() for *_, mask in unit.places):
+                mask is not None and not mask.all() for *_, mask in unit.places) or any(
+                other[3] != shape for other in unit.places):    # called with other lengths too
             return None
         targets = self.to_gradients(unit)
         if unit.shift:

@@ -1,6 +1,7 @@
 """Products of powers of the arrays that a function holds: which of them is a given array?"""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,8 +44,8 @@ def monomials(goal, atoms, most=4):
             found = _product([((bases + slopes)[i], p) for i, p in
                               zip(chosen[row], rounded[row], strict=True)])
             for mask in (None, *masks[:1]):
-                whole = found if mask is None else Atom(
-                    f"{found.label} * {mask.label}", found.array * mask.array, found.weight + 1)
+                whole = found if mask is None else replace(
+                    _product([(found, 1), (mask, 1)]), weight=found.weight + 1)
                 if same(*_scaled(goal, whole.array)):
                     yield whole
 
@@ -69,8 +70,9 @@ def _varies(array):
 
 def _scaled(goal, array):
     """The goal, and the multiple of an array that comes nearest to it."""
-    size = (array * array).sum()
-    return goal, array * ((array * goal).sum() / size if np.isfinite(size) and size else 0.0)
+    with np.errstate(all="ignore"):
+        size = (array * array).sum()
+        return goal, array * ((array * goal).sum() / size if np.isfinite(size) and size else 0.0)
 
 
 def _product(factors):
@@ -80,7 +82,9 @@ def _product(factors):
     array, weight = np.ones(()), 0
     for atom, power in factors:
         base = atom.array if power == round(power) else np.abs(atom.array)
-        array, weight = array * base**power, weight + 1 + atom.weight + (abs(power) != 1)
+        with np.errstate(all="ignore"):
+            array = array * base**power
+        weight += 1 + atom.weight + (abs(power) != 1)
     text = " * ".join(_powered(a.label, p) for a, p in over) or "1"
     return Atom(text + "".join(f" / {_powered(a.label, p)}" for a, p in under), array, weight)
 

@@ -102,12 +102,20 @@ class Oracle:
             self._slopes[what] = self._measured(what, v)
         return self._slopes[what]
 
-    def _measured(self, what, v):
-        above, below = self._at(what, STEP * v), self._at(what, -STEP * v)
+    def steady(self, what):
+        """Whether a step of a fifth gives the same slope."""
+        slope = self.slope(what)
+        finer = self._measured(what, slope.direction, STEP / 5)
+        return not finer.kink and all(
+            np.abs(a - b).max(initial=0) <= 10 * LIMIT * max(np.abs(b).max(initial=0), SMALL)
+            for a, b in zip(slope.rises, finer.rises, strict=True))
+
+    def _measured(self, what, v, step=STEP):
+        above, below = self._at(what, step * v), self._at(what, -step * v)
         trios = list(zip(above, below, self.base, strict=True))
-        rises = [(a - b) / (2 * STEP) for a, b, _ in trios]
+        rises = [(a - b) / (2 * step) for a, b, _ in trios]
         bend = max((np.abs(a + b - 2 * c).max() for a, b, c in trios if c.size), default=0.0)
-        return Slope(v, rises, bool(bend > KINK * STEP))
+        return Slope(v, rises, bool(bend > KINK * step))
 
     def along(self, what, dout, entry=None):
         """d loss / d step along the direction, where loss = sum dout * outputs."""

@@ -26,7 +26,7 @@ def function_of(code):
 def edited_code(code, statement, node):
     """The code of the function with one statement replaced by `node`."""
     text = "".join(linecache.getlines(code.co_filename))
-    module = _module(text, code.co_qualname)
+    module = module_of(text, code.co_qualname)
     body, i = _place(module, statement)
     held, body[i] = body[i], _placed(node, body[i])
     try:
@@ -62,7 +62,7 @@ def _placed(node, where):
 
 
 @functools.lru_cache(maxsize=64)
-def _module(text, qualname):
+def module_of(text, qualname):
     """A module with nothing but the definition of a function, in the classes around it."""
     tree, *names = (ast.parse(text), *qualname.split("."))
     for name in names:

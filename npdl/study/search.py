@@ -3,8 +3,9 @@
 import numpy as np
 
 from npdl.errors import NpdlError
-from npdl.study.check import copied
+from npdl.study.check import Check, copied
 from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
+from npdl.study.guard import message
 from npdl.study.handed import (
     hands_on,
     is_alias,
@@ -18,6 +19,7 @@ from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
+from npdl.study.sides import FACTORS, finite, one_sided, scaled
 from npdl.study.terms import PARTS, WHOLES
 from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
@@ -26,10 +28,11 @@ PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, 
 
 
 class Search:
-    """Runs a Check, and finds the statement at fault when it fails."""
+    """Runs a Check, and finds the statement at fault when it fails. With `elsewhere`, what its
+    inputs do not reach is looked for at others."""
 
-    def __init__(self, check):
-        self.check = check
+    def __init__(self, check, elsewhere=True):
+        self.check, self.elsewhere = check, elsewhere
         self.notes = list(check.notes)
 
     def run(self):
@@ -65,7 +68,15 @@ class Search:
                          f"array with a gradient of its own, d{bare}, and was not checked; what "
                          f"was checked is right. Make it a Param: self.{bare} = Param(...), and "
                          f"self.{bare}.grad += in backward")
-        return Blame(True, self.found, self.notes)
+        try:
+            missed = elsewhere(self.check) if self.elsewhere else []
+        except Exception as error:                      # code that does not stand being rewritten
+            self.notes.append("which sides its choices take (np.clip, a mask, an if) was not "
+                              f"looked at: {message(error)}")
+            missed = []
+        if isinstance(missed, Blame):
+            return missed
+        return Blame(True, self.found, self.notes, unreached=missed)
 
     def _record(self):
         check = self.check
@@ -138,8 +149,28 @@ class Search:
             if explanation is not None:
                 at = unit.handed[0] if unit.handed else None
                 step = unit.steps[0] if at is None else self.steps[at]
-                return self._report(step, region, None, unit, explanation)
-        return self._report(first, region, None, suspects[0] if suspects else None)
+                return self._either(suspects, self._report(step, region, None, unit, explanation))
+        return self._either(suspects, self._report(first, region, None,
+                                                   suspects[0] if suspects else None))
+
+    def _either(self, suspects, report):
+        """A Blame with the lines of its function of which each alone could mend all that is
+        wrong: what is known of numbers, and of no edit, does not tell them apart."""
+        if not suspects:
+            return report
+        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended]
+        for unit in self.trials.units:                  # with every entry, in every turn
+            if unit not in could and hasattr(
+                    unit.statement.node, "value") and unit.reached >= suspects[0].mended:
+                whole = Unit(unit.code, unit.statement, unit.steps, self.trials.places(unit))
+                self.trials.mend(whole)
+                could += [whole] * (whole.mended == suspects[0].mended)
+        lines = sorted({u.statement.first for u in could
+                        if u.code.co_qualname == report.function
+                        and not makes_room(u.statement) and not u.statement.is_return})
+        if report.line in lines and len(lines) > 1:
+            report.either = tuple(lines)
+        return report
 
     def _without_rooms(self, units):
         """Units, with those that fill it before one that only makes room with zeros; without it
@@ -325,6 +356,29 @@ class Search:
         if write is None:
             return step, "", None, None
         return step, write.name, *added(self.check, step, write.name, [write.value, None])
+
+
+def elsewhere(check):
+    """[what no inputs that were tried reach, in words]; or the Blame where the backward is wrong
+    at other inputs, which reach what those of a Check do not."""
+    left = one_sided(check)
+    for factor in FACTORS if left else ():
+        inputs = scaled(check.inputs, factor)
+        try:
+            other = Check(check.layer, inputs, check.options, check.forward, check.seed)
+            missed = left if other.refusal or not finite(other) else one_sided(other)
+            if not set(left) - set(missed):
+                continue
+            report = Search(other, elsewhere=False).run()
+        except Exception:                               # outside of what the layer takes
+            continue
+        if not report.right and report.error is None and other.steady(report.finals):
+            reached = next(choice for key, choice in left.items() if key not in missed)
+            report.notes.insert(0, f"right at the inputs that were given, where line {reached.line}"
+                                f", {reached}; wrong with every float input times {factor:g}")
+            return report
+        left = {key: choice for key, choice in left.items() if key in missed}
+    return list(left.values())
 
 
 def _called_by_another(unit, others):

@@ -102,6 +102,13 @@ class Trials:
                                     for path, a in paths(write.value)]
         return list(found.values())
 
+    def places(self, unit):
+        """All places of a Unit, with all their entries."""
+        return [(at, write.name, path, np.shape(a), None) for at, step in enumerate(self.steps)
+                if step.statement is unit.statement and step.call.code is unit.code
+                for write in step.writes if write.how != "through a view"
+                for path, a in paths(write.value)]
+
     def _agree(self, value, name):
         right = self.wanted[name]
         if value.shape != right.shape:
@@ -256,7 +263,8 @@ class Trials:
     def _before(self, at, name):
         """What an array was before a step that adds to it."""
         earlier = (w.value for s in self.steps[:at][::-1] for w in s.writes if w.name == name
-                   and (s.call is self.steps[at].call or "." in name))
+                   and (s.call is self.steps[at].call or "." in name
+                        and owner(name, s) is owner(name, self.steps[at])))
         now = next(w.value for w in self.steps[at].writes if w.name == name)
         whole, = added(self.check, self.steps[at], name, [now])
         return next(earlier, now - whole if "." in name else 0.0)
