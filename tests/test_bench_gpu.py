@@ -83,6 +83,7 @@ def test_bad_options_are_one_line(capsys, arguments, said):
 
 # npdl's side on the stand-in
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SMALL)
 @pytest.mark.parametrize("work", ["plain", "equal", "needed", "shared"])
 def test_npdls_step_learns_without_waiting_and_tells_its_memory(model, work):

@@ -170,6 +170,7 @@ def test_a_parameter_used_twice():
     assert not report.right and report.source == "self.W.grad += cache.x.T @ dy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", layer_classes().values(), ids=lambda cls: cls.__name__)
 def test_every_layer_is_right(cls):
     layer, inputs, options = sample(cls)
@@ -238,6 +239,7 @@ QUICK = {"LayerNorm.backward": {"LayerNorm"}, "LSTMCell.backward": {"LSTMCell"},
          "attend_backward": {"DotAttention"}, "Linear.backward": {"Linear"}}
 
 
+@pytest.mark.slow
 def test_the_mutation_score_of_a_sample():
     total = np.zeros(4, int)
     missed = []

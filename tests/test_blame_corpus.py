@@ -43,6 +43,7 @@ def test_one_mistake_in_every_style(style, tmp_path):
         "m2" not in found.report.diagnosis and found.diagnosed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.py")), ids=lambda path: path.stem)
 def test_whole_files_in_no_style_of_ours(path, tmp_path):
     text = path.read_text()

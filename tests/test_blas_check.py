@@ -68,6 +68,7 @@ def test_products():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault, status, said", [
     ("blas_check.wrong_product = lambda matmul: ('float32 A @ A.T', 1.0)", 4, "ERROR: NumPy "),
     ("blas_check.warns_without_cause = lambda: True", 0, "such warnings are ignored"),

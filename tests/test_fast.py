@@ -60,6 +60,7 @@ def test_float32_within_its_own_error(kind, name):
                      atol=2e-5)
 
 
+@pytest.mark.slow
 @every_model
 def test_equals_the_textbook_on_a_device_too(kind, name):
     for dtype, atol in (("float64", 1e-12), ("float32", 2e-5)):

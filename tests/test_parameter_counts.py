@@ -88,6 +88,7 @@ def test_the_defaults_of_document_004():
     assert LSTMLM(36).count_params() == 272_420
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [
     (lambda: GPT2(rng=BLANK), 124_439_808),
     (lambda: Llama(49_152, rng=BLANK), 134_515_008),                    # SmolLM2-135M

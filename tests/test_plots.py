@@ -32,6 +32,7 @@ def command(*words):
     return main(["plot", *(str(word) for word in words)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 @pytest.mark.parametrize("what", KINDS)
 def test_each_command_writes_a_png(runs, tmp_path, capsys, what, model):

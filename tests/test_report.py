@@ -66,6 +66,7 @@ def test_the_figures_are_small():
     assert sizes and max(sizes.values()) <= 90_000 and sum(sizes.values()) < 2_500_000
 
 
+@pytest.mark.slow
 def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
     monkeypatch.setattr(report, "REPORT", tmp_path / "REPORT.md")
     monkeypatch.setattr(report, "FIGURES", tmp_path / "figures")
@@ -100,6 +101,7 @@ def test_every_figure_of_the_document_is_drawn_and_judged(whole):
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_with_every_run_everything_is_decided(whole):
     verdicts = [v for module in report.FROM_RECORDS for v in module.section(whole).verdicts]
     assert len(verdicts) > 100 and {v.verdict for v in verdicts} <= set(VERDICTS) - {MISSING}

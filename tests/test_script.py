@@ -29,6 +29,7 @@ def closing(*handles):
     return {"preexec_fn": lambda: [os.close(handle) for handle in handles]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [
     environment(PYTHONIOENCODING="cp1252", MPLBACKEND="odd"),
     environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"), closing(1), closing(0, 1, 2),

@@ -85,6 +85,7 @@ def test_a_statement_over_several_lines_is_one_step():
     assert len(found) == 1 and found[0].statement.last == found[0].statement.first + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
 def test_stepping_changes_no_result(cls):
     layer, inputs, options = sample(cls)
