@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ from docs.book.mistakes import mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.solved import asked
+from docs.book.unicode import HIGH, LOW, mathematics
+from exercises import questions
+from exercises.framework import solutions_of
 from npdl import backend
 from npdl.__main__ import COMMANDS
 from npdl.study.homework import homework
@@ -206,6 +210,38 @@ def test_tex_that_is_none_is_refused():
         r"\sum_{t=1}^{T} x", block=True)
     assert "mspace" in mathml(r"\tanh c") and "mspace" in mathml(r"\tanh^2 c")
     assert "mspace" not in mathml(r"\tanh(c)") + mathml(r"x^2 c")
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("δ₂ xᵀ", "<msub>δ 2</msub> <msup>x T</msup>"),
+    ("h_T₋₁²", "<msubsup>h T−1 2</msubsup>"),
+    ("(U_f)_ij", "<msub>(<msub>U f</msub>) ij</msub>"),
+    ("e^(x_i)/√d", "<msup>e <msub>x i</msub></msup>/<msqrt>d</msqrt>"),
+    ("2^(m−1) tanh(c')", "<msup>2 m−1</msup> tanh(<msup>c ′</msup>)"),
+    ("w̄₁ < f(", "<msub>w̄ 1</msub> < f("),
+])
+def test_what_a_solution_prints_is_mathematics(text, wanted):
+    tree = ElementTree.fromstring(mathematics(text))
+
+    def shown(element):
+        inside = [shown(child) for child in element]
+        if element.tag in ("msub", "msup", "msubsup", "msqrt"):
+            return f"<{element.tag}>{' '.join(inside)}</{element.tag}>"
+        return element.text or "".join(inside) or (" " if element.tag == "mspace" else "")
+
+    assert shown(tree) == wanted
+
+
+def test_no_letter_of_a_solution_is_lost():
+    def letters(text):
+        return sorted(re.sub(r"[\s_^√()]", "", "".join(LOW.get(c, HIGH.get(c, c)) for c in text)))
+
+    for module in {module for number in ("000", "001", "002", "003", "004")
+                   for _, _, module in questions.find(number)}:
+        for step in (step for s in solutions_of(vars(module)) for step in s.steps):
+            for text in filter(None, (step.formula, step.numbers)):
+                tree = ElementTree.fromstring(mathematics(text))
+                assert letters("".join(tree.itertext())) == letters(text)
 
 
 @pytest.fixture(scope="session")

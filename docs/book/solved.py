@@ -1,9 +1,11 @@
 """The course's questions that belong to a chapter: worked solutions and verdicts, as HTML."""
 
 import functools
+from dataclasses import replace
 from html import escape
 
 from docs.book.markup import words
+from docs.book.unicode import mathematics
 from exercises import questions
 from exercises.framework import shown_verdict, solutions_of
 from exercises.worked import array_lines, side_by_side, solution_text, step_lines
@@ -44,15 +46,22 @@ def _pre(lines):
     return f"<pre>{escape(chr(10).join(line.rstrip() for line in lines))}</pre>" if lines else ""
 
 
+def _step(step):
+    """A step: its sentence, its formula, the same with numbers, its arrays or table."""
+    formulas = "".join(f'<div class="worked">{mathematics(text)}</div>'
+                       for text in (step.formula, step.numbers) if text)
+    rest = [line.removeprefix("     ")
+            for line in step_lines(replace(step, formula="", numbers=""))]
+    return f"<li><p>{words(step.text)}</p>{formulas}{_pre(rest)}</li>"
+
+
 def _solution(solution):
     parts = []
     if solution.example:
         parts.append(f"<p>{words(solution.example)}</p>")
     if solution.given:
         parts.append(_pre(side_by_side([array_lines(n, v, 3) for n, v in solution.given.items()])))
-    steps = "".join(f"<li><p>{words(step.text)}</p>"
-                    f"{_pre([line.removeprefix('     ') for line in step_lines(step)])}</li>"
-                    for step in solution.steps)
+    steps = "".join(map(_step, solution.steps))
     checks = "".join(f"<li>{words(check.text)}</li>" for check in solution.checks)
     return (f'{"".join(parts)}<ol>{steps}</ol>'
             f'<p class="answer"><b>Answer.</b> {words(solution.answer)}</p>'
