@@ -31,10 +31,6 @@ def test_the_corpus_is_what_it_promises():
     assert all(case.lines or case.change.right for case in cases())
 
 
-def test_a_sample_of_the_corpus(tmp_path):
-    held(run(list(cases(("softmax", "linear", "dropout", "mse", "embedding")))[::7], tmp_path))
-
-
 @pytest.mark.parametrize("style", STYLES)
 def test_one_mistake_in_every_style(style, tmp_path):
     case = next(c for c in cases(("layernorm",), (style,)) if c.change.name == "mean-constant")

@@ -72,6 +72,7 @@ def test_every_truncation_and_tail_is_refused(tmp_path):
     refused(path, b"PK" * 500)
 
 
+@pytest.mark.slow
 def test_flips_under_a_right_digest_never_escape(tmp_path):
     """Three parsers see these bytes; whatever they raise, it arrives as CheckpointError."""
     path = tmp_path / "a.npz"

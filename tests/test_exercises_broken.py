@@ -12,8 +12,6 @@ from tests.exercise_mutation import forget
 
 METHODS = ("forward", "backward", "count_params", "split", "join", "weight", "start", "advance")
 AGAINST = ("wrong", "slip")
-QUICK = {"d001_kl_identity", "d002_gru", "d002_rnn_attention", "d003_graph_attention", "d004_heads",
-         "d004_layer_norm", "d004_masks"}
 PARTS = {"d000_birnn": "birnn_claims", "d000_lora_costs": "lora_cost_claims"}
 NAMES = [name for name in ledger.modules() if name != "d004_study"]     # it runs nothing
 
@@ -53,8 +51,8 @@ def against(module):
     return {(claim.part, claim.claim) for claim in module.claims() if claim.verdict in AGAINST}
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(
-    name, marks=pytest.mark.slow) for name in NAMES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_what_breaks_in_npdl_is_no_verdict_on_a_document(monkeypatch, name):
     module, *parts = [importlib.import_module(f"exercises.{part}")
                       for part in (name, PARTS.get(name, name))]

@@ -101,6 +101,7 @@ def tuned(tmp_path_factory, base):
     return folder, [str(folder), "--merge", "--quiet", "--out"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call, times", [("npdl.training.checkpoint.save", 1), ("os.fsync", 1),
                                          ("os.fsync", 8), ("os.rename", 1)])
 def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monkeypatch, call,

@@ -86,6 +86,7 @@ def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
 
 
 # --- the whole of it ------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_every_figure_of_the_document_is_drawn_and_judged(whole):
     found = [module.section(whole) for module in report.FROM_RECORDS]
     everything = report.sections(Store())

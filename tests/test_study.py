@@ -99,6 +99,7 @@ def test_a_recipe_changes_the_clip_and_the_start_alone():
     assert set(study.read_by("stated", ["puzzle"])) == puzzle
 
 
+@pytest.mark.slow
 def test_what_another_engine_made_is_made_anew_and_stands_beside_it(small, capsys, monkeypatch):
     monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[:1]})
     assert study.main(["--out", str(small), "--jobs", "1"]) == 0

@@ -46,6 +46,7 @@ def test_a_folder_is_named_by_what_decides_the_results(tmp_path):
     assert folder_of(tmp_path, again) == folder_of(tmp_path, CONFIGS[0])
 
 
+@pytest.mark.slow
 def test_together_and_alone_give_the_same_bytes(tmp_path):
     for config in CONFIGS:
         assert work(config, folder_of(tmp_path / "alone", config)) == "finished"
@@ -103,6 +104,7 @@ def test_the_claim_of_a_dead_launcher_lapses(tmp_path, owner, age, lapsed):
     assert path.exists() is not lapsed
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
     config = Config(p=7, width=16, heads=2, steps=400, save_every=20, eval_first=5, eval_every=20)
     folder = folder_of(tmp_path, config)
