@@ -62,5 +62,6 @@ def test_no_edit_warns(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
-def test_all_of_the_corpus(style, tmp_path):
-    held(run(list(cases(styles=(style,))), tmp_path))
+def test_a_sixth_of_the_corpus(style, tmp_path):
+    """Another one in each style; `python -m tests.blame_corpus` does all of it."""
+    held(run(list(cases(styles=(style,)))[STYLES.index(style) :: 6], tmp_path))

@@ -82,6 +82,9 @@ def draw_lines(axes, lines, colours, log):
 
 def scale_y(axes, scale):
     if scale == "log":
+        low, high = axes.dataLim.intervaly
+        if 0 < low <= high <= low * (1 + 1e-9):     # of one value no scale can be chosen
+            axes.set_ylim(low / NARROW, high * NARROW)
         axes.set_yscale("log", nonpositive="mask")
         low, high = axes.get_ylim()
         if high < NARROW * low:                     # a single value, or nearly: room around it
