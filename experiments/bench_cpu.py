@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_info
@@ -43,10 +44,10 @@ def npdl_variants(case, threads, ladder=False, kernels=False):
     With `kernels`, and where OpenBLAS has chosen its AVX-512 kernels, also rows with those for
     AVX2: some processors (Zen 4) are faster with them.
     """
-    def variant(name, computed="equal", environment=None, **options):
+    def variant(name, computed="equal", **options):
         work = "less" if computed in ("needed", "shared") else "equal"
         return Variant(name, "npdl", work, {"work": computed, "threads": threads, **options},
-                       threads, environment or {})
+                       threads)
 
     plain = variant("npdl, plain (the textbook)", "plain", threads=1)
     variants = [plain, variant("npdl")]
@@ -65,7 +66,7 @@ def npdl_variants(case, threads, ladder=False, kernels=False):
                      variant("npdl, shared prefixes, tree prepared", "shared", prepared=True)]
     if kernels and any(library.get("architecture") == "SkylakeX" for library in threadpool_info()):
         avx2 = {"OPENBLAS_CORETYPE": "Haswell"}
-        variants += [variant(f"{v.name}, AVX2 kernels", v.work, avx2, **v.options)
+        variants += [replace(v, name=f"{v.name}, AVX2 kernels", environment=avx2)
                      for v in variants if not v.options.get("prepared")]
     return variants
 

@@ -75,7 +75,7 @@ def each(nest, function, keep=False):
 
 
 def arrays_in(nest):
-    """Every array of a nest of tuples, lists, dicts and objects such as a PrefixTree."""
+    """Every array of a nest of tuples, lists, dicts and objects such as the wing's Rows."""
     if isinstance(nest, np.ndarray):
         yield nest
     elif isinstance(nest, (tuple, list)):
