@@ -39,6 +39,23 @@ def short(value):
     return f"{value:.3g}".replace("-", "−")
 
 
+def left_out(v_1):
+    """What the eigenvalues alone do not say; v_1 is the eigenvector of the smaller one."""
+    block, t = jordan_power(1, 2, 10), 10
+    spared = state_norms(np.array(W_T).T, np.array(v_1), 50)
+    early = state_norms(SKEW.T, (0.0, 1.0), 50)
+    return Step("Three cases the rule leaves out. A start without a share along v₂ does not "
+                "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
+                "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
+                "from orthogonal.",
+                "[1 1; 0 1]ᵗ = [1 t; 0 1]",
+                f"h₀ = v₁: |h₅₀| = {short(float(spared[-1]))};   Jordan block at t = {t}: last "
+                f"column ({num(block[1])}, {num(block[0])})\n"
+                f"Wᵀ = [{' '.join(map(short, SKEW[0]))}; {' '.join(map(short, SKEW[1]))}], ρ = "
+                f"{num(spectral_radius(SKEW), 1)}, from (0, 1): |h₁| = {short(early[1])}, "
+                f"|h₅₀| = {short(early[-1])}")
+
+
 def powers():
     """Question 5."""
     pairs = triangular_pairs(W_T)
@@ -48,11 +65,8 @@ def powers():
     states, h = {}, np.array(H_0)
     for t in range(max(times) + 1):
         states[t], h = h, np.array(W_T) @ h
-    block, t = jordan_power(1, 2, 10), 10
     turn = np.array([[0.0, -1.0], [1.0, 0.0]])
     turned = state_norms(turn.T, np.array(H_0), 50)
-    spared = state_norms(np.array(W_T).T, np.array(v_1), 50)
-    early = state_norms(SKEW.T, (0.0, 1.0), 50)
     back = [gradient_through(np.array(W_T).T, (1.0, 0.0), t) for t in range(3)]
     return Solution(
         "5",
@@ -78,16 +92,7 @@ def powers():
                  "only the modulus |λ| makes longer or shorter.",
                  "|λᵗ| = |λ|ᵗ", f"a turn by 90°, λ = ±i: |h₀| = {num(float(turned[0]))}, |h₅₀| = "
                  f"{num(float(turned[-1]))}"),
-            Step("Three cases the rule leaves out. A start without a share along v₂ does not "
-                 "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
-                 "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
-                 "from orthogonal.",
-                 "[1 1; 0 1]ᵗ = [1 t; 0 1]",
-                 f"h₀ = v₁: |h₅₀| = {short(float(spared[-1]))};   Jordan block at t = {t}: last "
-                 f"column ({num(block[1])}, {num(block[0])})\n"
-                 f"Wᵀ = [{' '.join(map(short, SKEW[0]))}; {' '.join(map(short, SKEW[1]))}], ρ = "
-                 f"{num(spectral_radius(SKEW), 1)}, from (0, 1): |h₁| = {short(early[1])}, "
-                 f"|h₅₀| = {short(early[-1])}"),
+            left_out(v_1),
             Step("The gradient goes the same way back, with W for Wᵀ: the same λ.",
                  "∂L/∂h₀ = Wᵗ ∂L/∂hₜ", f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W "
                  f"{vec(back[0], 0)} = {vec(back[1], 2)},   ∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}"),
@@ -101,7 +106,7 @@ def powers():
                all(np.allclose(np.array(W_T) @ v, value * np.array(v)) for value, v in pairs)
                and math.isclose(spectral_radius(np.array(W_T)), large)),
          Check("the Jordan block to the power 10, by products",
-               np.linalg.matrix_power(jordan(1.0, 2), t)[0, 1] == block[1])),
+               np.linalg.matrix_power(jordan(1.0, 2), 10)[0, 1] == jordan_power(1, 2, 10)[1])),
         f"n = 2, h₀ = {vec(H_0, 0)}.",
         picture="the length of hₜ for normal, orthogonal and defective matrices")
 
