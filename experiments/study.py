@@ -16,8 +16,6 @@
   decay    question 7     LSTM, weight decay 1/4 to 1, 40001 steps
   compute  question 6     batch 32 to 512, 20001 steps
   further  beyond the document: three more seeds of the default recipe
-  jumps    beyond the document: decay 1/4 in float64, then with a smaller eps, to see where
-           the jumps of its training loss come from
   puzzle   other readings of the default recipe, for the losses that it reaches
 
 Each run is a folder under --out; what a report needs of it, its evaluation records, is kept in
@@ -99,8 +97,6 @@ QUESTIONS = {
     "compute": [c for g in grid(batch=[32, 64, 128, 256, 512])
                 for c in variants(steps=20001, **g)],
     "further": variants(seeds=FURTHER),
-    "jumps": [c for g in grid(eps=[1e-8, 1e-12])
-              for c in variants(("lstm",), weight_decay=0.25, dtype="float64", steps=24001, **g)],
     "puzzle": puzzle_runs(),
 }
 

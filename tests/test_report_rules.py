@@ -302,41 +302,17 @@ def test_only_a_memorised_loss_jumps():
     assert (found.before["train_loss"], found.after["l2_norm"]) == (2e-7, 44.0)
     table, words = jumps.parts([("1", 0, run)])
     assert table.rows == [["1", "0", "400 to 500", "2e-07 → 0.5", "0.500 → 0.500", "43.0 → 44.0"]]
-    assert "1 of the 1 jumps begin below" in words and words.endswith("so low jumped.")
+    assert "1 of the 1 jumps begin below" in words
+    assert "Every run that came so low jumped. " in words
 
 
 def test_a_low_loss_without_a_jump_is_named():
     high, low = jumping([1.0, 1e-3, 0.5]), jumping([1.0, 1e-3, 1e-4, 1e-5, 2e-6, 1e-7], seed=42)
     _, words = jumps.parts([("1", 0, high), ("1", 42, low)])
     assert "0 of the 1 jumps begin below" in words
-    assert words.endswith("without a jump from there: weight decay 1 with seed 42.")
+    assert "without a jump from there: weight decay 1 with seed 42." in words
     assert jumps.parts([("1", 42, low)]) == []
-    assert jumps.parts([("1", 0, high)])[1].endswith("e-07.")           # no run came so low
-
-
-LOW, JUMPED = [1.0, 1e-3, 1e-5, 1e-8, 1e-9], [1.0, 1e-3, 1e-5, 1e-8, 1e-2]
-
-
-@pytest.mark.parametrize("wide, small, words", [
-    (LOW, None, "perhaps from float32's rounding, for in float64 none comes"),
-    (JUMPED, None, "not from float32's rounding, for in float64 they come as well."),
-    (JUMPED, LOW, "perhaps from AdamW's eps, for with 1e-12 in its place none comes"),
-    (JUMPED, JUMPED, "not from AdamW's eps, for with 1e-12 in its place they come as well."),
-    (LOW, LOW, "whether from AdamW's eps, these seeds do not decide."),
-])
-def test_one_change_at_a_time_tells_where_the_jumps_come_from(wide, small, words):
-    def runs(losses, **settings):
-        return {seed: jumping(losses, seed, **settings) for seed in (0, 42) if losses}
-
-    plain, wide = runs([1.0, 1e-3, 1e-7, 1.0, 1e-2]), runs(wide, dtype="float64")
-    small = runs(small, dtype="float64", eps=1e-12)
-    table, said = jumps.suspects(plain, wide, small, 500)
-    assert words in said and len(table.rows) == (6 if small else 4)
-    assert table.rows[0] == ["0", "float32", "1e-08", "1e-07", "300", "12", "0.500",
-                             "300 to 400: 1e-07 → 1"]           # 200 steps for 16.1 = ln 1e7
-    early = jumps.suspects(plain, wide, small, 300)[1]                  # before any jump
-    assert "whether from float32's rounding, these seeds do not decide" in early
-    assert jumps.suspects(plain, {}, small, 500) == jumps.suspects({}, wide, small, 500) == []
+    assert "4.8e-07. Whether" in jumps.parts([("1", 0, high)])[1]       # no run came so low
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from tests import fakecupy  # noqa: E402
 
 SMALL = [Config(model=model, p=5, width=8, heads=2, steps=4, seed=seed, threads=1)
          for seed in (0, 42) for model in ("lstm", "gpt")]
-BEYOND = ("further", "jumps", "puzzle")      # questions that the document does not ask
+BEYOND = ("further", "puzzle")      # questions that the document does not ask
 
 
 @pytest.fixture
@@ -120,13 +120,6 @@ def test_what_another_engine_made_is_made_anew_and_stands_beside_it(small, capsy
     assert study.read_kept(path)["records"]["train_loss"][0] == 9.0
     assert study.main(["--anew", "--list"]) == 0
     assert "1 of   1 runs kept,         0 steps left" in capsys.readouterr().out
-
-
-def test_the_jumps_question_changes_one_thing_at_a_time():
-    plain = next(run for run in study.QUESTIONS["decay"] if run.weight_decay == 0.25)
-    wide, _, small, _ = study.QUESTIONS["jumps"]
-    assert wide == dataclasses.replace(plain, dtype="float64", steps=wide.steps)
-    assert small == dataclasses.replace(wide, eps=1e-12) and plain.eps == 1e-8
 
 
 def test_a_run_is_kept_with_what_it_took(small):

@@ -111,6 +111,16 @@ def test_records_by_other_code_are_left_out(results):
 
 
 # --- softmax collapse -----------------------------------------------------------------------------
+class NoGradient:
+    """A loss that every logit leaves at 0."""
+
+    def forward(self, logits, targets):
+        return 0.0, logits
+
+    def backward(self, upstream, cache):
+        return np.zeros_like(cache)
+
+
 @pytest.mark.parametrize("arm", collapse.ARMS)
 def test_every_arm_trains(arm):
     columns = collapse.train(arm, 0, 12, p=7, hidden=16)
@@ -134,6 +144,19 @@ def test_a_collapsed_softmax_is_seen():
                         np.eye(3, 7, dtype=np.float32), zero, np.arange(3),
                         collapse.pairs(7, 0.4, 0)[1])
     assert row["collapsed"] == 1 and row["along"] == 0 and row["train_accuracy"] == 1
+    zero[0, 0], zero[1, 2] = -0.1, 0.1              # the right logit of a pair, another's wrong one
+    row = collapse.look(1, model, list(dict(model.params()).values()), 0.0,
+                        np.eye(3, 7, dtype=np.float32), zero, np.arange(3),
+                        collapse.pairs(7, 0.4, 0)[1])
+    assert row["collapsed"] == 2 / 3
+
+
+def test_a_trial_ends_when_nothing_can_change(monkeypatch):
+    monkeypatch.setitem(collapse.ARMS, "none",
+                        (NoGradient, "float32", 1e-3, (0.9, 0.99), 1e-30, 9))
+    columns = collapse.train("none", 0, 3000, p=5, hidden=4)
+    assert columns["step"][-1] == 1100 and set(columns["train_loss"]) == {0.0}
+    assert columns["norm"][0] == columns["norm"][-1]
 
 
 def lab_record(facts, **columns):
@@ -150,7 +173,7 @@ def test_the_answers_on_collapse_follow_from_the_records(tmp_path):
                for name, collapsed, best in (("float32", 0.9, 0.2), ("orthogonal", 0.0, 0.95))}
     made = answers_collapse.collapse_section(records)
     text = section_markdown(made)
-    assert "In 2 of 2 seeds half of the training pairs" in text and "So it does, here." in text
+    assert "In 2 of 2 seeds half of the training pairs get" in text and "So it does, here." in text
     assert "Yes: 2 of 2 seeds reach A_val ≥ 0.9 within 300 epochs, at epoch 300" in text
     assert "Not tried yet in all three" in text
     write_png(made.figures()[0], tmp_path)

@@ -8,6 +8,9 @@ from reporting.measures import MEMORISED
 from reporting.parts import Figure, Section, Table
 
 from npdl.study import plots_style as style
+from npdl.training.config import Config
+
+BETA2 = Config().betas[1]
 
 
 def circuit_section(records):
@@ -91,12 +94,30 @@ def draw(figure, data):
 
 
 # --- late jumps -----------------------------------------------------------------------------------
+LAST = 4000                 # steps before the lowest loss in which its fall is measured
+FALL = (
+    " Why the loss falls so low: of a memorised set the gradient has only to make good what the "
+    "decay takes, m / (sqrt(v) + eps) = decay times weight. So m stays far below sqrt(v), which "
+    f"does nothing but forget: by a factor e in 2 / (1 - beta2) = {2 / (1 - BETA2):.0f} steps, and "
+    "gradient and loss follow it down. Below eps, sqrt(v) no longer counts: the same gradient is "
+    "needed at every step, and the fall slows.")
+
+
 def jumped(columns):
     """The step before the first hundredfold rise of a memorised training loss, or infinity."""
     known = next((i for i, a in enumerate(columns["train_accuracy"]) if a >= MEMORISED), math.inf)
     pairs = zip(columns["train_loss"], columns["train_loss"][1:], strict=False)
     return next((columns["step"][i] for i, (a, b) in enumerate(pairs)
                  if i >= known and b > FACTOR * a), math.inf)
+
+
+def folding(columns):
+    """In how many steps the training loss fell by a factor e, over LAST steps to its lowest."""
+    steps, losses = columns["step"], columns["train_loss"]
+    low = min(range(len(steps)), key=losses.__getitem__)
+    early = next(i for i, step in enumerate(steps) if step >= steps[low] - LAST)
+    fall = math.log(losses[early] / losses[low])
+    return (steps[low] - steps[early]) / fall if fall > 0 else math.inf
 
 
 def jumps_section(records):
@@ -107,12 +128,13 @@ def jumps_section(records):
         made.parts.append(NOTHING)
         return made
     rows = [(f"{eps:g}", str(seed), f"{jumped(c):g}" if math.isfinite(jumped(c)) else "none",
-             str(c["step"][-1]), f"{min(c['train_loss']):.2g}")
+             str(c["step"][-1]), f"{min(c['train_loss']):.2g}", f"{folding(c):.0f}")
             for eps, seeds in found.items() for seed, c in seeds.items()]
     made.parts += [jumps_answer(found), Table(
         "The LSTM with decay 1/4 in float64: the last evaluation before its training loss rises "
-        "more than a hundredfold, the last step watched, and the lowest training loss.",
-        ("eps", "seed", "jump after", "watched to", "lowest L_train"), rows),
+        "more than a hundredfold, the last step watched, the lowest training loss, and the "
+        f"steps in which it fell by a factor e, in the {LAST} before that.",
+        ("eps", "seed", "jump after", "watched to", "lowest L_train", "factor e in"), rows),
         jumps_figure(found)]
     return made
 
@@ -129,7 +151,7 @@ def jumps_answer(found):
             f"first in {sooner} of {len(set(a) & set(b))} pairs. "
             + ("So eps decides whether they come, up to that step." if none else
                "So eps does not decide whether they come, at most when." if many[1] else
-               "So with these seeds it stays open."))
+               "So with these seeds it stays open.") + FALL)
 
 
 def jumps_figure(found):

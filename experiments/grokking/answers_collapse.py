@@ -9,7 +9,7 @@ from reporting.parts import Figure, Section, Table
 
 from npdl.study import plots_style as style
 
-COLLAPSED = 0.5             # a softmax has collapsed when so many of the pairs have no gradient
+COLLAPSED = 0.5             # a softmax has collapsed when so many pairs have a probability of 1
 PAPER = {                   # what the paper says of each arm, at 40 %
     "float16": "stops soonest", "float32": "stops before it generalises",
     "float64": "goes on for longest", "stablemax": "generalises without weight decay",
@@ -46,9 +46,10 @@ def stops(found):
     best = [max(c["validation_accuracy"]) for c in found.values()]
     many = sum(map(math.isfinite, collapsed.values()))
     general = sum(value >= GENERAL for value in best)
-    return (f"In {many} of {len(found)} seeds half of the training pairs have a gradient of "
-            f"exactly 0 (from epoch {span(collapsed.values())} on); {general} generalise, and the "
-            f"best validation accuracy is {span(best)}. "
+    return (f"In {many} of {len(found)} seeds half of the training pairs get a probability that is "
+            "rounded to 1, and no gradient at the right logit (from epoch "
+            f"{span(collapsed.values())} on); {general} generalise, and the best validation "
+            f"accuracy is {span(best)}. "
             + ("So it does, here." if many == len(found) and not general else
                "So it does not, in these epochs." if not many else "So the seeds differ."))
 
@@ -85,10 +86,10 @@ def table(arms):
                      span(max(c["validation_accuracy"]) for c in columns),
                      span(max(v for v in c["along"] if v is not None) for c in columns),
                      PAPER[arm]))
-    return Table("The first epochs with A_train ≥ 0.99, with half of the training pairs without "
-                 "any gradient, and with A_val ≥ 0.9; the best validation accuracy; the largest "
-                 "cosine of the descent direction with the weights (1: it only scales them). Least "
-                 "to largest of the seeds.",
+    return Table("The first epochs with A_train ≥ 0.99, with half of the training pairs at a "
+                 "probability rounded to 1, and with A_val ≥ 0.9; the best validation accuracy; "
+                 "the largest cosine of the descent direction with the weights (1: it only scales "
+                 "them). Least to largest of the seeds.",
                  ("arm", "seeds", "memorised", "collapsed", "generalised", "best A_val",
                   "along the weights", "the paper"), rows)
 
@@ -97,7 +98,7 @@ def figure(arms):
     data = {arm: [{name: c[name] for name in ("step", "validation_accuracy", "collapsed")}
                   for c in found.values()] for arm, found in arms.items()}
     return Figure("collapse", "L1", "Validation accuracy, and the share of the training pairs "
-                  "whose gradient is exactly 0. A line is a seed.", data, draw, (11, 4))
+                  "whose probability is rounded to 1. A line is a seed.", data, draw, (11, 4))
 
 
 def draw(figure, data):
@@ -105,7 +106,7 @@ def draw(figure, data):
     for colour, (arm, curves) in zip(COLOURS, data.items(), strict=True):
         for axes, name in zip(panels, ("validation_accuracy", "collapsed"), strict=True):
             plot_seeds(axes, [(c["step"], c[name]) for c in curves], colour, arm)
-    for axes, label in zip(panels, ("validation accuracy", "share without gradient"), strict=True):
+    for axes, label in zip(panels, ("validation accuracy", "share rounded to 1"), strict=True):
         axes.set_xscale("log")
         style.dress(axes, "epoch (log scale)", label, "")
     if any(data.values()):

@@ -2,8 +2,6 @@
 
 import math
 
-import study
-
 from npdl.training.metrics import METRICS
 from reporting import jumps
 from reporting.decay_claims import CONFIGS, T, statements
@@ -14,7 +12,6 @@ from reporting.rules import judge
 from reporting.shapes import best_table, eight, family, figure, plus_minus
 
 BAR = "weight decay"
-WIDE, SMALL = study.QUESTIONS["jumps"][0], study.QUESTIONS["jumps"][-1]
 
 
 def called(config):
@@ -45,8 +42,6 @@ def section(store):
     made.parts.append(norm_table(store))
     made.parts += jumps.parts([(f"{decay:g}", seed, run) for decay, config in CONFIGS.items()
                                for seed, run in store.runs(config).items()])
-    made.parts += jumps.suspects(store.runs(CONFIGS[0.25]), store.runs(WIDE), store.runs(SMALL),
-                                 WIDE.steps)
     made.verdicts = [*(judge(store, statement) for statement in statements()), seven_tenths()]
     return made
 

@@ -22,7 +22,6 @@ from reporting.records import NAMES, label_of, recipe_words, setting, variant
 QUESTIONS = {"sanity": "1, 2: the default recipe", "data": "3: r_train",
              "mixed": "4: mixed orders", "model": "5: layers, width", "compute": "6: batch size",
              "decay": "7: weight decay", "further": "more seeds of the default recipe",
-             "jumps": "decay 1/4, jumps of the loss",
              "puzzle": "readings of the recipe"}
 
 RULES = """\

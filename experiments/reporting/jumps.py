@@ -1,7 +1,6 @@
-"""Where the loss of a memorised training set jumped up again, and what that comes from."""
+"""Where the loss of a memorised training set jumped up again."""
 
 import dataclasses
-import math
 
 from reporting.measures import MEMORISED
 from reporting.parts import Table
@@ -9,13 +8,6 @@ from reporting.parts import Table
 FACTOR = 100                # a training loss that rises by this factor between two evaluations
 UNIT = 2.0**-23             # float32's spacing just above 1
 ROUNDED = 4 * UNIT          # a loss of which each token's part is mostly rounding
-LAST = 4000                 # steps before the lowest loss in which its fall is measured
-FALL = (
-    " Of a memorised set the gradient has only to make good what the decay takes, m / (sqrt(v) + "
-    "eps) = decay times weight. So m stays far below sqrt(v), which does nothing but forget: by a "
-    "factor e in 2 / (1 - beta2) = {:.0f} steps, and gradient and loss follow it down. Below eps, "
-    "sqrt(v) no longer counts: the same gradient is needed at every step, and the fall slows. What "
-    "then sets off a jump, the records do not tell.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,60 +52,9 @@ def parts(runs):
         f"is 0 or a multiple of 2^-23 = {UNIT:.1e}, and p - 1, the gradient at the right token, "
         "comes in the same steps: at a loss of about that size each token's part is mostly "
         f"rounding. {low} of the {len(found)} jumps begin below four such steps, "
-        f"{ROUNDED:.1e}.{others}"
+        f"{ROUNDED:.1e}.{others} Whether the jumps come from AdamW's eps, the "
+        "[laboratory](grokking/REPORT.md) asks, in float64."
     )]
-
-
-def suspects(plain, wide, small, until):
-    """What may make the jumps, changed one at a time: a table and what follows from it.
-
-    Each is {seed: Run}: as the study has them; in float64, without float32's rounding; in
-    float64 with a smaller eps, too. Looked at up to a step.
-    """
-    tried = [runs for runs in (plain, wide, small) if runs]
-    seeds = sorted(set.intersection(*(set(runs) for runs in tried))) if wide and plain else []
-    if not seeds:
-        return []
-    rows, jumped = [], [[] for _ in tried]
-    for seed in seeds:
-        for runs, those in zip(tried, jumped, strict=True):
-            run = runs[seed]
-            found = [c for c in jumps(run) if c.after["step"] <= until]
-            those.append(bool(found))
-            rows.append([
-                str(seed), run.config.dtype, f"{run.config.eps:g}",
-                f"{run.best('train_loss', until):.2g}", str(run.first("train_loss", until)),
-                f"{folding(run, until):.0f}",
-                f"{run.best('validation_accuracy', until):.3f}",
-                "; ".join(f"{when(c)}: {arrow(c, 'train_loss', '.2g')}" for c in found) or "none"])
-    words, fall = [blamed("float32's rounding", "in float64", *jumped[:2])], ""
-    if small:
-        config = small[seeds[0]].config
-        words.append(blamed("AdamW's eps", f"with {config.eps:g} in its place", *jumped[1:]))
-        fall = FALL.format(2 / (1 - config.betas[1]))
-    return [Table(
-        f"Weight decay 1/4 with what may make the jumps changed, up to step {until}: the lowest "
-        "training loss and its step, the steps in which it fell by a factor e, in the "
-        f"{LAST} before that, the best validation accuracy, and the jumps.",
-        ("seed", "dtype", "eps", "L_train", "t_f(L_train)", "factor e", "A_val", "jumps"), rows,
-        left=3), f"Where the jumps come from: {'; '.join(words)}.{fall}"]
-
-
-def folding(run, until):
-    """In how many steps the training loss fell by a factor e, over LAST steps to its lowest."""
-    lowest, last = run.best("train_loss", until), run.first("train_loss", until)
-    step, loss = next((t, v) for t, v in run.points("train_loss") if t >= last - LAST)
-    return (last - step) / math.log(loss / lowest) if loss > lowest else math.inf
-
-
-def blamed(suspect, changed, before, after):
-    """What follows for a suspect from which seeds jumped before and after it was changed."""
-    if all(before) and not any(after):
-        return (f"perhaps from {suspect}, for {changed} none comes up to there with these "
-                f"{len(after)} seeds (it may come later)")
-    if all(after):
-        return f"not from {suspect}, for {changed} they come as well"
-    return f"whether from {suspect}, these seeds do not decide"
 
 
 def when(jump):
