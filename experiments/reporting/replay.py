@@ -1,10 +1,21 @@
-"""Whether a kept record is still what its settings give: its first steps, computed again."""
+"""Whether a kept record is still what its settings give: its first steps, computed again.
+
+  PYTHONPATH=experiments python -m reporting.replay RECORD.json.gz
+
+Exit status 0 if they are the same, 1 with one line if not, 3 if this machine's kernels of BLAS are
+not the record's.
+"""
 
 import dataclasses
+import gzip
+import json
+import sys
+from pathlib import Path
 
 from npdl.training.config import Config
 from npdl.training.loop import Trainer, unwarned
 from npdl.training.metrics import METRICS
+from npdl.training.origin import kernels
 from reporting.records import NAMES, Run
 
 STEPS = 200                 # a record has evaluations at the steps 1 to 100, and at 200
@@ -41,3 +52,20 @@ def told(stored, name, difference):
             "the records anew (python experiments/study.py --anew) or keep them under a label: "
             f'set "replays" to false for engine {engine or "null"} and model '
             f'"{run.config.model}" in experiments/results/labels.json, and say why')
+
+
+def main(path):
+    """The exit status for the record in a file."""
+    stored = json.loads(gzip.decompress(path.read_bytes()))
+    if stored["made"].get("kernels", kernels()) != kernels():
+        print(f"{path.name}: made with kernels for {stored['made']['kernels']}, these are for "
+              f"{kernels()}")
+        return 3
+    difference = first_difference(stored)
+    if difference is not None:
+        print(told(stored, path.name, difference))
+    return int(difference is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
