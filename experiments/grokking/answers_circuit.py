@@ -2,9 +2,9 @@
 
 import math
 
-from paired import COLOURS, NOTHING, of_arm, plot_seeds, span
+from paired import COLOURS, NOTHING, of_arm, plot_seeds
 from phases import EPS, FACTOR, LONG, SEEDS, moments
-from reporting.measures import MEMORISED
+from reporting.measures import MEMORISED, span
 from reporting.parts import Figure, Section, Table
 
 from npdl.study import plots_style as style

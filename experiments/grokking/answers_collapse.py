@@ -3,8 +3,8 @@
 import math
 
 from collapse import ARMS, PRINTED, SEEDS
-from paired import COLOURS, NOTHING, of_arm, plot_seeds, span
-from reporting.measures import GENERAL, MEMORISED
+from paired import COLOURS, NOTHING, of_arm, plot_seeds
+from reporting.measures import GENERAL, MEMORISED, span
 from reporting.parts import Figure, Section, Table
 
 from npdl.study import plots_style as style

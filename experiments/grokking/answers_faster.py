@@ -1,8 +1,8 @@
 """The answer of faster.py: do Grokfast and Muon make npdl's models generalise sooner?"""
 
 from faster import ARMS, SEEDS, reached
-from paired import COLOURS, NOTHING, factor_text, of_arm, paired, plot_seeds, span, verdict
-from reporting.measures import GENERAL
+from paired import COLOURS, NOTHING, factor_text, of_arm, paired, plot_seeds, verdict
+from reporting.measures import GENERAL, span
 from reporting.parts import Figure, Section, Table
 from reporting.records import NAMES
 

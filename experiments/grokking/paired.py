@@ -45,14 +45,6 @@ def factor_text(mean, half):
     return f"{10 ** mean:.2f} ({10 ** (mean - half):.2f} to {10 ** (mean + half):.2f})"
 
 
-def span(values, form="{:.3g}"):
-    """"a to b", "a", or "-"; infinity is "never"."""
-    values = list(values)
-    words = [form.format(v) if math.isfinite(v) else "never" for v in
-             (min(values), max(values))] if values else ["-"]
-    return words[0] if len(set(words)) == 1 else f"{words[0]} to {words[1]}"
-
-
 def plot_seeds(axes, curves, colour, label):
     """Curves [(steps, values)] of one arm: a line for each seed."""
     for i, (steps, values) in enumerate(curves):

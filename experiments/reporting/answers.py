@@ -13,7 +13,7 @@ from reporting import (
     sanity,
 )
 from reporting.effects import LOW, change, means
-from reporting.measures import GENERAL, MEMORISED, accuracies, losses, slope, steps
+from reporting.measures import GENERAL, MEMORISED, losses, slope, span, steps
 from reporting.parts import CONTRADICTED, DEPENDS, FAILS, HOLDS, OPEN
 from reporting.records import NAMES
 
@@ -50,16 +50,30 @@ def confidence(verdicts):
     kinds = {kind: sum(v.verdict == kind for v in verdicts)
              for kind in (HOLDS, FAILS, CONTRADICTED, DEPENDS, OPEN)}
     also = [f"in {kinds[CONTRADICTED]} it contradicts itself"] if kinds[CONTRADICTED] else []
-    also += [f"{kinds[DEPENDS]} depend on what is meant"] if kinds[DEPENDS] else []
-    also += [f"{kinds[OPEN]} are not decided"] if kinds[OPEN] else []
-    words = (f"Of the document's claims here {kinds[HOLDS]} hold and {kinds[FAILS]} fail"
-             + ("; " + ", ".join(also) if also else "") + ".")
+    also += [many(kinds[DEPENDS], "depends on what is meant", "depend on what is meant")
+             ] if kinds[DEPENDS] else []
+    also += [many(kinds[OPEN], "is not decided", "are not decided")] if kinds[OPEN] else []
+    words = (f"Of the document's claims here {many(kinds[HOLDS], 'holds', 'hold')} and "
+             f"{many(kinds[FAILS], 'fails', 'fail')}" + ("; " + ", ".join(also) if also else "")
+             + ".")
     if counted:
         alike = sum(len(set(v.seeds.values())) == 1 for v in counted)
         seeds = sorted({len(v.seeds) for v in counted})
         words += (f" Confidence: the seeds ({' or '.join(map(str, seeds))} for each) say the same "
                   f"in {alike} of {len(counted)} tests.")
     return words
+
+
+def many(count, one, several):
+    """"1 holds", "4 hold"."""
+    return f"{count} {one if count == 1 else several}"
+
+
+def lower(found, one="lstm", other="gpt"):
+    """The model whose values all lie below the other's, or None."""
+    if max(found[one]) < min(found[other]):
+        return one
+    return other if max(found[other]) < min(found[one]) else None
 
 
 def seeds_of(view, configs):
@@ -97,20 +111,25 @@ def per_seed(found):
 
 # --- the questions --------------------------------------------------------------------------------
 def sanity_answer(store):
-    said = []
+    said, general = [], []
     for model, config in sanity.CONFIGS.items():
         runs = store.chosen([config], ("default",)).all_runs(config)
         if not runs:
             raise Missing
         late = [run.reach(A_VAL, GENERAL) for run in runs.values()]
+        general += late
         early = [run.reach(A_TRAIN, MEMORISED) for run in runs.values()]
+        least = [run.best(L_VAL) for run in runs.values()]
         said.append(
             f"the {NAMES[model]} ({len(runs)} seeds) knows its training set at step "
-            f"{steps(early)} and generalises (A_val ≥ {GENERAL:g}) at {steps(late)}; its lowest "
-            f"L_val is {losses([run.best(L_VAL) for run in runs.values()])}, the document's "
-            f"{sanity.DOCUMENT[model][L_VAL][0]:g} ± {sanity.DOCUMENT[model][L_VAL][1]:g}")
-    return ("Yes: both models grok. By the default recipe " + "; ".join(said)
-            + f". {without_clipping(store)}")
+            f"{span(early, '{:.0f}')}, but generalises (A_val ≥ {GENERAL:g}) at step "
+            f"{span(late, '{:.0f}')} only; its lowest L_val is {span(least, '{:.2g}')}, the "
+            f"document's {sanity.DOCUMENT[model][L_VAL][0]:g} ± "
+            f"{sanity.DOCUMENT[model][L_VAL][1]:g}")
+    reached = sum(map(math.isfinite, general))
+    head = ("Yes: both models grok, with every seed" if reached == len(general) else
+            f"Not always: {reached} of {len(general)} runs generalise")
+    return f"**{head}.** By the default recipe {'; '.join(said)}. {without_clipping(store)}"
 
 
 def without_clipping(store):
@@ -142,16 +161,18 @@ def data_answer(store):
     both = "; ".join(f"{NAMES[m]} " + per_seed({seed: f"{low:g} and {high:g}" for seed, (low, high)
                                                in found.items()}) for m, found in ends.items())
     gaps = [high - low for found in ends.values() for low, high in found.values()]
-    better = "LSTM" if max(slopes["lstm"]) < min(slopes["gpt"]) else (
-        "GPT" if max(slopes["gpt"]) < min(slopes["lstm"]) else "neither, for the seeds disagree")
+    better = lower(slopes)
+    head = (f"In validation loss the {NAMES[better]} gains more from more data" if better else
+            "In validation loss neither model gains more from more data with every seed")
     return (
-        "(c) In L_val the one that scales better with r_train is the "
-        f"{better}: log10 L_val changes by {losses(slopes['lstm'])} (LSTM) and "
+        f"**{head}; from memory alone to a general solution it is {span(gaps, '{:.1f}')} of all "
+        f"equations.** (c) log10 L_val changes by {losses(slopes['lstm'])} (LSTM) and "
         f"{losses(slopes['gpt'])} (GPT) for a whole unit of r_train, a value for each seed. In "
-        f"A_val the least of all runs from r_train = 0.7 on is {top:.3f}: at the ceiling the two "
-        "cannot be told apart. (d) The largest r_train that only overfits and the smallest that "
-        f"generalises are {both}: {min(gaps):.1f} to {max(gaps):.1f} apart, that is "
-        f"{min(gaps) * 961:.0f} to {max(gaps) * 961:.0f} equations; the document says 0.3. A "
+        f"A_val the least of all runs from r_train = 0.7 on is {top:.3f}: "
+        + ("at the ceiling the two cannot be told apart. " if top >= MEMORISED else "")
+        + "(d) The largest r_train that only overfits and the smallest that "
+        f"generalises are {both}: {span([961 * gap for gap in gaps], '{:.0f}')} equations apart; "
+        "the document says 0.3 of all. A "
         "reason for a gap so small, which is not tested here: each equation more is one that a "
         "memorising solution has to store and a general one has for nothing, so that under "
         "weight decay the cheaper of the two changes at some number; and generalising takes the "
@@ -170,36 +191,48 @@ def mixed_answer(store):
             said.append(f"{NAMES[model]} {name} ≥ {limit:g} at {steps(reached[2])} (binary) and "
                         f"{steps(reached[3])} (ternary)")
             first[model, part] = whichever(reached[2], reached[3], "binary", "ternary")
-    return (f"(c) The GPT memorises {first['gpt', 'train']} first and generalises on "
-            f"{first['gpt', 'validation']} first; the LSTM memorises {first['lstm', 'train']} "
-            f"first and generalises on {first['lstm', 'validation']} first: {'; '.join(said)}, a "
-            "value for each seed; evaluations are 100 steps apart. There are eleven ternary "
-            "equations for each binary one.")
+    general = {model: first[model, "validation"] for model in NAMES}
+    head = "; ".join(
+        f"the {NAMES[m]} generalises {f'on {which} sums first' if which else 'on neither first'}"
+        for m, which in general.items())
+    known = ", ".join(f"{first[m, 'train'] or 'neither'} ({NAMES[m]})" for m in NAMES)
+    return (f"**{head[0].upper()}{head[1:]}.** (c) What is known by heart first, with every seed: "
+            f"{known}. {'; '.join(said)}, a value for each seed; evaluations are 100 steps apart. "
+            "There are eleven ternary equations for each binary one.")
 
 
 def whichever(a, b, first, second):
-    """Which of two lists of steps, seed by seed, is the earlier one."""
+    """Which of two lists of steps, seed by seed, is the earlier one; None for neither."""
     if all(x < y for x, y in zip(a, b, strict=True)):
         return first
     if all(x > y for x, y in zip(a, b, strict=True)):
         return second
-    return "neither"
+    return None
 
 
 def size_answer(store):
     every = [c for found in model_size.CONFIGS.values() for c in found.values()]
-    view, said = store.chosen(every), []
+    view, said, wider, deeper = store.chosen(every), [], {}, {}
     for model, c in model_size.CONFIGS.items():
         wide = means(view, [(c[L, 64], c[L, 256]) for L in model_size.LAYERS])
         deep = means(view, [(c[1, d], c[3, d]) for d in model_size.WIDTHS])
         rows = seeds_of(view, c)
-        lowest = {seed: accuracies([min(run.best(A_VAL) for run in runs.values())])
-                  for seed, runs in rows.items()}
-        said.append(f"the {NAMES[model]}'s L_val {factor(wide)} from d = 64 to 256 (mean "
-                    f"over L) and {factor(deep)} from one layer to three (mean over d); its "
-                    f"lowest A_val of the nine settings is {per_seed(lowest)}")
-    return (f"(c) By width and depth {'; '.join(said)}. A_val is so near its ceiling in most "
-            "settings that it says little on scaling.")
+        wider[model], deeper[model] = wide, deep
+        lowest = span([min(run.best(A_VAL) for run in runs.values()) for runs in rows.values()],
+                      "{:.3f}")
+        said.append(f"{NAMES[model]}: L_val {factor(wide)} from d = 64 to 256 (mean "
+                    f"over L) and {factor(deep)} from one layer to three (mean over d), and the "
+                    f"lowest A_val of the nine settings is {lowest}")
+    return (f"**Width helps {helped(wider)}, depth {helped(deeper)}.** (c) {'; '.join(said)}. "
+            "A_val is so near its ceiling in most settings that it says little on scaling.")
+
+
+def helped(changes):
+    """Whose validation loss a setting lowers more, in words."""
+    more = lower(changes)
+    if more is None:
+        return "neither model more than the other with every seed"
+    return f"the {NAMES[more]} more" if max(changes[more]) < 0 else "neither model"
 
 
 def compute_answer(store):
@@ -216,8 +249,8 @@ def compute_answer(store):
             f"; after all steps L_val {factor(most)}")
         worse[model] = {True: "worse", False: "better"}.get(min(least) > 0) if (
             min(least) > 0 or max(least) < 0) else "better or worse, by the seed"
-    return (f"(c) With {LOW:.0%} of the steps made a batch of 512 is, in L_val, {worse['lstm']} "
-            f"than one of 32 for the LSTM and {worse['gpt']} for the GPT. {'; '.join(said)}. "
+    return (f"**After {LOW:.0%} of the steps a batch of 512 is, in L_val, {worse['lstm']} "
+            f"than one of 32 for the LSTM and {worse['gpt']} for the GPT.** (c) {'; '.join(said)}. "
             "(Equal steps are not equal compute: a batch of 512 costs sixteen times one of 32.)")
 
 
@@ -235,11 +268,12 @@ def decay_answer(store):
     fall = change(view, configs[0.25], configs[1.0])
     ordered = all(decay_claims.norm_and_general(runs)[0] for runs in rows.values())
     return (
+        "**The more decay, the smaller the norm and the sooner the generalisation: "
+        f"{'with every seed' if ordered else 'not always'}.** "
         f"(c) For decay 0.25, 0.5, 0.75, 1 the lowest L_val is {per_seed(loss)}: from the first to "
         f"the last it {factor(fall)}; A_val ≥ {GENERAL:g} comes at step {per_seed(general)}. "
         f"(d) The norm is {norm_course(view)}. In the later half of the steps before the first "
-        f"jump of the loss the mean norm is {per_seed(norm)}: the more decay, the smaller the norm "
-        f"and the sooner the generalisation, {'with every seed' if ordered else 'not always'}. An "
+        f"jump of the loss the mean norm is {per_seed(norm)}. An "
         "explanation that fits, and is not tested here: among the "
         "solutions that know the training set the general one needs the smaller weights, so that "
         "the decay moves the model there at its own rate.")
@@ -262,4 +296,4 @@ def attention_answer(store):
         entry for entry in extract.load("attention") if entry["accuracy"][1] >= GENERAL])[0])
     if not runs:
         raise Missing
-    return "(b) " + attention.answer(runs)
+    return attention.answer(runs)

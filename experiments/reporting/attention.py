@@ -140,14 +140,18 @@ def answer(runs):
     first, last = mean(0), mean(-1)
     bos = [to_bos(run).mean((1, 2)) - even_share().mean() for run in runs]
     above = sum((excess > 0).sum() for excess in bos)
+    even = 2 / (EQUALS + 1)
+    operands = min(first[1] + first[3], last[1] + last[3]) > even
+    head = ("The row that gives the answer looks at the operands, not at BOS"
+            if operands and max(first[0], last[0]) < even / 2 else
+            "The row that gives the answer looks at more than the operands")
     return (
-        "So, is there a position that others look at? In the row that gives the answer it is the "
-        f"operands: = gives a and b together {first[1] + first[3]:.2f} of its weight in the first "
-        f"layer and {last[1] + last[3]:.2f} in the last, where an even head gives "
-        f"{2 / (EQUALS + 1):.2f}; BOS gets {first[0]:.2f} and {last[0]:.2f}, where an even head "
-        f"gives {1 / (EQUALS + 1):.2f} (means over heads and the runs shown below). Over all rows, "
-        f"BOS gets more than an even head's share in {above} of {sum(map(len, bos))} layers. That "
-        "is what the task asks for: r depends on a and b alone, and BOS is always the same."
+        f"**{head}.** (b) = gives a and b together {first[1] + first[3]:.2f} of its weight in the "
+        f"first layer and {last[1] + last[3]:.2f} in the last, where an even head gives "
+        f"{even:.2f}; BOS gets {first[0]:.2f} and {last[0]:.2f}, where an even head gives "
+        f"{even / 2:.2f} (means over heads and the runs shown below). Over all rows, BOS gets more "
+        f"than an even head's share in {above} of {sum(map(len, bos))} layers. That is what the "
+        "task asks for: r depends on a and b alone, and BOS is always the same."
     )
 
 

@@ -72,3 +72,11 @@ def accuracies(values):
 
 def steps(values):
     return listed(values, "{:.0f}")
+
+
+def span(values, form="{:.3g}"):
+    """"a to b", "a", or "-"; infinity is "never"."""
+    values = list(values)
+    words = [form.format(v) if math.isfinite(v) else "never" for v in
+             (min(values), max(values))] if values else ["-"]
+    return " to ".join(dict.fromkeys(words))
