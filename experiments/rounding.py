@@ -31,9 +31,9 @@ FOLDER = "rounding"
 SEED = 0
 VARIANTS = {"usual": {}, "threads": {"threads": 2}, "plain": {"engine": "plain"},
             "rows": {"engine": "plain"}, "float64": {"dtype": "float64"}}
-MINUTES = {"gpt": {"plain": 30, "rows": 30, "float64": 18},
-           "lstm": {"plain": 20, "rows": 20, "float64": 10}}
-USUAL = {"gpt": 9, "lstm": 5}
+MINUTES = {"gpt": {"plain": 12, "rows": 12, "float64": 8},
+           "lstm": {"plain": 8, "rows": 8, "float64": 4}}
+USUAL = {"gpt": 4, "lstm": 2}
 
 
 class Reversed(Trainer):

@@ -38,7 +38,7 @@ FOLDER = "grokking/faster"
 SEEDS = (0, 1, 2, 3, 42)
 ARMS = ("adamw", "grokfast", "momentum", "muon")
 RUNNING = 3                         # evaluations in a row that end a trial
-MINUTES = {"gpt": 6, "lstm": 5}     # of a trial on one core, expected
+MINUTES = {"gpt": 4, "lstm": 2}     # of a trial on one core, expected
 
 
 class Arm(Trainer):

@@ -42,7 +42,7 @@ SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jum
 EPS = (1e-8, 1e-12)
 POWER = 0.95                        # of the logits' waves, that the key frequencies hold
 LONG, AFTER = 48_001, 3             # steps of a jumps trial, and evaluations after its jump
-MINUTES = {"circuit": 6, "jumps": 20}
+MINUTES = {"circuit": 5, "jumps": 20}
 
 
 # --- progress measures ----------------------------------------------------------------------------
