@@ -181,8 +181,8 @@ def test_an_output_that_knows_ascii_only():
 
 
 def test_under_a_debugger_or_a_coverage_tool_it_says_what_to_do():
-    code = ("import sys; sys.settrace(lambda *a: None); from npdl.__main__ import main; "
-            "sys.exit(main(sys.argv[1:]))")
+    code = ("import sys, npdl.study.commands; from npdl.__main__ import main; "
+            "sys.settrace(lambda *a: None); sys.exit(main(sys.argv[1:]))")
     for command in ("step", "blame"):
         process = run(command, "LayerNorm", code=code)
         out, said = process.communicate(timeout=60)

@@ -22,7 +22,7 @@ from reporting import records, replay  # noqa: E402
 from npdl.training import sweep as sweeping  # noqa: E402
 from npdl.training.config import Config  # noqa: E402
 
-MOST = 2                            # records of each model and engine
+MOST = 4                            # records of each model and engine, all but one of them slow
 
 
 def cheap_records():
@@ -38,7 +38,17 @@ def cheap_records():
     return {name: stored for group in found.values() for _, name, stored in sorted(group)[:MOST]}
 
 
-@pytest.mark.parametrize("name", cheap_records())
+def marked():
+    """The names, the first of each model and engine without the mark slow."""
+    seen = set()
+    for name, stored in cheap_records().items():
+        run = records.Run(stored)
+        kind = (run.config.model, run.origin)
+        yield pytest.param(name, marks=[pytest.mark.slow] * (kind in seen))
+        seen.add(kind)
+
+
+@pytest.mark.parametrize("name", list(marked()))
 def test_a_kept_record_replays(name):
     # in a process of its own: OPENBLAS_CORETYPE would choose kernels that are not the processor's
     usual = {key: value for key, value in os.environ.items()

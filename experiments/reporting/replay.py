@@ -19,6 +19,7 @@ from npdl.training.origin import kernels
 from reporting.records import NAMES, Run
 
 STEPS = 200                 # a record has evaluations at the steps 1 to 100, and at 200
+EVERY = 10                  # of which some are enough
 
 
 def first_difference(stored, steps=STEPS):
@@ -34,7 +35,7 @@ def first_difference(stored, steps=STEPS):
     with trainer.engine, unwarned():
         while trainer.step < steps:
             trainer.update()
-            if trainer.step in rows:
+            if trainer.step in rows and (trainer.step % EVERY == 0 or steps < EVERY):
                 now = trainer.evaluate()
                 for metric, kept in zip(METRICS, rows[trainer.step], strict=True):
                     if float(f"{now[metric]:.5g}") != kept:
