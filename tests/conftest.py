@@ -9,10 +9,10 @@ from pathlib import Path
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-import pytest  # noqa: E402  (after the thread counts, which count when NumPy is first imported)
+import pytest  # after the thread counts, which count when NumPy is first imported
 
-from npdl.training import run  # noqa: E402
-from tests import blas_check  # noqa: E402
+from npdl.training import run
+from tests import blas_check
 
 # torch_names imports torch_reference as a neighbour, and so do the benchmarks.
 sys.path.insert(0, str(Path(__file__).parent))

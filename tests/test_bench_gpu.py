@@ -2,27 +2,23 @@
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
+import bench_gpu
 import numpy as np
 import pytest
+from bench import gpu_measure, gpu_report, gpu_sides
+from bench.cases import DOCUMENT, Case
+from bench.guard import Guard
+from bench.harness import Result, Variant
+from bench.worker import Worker, WorkerError
 
 from npdl import backend
 from tests import fakecupy
 from tests.refusals import status_of
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-import bench_gpu  # noqa: E402  (found through the line above)
-from bench import gpu_measure, gpu_report, gpu_sides  # noqa: E402
-from bench.cases import DOCUMENT, Case  # noqa: E402
-from bench.guard import Guard  # noqa: E402
-from bench.harness import Result, Variant  # noqa: E402
-from bench.worker import Worker, WorkerError  # noqa: E402
-
 SMALL = {"gpt": Case("gpt", batch=12, width=8, heads=2), "lstm": Case("lstm", batch=12, width=8),
          "text": Case("text", batch=3, length=8, width=8, heads=2, vocab=11)}
 KNOWN = {"device": "Some GPU", "device_gib": 8.0, "torch": "2.0", "torch_cuda": "13.0",

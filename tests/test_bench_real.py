@@ -1,6 +1,5 @@
 """The benchmark of real models: the tables on a small one, and refusals."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ from tests.model_folders import LLAMA, TEXT, write_folder
 from tests.refusals import status_of
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import bench_real  # noqa: E402
+import bench_real
 
 
 @pytest.fixture

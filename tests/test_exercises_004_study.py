@@ -1,15 +1,10 @@
 """Document 004, Problem 4, in the ledger: the report's verdicts by the kept records."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-from reporting.parts import (  # noqa: E402  (after the path of the report's modules)
+from reporting.parts import (
     AGAIN,
     CONTRADICTED,
     DEPENDS,
@@ -20,8 +15,10 @@ from reporting.parts import (  # noqa: E402  (after the path of the report's mod
     OPEN,
 )
 
-from exercises import d004_study as study  # noqa: E402
-from exercises.framework import FAILED  # noqa: E402
+from exercises import d004_study as study
+from exercises.framework import FAILED
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")

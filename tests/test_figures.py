@@ -1,18 +1,13 @@
 """Every figure of README.md and docs/ that has a source is that source's."""
 
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-import report  # noqa: E402  (found through the line above)
-from reporting.front import luck  # noqa: E402
-from reporting.parts import (  # noqa: E402
+import report
+from reporting.front import luck
+from reporting.parts import (
     AGAIN,
     CONTRADICTED,
     DEPENDS,
@@ -21,7 +16,9 @@ from reporting.parts import (  # noqa: E402
     NO_CLAIM,
     OPEN,
 )
-from reporting.records import Store  # noqa: E402
+from reporting.records import Store
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def words(name):

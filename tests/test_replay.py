@@ -12,16 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import study
+from reporting import records, replay
+
+from npdl.training import sweep as sweeping
+from npdl.training.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-import study  # noqa: E402  (found through the line above)
-from reporting import records, replay  # noqa: E402
-
-from npdl.training import sweep as sweeping  # noqa: E402
-from npdl.training.config import Config  # noqa: E402
-
 MOST = 4                            # records of each model and engine, all but one of them slow
 
 

@@ -2,18 +2,12 @@
 
 import dataclasses
 import re
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-import report  # noqa: E402  (found through the line above)
-import study  # noqa: E402
-from reporting import data_size, decay, front, parts, sanity  # noqa: E402
-from reporting.parts import (  # noqa: E402
+import report
+import study
+from reporting import data_size, decay, front, parts, sanity
+from reporting.parts import (
     AGAIN,
     CONTRADICTED,
     FAILS,
@@ -23,11 +17,11 @@ from reporting.parts import (  # noqa: E402
     OPEN,
     VERDICTS,
 )
-from reporting.records import Store  # noqa: E402
+from reporting.records import Store
 
-from npdl.errors import InputError  # noqa: E402
-from tests import report_fakes  # noqa: E402
-from tests.report_fakes import put_runs  # noqa: E402
+from npdl.errors import InputError
+from tests import report_fakes
+from tests.report_fakes import put_runs
 
 REMEDY = "run: python experiments/report.py"
 

@@ -2,17 +2,11 @@
 
 import dataclasses
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-from reporting import attention, extract, fourier  # noqa: E402
-from reporting.parts import (  # noqa: E402
+from reporting import attention, extract, fourier
+from reporting.parts import (
     FAILS,
     HOLDS,
     MISSING,
@@ -21,10 +15,10 @@ from reporting.parts import (  # noqa: E402
     write_png,
 )
 
-from npdl.errors import InputError  # noqa: E402
-from npdl.models.gpt import attentions  # noqa: E402
-from npdl.training.config import Config  # noqa: E402
-from npdl.training.run import load_run, train  # noqa: E402
+from npdl.errors import InputError
+from npdl.models.gpt import attentions
+from npdl.training.config import Config
+from npdl.training.run import load_run, train
 
 TINY = Config(p=7, width=8, heads=2, steps=3, threads=1, eval_first=0)
 

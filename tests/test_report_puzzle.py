@@ -2,23 +2,17 @@
 
 import dataclasses
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from reporting import balance, mechanism, puzzle, readings, spikes
+from reporting.parts import FAILS, HOLDS, MISSING, section_markdown
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-from reporting import balance, mechanism, puzzle, readings, spikes  # noqa: E402
-from reporting.parts import FAILS, HOLDS, MISSING, section_markdown  # noqa: E402
-
-from npdl.errors import InputError  # noqa: E402
-from npdl.training.config import Config  # noqa: E402
-from npdl.training.loop import Trainer  # noqa: E402
-from npdl.training.run import load_run, train  # noqa: E402
-from tests.trained import updated  # noqa: E402
+from npdl.errors import InputError
+from npdl.training.config import Config
+from npdl.training.loop import Trainer
+from npdl.training.run import load_run, train
+from tests.trained import updated
 
 TINY = Config(p=7, width=8, heads=2, steps=3, threads=1, eval_first=0)
 

@@ -2,17 +2,11 @@
 
 import dataclasses
 import math
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-import study  # noqa: E402  (found through the line above)
-from reporting import data_size, decay, jumps, measures, mixed, parts, sanity  # noqa: E402
-from reporting.parts import (  # noqa: E402
+import study
+from reporting import data_size, decay, jumps, measures, mixed, parts, sanity
+from reporting.parts import (
     AGAIN,
     CONTRADICTED,
     DEPENDS,
@@ -21,8 +15,8 @@ from reporting.parts import (  # noqa: E402
     MISSING,
     OPEN,
 )
-from reporting.records import Run, Store, parameters, variant  # noqa: E402
-from reporting.rules import (  # noqa: E402
+from reporting.records import Run, Store, parameters, variant
+from reporting.rules import (
     Printed,
     Statement,
     combined,
@@ -32,9 +26,9 @@ from reporting.rules import (  # noqa: E402
     within,
 )
 
-from npdl.errors import InputError  # noqa: E402
-from npdl.training.task import make_model, make_task  # noqa: E402
-from tests.report_fakes import put_runs  # noqa: E402
+from npdl.errors import InputError
+from npdl.training.task import make_model, make_task
+from tests.report_fakes import put_runs
 
 
 @pytest.fixture

@@ -5,23 +5,19 @@ import gzip
 import importlib.util
 import json
 import os
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+import report
+import study
+
+from npdl.training import sweep as sweeping
+from npdl.training.config import Config
+from tests import fakecupy
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
-
-import report  # noqa: E402  (found through the line above)
-import study  # noqa: E402
-
-from npdl.training import sweep as sweeping  # noqa: E402
-from npdl.training.config import Config  # noqa: E402
-from tests import fakecupy  # noqa: E402
-
 SMALL = [Config(model=model, p=5, width=8, heads=2, steps=4, seed=seed, threads=1)
          for seed in (0, 42) for model in ("lstm", "gpt")]
 BEYOND = ("further", "puzzle")      # questions that the document does not ask

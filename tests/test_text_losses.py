@@ -1,11 +1,10 @@
 """The loss over a whole validation part, and the recipe's training beside PyTorch's."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+import text_losses
 
 from npdl.losses import SequenceLoss
 from npdl.training.cli import main as train_main
@@ -13,9 +12,6 @@ from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
 from tests.trained import updated
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "experiments"))
-import text_losses  # noqa: E402
 
 
 @pytest.fixture(name="text")

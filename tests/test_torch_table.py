@@ -7,7 +7,7 @@ from tests.torch_table import LIMIT, WITHOUT, all_pairs, rows
 
 torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 
-from tests.torch_compare import differences  # noqa: E402
+from tests.torch_compare import differences
 
 PAIRS = all_pairs()
 

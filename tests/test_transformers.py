@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
 pytest.importorskip("transformers", reason="parity with transformers needs it")
 
-from transformers import (  # noqa: E402
+from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -19,9 +19,9 @@ from transformers import (  # noqa: E402
     Qwen2ForCausalLM,
 )
 
-from npdl.decoding import greedy  # noqa: E402
-from npdl.decoding.wiring import continuation  # noqa: E402
-from npdl.pretrained import load  # noqa: E402
+from npdl.decoding import greedy
+from npdl.decoding.wiring import continuation
+from npdl.pretrained import load
 
 pytestmark = pytest.mark.torch
 V, B, S = 97, 3, 11

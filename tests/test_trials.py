@@ -4,31 +4,27 @@ import dataclasses
 import gzip
 import json
 import math
-import sys
 from pathlib import Path
 
+import answers_circuit
+import answers_collapse
+import answers_faster
+import collapse
+import faster
 import numpy as np
+import paired
+import phases
 import pytest
+import rounding
+import trials
+from reporting import scatter
+from reporting.parts import section_markdown, write_png
+from reporting.records import Store
+from trials import Trial
+
+from npdl.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "experiments"), str(ROOT / "experiments" / "grokking")]
-
-import answers_circuit  # noqa: E402  (found through the lines above)
-import answers_collapse  # noqa: E402
-import answers_faster  # noqa: E402
-import collapse  # noqa: E402
-import faster  # noqa: E402
-import paired  # noqa: E402
-import phases  # noqa: E402
-import rounding  # noqa: E402
-import trials  # noqa: E402
-from reporting import scatter  # noqa: E402
-from reporting.parts import section_markdown, write_png  # noqa: E402
-from reporting.records import Store  # noqa: E402
-from trials import Trial  # noqa: E402
-
-from npdl.errors import InputError  # noqa: E402
-
 TINY = {"p": 7, "width": 8, "heads": 2, "steps": 6, "eval_first": 0, "eval_every": 2}
 LSTM = {name: value for name, value in TINY.items() if name != "heads"}
 
