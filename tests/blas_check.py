@@ -41,7 +41,8 @@ def warns_without_cause(matmul=np.matmul):
         for dtype in ("float32", "float64"):
             for shape in SIZES:
                 a = rng.standard_normal(shape).astype(dtype)
-                matmul(a, a.T), matmul(a.T, a)
+                b = rng.standard_normal(shape[::-1]).astype(dtype)
+                matmul(a, a.T), matmul(a.T, a), matmul(a, b), matmul(a, b[:, 0])
     return any("matmul" in str(warning.message) for warning in caught)
 
 

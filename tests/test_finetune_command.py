@@ -37,7 +37,7 @@ BAD = [
     (("{base}", "--rounding", "nearest"), "give --bits too"),
     (("{base}", "--text", "play.txt"), "was trained on modular arithmetic"),
     (("{base}", "--lr", "nan"), "--lr"),
-    (("{base}/nowhere",), "holds no run"),
+    (("{base}/nowhere",), "there is no such folder"),
     ((), "give the folder of the run"),
     (("{base}", "--resume"), "give the folder of the run"),
     (("{base}", "--merge"), "has no adapters to merge"),

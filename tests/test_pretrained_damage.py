@@ -306,8 +306,8 @@ def test_a_damaged_gguf_file_is_one_line(gguf_file, capsys, damage, mentioned):
 
 
 def test_no_folder_at_all(tmp_path, capsys):
-    refused(tmp_path / "nowhere", "holds no run (config.json is missing)", capsys)
-    refused(tmp_path / "nowhere.gguf", "nowhere.gguf: cannot be read as GGUF", capsys)
+    refused(tmp_path / "nowhere", "there is no such folder or file", capsys)
+    refused(tmp_path / "nowhere.gguf", "there is no such folder or file", capsys)
     write_folder(tmp_path / "a", LLAMA)
     (tmp_path / "a" / WEIGHTS).unlink()
     os.mkfifo(tmp_path / "a" / WEIGHTS)                     # whoever opens it waits for ever

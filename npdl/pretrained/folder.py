@@ -102,8 +102,14 @@ def _arrays(rows, weights, dtype, alone):
 
 
 def is_model(path):
-    """Whether a path is a GGUF file or a model's folder, rather than a folder of npdl's runs."""
+    """Whether a path is a GGUF file or a model's folder, rather than a folder of npdl's runs.
+
+    Raises InputError where there is nothing.
+    """
     path = Path(path)
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: there is no such folder or file; give a run's folder, or a real "
+                         "model's folder or .gguf file (npdl downloads none: docs/real-models.md)")
     if path.suffix == ".gguf":
         return True
     try:

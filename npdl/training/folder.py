@@ -136,8 +136,8 @@ def read_config(folder):
             raise ValueError("it does not say what its text was")
         return config
     except FileNotFoundError:
-        raise InputError(f"{folder}: holds no run (config.json is missing); start one without "
-                         "--resume, or check --out") from None
+        raise InputError(f"{folder}: holds no run (config.json is missing); check the path, or "
+                         "start a run there, without --resume") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError,
             OverflowError) as error:
         raise InputError(f"{path}: cannot be used ({reason(error)}); restore it from a copy "
