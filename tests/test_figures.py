@@ -1,22 +1,9 @@
 """Every figure of README.md and docs/ that has a source is that source's."""
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
-import report
-from reporting.front import luck
-from reporting.parts import (
-    AGAIN,
-    CONTRADICTED,
-    DEPENDS,
-    FAILS,
-    HOLDS,
-    NO_CLAIM,
-    OPEN,
-)
-from reporting.records import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,21 +22,6 @@ def numbers(pattern, page):
 
 def cells(line):
     return [cell.strip() for cell in line.strip("| \n").split("|")]
-
-
-def test_the_verdicts_of_the_readme_are_the_reports():
-    store = Store()
-    verdicts = [v for section in report.sections(store) for v in section.verdicts]
-    found = Counter(v.verdict for v in verdicts)
-    claims = len(verdicts) - found[NO_CLAIM] - found[AGAIN]
-    kept = len(store.every())
-    lucky = float(re.search(r"\*\*about (\d+) of", luck(verdicts)).group(1))
-    assert numbers(
-        r"beside (\d+) kept runs, .* of (\d+) claims (\d+) hold, (\d+) fail, (\d+) are "
-        r"contradicted by the document itself, (\d+) depends? on what is meant, and (\d+) "
-        r"are not decided by these seeds; some (\d+) of those decided", words("README.md")) == (
-            kept, claims, *(found[kind] for kind in (HOLDS, FAILS, CONTRADICTED, DEPENDS, OPEN)),
-            lucky)
 
 
 def benchmarks(name, heading):

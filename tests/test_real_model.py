@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "experiments"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 WEIGHTS = 4 * 134_515_008       # bytes, in float32
-TRAINED = """Hark! what light doth break upon yon window? 'Tis the east, and thou art the sun, my lady.
+TRAINED = """Hark! what light doth break upon yon window? 'Tis the east, and thou art the sun.
 Speak, gentle sir, and tell me whither thou goest; for I would fain go with thee to the wars.
 Nay, good my lord, the king hath sent for thee. Away, away! The hour is late, and night is come.
 """
-HELD_OUT = """Good morrow, cousin. How fares the duke thy father, and what news from Padua, I pray thee?
+HELD_OUT = """Good morrow, cousin. How fares the duke thy father, and what news, I pray thee?
 He lives, my liege, and sends thee this poor ring; but sorrow hath made white his noble head.
 Then let us hence, and comfort him. Come, sirrah, bring my horse, and bid the trumpets sound.
 """

@@ -46,6 +46,10 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
     assert not reading(0.001, 0.004, 80).fits() and not reading(0.0001, 0.05, 80).fits()
     assert not reading(0.0001, 0.00001, 80).fits() and not reading(0.0001, 0.004, 200).fits()
     assert not dataclasses.replace(fitting, runs=[]).fits()
+    lstm = dataclasses.replace(fitting, model="lstm")
+    assert lstm.near("t_f_train_accuracy", 400) and not lstm.near("t_f_train_accuracy", 500)
+    wide = [{"validation_loss": value} for value in (0.0001, 0.01)]     # 0.001 in the middle
+    assert dataclasses.replace(lstm, runs=wide).near("validation_loss")
     apart = dataclasses.replace(fitting, runs=fitting.runs + reading(0.0002, 0.9, 80).runs)
     assert not apart.fits()
     assert puzzle.judged({("gpt", "x"): fitting}, "gpt", "x").verdict == HOLDS

@@ -140,6 +140,9 @@ def answer(runs):
     first, last = mean(0), mean(-1)
     bos = [to_bos(run).mean((1, 2)) - even_share().mean() for run in runs]
     above = sum((excess > 0).sum() for excess in bos)
+    heads = np.array([np.array(run["mean"])[:, :, EQUALS] for run in runs])     # (runs, L, H, S)
+    looking = int((heads[..., 1] + heads[..., 3] > 2 / (EQUALS + 1)).sum())
+    anchored = int((heads[..., 0] > 1 / (EQUALS + 1)).sum())
     even = 2 / (EQUALS + 1)
     operands = min(first[1] + first[3], last[1] + last[3]) > even
     head = ("The row that gives the answer looks at the operands, not at BOS"
@@ -149,7 +152,9 @@ def answer(runs):
         f"**{head}.** (b) = gives a and b together {first[1] + first[3]:.2f} of its weight in the "
         f"first layer and {last[1] + last[3]:.2f} in the last, where an even head gives "
         f"{even:.2f}; BOS gets {first[0]:.2f} and {last[0]:.2f}, where an even head gives "
-        f"{even / 2:.2f} (means over heads and the runs shown below). Over all rows, BOS gets more "
+        f"{even / 2:.2f} (means over heads and the runs shown below). Of the "
+        f"{heads[..., 0].size} heads of these runs {looking} give a and b there more than an even "
+        f"head does, and {anchored} give BOS more. Over all rows, BOS gets more "
         f"than an even head's share in {above} of {sum(map(len, bos))} layers. That is what the "
         "task asks for: r depends on a and b alone, and BOS is always the same."
     )

@@ -62,7 +62,7 @@ own tables are judged in the [ledger of the exercises](../exercises/LEDGER.md)."
 LIMITS = """\
 ## Limitations
 
-* Two seeds decide half of all coin flips: see the expected number of lucky verdicts below.
+* Two seeds decide half of all coin flips: hence the lucky verdicts above.
 * One task (addition modulo 31, 961 equations; modulo 11 for question 4), one learning rate, one \
 training length each. What is said of width, depth or batch size is said of these.
 * The recipe is a reading of the document, not its code run again; the document's figures were \
@@ -79,10 +79,10 @@ def front(store, sections):
         "Written by `python experiments/report.py` from the records in `results/study/`; do not "
         "edit it by hand. Eight questions, two models, every number and every written answer of "
         "the document beside what npdl's runs say of it.",
-        recipes_paragraph(),
+        recipes_paragraph(), luck(judged),
         "## The answers", part_markdown(summary_figure(store)),
         *answer_blocks(store, sections), LIMITS,
-        "## Appendix: verdicts", luck(judged), part_markdown(verdict_counts(sections)),
+        "## Appendix: verdicts", part_markdown(verdict_counts(sections)),
         *failures(sections),
         "## The runs", part_markdown(run_counts(store)), machine_words(store), RULES])
 
