@@ -7,7 +7,7 @@ A name's module is imported when the name is first asked for: what is not used c
 
 import importlib
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _NAMES = {
     "npdl.core": "Absent Cache Layer Param",

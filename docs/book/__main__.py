@@ -55,7 +55,7 @@ def build(options):
     try:
         from sphinx.application import Sphinx
 
-        from docs.book.site import BOOK, Site
+        from docs.book.site import BOOK, WHEEL, Site
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
     start = time.monotonic()
@@ -77,6 +77,9 @@ def build(options):
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages, {size / 1e6:.1f} MB, "
           f"{time.monotonic() - start:.0f} s")
+    if not site.wheel:
+        print(f"no wheel: pip install hatchling and build again, or put {WHEEL} into "
+              f"{out / 'notebooks'}")
     return 0
 
 

@@ -1,17 +1,21 @@
 """Notebooks: of every chapter, and of the study tools in docs/book/notebooks.
 
 Each is a script in the percent form first (# %% begins a cell), of which jupytext makes the
-notebook. The first cell installs npdl where it is missing.
+notebook. The first cell installs npdl where it is missing, from the wheel that the site has beside
+the notebooks.
 """
 
+import importlib.util
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
-import tomllib
 from pathlib import Path
 
+import npdl
 from docs.book import checks, frame, sources
-from docs.book.chapter import CITED, SECTIONS, labels
+from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.render import proof_table
 from docs.book.solved import worked
@@ -19,20 +23,30 @@ from docs.book.sources import ROOT, find
 from npdl.study.target import find_class
 
 TOOLS = Path(__file__).parent / "notebooks"
-INSTALL = '''\
-# npdl, where it is missing: from a wheel beside this notebook, or from its repository
+WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
+INSTALL = f'''\
+# npdl, where it is missing: from its wheel, beside this notebook
 import importlib.util
 from pathlib import Path
 
+wheel = Path("{WHEEL}")
 if importlib.util.find_spec("npdl") is None:
-    wheels = sorted(map(str, Path.cwd().glob("npdl*.whl")))
-    get_ipython().run_line_magic("pip", "install -q " + (wheels or ["git+{address}"])[-1])'''
+    if not wheel.exists():
+        raise SystemExit(f"npdl is missing: put {{wheel}}, which the book's first page links, "
+                         f"beside this notebook, into {{Path.cwd()}}")
+    get_ipython().run_line_magic("pip", f"install -q {{wheel}}")'''
 
 
-def address():
-    """The repository, as pyproject has it."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project["urls"]["Homepage"]
+def write_wheel(folder):
+    """Build WHEEL into a folder, without the network; False where hatchling is not installed."""
+    if importlib.util.find_spec("hatchling") is None:
+        return False
+    done = subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel",
+                           "--directory", str(folder)], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode or not (Path(folder) / WHEEL).exists():
+        raise BookError(ROOT / "pyproject.toml", 1,
+                        f"{WHEEL} is not built: {(done.stdout + done.stderr).strip()[-500:]}")
+    return True
 
 
 def scripts(chapters, known):
@@ -40,12 +54,8 @@ def scripts(chapters, known):
     found = {c.name: chapter_script(c, known) for c in chapters}
     for path in sorted(TOOLS.glob("*.py")):
         first, rest = path.read_text(encoding="utf-8").split("\n\n", 1)
-        found[path.stem] = _joined([first, _code(install()), rest])
+        found[path.stem] = _joined([first, _code(INSTALL), rest])
     return found
-
-
-def install():
-    return INSTALL.replace("{address}", address())
 
 
 def notebook(script):
@@ -82,7 +92,7 @@ def _code(text):
 
 def chapter_script(chapter, known):
     """A chapter as a percent script: its text, its equations, their checks as cells."""
-    return _joined([_words(f"# {chapter.title}"), _code(install()), _code(_setup(chapter)),
+    return _joined([_words(f"# {chapter.title}"), _code(INSTALL), _code(_setup(chapter)),
                     *_Script(chapter, known).cells()])
 
 

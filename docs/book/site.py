@@ -15,6 +15,7 @@ from docs.book import api, font, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw
+from docs.book.notebooks import WHEEL
 from docs.book.render import HEADER, Page
 from docs.book.sources import ROOT
 
@@ -77,6 +78,7 @@ class Site:
         self.notebooks = notebooks.scripts(self.chosen, self.known)
         for name, script in self.notebooks.items():
             self._keep(f"notebooks/{name}.ipynb", notebooks.notebook(script))
+        self.wheel = notebooks.write_wheel(self.extra / "notebooks")
         if self.only:
             self._put("index.md", "# The book\n\n" + self._toctree())
             return
@@ -92,16 +94,21 @@ class Site:
             self._put(f"source/{name}.md", _listing(file))
 
     def _filled(self, text, origin):
-        """The index with the lists that are made out of what there is."""
+        """A page with the lists that are made out of what there is, and the wheel that there is."""
+        folder = posixpath.relpath("notebooks", posixpath.dirname(self.pages[origin]) or ".")
         if origin.startswith("docs/book/pages/"):
             text = HEADER + text
         if origin.endswith("pages/index.md"):
             text = text.replace("<!-- chapters -->", "\n".join(
                 f"- [{c.title}](../chapters/{c.path.name}): {_question(c)}" for c in self.chosen))
             text += "\n\n" + self._toctree()
-        return text.replace("<!-- notebooks -->", "\n".join(
-            f'- <a href="../notebooks/{name}.ipynb" download>{notebooks.title(script)}</a>'
+        text = text.replace("<!-- notebooks -->", "\n".join(
+            f'- <a href="{folder}/{name}.ipynb" download>{notebooks.title(script)}</a>'
             for name, script in self.notebooks.items()))
+        wheel = f'<a href="{folder}/{WHEEL}" download>{WHEEL}</a>' if self.wheel else (
+            f"`{WHEEL}` (in the folder of npdl's source, `pip wheel --no-deps .` makes it)")
+        return text.replace("<!-- wheel -->", wheel).replace(
+            "npdl_textbook-VERSION-py3-none-any.whl", WHEEL)
 
     def _toctree(self):
         groups = {"The book": [f"chapters/{c.name}" for c in self.chosen]}
