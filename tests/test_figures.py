@@ -113,7 +113,7 @@ def of_the_step():
         f"run at {gpt['products, NumPy, 2 shards']['GFLOP/s']} GFLOP/s in NumPy and at "
         f"{gpt['products, torch']['GFLOP/s']} in PyTorch",
         "npdl takes {} (GPT), {} (LSTM) and {} (text) of PyTorch's time at equal work, and {} and "
-        "{} with equal beginnings once.".format(*(row["/ best torch"] for row in avx2)),
+        "{} with equal beginnings once,".format(*(row["/ best torch"] for row in avx2)),
         f"by its {lstm['npdl']['/ best torch']}: PyTorch's quartiles in that run lie at "
         "{:.1f} and {:.1f} ms.".format(*quartiles),
         f"By the fastest step of each it is {fastest:.2f},",
