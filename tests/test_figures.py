@@ -24,50 +24,141 @@ def cells(line):
     return [cell.strip() for cell in line.strip("| \n").split("|")]
 
 
-def benchmarks(name, heading):
-    """[(case, {variant: the number under `heading`})] of a file of docs/bench, and PyTorch's best.
-
-    "torch" is the best form that does equal work as it is installed.
-    """
-    found = []
-    for part in (ROOT / "docs" / "bench" / name).read_text().split("### ")[1:]:
-        rows = [cells(line) for line in part.splitlines() if line.startswith("|")]
-        place = rows[0].index(heading)
-        values = {row[0]: float(row[place]) for row in rows[2:] if "memory kept" not in row[0]}
-        best = min if "ms" in heading else max
-        theirs = [values[row[0]] for row in rows[2:] if row[0] in values and row[1] == "equal"
-                  and row[0].startswith("torch")]
-        found.append((part.partition(":")[0], {**values, "torch": best(theirs)}))
+def tables(name):
+    """[(title, [{heading: cell} of each row])] of the tables of a file of docs/bench."""
+    found, title = [], ""
+    for block in (ROOT / "docs/bench" / name).read_text(encoding="utf-8").split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        title = block.removeprefix("### ") if block.startswith("### ") else title
+        if lines:
+            head, _, *rows = map(cells, lines)
+            found.append((title, [dict(zip(head, row, strict=True)) for row in rows]))
     return found
 
 
+def variants(name):
+    """[{variant: its row}] of the tables that have a row for each variant."""
+    return [{row["variant"]: row for row in rows} for _, rows in tables(name)
+            if "variant" in rows[0]]
+
+
+def installed(rows):
+    """The forms of PyTorch that do equal work, as they are installed."""
+    return [row for name, row in rows.items() if name.startswith("torch")
+            and row["work"] == "equal" and "memory kept" not in name]
+
+
+def least(rows, heading):
+    return min(rows, key=lambda row: float(row[heading]))
+
+
+PLAIN, SHARED = "npdl, plain (the textbook)", "npdl, shared prefixes, tree prepared"
+
+
 def test_the_speeds_against_pytorch_are_the_benchmarks():
-    text = (ROOT / "docs/speed.md").read_text().partition("## Against PyTorch")[2]
-    rows = [[float(cell.split()[0]) for cell in cells(line)[1:] if cell]
-            for line in text.splitlines() if line.startswith("|") and " ms |" in line]
-    runs = benchmarks("step.md", "median ms")
-    runs = [of for case in ("gpt", "lstm", "text") for name, of in runs if name == case]
-    assert len(rows) == len(runs)
-    for said, of in zip(rows, runs, strict=True):
-        wanted = [of["torch"], of["npdl"], of.get("npdl, needed only"),
-                  of.get("npdl, shared prefixes")][:len(said)]
-        assert said == pytest.approx(wanted, abs=0.051)
+    text = (ROOT / "docs/speed.md").read_text(encoding="utf-8")
+    said = [cells(line)[1:] for line in text.splitlines() if line.startswith("|") and " ms" in line]
+    wanted = []
+    for rows in variants("step-zen5.md"):
+        best = float(least(installed(rows), "median ms")["median ms"])
+        ours = [rows[name] for name in (PLAIN, "npdl", SHARED) if name in rows]
+        wanted.append([f"{best:.1f} ms", *(f"{float(row['median ms']):.1f} ms "
+                                           f"({row['/ best torch']})" for row in ours)])
+    assert said == wanted
 
 
-def test_two_runs_at_once_are_the_benchmarks():
-    (_, gpt), (_, lstm), *_ = benchmarks("sweep.md", "steps/s in total")
-    assert numbers(r"GPT ([\d.]+) steps a second of both together against PyTorch's ([\d.]+), LSTM "
-                   r"([\d.]+) against ([\d.]+) ", words("docs/speed.md")) == (
-        gpt["npdl, shared prefixes"], gpt["torch"], lstm["npdl, shared prefixes"], lstm["torch"])
+def of_the_step():
+    """What docs/speed.md says of a step beside that table."""
+    steps = variants("step-zen5.md")
+    gpt, lstm, _ = steps
+    best = [least(installed(rows), "median ms") for rows in steps]
+    ours = [rows.get(SHARED, rows["npdl"]) for rows in steps]
+    avx2 = [rows["npdl, AVX2 kernels"] for rows in steps]
+    avx2 += [rows["npdl, shared prefixes, AVX2 kernels"] for rows in (gpt, lstm)]
+    quartiles = [float(value) for value in best[1]["quartiles"].split("-")]
+    fastest = float(lstm["npdl"]["min"]) / float(least(installed(lstm), "min")["min"])
+    kept = float(lstm["torch nn.LSTM, fused AdamW, memory kept"]["median ms"])
+    less = gpt["torch plain, fused AdamW, no dead work"]
+    return [
+        "takes {}, {} and {} MB, PyTorch's {}, {} and {}.".format(
+            *(row["peak MB"] for row in ours + best)),
+        f"run at {gpt['products, NumPy, 2 shards']['GFLOP/s']} GFLOP/s in NumPy and at "
+        f"{gpt['products, torch']['GFLOP/s']} in PyTorch",
+        "npdl takes {} (GPT), {} (LSTM) and {} (text) of PyTorch's time at equal work, and {} and "
+        "{} with equal beginnings once,".format(*(row["/ best torch"] for row in avx2)),
+        f"by its {lstm['npdl']['/ best torch']}: PyTorch's quartiles in that run lie at "
+        "{:.1f} and {:.1f} ms.".format(*quartiles),
+        f"By the fastest step of each it is {fastest:.2f},",
+        f"from outside, {float(lstm['npdl']['median ms']) / kept:.2f}.",
+        f"takes {float(less['median ms']):.1f} ms, {less['/ best torch']} of its own time.",
+    ]
 
 
-def test_a_whole_training_is_the_benchmarks():
-    rows = {line.split(" | ")[1]: cells(line) for line in
-            (ROOT / "docs/bench/training.md").read_text().splitlines() if line.startswith("| gpt")}
-    torch, ours = rows["torch plain, fused AdamW"], rows["npdl"]
-    assert numbers(r"npdl ([\d.]+) s and (\d+) MB at the peak, the plain PyTorch loop ([\d.]+) s "
-                   r"and (\d+) MB, ([\d.]+)\.", words("docs/speed.md")) == tuple(
-                       map(float, (ours[3], ours[5], torch[3], torch[5], ours[4])))
+def of_the_sweep():
+    rates = []
+    for rows in variants("sweep.md"):
+        theirs = [row["steps/s in total"] for row in installed(rows)]
+        rates += [rows[SHARED]["steps/s in total"], max(theirs, key=float)]
+    return ["Two runs at once, one thread each: GPT {} steps a second of both together against "
+            "PyTorch's {}, LSTM {} against {} ([all forms](bench/sweep.md)).".format(*rates)]
+
+
+def of_the_training():
+    [(_, rows)] = tables("training.md")
+    torch, npdl = [row for row in rows if row["model"] == "gpt"]
+    return [f"From start to exit, {int(npdl['steps']):,} updates of the GPT: npdl "
+            f"{npdl['seconds']} s and {npdl['peak MB']} MB at the peak, the plain PyTorch loop "
+            f"{torch['seconds']} s and {torch['peak MB']} MB, {npdl['ratio']} "
+            "([table](bench/training.md))."]
+
+
+def of_the_explanation():
+    said = []
+    for rows in variants("explain.md"):
+        last = rows.get(SHARED, rows["npdl, 2 shards"])
+        said.append(f"{float(rows[PLAIN]['ms']):.1f} ms to {float(last['ms']):.1f} ms, "
+                    f"{last['factor to the first']} times as fast")
+    return ["From the textbook's step to the script's, two cores: GPT {}; LSTM {}; text {} "
+            "([all arrangements and parts](bench/explain.md)).".format(*said)]
+
+
+def of_the_growth():
+    def ahead(name):
+        found = {}
+        for row in tables(name)[0][1]:
+            ms = {variant: float(cell.split(" / ")[0]) for variant, cell in row.items()
+                  if " / " in cell}
+            if ms["npdl"] > min(ms[variant] for variant in ms if variant.startswith("torch")):
+                found.setdefault(row["axis"], []).append(row["value"])
+        return "; ".join(f"{axis} {', '.join(sizes)}" for axis, sizes in found.items()) or "nowhere"
+
+    return [f"Where PyTorch's faster form is ahead at equal work: GPT, {ahead('growth-gpt.md')} "
+            f"([numbers](bench/growth-gpt.md)). LSTM, {ahead('growth-lstm.md')} "
+            "([numbers](bench/growth-lstm.md))."]
+
+
+@pytest.mark.parametrize("said, files, beginning", [
+    (of_the_step, ["step-zen5.md"], "What decides most is the kernels."),
+    (of_the_sweep, ["sweep.md"], "Two runs at once, one thread each:"),
+    (of_the_training, ["training.md"], "From start to exit,"),
+    (of_the_explanation, ["explain.md"], "From the textbook's step to the script's"),
+    (of_the_growth, ["growth-gpt.md", "growth-gpt.png", "growth-lstm.md", "growth-lstm.png"],
+     "Where PyTorch's faster form is ahead"),
+], ids=["step", "sweep", "training", "explain", "growth"])
+def test_what_is_said_of_speed_is_the_benchmarks(said, files, beginning):
+    """All of its files are there and linked, and its sentences are theirs; or nothing is."""
+    page = words("docs/speed.md")
+    there = [(ROOT / "docs/bench" / name).exists() for name in files]
+    linked = [f"(bench/{name})" in page for name in files]
+    assert there == linked == [beginning in page] * len(files)
+    for sentence in said() if beginning in page else []:
+        assert sentence in page
+
+
+def test_every_kept_benchmark_is_linked():
+    page = words("docs/speed.md")
+    for file in (ROOT / "docs/bench").iterdir():
+        assert f"(bench/{file.name})" in page, file.name
 
 
 def test_the_losses_on_a_text_are_the_metrics():

@@ -218,7 +218,7 @@ def project(layer, joined, n, words, needed, m):
     else:
         cache = n, n_at
         if at_once:
-            joined.forward(n, slice(None), y)
+            joined.forward(n, slice(None), y)                   # q = Q W_Q, k = K W_K, v = V W_V
         else:
             joined.forward(n_at, slice(0, D), q)
             joined.forward(n, slice(D, None), y[1:])
@@ -251,7 +251,7 @@ def backward_project(layer, joined, dq, d, at_once, cache, out, m):
     if joined is not None:
         (n, n_at), first = cache.maps, is_first(joined.dW, m)
         if at_once:
-            return joined.backward(n, d, slice(None), first, out, m)
+            return joined.backward(n, d, slice(None), first, out, m)    # dn = dQ + dK + dV
         dn = joined.backward(n, d[1:], slice(D, None), first, out, m)
         dQ = joined.backward(n_at, dq, slice(0, D), first, m.empty(*n_at.shape), m)
     else:
@@ -259,7 +259,7 @@ def backward_project(layer, joined, dq, d, at_once, cache, out, m):
         dn = linear_backward(layer.W_K, d[1], c_K, m, over=False)
         dn = xp.add(dn, linear_backward(layer.W_V, d[2], c_V, m, over=False), out=out)
         dQ = linear_backward(layer.W_Q, dq[0], c_Q, m, over=False)
-    if at_once:
+    if at_once:                                                         # dn = dQ + dK + dV
         return xp.add(dn, dQ, out=dn)
     cache.needed.add(dQ, dn)
     return dn

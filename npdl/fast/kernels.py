@@ -90,10 +90,10 @@ def linear_backward(layer, dy, cache, m, over=True):
     if type(layer) is Linear:
         add_product(layer.W, cache, dy, m)                      # y = x W + b
         add_sum(layer.b, dy, m)
-        W_T = layer.W.data.T
+        W_T = layer.W.data.T                                    # dx = dy_rows @ W.data.T
     else:
         add_product(layer.W, dy, cache, m)                      # y = x W^T
-        W_T = layer.W.data
+        W_T = layer.W.data                                      # dx = dy_rows @ W.data
     return xp.matmul(dy, W_T, out=cache if over else m.empty(*cache.shape))
 
 

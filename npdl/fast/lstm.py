@@ -140,9 +140,9 @@ def backward_layer(cell, dh, cache, rows, words, m):
         if words is not None:
             dz = words.sum(dz, m.empty(4, words.size, H))
         if learns(cell.b):
-            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)
-        add_weights(cell.W_x, cache.x, dz, m)
-        return products_backward(dz, cell.W_x.data, m, out)
+            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)     # b.grad += sum_rows(dz)
+        add_weights(cell.W_x, cache.x, dz, m)                       # W_x.grad += x.T @ dz
+        return products_backward(dz, cell.W_x.data, m, out)         # dx = dz @ W_x.data.T
 
 
 def add_weights(W, x, dz, m):
@@ -168,9 +168,9 @@ def through_time(cell, dh, dz, cache, rows, m):
             if t == run.first:
                 d = run.parent.sum(d, m.empty(4, run.parent.size, H))
                 dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
-                add_weights(cell.W_h, cache.h[before], d, m)
-            dh_next = products_backward(d, cell.W_h.data, m)
+                add_weights(cell.W_h, cache.h[before], d, m)        # W_h.grad += h_prev.T @ dz
+            dh_next = products_backward(d, cell.W_h.data, m)        # dh_prev = dz @ W_h.data.T
         inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
         if inside.start < inside.stop:
             read = slice(run.rows.start, run.rows.stop - run.nodes)
-            add_weights(cell.W_h, cache.h[read], dz[:, inside], m)
+            add_weights(cell.W_h, cache.h[read], dz[:, inside], m)  # W_h.grad += h_prev.T @ dz
