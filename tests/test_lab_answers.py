@@ -61,7 +61,7 @@ def test_whether_float32_stops_follows_from_the_records(words, arms):
     ("**Does StableMax grok without weight decay?** Not within 60,000 epochs: 0 of 1 seed reaches "
      "A_val ≥ 0.9, the best is 0.4.", {"stablemax": [(0, 0.4)]}),
     ("Yes: 1 of 1 seed reaches A_val ≥ 0.9, at epoch 9,000. The control, softmax64: not within "
-     "30,000 epochs: 0 of 1 seed reaches A_val ≥ 0.9, the best is 0.3. So the settings alone do "
+     "40,000 epochs: 0 of 1 seed reaches A_val ≥ 0.9, the best is 0.3. So the settings alone do "
      "not do it in that time.", {"stablemax": [(0, 1, 9000)], "softmax64": [(1, 0.3)]}),
     ("too short a time to say", {"stablemax": [(0, 1, 50000)], "softmax64": [(1, 0.3)]}),
     ("in 1 no gradient was left. So the settings alone do not do it in that time.",
