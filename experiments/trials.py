@@ -30,7 +30,8 @@ class Trial:
     """One training.
 
     name     of its record
-    facts    what is varied, for tables: {"seed": 0, "loss": "stablemax", ...}
+    facts    what is varied, for tables, and all that decides the numbers: {"seed": 0, "lr": 1e-3,
+             ...}; a record with other facts is not this trial's
     minutes  that it takes on one core, expected
     make     make() -> {column: values}, a row for each evaluation
     """
@@ -95,6 +96,14 @@ def _short(value):
     if not isinstance(value, float):
         return value
     return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def settings(config):
+    """What a trial's facts say of its Config: all of it that a script may vary."""
+    names = ("lr", "betas", "eps", "weight_decay", "clip", "steps", "batch", "r_train", "layers",
+             "width", "dtype")
+    return {name: list(value) if isinstance(value := getattr(config, name), tuple) else value
+            for name in names}
 
 
 def part(text):

@@ -6,19 +6,15 @@ import json
 import math
 from pathlib import Path
 
-import answers_circuit
-import answers_collapse
-import answers_faster
 import collapse
 import faster
 import numpy as np
-import paired
 import phases
 import pytest
 import rounding
 import trials
 from reporting import scatter
-from reporting.parts import section_markdown, write_png
+from reporting.parts import section_markdown
 from reporting.records import Store
 from trials import Trial
 
@@ -117,20 +113,37 @@ class NoGradient:
         return np.zeros_like(cache)
 
 
+def small(arm, **changed):
+    return collapse.train(dataclasses.replace(collapse.ARMS[arm], **changed), 3, p=7, hidden=16)
+
+
 @pytest.mark.parametrize("arm", collapse.ARMS)
 def test_every_arm_trains(arm):
-    columns = collapse.train(arm, 0, 12, p=7, hidden=16)
-    assert columns["step"] == [*range(1, 11), 12]
+    columns = small(arm, epochs=12)
+    assert columns["step"][:9] == [*range(1, 10)] and columns["step"][-1] == 12
     assert columns["train_loss"][-1] < columns["train_loss"][0]
     assert all(-1 <= value <= 1 for value in columns["along"])
 
 
 def test_arms_share_split_and_start():
-    first = [collapse.train(arm, 3, 1, p=7, hidden=16) for arm in ("float32", "orthogonal")]
-    assert first[0] == first[1]
+    assert small("plain", epochs=1) == small("orthogonal", epochs=1)
+    assert small("plain", epochs=3) != small("orthogonal", epochs=3)
     (x, y), (other, _) = collapse.pairs(7, 0.4, 3)
     assert len(x) == 19 and len(x) + len(other) == 49 and (x.sum(1) == 2).all()
     assert ((x.argmax(1) + x[:, 7:].argmax(1)) % 7 == y).all()
+
+
+def test_a_rescaled_gradient_has_its_norm_and_no_part_along_the_weights():
+    model = collapse.MLP([6, 4, 3], bias=False)
+    params = list(dict(model.params()).values())
+    for param in params:
+        param.grad[...] = np.random.default_rng(0).normal(size=param.grad.shape)
+    before = [np.linalg.norm(p.grad) for p in params]
+    collapse.turn(params, "usual")
+    assert [np.linalg.norm(p.grad) for p in params] == before
+    collapse.turn(params, "rescaled")
+    assert [np.linalg.norm(p.grad) for p in params] == pytest.approx(before, rel=1e-5)
+    assert all(abs((p.grad * p.data).sum()) < 1e-5 for p in params)
 
 
 def test_a_collapsed_softmax_is_seen():
@@ -148,32 +161,37 @@ def test_a_collapsed_softmax_is_seen():
 
 
 def test_a_trial_ends_when_nothing_can_change(monkeypatch):
-    monkeypatch.setitem(collapse.ARMS, "none",
-                        (NoGradient, "float32", 1e-3, (0.9, 0.99), 1e-30, 9))
-    columns = collapse.train("none", 0, 3000, p=5, hidden=4)
-    assert columns["step"][-1] == 1100 and set(columns["train_loss"]) == {0.0}
+    monkeypatch.setitem(collapse.LOSSES, "none", NoGradient)
+    columns = small("float32", loss="none", epochs=3000)
+    assert columns["step"][-1] == collapse.DEAD and set(columns["train_loss"]) == {0.0}
     assert columns["norm"][0] == columns["norm"][-1]
 
 
-def lab_record(facts, **columns):
-    return {"trial": facts, "columns": columns, "made": {}}
+def test_a_trial_ends_when_all_is_right_three_times(monkeypatch):
+    rights = iter([1, 0.5, 1, 1, 1])
+    monkeypatch.setattr(collapse, "look", lambda epoch, *rest: {
+        "step": epoch, "validation_accuracy": next(rights)})
+    assert small("plain", epochs=50)["step"] == [1, 2, 3, 4, 5]
 
 
-def test_the_answers_on_collapse_follow_from_the_records(tmp_path):
-    def arm(name, seed, collapsed, best):
-        return lab_record({"arm": name, "seed": seed}, step=[100, 200, 300],
-                          train_accuracy=[0.5, 1.0, 1.0], validation_accuracy=[0.0, 0.1, best],
-                          collapsed=[0.0, collapsed, collapsed], along=[0.1, 0.5, 0.9])
-
-    records = {f"{name}{seed}": arm(name, seed, collapsed, best) for seed in (0, 1)
-               for name, collapsed, best in (("float32", 0.9, 0.2), ("orthogonal", 0.0, 0.95))}
-    made = answers_collapse.collapse_section(records)
-    text = section_markdown(made)
-    assert "In 2 of 2 seeds half of the training pairs get" in text and "So it does, here." in text
-    assert "Yes: 2 of 2 seeds reach A_val ≥ 0.9 within 300 epochs, at epoch 300" in text
-    assert "Not tried yet in all three" in text
-    write_png(made.figures()[0], tmp_path)
-    assert section_markdown(answers_collapse.collapse_section({})).endswith("Not tried yet.")
+def test_other_settings_are_another_trial(results):
+    """A record made before a setting was changed is not taken for the new one."""
+    name = "decay-seed0"
+    trial = next(t for t in collapse.TRIALS if t.name == name)
+    made = dataclasses.replace(trial, make=lambda: {"step": [1]})
+    trials.keep("x", made)
+    assert trials.kept("x", made)["trial"] == trial.facts
+    for change in ("lr", "betas", "eps", "epochs", "share", "dtype", "decay", "gradient"):
+        other = {**trial.facts, change: "other"}
+        assert other.keys() == trial.facts.keys()
+        with pytest.raises(InputError, match="not a record of this trial"):
+            trials.kept("x", dataclasses.replace(made, facts=other))
+    facts = {trial.name: trial.facts for trial in faster.TRIALS + phases.TRIALS}
+    assert facts["gpt-momentum-seed0"]["betas"] == [0.98, 0.999]
+    assert facts["gpt-grokfast-seed0"]["amplify"] == 2 and facts["lstm-muon-seed8"]["faster"] == 20
+    assert facts["jumps-eps1e-12-seed0"]["eps"] == 1e-12
+    assert facts["jumps-eps1e-12-seed0"]["steps"] == phases.LONG
+    assert json.loads(json.dumps(facts)) == facts
 
 
 # --- Grokfast and Muon ----------------------------------------------------------------------------
@@ -196,69 +214,39 @@ def test_muon_has_the_matrices_between_table_and_classifier():
                for name in faster.hidden_matrices(faster.Arm(config, "muon").model))
 
 
-def test_a_paired_difference_has_an_interval():
-    before = {0: 4000, 1: 5000, 2: 4500, 3: math.inf}
-    seeds, mean, half = paired.paired(before, {0: 2000, 1: 2600, 2: 2200, 3: 1000})
-    assert seeds == [0, 1, 2] and mean == pytest.approx(-0.299, abs=1e-3) and 0 < half < 0.1
-    assert paired.verdict(mean, half) == "sooner" and paired.verdict(0.3, 0.1) == "later"
-    assert paired.verdict(0.05, 0.1).startswith("no difference")
-    assert paired.factor_text(-0.30103, math.inf) == "0.50 (one seed)"
-    assert paired.verdict(*paired.paired({}, {})[1:]) == "not tried"
-    made = answers_faster.faster_section({
-        f"{arm}{seed}": lab_record({"model": "gpt", "arm": arm, "seed": seed}, step=[100, at],
-                                   validation_accuracy=[0.0, 1.0])
-        for arm, steps in (("adamw", (4000, 4400)), ("muon", (1000, 1200)))
-        for seed, at in enumerate(steps)})
-    assert "**Muon.** LSTM: not tried; GPT: sooner, 0.26" in section_markdown(made)
+def test_a_matched_update_has_the_size_that_it_says():
+    config = dataclasses.replace(faster.config_of("gpt", "matched", 0), width=32, weight_decay=0.0)
+    arm = faster.Arm(config, "matched")
+    muon, sizes = arm.muon, {}
+    for name, p in muon.params.items():
+        p.grad[...] = np.random.default_rng(1).normal(size=p.data.shape)
+        sizes[name] = p.data.copy()
+    muon.step(1e-3)
+    shapes = {muon.params[name].data.shape for name in muon.names}
+    assert len(shapes) > 1                                      # wide and tall maps, too
+    for name in muon.names:
+        step = muon.params[name].data - sizes[name]
+        assert np.sqrt((step**2).mean()) == pytest.approx(2e-4, rel=0.25)
+
+
+def test_grokfast_keeps_clipped_gradients_alone(monkeypatch):
+    seen = []
+    monkeypatch.setattr(faster.Grokfast, "filter", lambda self: seen.append(
+        math.sqrt(sum(float((p.grad**2).sum()) for p in self.params))))
+    faster.train("gpt", "grokfast", 0, **{**TINY, "clip": 1e-3})
+    assert len(seen) == 6 and all(norm <= 1.01e-3 for norm in seen)
 
 
 # --- what the model computes ----------------------------------------------------------------------
-def test_progress_measures_know_a_circuit_of_waves():
-    p, key = 13, (2, 5)
-    s, c = np.arange(p)[:, None], np.arange(p)[None]
-    table = sum(8 * np.cos(2 * np.pi * k * (s - c) / p) for k in key)
-    a, b = np.divmod(np.arange(p * p), p)
-    sums, trained = (a + b) % p, np.arange(p * p) % 2 == 0
-    logits = table[sums]
-    assert sorted(phases.key_frequencies(phases.by_sum(logits, sums, p))) == list(key)
-    restricted, excluded = phases.measured(logits, sums, trained, key, p)
-    assert restricted < 0.01 and excluded == pytest.approx(math.log(p))
-    memorised = np.where(trained[:, None], 0, 0) + 20.0 * (np.arange(p) == sums[:, None])
-    memorised[~trained] = 0
-    restricted, excluded = phases.measured(memorised, sums, trained, [2], p)
-    assert restricted > 1 and excluded < 0.1                # nothing that waves explain
-
-
 def test_circuit_and_jumps_are_watched():
     columns = phases.circuit(0, **TINY)
-    assert columns["step"] == [2, 4, 6] and len(set(columns["keys"])) == 1
-    assert {"restricted", "excluded", "top"} <= set(columns)
+    assert columns["step"] == [2, 4, 6] and columns["keys"][0] == columns["keys"][-1] != []
+    assert len(columns["embedded"][0]) == 3                     # all that p = 7 has
+    assert {"restricted", "excluded", "fresh", "top"} <= set(columns)
+    assert {"mirror_accuracy", "fresh_accuracy"} <= set(columns)
     assert set(phases.moments(columns)) == {"memorised", "circuit", "generalised"}
     columns = phases.jumping(1e-8, 0, **LSTM)
     assert columns["step"] == [2, 4, 6]
-
-
-def test_the_answers_on_phases_follow_from_the_records(tmp_path):
-    record = lab_record(
-        {"kind": "circuit", "seed": 0}, step=[1, 100, 2000, 4000],
-        train_accuracy=[0.0, 1.0, 1.0, 1.0], validation_accuracy=[0.0, 0.0, 0.5, 1.0],
-        restricted=[3.4, 3.0, 1.0, 0.1], excluded=[3.4, 0.1, 0.5, 2.0], keys=[5, 5, 5, 5],
-        l2_norm=[80.0, 78.0, 50.0, 40.0], top=[0.4, 0.4, 0.6, 0.9],
-        train_loss=[3.4, 0.01, 0.001, 0.001], validation_loss=[3.4, 4.0, 1.0, 0.01])
-    made = answers_circuit.circuit_section({"a": record})
-    assert "In every seed the circuit forms" in section_markdown(made)
-    assert "+1.30 decades: the model comes to rely on them" in section_markdown(made)
-    write_png(made.figures()[0], tmp_path)
-
-    def jump(eps, seed, last):
-        return lab_record({"kind": "jumps", "eps": eps, "seed": seed}, step=[100, 200, 300],
-                          train_accuracy=[1.0, 1.0, 1.0], train_loss=[1e-3, 1e-7, last])
-
-    records = {f"{eps}{seed}": jump(eps, seed, last) for seed in (0, 1)
-               for eps, last in ((1e-8, 1.0), (1e-12, 1e-8))}
-    text = section_markdown(answers_circuit.jumps_section(records))
-    assert "With eps 1e-08 2 of 2 seeds jump (after step 200)" in text
-    assert "So eps decides whether they come" in text
 
 
 # --- rounding -------------------------------------------------------------------------------------

@@ -4,15 +4,23 @@
   python experiments/grokking/collapse.py            make what is not made yet
   python experiments/grokking/report.py              the answers, from what there is
 
-Addition modulo 113, 40 % of the pairs to train on, all of them at every step, no weight decay: an
-MLP 226-200-200-113 without biases on two one-hot numbers, as the paper's code has it. Its losses:
+Addition modulo 113, all training pairs at every step: an MLP 226-200-200-113 without biases on two
+one-hot numbers, with the settings of the paper's published script, and controls of our own:
 
-  float16, float32, float64    softmax cross-entropy in that precision (lr 5e-4, eps 1e-30)
-  stablemax                    StableMax in float64 (lr 1e-2, beta2 0.999)
-  orthogonal                   softmax in float32, AdamW with the orthogonal gradient (lr 1e-2)
+  float32, float64         softmax cross-entropy in that precision, 40 % of the pairs
+  float16-70, ... -70      the same at 70 %
+  stablemax                StableMax in float64, 20 times the learning rate, 40 %
+  softmax64                its control: softmax, all else the same
+  orthogonal               softmax in float32, AdamW with the orthogonal gradient, 40 %
+  published                as the published code computes that: the gradient scaled back to the
+                           norm that it had; beta2 and eps, which never reach it, AdamW's usual
+  plain                    the control of orthogonal: AdamW, all else the same
+  decay                    AdamW with weight decay, as tuned in "Grokking Baseline Revisited"
+                           (Chou, July 2025); the only arm with any
 
-The network itself is float32 everywhere. Arms with the same seed share split and start. A trial
-ends early when no pair has had a gradient for so long that AdamW's momentum is 0, too: nothing can
+The network itself is float32 everywhere. Arms with the same seed and share have the same split and
+start. A trial ends early when every validation pair has been right at three evaluations running,
+or when no pair has had a gradient for so long that AdamW's momentum is gone, too: nothing can
 change any more.
 """
 
@@ -21,6 +29,7 @@ if __name__ == "__main__":
 
     begin()         # Ctrl-C is quiet from here on
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -36,19 +45,63 @@ from npdl.optim import AdamW, orthogonal_gradient
 from npdl.shared import ONE_BLAS_THREAD
 
 FOLDER = "grokking/collapse"
-P, SHARE, HIDDEN = 113, 0.4, 200
+P, HIDDEN = 113, 200
 SEEDS = (0, 1, 2)
-PRINTED = 300                       # epochs in which the paper's orthogonal AdamW generalises
-SECONDS = {"float16": 0.14}         # of a step on one core, expected; else:
+SECONDS = {"float16": 0.11}         # of an epoch at 40 % on one core, expected; else:
 USUAL = 0.045
-DEAD = 10                           # evaluations without any gradient that end a trial
-# arm -> loss, its precision, learning rate, betas, eps, epochs
+DEAD = 300                          # epochs without any gradient that end a trial
+RUNNING = 3                         # evaluations in a row, all of them right, that end a trial
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """The settings of some trials.
+
+    dtype     the precision of the loss alone
+    share     of all pairs, to train on
+    gradient  "usual", "orthogonal", or "rescaled": orthogonal with the norm that it had
+    epochs    at most; an evaluation every `every` of them, and more often at first
+    seeds     how many of SEEDS
+    """
+
+    loss: str = "softmax"
+    dtype: str = "float32"
+    lr: float = 1e-2
+    betas: tuple[float, float] = (0.9, 0.99)
+    eps: float = 1e-25
+    decay: float = 0.0
+    share: float = 0.4
+    gradient: str = "usual"
+    epochs: int = 500
+    every: int = 5
+    seeds: int = 3
+
+    def facts(self):
+        """What decides a training, as JSON gives it back."""
+        value = {**dataclasses.asdict(self), "betas": list(self.betas)}
+        del value["seeds"]
+        return value
+
+    def minutes(self):
+        return SECONDS.get(self.dtype, USUAL) * self.share / 0.4 * self.epochs / 60
+
+
+LOSSES = {"softmax": CrossEntropy, "stablemax": StableMaxLoss}
+SLOW = Arm(lr=5e-4, eps=1e-30, epochs=20_000, every=100, seeds=2)
+MORE = dataclasses.replace(SLOW, eps=1e-25, share=0.7, epochs=10_000)
+FAST = Arm(dtype="float64", betas=(0.9, 0.999), epochs=40_000, every=100, seeds=1)
 ARMS = {
-    "float16": (CrossEntropy, "float16", 5e-4, (0.9, 0.99), 1e-30, 10_000),
-    "float32": (CrossEntropy, "float32", 5e-4, (0.9, 0.99), 1e-30, 10_000),
-    "float64": (CrossEntropy, "float64", 5e-4, (0.9, 0.99), 1e-30, 10_000),
-    "stablemax": (StableMaxLoss, "float64", 1e-2, (0.9, 0.999), 1e-25, 10_000),
-    "orthogonal": (CrossEntropy, "float32", 1e-2, (0.9, 0.99), 1e-25, 500),
+    "orthogonal": Arm(gradient="orthogonal"),
+    "published": Arm(gradient="rescaled", betas=(0.9, 0.999), eps=1e-8),
+    "plain": Arm(),
+    "decay": Arm(lr=5e-2, decay=4.0),
+    "float16-70": dataclasses.replace(MORE, dtype="float16", epochs=2500, seeds=1),
+    "float32-70": MORE,
+    "float64-70": dataclasses.replace(MORE, dtype="float64"),
+    "stablemax": dataclasses.replace(FAST, loss="stablemax", epochs=60_000),
+    "float32": SLOW,
+    "float64": dataclasses.replace(SLOW, dtype="float64", seeds=1),
+    "softmax64": FAST,
 }
 
 
@@ -61,35 +114,45 @@ def pairs(p, share, seed):
     return (inputs[:cut], answers[:cut]), (inputs[cut:], answers[cut:])
 
 
-def train(arm, seed, epochs=None, p=P, hidden=HIDDEN):
-    """The columns of a training: see `look`."""
-    loss_class, dtype, lr, betas, eps, most = ARMS[arm]
-    epochs = epochs or most
-    (x, y), validation = pairs(p, SHARE, seed)
+def train(arm, seed, p=P, hidden=HIDDEN):
+    """The columns of a training by the settings of an Arm: see `look`."""
+    (x, y), validation = pairs(p, arm.share, seed)
     model = MLP([2 * p, hidden, hidden, p], bias=False, rng=stream(seed, 1))
-    optimizer = AdamW(model, lr, betas, eps, weight_decay=0.0)
-    params, loss, rows, dead = list(optimizer.params.values()), loss_class(), [], 0
+    optimizer = AdamW(model, arm.lr, arm.betas, arm.eps, weight_decay=arm.decay)
+    params, loss, rows = list(optimizer.params.values()), LOSSES[arm.loss](), []
+    dead = running = 0
     with ONE_BLAS_THREAD, np.errstate(over="ignore", under="ignore", divide="ignore"):
-        for epoch in range(1, epochs + 1):
+        for epoch in range(1, arm.epochs + 1):
             optimizer.zero_grad()
             logits, cache = model.forward(x)
-            value, c_loss = loss.forward(logits.astype(dtype), y)
-            dlogits = loss.backward(np.dtype(dtype).type(1), c_loss).astype(np.float32)
+            value, c_loss = loss.forward(logits.astype(arm.dtype), y)
+            dlogits = loss.backward(np.dtype(arm.dtype).type(1), c_loss).astype(np.float32)
             model.backward(dlogits, cache)
-            if is_due(epoch, epochs):
+            dead = 0 if dlogits.any() or arm.decay else dead + 1
+            if is_due(epoch, arm) or dead == DEAD:
                 rows.append(look(epoch, model, params, value, logits, dlogits, y, validation))
-                dead = 0 if dlogits.any() else dead + 1
-                if dead >= DEAD and epoch > 100 * DEAD:     # then they are 100 epochs apart
+                running = running + 1 if rows[-1]["validation_accuracy"] == 1 else 0
+                if running == RUNNING or dead == DEAD:
                     break
-            if arm == "orthogonal":
-                orthogonal_gradient(params)
+            turn(params, arm.gradient)
             optimizer.step()
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def is_due(epoch, epochs):
-    """Ten evaluations for each power of ten, and then every hundredth epoch."""
-    return epoch == epochs or epoch % (10 ** min(2, len(str(epoch)) - 1)) == 0
+def turn(params, gradient):
+    """The gradients as an arm has them: see Arm."""
+    if gradient == "usual":
+        return
+    before = [np.linalg.norm(p.grad) for p in params]
+    orthogonal_gradient(params)
+    if gradient == "rescaled":
+        for p, norm in zip(params, before, strict=True):
+            p.grad *= norm / (np.linalg.norm(p.grad) + np.float32(1e-30))
+
+
+def is_due(epoch, arm):
+    """About ten evaluations for each power of ten, until they are `every` epochs apart."""
+    return epoch == arm.epochs or epoch % min(arm.every, 10 ** (len(str(epoch)) - 1)) == 0
 
 
 def look(epoch, model, params, value, logits, dlogits, y, validation):
@@ -111,10 +174,9 @@ def look(epoch, model, params, value, logits, dlogits, y, validation):
             "norm": float(np.sqrt(theta @ theta))}
 
 
-TRIALS = [Trial(f"{arm}-seed{seed}", {"arm": arm, "seed": seed},
-                SECONDS.get(arm, USUAL) * made[-1] / 60,
+TRIALS = [Trial(f"{name}-seed{seed}", {"arm": name, "seed": seed, **arm.facts()}, arm.minutes(),
                 lambda arm=arm, seed=seed: train(arm, seed))
-          for seed in SEEDS for arm, made in ARMS.items()]
+          for i, seed in enumerate(SEEDS) for name, arm in ARMS.items() if i < arm.seeds]
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

@@ -7,12 +7,15 @@
 
 The default recipe of the study (addition modulo 31, half of the equations, AdamW with decay 1,
 gradients clipped at norm 1), until every validation equation has been right three evaluations
-running, or to step 10001. Four arms, which share split, start and batches with the same seed:
+running, or to step 10001. The arms share split, start and batches with the same seed:
 
   adamw      the recipe as it is
-  grokfast   the gradient's slow part amplified (keep 0.98, amplify 2), then clipped
-  momentum   AdamW with b1 = 0.98: as slow a mean of the gradient, but nothing amplified
-  muon       Muon for the matrices between table and classifier, AdamW for the rest
+  grokfast   the clipped gradient's slow part amplified (keep 0.98, amplify 2): clipped first, or a
+             spike would stay in the filter for a hundred steps
+  muon       Muon for the matrices between table and classifier, 20 times as fast; else AdamW
+  momentum   grokfast's control: AdamW with b1 = 0.98, as slow a mean, but nothing amplified
+  matched    muon's control: each matrix as fast as makes the root mean square of its update's
+             entries 0.2 lr, about AdamW's
 """
 
 if __name__ == "__main__":
@@ -28,17 +31,35 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import study
-from trials import Trial, main
+from trials import Trial, main, settings
 
 from npdl.core import embedding_names
 from npdl.optim import Grokfast, Muon
 from npdl.training.loop import Trainer, unwarned
 
 FOLDER = "grokking/faster"
-SEEDS = (0, 1, 2, 3, 42)
-ARMS = ("adamw", "grokfast", "momentum", "muon")
+SEEDS = (0, 1, 2, 3, 42, 4, 5, 6, 7, 8)
+ARMS = ("adamw", "grokfast", "muon", "momentum", "matched")
+CONTROLS = ("momentum", "matched")
+KEEP, AMPLIFY, FASTER = 0.98, 2.0, 20.0
+SHARE = 0.2                         # of lr: what "matched" makes an update's root mean square
 RUNNING = 3                         # evaluations in a row that end a trial
-MINUTES = {"gpt": 4, "lstm": 2}     # of a trial on one core, expected
+MINUTES = {"gpt": 2.4, "lstm": 1.2}     # of a trial on one core, expected; Muon's SLOWER times
+SLOWER = 1.35
+
+
+def seeds_of(model, arm):
+    """Ten of an LSTM, whose trials are short; five of a GPT and of the controls."""
+    return SEEDS if model == "lstm" and arm not in CONTROLS else SEEDS[:5]
+
+
+class Matched(Muon):
+    """Muon by which an update's entries have the root mean square SHARE lr: of a map (D, E) the
+    orthogonal direction's is D^(-1/2)."""
+
+    def update(self, name, p, lr, decay):
+        self.faster = SHARE * math.sqrt(p.data.shape[0])
+        super().update(name, p, lr, decay)
 
 
 class Arm(Trainer):
@@ -49,22 +70,22 @@ class Arm(Trainer):
     """
 
     def __init__(self, config, arm):
-        betas = (0.98, config.betas[1]) if arm == "momentum" else config.betas
-        super().__init__(dataclasses.replace(config, betas=betas))
+        super().__init__(config)
         self.grokfast = self.muon = None
         if arm == "grokfast":
-            self.grokfast = Grokfast(self.optimizer.params.values())
-        if arm == "muon":
-            self.muon = Muon(self.model, hidden_matrices(self.model), config.lr,
+            self.grokfast = Grokfast(self.optimizer.params.values(), KEEP, AMPLIFY)
+        if arm in ("muon", "matched"):
+            kind = Muon if arm == "muon" else Matched
+            self.muon = kind(self.model, hidden_matrices(self.model), config.lr, FASTER,
                              betas=config.betas, eps=config.eps,
                              weight_decay=config.weight_decay)
 
     def update(self):
         self.engine.step(self.task.batch(self.step))
-        if self.grokfast is not None:
-            self.grokfast.filter()
         if self.config.clip is not None:
             self.engine.clip(self.config.clip)
+        if self.grokfast is not None:
+            self.grokfast.filter()
         if self.muon is None:
             self.engine.update(self.learning_rate(self.step))
         else:
@@ -79,9 +100,24 @@ def hidden_matrices(model):
             if param.data.ndim == 2 and name not in tables and not name.startswith("classifier")}
 
 
-def train(model, arm, seed, **settings):
+def config_of(model, arm, seed):
+    """The Config of a trial: the recipe's, or a slower mean of the gradient."""
+    config = study.variants((model,), (seed,))[0]
+    slow = {"betas": (KEEP, config.betas[1])} if arm == "momentum" else {}
+    return dataclasses.replace(config, **slow)
+
+
+def facts(model, arm, seed):
+    """What decides a trial."""
+    change = {"grokfast": {"keep": KEEP, "amplify": AMPLIFY}, "muon": {"faster": FASTER},
+              "matched": {"share": SHARE}}.get(arm, {})
+    return {"model": model, "arm": arm, "seed": seed, **settings(config_of(model, arm, seed)),
+            **change}
+
+
+def train(model, arm, seed, **changed):
     """The columns of a training: step, losses, accuracies, norm."""
-    config = dataclasses.replace(study.variants((model,), (seed,))[0], **settings)
+    config = dataclasses.replace(config_of(model, arm, seed), **changed)
     trainer, rows, running = Arm(config, arm), [], 0
     with trainer.engine, unwarned():
         while trainer.step < config.steps and running < RUNNING:
@@ -98,9 +134,10 @@ def reached(columns, share):
                                              strict=True) if value >= share), math.inf)
 
 
-TRIALS = [Trial(f"{model}-{arm}-seed{seed}", {"model": model, "arm": arm, "seed": seed},
-                MINUTES[model], lambda model=model, arm=arm, seed=seed: train(model, arm, seed))
-          for model in MINUTES for seed in SEEDS for arm in ARMS]
+TRIALS = [Trial(f"{model}-{arm}-seed{seed}", facts(model, arm, seed),
+                MINUTES[model] * (SLOWER if arm in ("muon", "matched") else 1),
+                lambda model=model, arm=arm, seed=seed: train(model, arm, seed))
+          for seed in SEEDS for model in MINUTES for arm in ARMS if seed in seeds_of(model, arm)]
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

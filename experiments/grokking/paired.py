@@ -1,5 +1,6 @@
 """Numbers that the laboratory's answers share: paired differences, spans, curves."""
 
+import dataclasses
 import math
 
 from reporting.rules import STUDENT
@@ -10,45 +11,87 @@ NOTHING = "Not tried yet."
 COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE)
 
 
+@dataclasses.dataclass(frozen=True)
+class Paired:
+    """The steps of one arm against another's, seed by seed; infinity for never.
+
+    logs      log10(after / before) of the seeds in which both are finite
+    mean, half   of logs, and half of Student's 95 % interval: infinite below two seeds
+    """
+
+    before: tuple
+    after: tuple
+
+    @property
+    def logs(self):
+        return [math.log10(b / a) for a, b in self.pairs() if math.isfinite(a + b)]
+
+    def pairs(self):
+        return list(zip(self.before, self.after, strict=True))
+
+    @property
+    def mean(self):
+        return math.fsum(self.logs) / len(self.logs) if self.logs else math.nan
+
+    @property
+    def half(self):
+        n = len(self.logs)
+        if n < 2:
+            return math.inf
+        variance = math.fsum((x - self.mean) ** 2 for x in self.logs) / (n - 1)
+        return STUDENT[n - 2] * math.sqrt(variance / n)
+
+    def signs(self):
+        """(pairs with a sooner `after`, with a later one, two-sided p of a fair coin): never is
+        the latest."""
+        sooner = sum(b < a for a, b in self.pairs())
+        later = sum(b > a for a, b in self.pairs())
+        n = sooner + later
+        tail = sum(math.comb(n, k) for k in range(min(sooner, later) + 1)) / 2**n
+        return sooner, later, min(1.0, 2 * tail)
+
+    def verdict(self):
+        """What the pairs say, in words: by Student's interval where all are finite, else by signs,
+        so that a seed which never gets there counts."""
+        open_, n = "no difference that these seeds can tell", len(self.before)
+        if not n:
+            return "not tried"
+        if n == 1:
+            return "one seed alone: nothing follows"
+        if len(self.logs) < n:
+            sooner, later, p = self.signs()
+            words = open_ if p > 0.05 else "sooner" if sooner > later else "later"
+            return f"{words} (sooner in {sooner} pairs, later in {later}, sign test p = {p:.2g})"
+        if self.mean + self.half < 0:
+            return "sooner"
+        return "later" if self.mean - self.half > 0 else open_
+
+    def factor(self):
+        """10^mean with its interval, "0.41 (0.30 to 0.56)"; of the finite pairs alone, if fewer."""
+        if not self.logs:
+            return "-"
+        some = "" if len(self.logs) == len(self.before) else f", {len(self.logs)} pairs alone"
+        if math.isinf(self.half):
+            return f"{10**self.mean:.2f} (one pair{some and ' alone'})"
+        return (f"{10**self.mean:.2f} ({10 ** (self.mean - self.half):.2f} to "
+                f"{10 ** (self.mean + self.half):.2f}{some})")
+
+    def count(self):
+        """(how many `after`, how many `before` are finite, of how many)."""
+        return (sum(map(math.isfinite, self.after)), sum(map(math.isfinite, self.before)),
+                len(self.before))
+
+
 def paired(before, after):
-    """(seeds, mean, half width) of log10(after / before) over the seeds that have both finite;
-    the half width is of Student's 95 % interval, infinite below two seeds."""
-    seeds = [seed for seed in before if seed in after
-             and math.isfinite(before[seed]) and math.isfinite(after[seed])]
-    if not seeds:
-        return seeds, math.nan, math.inf
-    logs = [math.log10(after[seed] / before[seed]) for seed in seeds]
-    mean = math.fsum(logs) / len(logs)
-    if len(logs) < 2:
-        return seeds, mean, math.inf
-    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
-    return seeds, mean, STUDENT[len(logs) - 2] * math.sqrt(variance / len(logs))
+    """The Paired of {seed: step} and {seed: step}, over the seeds of both."""
+    seeds = [seed for seed in before if seed in after]
+    return Paired(tuple(before[s] for s in seeds), tuple(after[s] for s in seeds))
 
 
-def verdict(mean, half, sooner="sooner", later="later"):
-    """What a paired difference says, in words."""
-    if math.isnan(mean):
-        return "not tried"
-    if math.isinf(half):
-        return "one seed alone: nothing follows"
-    if mean + half < 0:
-        return sooner
-    return later if mean - half > 0 else "no difference that these seeds can tell"
-
-
-def factor_text(mean, half):
-    """10^mean with its interval, "0.41 (0.30 to 0.56)"."""
-    if math.isnan(mean):
-        return "-"
-    if math.isinf(half):
-        return f"{10 ** mean:.2f} (one seed)"
-    return f"{10 ** mean:.2f} ({10 ** (mean - half):.2f} to {10 ** (mean + half):.2f})"
-
-
-def plot_seeds(axes, curves, colour, label):
+def plot_seeds(axes, curves, colour, label, line="-"):
     """Curves [(steps, values)] of one arm: a line for each seed."""
     for i, (steps, values) in enumerate(curves):
-        axes.plot(steps, values, color=colour, linewidth=1.1, alpha=0.85,
+        axes.plot(steps, values, line, color=colour, linewidth=1.1, alpha=0.85,
                   label=label if i == 0 else None)
 
 

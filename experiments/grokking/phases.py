@@ -4,12 +4,16 @@
   python experiments/grokking/phases.py            make what is not made yet
   python experiments/grokking/report.py            the answers, from what there is
 
-circuit   the study's default GPT, watched by two progress measures. Its logits, averaged over
-          the equations with the same sum s = a + b, are a table of p sums by p answers, each
-          answer's column a sum of waves over s. The key frequencies are those that hold 95 % of
-          the power when the training ends.
+circuit   the study's default GPT, watched by the paper's two progress measures. Its logits,
+          averaged over the equations with the same sum s = a + b, are a table of p sums by p
+          answers, each answer's column a sum of waves over s. The key frequencies are those that
+          hold 95 % of the power when the training ends.
           restricted loss  over all equations, from the mean and the key frequencies alone
           excluded loss    over the training set, the key frequencies taken out of the logits
+          Half of the equations are memorised, and so is b + a with a + b: their table peaks at
+          the answers without any circuit. So both are left out of a third measure:
+          fresh loss       restricted, table and loss of the equations of which neither a + b nor
+                           b + a is trained
 jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-8 and 1e-12, until
           its training loss has jumped a hundredfold after memorising, or to step 48001
 """
@@ -30,7 +34,7 @@ import numpy as np
 import study
 from reporting.jumps import FACTOR
 from reporting.measures import GENERAL, MEMORISED
-from trials import Trial, main
+from trials import Trial, main, settings
 
 from npdl.backend import to_host
 from npdl.functions import log_softmax
@@ -42,16 +46,22 @@ SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jum
 EPS = (1e-8, 1e-12)
 POWER = 0.95                        # of the logits' waves, that the key frequencies hold
 LONG, AFTER = 48_001, 3             # steps of a jumps trial, and evaluations after its jump
-MINUTES = {"circuit": 5, "jumps": 20}
+STRONGEST = 5                       # frequencies of the embedding that are kept
+MINUTES = {"circuit": 4.3, 1e-8: 10, 1e-12: 20}
 
 
 # --- progress measures ----------------------------------------------------------------------------
 def by_sum(logits, sums, p):
-    """The logits (N, p) averaged over the equations with the same sum: (p, p)."""
+    """The logits (N, p) averaged over the equations with the same sum: (p, p).
+
+    A sum that no equation has gets the mean of the others, which holds no wave of its own.
+    """
     counts = np.bincount(sums, minlength=p)
     table = np.zeros((p, logits.shape[1]))
     np.add.at(table, sums, logits)
-    return table / counts[:, None]
+    table /= np.maximum(counts, 1)[:, None]
+    table[counts == 0] = table[counts > 0].mean(0)
+    return table
 
 
 def powers(table):
@@ -81,32 +91,70 @@ def loss_of(logits, answers):
     return float(-log_softmax(logits)[np.arange(len(answers)), answers].mean())
 
 
-def measured(logits, sums, trained, frequencies, p):
-    """(restricted loss, excluded loss) of the logits (N, p) of all equations."""
+def measured(logits, sums, trained, fresh, frequencies, p):
+    """(restricted, excluded, fresh loss) of the logits (N, p) of all equations."""
     table = by_sum(logits, sums, p)
     key = waves_of(table, frequencies)
     restricted = loss_of((table.mean(0) + key)[sums], sums)
-    return restricted, loss_of((logits - key[sums])[trained], sums[trained])
+    excluded = loss_of((logits - key[sums])[trained], sums[trained])
+    return restricted, excluded, fresh_loss(logits[fresh], sums[fresh], frequencies, p)
+
+
+def fresh_loss(logits, sums, frequencies, p):
+    """The restricted loss of these equations alone, from their own table."""
+    table = by_sum(logits, sums, p)
+    return loss_of((table.mean(0) + waves_of(table, frequencies))[sums], sums)
+
+
+def untouched(ids, trained, p):
+    """True (N,) where neither a + b nor b + a is trained: inputs (N, S), trained (N,)."""
+    known = np.zeros((p, p), bool)
+    a, b = ids[:, 1], ids[:, 3]
+    known[a[trained], b[trained]] = True
+    return ~(known | known.T)[a, b]
 
 
 # --- trials ---------------------------------------------------------------------------------------
-def circuit(seed, **settings):
-    """The columns of a GPT's training, with the progress measures and the embedding's spectrum."""
-    config = dataclasses.replace(study.variants(("gpt",), (seed,))[0], **settings)
+def circuit(seed, **changed):
+    """The columns of a GPT's training, with the progress measures, the accuracies on equations
+    that are not trained (mirror: b + a is; fresh: nor is that), and the frequencies."""
+    config = dataclasses.replace(circuit_config(seed), **changed)
     trainer, rows, seen = Trainer(config), [], []
     ids, sums, trained = equations(trainer)
+    fresh = untouched(ids, trained, config.p)
     with trainer.engine, unwarned():
         while trainer.step < config.steps:
             trainer.update()
             if trainer.evaluation_due():
                 shares = spectrum(to_host(trainer.model.embedding.W.data)[:config.p])
-                rows.append({**trainer.evaluate(), "top": float(np.sort(shares)[-5:].sum())})
-                seen.append(answer_logits(trainer.model, ids, config.p))
+                order = np.argsort(-shares)[:STRONGEST]
+                logits = answer_logits(trainer.model, ids, config.p)
+                right = logits.argmax(-1) == sums
+                rows.append({**trainer.evaluate(), "top": float(shares[order].sum()),
+                             "embedded": (order + 1).tolist(),
+                             "mirror_accuracy": mean_of(right[~trained & ~fresh]),
+                             "fresh_accuracy": mean_of(right[fresh])})
+                seen.append(logits)
     frequencies = key_frequencies(by_sum(seen[-1], sums, config.p))
     for row, logits in zip(rows, seen, strict=True):
-        row["restricted"], row["excluded"] = measured(logits, sums, trained, frequencies, config.p)
-        row["keys"] = len(frequencies)
+        row["restricted"], row["excluded"], row["fresh"] = measured(
+            logits, sums, trained, fresh, frequencies, config.p)
+        row["keys"] = frequencies
     return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def mean_of(right):
+    """The share that is True; NaN of none."""
+    return float(right.mean()) if len(right) else math.nan
+
+
+def circuit_config(seed):
+    return study.variants(("gpt",), (seed,))[0]
+
+
+def jumps_config(eps, seed):
+    return study.variants(("lstm",), (seed,), weight_decay=0.25, dtype="float64", eps=eps,
+                          steps=LONG)[0]
 
 
 def equations(trainer):
@@ -123,10 +171,9 @@ def answer_logits(model, ids, p):
     return to_host(logits)[:, -1, :p].astype(np.float64)
 
 
-def jumping(eps, seed, **settings):
+def jumping(eps, seed, **changed):
     """The columns of an LSTM's training until some evaluations after its first jump."""
-    config = dataclasses.replace(study.variants(("lstm",), (seed,))[0], **{
-        "weight_decay": 0.25, "dtype": "float64", "eps": eps, "steps": LONG, **settings})
+    config = dataclasses.replace(jumps_config(eps, seed), **changed)
     trainer, rows, left = Trainer(config), [], None
     known = False
     with trainer.engine, unwarned():
@@ -144,23 +191,32 @@ def jumping(eps, seed, **settings):
 def moments(columns):
     """{phase: the step that ends it}: memorised, circuit formed, generalised; infinity for never.
 
-    The circuit is formed where the restricted loss has come down to half of ln p's own.
+    The circuit is formed where the fresh loss has come down to half of what it is at the start,
+    about ln p.
     """
     def first(name, test):
         return next((step for step, value in zip(columns["step"], columns[name], strict=True)
                      if test(value)), math.inf)
 
-    half = columns["restricted"][0] / 2
+    half = columns["fresh"][0] / 2
     return {"memorised": first("train_accuracy", lambda a: a >= MEMORISED),
-            "circuit": first("restricted", lambda loss: loss <= half),
+            "circuit": first("fresh", lambda loss: loss <= half),
             "generalised": first("validation_accuracy", lambda a: a >= GENERAL)}
 
 
-TRIALS = [*(Trial(f"circuit-seed{seed}", {"kind": "circuit", "seed": seed}, MINUTES["circuit"],
-                  lambda seed=seed: circuit(seed)) for seed in SEEDS),
-          *(Trial(f"jumps-eps{eps:g}-seed{seed}", {"kind": "jumps", "eps": eps, "seed": seed},
-                  MINUTES["jumps"], lambda eps=eps, seed=seed: jumping(eps, seed))
-            for seed in WATCHED for eps in EPS)]
+def circuit_trial(seed):
+    facts = {"kind": "circuit", "seed": seed, **settings(circuit_config(seed)), "power": POWER}
+    return Trial(f"circuit-seed{seed}", facts, MINUTES["circuit"], lambda: circuit(seed))
+
+
+def jumps_trial(eps, seed):
+    facts = {"kind": "jumps", "seed": seed, **settings(jumps_config(eps, seed)),
+             "factor": FACTOR, "after": AFTER}
+    return Trial(f"jumps-eps{eps:g}-seed{seed}", facts, MINUTES[eps], lambda: jumping(eps, seed))
+
+
+TRIALS = [trial for seed in SEEDS for trial in (
+    circuit_trial(seed), *(jumps_trial(eps, seed) for eps in EPS if seed in WATCHED))]
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

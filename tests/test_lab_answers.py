@@ -1,0 +1,252 @@
+"""The laboratory's measures and answers, from made-up records of every outcome to be expected."""
+
+import math
+
+import answers_circuit
+import answers_collapse
+import answers_faster
+import collapse
+import numpy as np
+import paired
+import phases
+import pytest
+from reporting.parts import section_markdown, write_png
+
+
+def lab_record(facts, **columns):
+    return {"trial": facts, "columns": columns, "made": {}}
+
+
+# --- softmax collapse -----------------------------------------------------------------------------
+def collapse_text(**arms):
+    """The section's text of {arm with _ for -: [(largest collapsed share, best A_val), ...]}."""
+    records = {}
+    for name, seeds in arms.items():
+        arm = name.replace("_", "-")
+        for seed, (share, best, *end) in enumerate(seeds):
+            records[f"{arm}{seed}"] = lab_record(
+                {"arm": arm, "seed": seed}, step=[100, 200, *(end or [collapse.ARMS[arm].epochs])],
+                train_accuracy=[0.5, 1.0, 1.0], validation_accuracy=[0.0, 0.1, best],
+                collapsed=[0.0, share, share], along=[0.1, 0.5, 0.9])
+    made = answers_collapse.collapse_section(records)
+    return made, section_markdown(made)
+
+
+@pytest.mark.parametrize("words, arms", [
+    ("Yes: it collapses and does not generalise, and float64 does. 0 of 2 generalise",
+     {"float32": [(0.5, 0.2)] * 2, "float64": [(0, 0.95)] * 2}),
+    ("does not generalise, and StableMax does.",
+     {"float32": [(0.5, 0.2)], "float64": [(0.5, 0.2)], "stablemax": [(0, 1.0, 9000)],
+      "softmax64": [(0.5, 0.1)]}),
+    ("At 70 %: Yes: it collapses and does not generalise, and float64 does. 0 of 1 generalise",
+     {"float32_70": [(0.9, 0.8)], "float64_70": [(0.2, 1.0)]}),
+    ("that the one is the other's cause is not shown", {"float32": [(0.5, 0.2)]}),
+    ("that the one is the other's cause is not shown",
+     {"float32": [(0.5, 0.2)], "float64": [(0.5, 0.2)]}),
+    ("that the one is the other's cause is not shown",     # the settings do it, not the loss
+     {"float32": [(0.5, 0.2)], "stablemax": [(0, 1.0)], "softmax64": [(0, 1.0)]}),
+    ("that the one is the other's cause is not shown",     # softmax was not watched for as long
+     {"float32": [(0.5, 0.2)], "stablemax": [(0, 1.0, 50000)], "softmax64": [(0, 0.1)]}),
+    ("Open: it does not generalise, but does not collapse either. 0 of 2 generalise within 20,000 "
+     "epochs (best A_val 0.1 to 0.2). The largest share of training pairs whose probability is "
+     "rounded to 1 is 30% to 31%.", {"float32": [(0.3, 0.2), (0.31, 0.1)]}),
+    ("No, it generalises. 2 of 2", {"float32": [(0.9, 0.95), (0.0, 1.0)]}),
+    ("The seeds differ. 1 of 2", {"float32": [(0.9, 0.1), (0.9, 1.0)]}),
+    ("The seeds differ. 0 of 2", {"float32": [(0.9, 0.1), (0.1, 0.1)]})])
+def test_whether_float32_stops_follows_from_the_records(words, arms):
+    assert words in collapse_text(**arms)[1]
+
+
+@pytest.mark.parametrize("words, arms", [
+    ("**Does StableMax grok without weight decay?** Not within 60,000 epochs: 0 of 1 seed reaches "
+     "A_val ≥ 0.9, the best is 0.4.", {"stablemax": [(0, 0.4)]}),
+    ("Yes: 1 of 1 seed reaches A_val ≥ 0.9, at epoch 9,000. The control, softmax64: not within "
+     "40,000 epochs: 0 of 1 seed reaches A_val ≥ 0.9, the best is 0.3. So the settings alone do "
+     "not do it in that time.", {"stablemax": [(0, 1, 9000)], "softmax64": [(1, 0.3)]}),
+    ("too short a time to say", {"stablemax": [(0, 1, 50000)], "softmax64": [(1, 0.3)]}),
+    ("in 1 no gradient was left. So the settings alone do not do it in that time.",
+     {"stablemax": [(0, 1, 50000)], "softmax64": [(1, 0.3, 900)]}),
+    ("So the settings alone can do it, too.",
+     {"stablemax": [(0, 1, 9000)], "softmax64": [(1, 0.95)]}),
+    ("Not always: 1 of 2 seeds reach", {"orthogonal": [(0, 1), (0, 0.5)]}),
+    ("Yes: 2 of 2 seeds reach A_val ≥ 0.9, at epoch 300 to 310. The control, plain: not within 500",
+     {"orthogonal": [(0, 1, 300), (0, 1, 310)], "plain": [(0, 0.1)] * 2}),
+    ("The orthogonal gradient is sooner in 1 and later in 1 of 2 pairs.",
+     {"orthogonal": [(0, 1, 300), (0, 1, 300)], "decay": [(0, 1, 250), (0, 0.2)]}),
+    ("float32 over float16: yes (best A_val 0.3 and 0.95, 1 pair); float64 over float32: no "
+     "difference", {"float16_70": [(1, 0.3)], "float32_70": [(0, 0.95)],
+                    "float64_70": [(0, 0.96)]}),
+    ("float32 over float16: the seeds differ (best A_val 0.3 to 0.4 and 0.3 to 0.9, 2 pairs); "
+     "float64 over float32: not tried",
+     {"float16_70": [(1, 0.3), (1, 0.4)], "float32_70": [(0, 0.9), (0, 0.3)]}),
+    ("no, it is worse", {"float16_70": [(1, 0.9)], "float32_70": [(0, 0.1)]})])
+def test_what_helps_follows_from_the_records(words, arms):
+    assert words in collapse_text(**arms)[1]
+
+
+def test_figures_can_be_drawn(tmp_path):
+    made, _ = collapse_text(**{arm.replace("-", "_"): [(0.5, 0.5)] for arm in collapse.ARMS})
+    write_png(made.figures()[0], tmp_path)
+    write_png(answers_circuit.circuit_section({"a": circuit_record()}).figures()[0], tmp_path)
+    assert section_markdown(answers_collapse.collapse_section({})).endswith("Not tried yet.")
+
+
+# --- Grokfast and Muon ----------------------------------------------------------------------------
+def test_a_paired_difference_has_an_interval():
+    before = {0: 4000, 1: 5000, 2: 4500}
+    found = paired.paired(before, {0: 2000, 1: 2600, 2: 2200, 7: 1})
+    assert found.mean == pytest.approx(-0.299, abs=1e-3) and 0 < found.half < 0.1
+    assert found.verdict() == "sooner" and found.count() == (3, 3, 3)
+    assert paired.paired({0: 1, 1: 1}, {0: 100, 1: 101}).verdict() == "later"
+    assert paired.paired(before, {0: 2000, 1: 9000}).verdict().startswith("no difference")
+    one = paired.paired({0: 200}, {0: 100})
+    assert one.factor() == "0.50 (one pair)" and one.verdict().startswith("one seed alone")
+    assert paired.paired({}, {}).verdict() == "not tried" and paired.paired({}, {}).factor() == "-"
+
+
+def test_a_seed_that_never_generalises_counts():
+    never, five = math.inf, dict.fromkeys(range(5), 4000)
+    found = paired.paired(five, dict.fromkeys(range(5), never))
+    assert found.count() == (0, 5, 5) and found.factor() == "-"
+    assert "(sooner in 0 pairs, later in 5, sign test p = 0.062)" in found.verdict()
+    found = paired.paired(five, {0: 2000, 1: 2010, 2: never, 3: never, 4: never})
+    assert found.verdict().startswith("no difference that these seeds can tell (sooner in 2 pairs")
+    assert found.factor().endswith("2 pairs alone)") and found.count() == (2, 5, 5)
+    ten = dict.fromkeys(range(10), never)
+    assert paired.paired(ten, {**ten, **five}).verdict().startswith("no difference")
+    assert paired.paired(ten, dict.fromkeys(range(10), 4000)).verdict().startswith("sooner (")
+    assert paired.paired(dict.fromkeys(range(10), 4000), ten).verdict().startswith("later (")
+
+
+def faster_text(**arms):
+    return section_markdown(answers_faster.faster_section({
+        f"{arm}{seed}": lab_record({"model": "gpt", "arm": arm, "seed": seed}, step=[100, at],
+                                   validation_accuracy=[0.0, 1.0 if good else 0.5])
+        for arm, steps in arms.items() for seed, (at, good) in enumerate(steps)}))
+
+
+def test_the_answers_on_faster_follow_from_the_records():
+    base = [(4000, True), (4400, True), (4100, True)]
+    text = faster_text(adamw=base, muon=[(1000, True), (1200, True), (1100, True)])
+    assert "**Muon.** LSTM: not tried; GPT: sooner, 0.26" in text
+    assert "3 of 3 seeds generalise, with AdamW 3; the smallest factor" in text
+    text = faster_text(adamw=base, muon=[(10001, False)] * 3, grokfast=[(9000, True)] * 3)
+    assert "GPT: no difference that these seeds can tell (sooner in 0 pairs, later in 3" in text
+    assert "0 of 3 seeds generalise, with AdamW 3" in text and "GPT: later, 2.16" in text
+
+
+# --- what the model computes, and jumps -----------------------------------------------------------
+def test_progress_measures_know_a_circuit_of_waves():
+    p, key = 13, (2, 5)
+    s, c = np.arange(p)[:, None], np.arange(p)[None]
+    table = sum(8 * np.cos(2 * np.pi * k * (s - c) / p) for k in key)
+    a, b = np.divmod(np.arange(p * p), p)
+    sums, trained = (a + b) % p, np.arange(p * p) % 2 == 0
+    logits = table[sums]
+    assert sorted(phases.key_frequencies(phases.by_sum(logits, sums, p))) == list(key)
+    fresh = phases.untouched(np.stack([a, a, a, b], 1), trained, p)
+    restricted, excluded, alone = phases.measured(logits, sums, trained, fresh, key, p)
+    assert restricted < 0.01 and alone < 0.01 and excluded == pytest.approx(math.log(p))
+
+
+def test_a_memoriser_has_no_circuit():
+    """Nor has one that knows b + a where a + b is trained: its table of all equations peaks at
+    the answers, that of fresh ones does not."""
+    p = 31
+    a, b = np.divmod(np.arange(p * p), p)
+    sums, trained = (a + b) % p, np.random.default_rng(0).permutation(p * p) < p * p // 2
+    fresh = phases.untouched(np.stack([a, a, a, b], 1), trained, p)
+    noise = np.random.default_rng(1).normal(size=(p * p, p))
+    answers = 10.0 * (np.arange(p) == sums[:, None])
+    waves = sum(8 * np.cos(2 * np.pi * k * (sums[:, None] - np.arange(p)) / p) for k in (2, 5, 9))
+    assert 200 < fresh.sum() < 290 and not (fresh & trained).any()
+
+    def fresh_loss(logits):
+        keys = phases.key_frequencies(phases.by_sum(logits, sums, p))
+        return phases.measured(logits, sums, trained, fresh, keys, p)
+
+    threshold = math.log(p) / 2
+    for known in (trained, ~fresh):
+        restricted, _, alone = fresh_loss(noise + np.where(known[:, None], answers, 0))
+        assert restricted < threshold < 3 < alone               # the paper's own sees a circuit
+    assert fresh_loss(noise + waves)[2] < threshold
+    table = phases.by_sum(noise[sums != 4], sums[sums != 4], p)      # a sum without equations
+    np.testing.assert_allclose(table[4], np.delete(table, 4, 0).mean(0))
+
+
+def circuit_record(seed=0, **changed):
+    return lab_record({"kind": "circuit", "seed": seed}, **{
+        "step": [1, 100, 2000, 4000, 5000], "train_accuracy": [0.0, 1.0, 1.0, 1.0, 1.0],
+        "validation_accuracy": [0.0, 0.0, 0.5, 1.0, 1.0], "fresh": [3.4, 3.4, 1.0, 0.1, 0.1],
+        "restricted": [3.4, 1.0, 0.5, 0.1, 0.1], "excluded": [3.4, 0.1, 0.5, 2.0, 4.0],
+        "keys": [[2, 5]] * 5, "embedded": [[5, 2, 3, 4, 1]] * 5,
+        "mirror_accuracy": [0.0, 0.2, 0.99, 1.0, 1.0],
+        "fresh_accuracy": [0.0, 0.0, 0.1, 1.0, 1.0], "l2_norm": [80.0, 78.0, 50.0, 40.0, 30.0],
+        "top": [0.4, 0.4, 0.6, 0.9, 0.9], "train_loss": [3.4, 0.01, 0.001, 0.001, 0.001],
+        "validation_loss": [3.4, 4.0, 1.0, 0.01, 0.01], **changed})
+
+
+@pytest.mark.parametrize("words, changed", [
+    ("In 1 of 1 seeds the circuit forms (the restricted loss of fresh equations halves) after the "
+     "training set is known and before A_val is 0.9: the general solution is there before", {}),
+    ("+1.30 decades: the model comes to rely on them.", {}),
+    ("the norm changes by -25% and the excluded loss by +0.30 decades: a cleanup", {}),
+    ("is seen in 1 of 1 seeds", {}),
+    ("b + a is trained is 0.99, on fresh ones 0.1.", {}),
+    ("are 2 of 15; of the embedding's 5 strongest 2 are among them", {}),
+    ("In 0 of 1 seeds the circuit forms", {"fresh": [3.4, 3.4, 3.0, 0.1, 0.1]}),
+    ("A_val is 0.9: it is not seen before it shows.", {"fresh": [3.4, 3.4, 3.0, 0.1, 0.1]}),
+    ("(1 never get there): it is not seen", {"validation_accuracy": [0.0, 0.0, 0.5, 0.5, 0.5]}),
+    ("No seed memorises and then generalises", {"validation_accuracy": [0.0] * 5}),
+    ("no seed generalises", {"validation_accuracy": [0.0] * 5, "fresh": [3.4] * 5}),
+    ("not in every seed does the model come", {"excluded": [3.4, 3.0, 2.0, 2.0, 4.0]}),
+    ("is seen in 0 of 1 seeds", {"l2_norm": [80.0, 78.0, 50.0, 40.0, 41.0]}),
+    ("is seen in 0 of 1 seeds", {"excluded": [3.4, 0.1, 0.5, 2.0, 1.0]})])
+def test_the_answer_on_phases_follows_from_the_records(words, changed):
+    made = answers_circuit.circuit_section({"a": circuit_record(**changed)})
+    assert words in section_markdown(made)
+
+
+def test_seeds_without_a_circuit_are_counted():
+    text = section_markdown(answers_circuit.circuit_section({
+        "a": circuit_record(), "b": circuit_record(1, fresh=[3.4, 3.4, 3.0, 0.1, 0.1])}))
+    assert "In 1 of 2 seeds" in text and "not in every seed is it there before it shows" in text
+
+
+def fold(length, last):
+    """Steps and losses that fall by a factor e in `length` steps, jump, and end at `last`."""
+    steps = [*range(100, 20100, 100), last]
+    return steps, [*(math.exp(-step / length) for step in steps[:-1]), 1.0]
+
+
+def jumps_text(**eps):
+    """The text of [(steps, losses), ...] for `usual` and `small` eps."""
+    return section_markdown(answers_circuit.jumps_section({
+        f"{name}{seed}": lab_record(
+            {"kind": "jumps", "eps": {"usual": 1e-8, "small": 1e-12}[name], "seed": seed},
+            step=steps, train_accuracy=[1.0] * len(steps), train_loss=losses)
+        for name, seeds in eps.items() for seed, (steps, losses) in enumerate(seeds)}))
+
+
+def test_the_answer_on_jumps_follows_from_the_records():
+    early = ([100, 200, 300], [1e-3, 1e-7, 1.0])
+    late = ([s + 18300 if s > 100 else s for s in early[0]], early[1])
+    calm = ([100, 200, 48001], [1e-3, 1e-7, 1e-8])
+    steps, losses = fold(2000, 20100)
+    text = jumps_text(usual=[early] * 2, small=[calm] * 2)
+    assert "with eps 1e-08 2 of 2 seeds jump (after step 200)" in text
+    assert "So eps decides whether they come" in text
+    assert "in 2 of 2 pairs, and for 47801 steps no other follows. So eps" in text
+    assert "An eps of 1e-12 is reached 18,421 steps later than 1e-08." in text
+    assert "the explanation fails" in text
+    text = jumps_text(usual=[early] * 2, small=[late] * 2)
+    assert "So eps decides when they come." in text
+    assert "in 2 of 2 pairs, by 18300 steps: in 2 of 2 pairs within a factor 1.5" in text
+    text = jumps_text(usual=[early, early], small=[early, early])
+    assert "So eps does not decide it." in text and "by 0 steps: in 0 of 2" in text
+    text = jumps_text(usual=[calm] * 2, small=[calm] * 2)
+    assert "in 0 of 2 pairs. So these seeds leave it open." in text
+    text = jumps_text(usual=[early], small=[(steps, losses)])
+    assert "in 2000 steps, as expected." in text
+    text = jumps_text(usual=[early] * 2, small=[fold(2000, 20100), fold(500, 20100)])
+    assert "in 500 to 2000 steps, as expected in 1 of 2 seeds." in text
