@@ -62,7 +62,7 @@ STUDENTS = {        # and the points of Linear
     "moving": ("\n        import os\n        os.rename(VICTIM, 'own')\n", 0),
     "calling": ("\n        import subprocess\n        subprocess.run(['true'])\n", 0),
     "spawning": ("\n        from multiprocessing import util\n"
-                 "        util.spawnv_passfds(b'/bin/sh', ['sh', '-c', 'touch ' + VICTIM + '2'], [])"
+                 "        util.spawnv_passfds(b'/bin/sh', ['sh', '-c', '>' + VICTIM + '2'], [])"
                  "\n", 0),
     "threading": ("\n        import threading\n"
                   "        threading.Thread(target=print).start()\n", 0),
