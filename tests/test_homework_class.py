@@ -166,13 +166,19 @@ def test_the_students_file_is_graded_not_one_of_the_teachers(tmp_path, monkeypat
     assert [row["submission"] for row in rows] == ["'=right", "wrong"]
 
 
-def test_what_the_grader_fails_at_costs_no_points(tmp_path, capsys):
+@pytest.mark.parametrize("limit, own, why", [
+    ("0.01", "Linear.backward", "not at an end after 0.01 seconds before student code was read"),
+    ("60", "Linear.nothing", "has no attribute 'nothing'"),         # homework of another npdl
+])
+def test_what_the_grader_fails_at_costs_no_points(tmp_path, capsys, limit, own, why):
     """A process that dies before it reads student code is an error of the grader's."""
     hand_in(tmp_path, {"right": RIGHT})
-    status, grades, rows = graded(tmp_path, "--limit", "0.01")
+    tests = tmp_path / "homework" / "test_homework.py"
+    tests.write_text(tests.read_text().replace("Linear.backward", own))
+    status, grades, rows = graded(tmp_path, "--limit", limit)
     said = capsys.readouterr()
     assert status == 2 and "1 of 1 submissions are not graded" in said.err
-    assert said.out.startswith("right: not graded: Linear: not at an end after 0.01 seconds before")
+    assert said.out.startswith("right: not graded: Linear: ") and why in said.out
     assert grades["submissions"]["right"]["points"] is None
     assert rows[0]["Linear"] == rows[0]["points"] == "not graded"
 
@@ -243,3 +249,21 @@ def test_what_cannot_be_graded(what, said, tmp_path, capsys, monkeypatch):
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not (tmp_path / "grades").exists()
+
+
+@pytest.mark.parametrize("hidden", [
+    "    def params(self, prefix=''):\n        return []\n",
+    "    @classmethod\n    def sample(cls):\n        return cls(3, 4), np.zeros((0, 3))\n",
+    "    def count(self):\n        self.params = lambda prefix='': []\n",
+])
+def test_no_layer_brings_its_own_params_or_numbers(tmp_path, hidden):
+    """Else a backward that leaves W and b without a gradient would be right."""
+    hand_in(tmp_path, {"hiding": "\n        return dy @ self.W.data.T\n"})
+    text = (tmp_path / "class" / "hiding" / "linear.py").read_text()
+    text = text.replace("    def backward(", hidden + "\n    def backward(")
+    text = text.replace("    def forward(self, x):\n", "    def forward(self, x):\n" + (
+        "        self.count()\n" if "count" in hidden else ""))
+    cls = loaded(text, "linear").Linear
+    grade.assert_gradients(cls)
+    with pytest.raises(AssertionError, match="(params|sample) of its own"):
+        grade.assert_own(cls, [])

@@ -12,6 +12,7 @@ import traceback
 import numpy as np
 
 from npdl.backend import stream
+from npdl.core import Layer
 from npdl.study.gradcheck import LIMIT, cast, gradcheck, leaves, randomise
 from npdl.study.guard import called, message
 from npdl.study.nudge import upstream
@@ -19,6 +20,9 @@ from npdl.study.samples import sample
 from npdl.study.target import as_float64, find_class
 
 SAME = 1e-10
+# What the tests call of a layer, beside forward and backward.
+TESTED = {"sample", "__getattribute__", "__getattr__", "__copy__", "__deepcopy__",
+          *(name for name in vars(Layer) if not name.startswith("__"))} - {"forward", "backward"}
 
 
 def load(module, name):
@@ -51,7 +55,7 @@ def assert_own(cls, originals):
         outputs, cache = layer.forward(*inputs, **options)
         layer.backward(upstream(outputs, 0), cache)
 
-    watch.during(lambda: _of_student(run, cls))
+    watch.during(_of_student, run, cls)
     watch.refuse()
 
 
@@ -62,23 +66,26 @@ class Watch:
 
     def __init__(self, cls, originals):
         self.name, self.found = cls.__name__, ""
+        twin = find_class(cls.__name__)
         self.borrowed = {_place_of(_function(where)): where.split(":")[1] for where in originals}
-        self.forwards = {_place_of(getattr(c, "forward", None))
-                         for c in (cls, find_class(cls.__name__))}
+        self.forwards = {_place_of(getattr(c, "forward", None)) for c in (cls, twin)}
         self.backward = _place_of(getattr(cls, "backward", None))
-        self.names = {name for _, _, name in (*self.borrowed, *self.forwards)}
+        self.names = {name for _, _, name in (*self.borrowed, *self.forwards, self.backward)}
+        self.bases = twin.__mro__
+        self.tested = TESTED.difference(*(vars(c) for c in twin.__mro__ if c not in Layer.__mro__))
 
-    def during(self, work):
-        """Run `work` watched."""
+    def during(self, work, *given):
+        """Run work(*given) watched."""
         __tracebackhide__ = True
         self.active.append(self)
         try:
-            work()
+            work(*given)
         finally:
             self.active.remove(self)
 
     def refuse(self):
         """Raise AssertionError if something was seen that is not the student's own work."""
+        __tracebackhide__ = True
         if self.found:
             raise AssertionError(self.found)
 
@@ -89,11 +96,24 @@ class Watch:
         place = _place_of(frame)
         if place in self.borrowed:
             self.found = f"{self.name} calls npdl's own {self.borrowed[place]}: write it yourself"
-        elif place in self.forwards:
+        elif place == self.backward or place in self.forwards:
+            self._look_at(frame)
+        if place in self.forwards:
             while (frame := frame.f_back) is not None:
                 if _place_of(frame) == self.backward:
                     self.found = (f"{self.name}.backward calls forward: derive it, differences "
                                   "are no derivation")
+
+    def _look_at(self, frame):
+        """Whether the layer that runs leaves alone what the tests need: with a params() of its
+        own, it could keep a gradient from them."""
+        layer = frame.f_locals[frame.f_code.co_varnames[0]]
+        layer = layer[0] if isinstance(layer, tuple) else layer         # def forward(*given)
+        own = set(getattr(layer, "__dict__", ())).union(
+            *(vars(c) for c in type(layer).__mro__ if c not in self.bases))
+        if own & self.tested:
+            self.found = (f"{self.name} has {', '.join(sorted(own & self.tested))} of its own, "
+                          "which the tests need as it is in Layer: take it out")
 
 
 def _function(where):
