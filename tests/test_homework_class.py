@@ -2,8 +2,10 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 from npdl.__main__ import COMMANDS, main
 from npdl.backend import xp
-from npdl.study import gradcheck, homework_worker
+from npdl.study import gradcheck, homework_class, homework_worker
 from npdl.study import homework_grade as grade
 from npdl.study.homework import homework
 from npdl.study.homework_source import loaded
@@ -194,6 +196,17 @@ def test_limits_below_the_graders_own_are_kept():
         "assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == 16 << 20")],
         capture_output=True, text=True, cwd=Path(__file__).parent.parent)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_what_a_process_has_started_ends_with_it():
+    process = subprocess.Popen(["sh", "-c", "sleep 20 & echo started; wait"], text=True,
+                               stdout=subprocess.PIPE, start_new_session=True)
+    with process:
+        assert process.stdout.readline() == "started\n"
+        began = time.monotonic()
+        homework_class._kill(process)
+        assert process.stdout.read() == "" and time.monotonic() - began < 10    # sleep held it
 
 
 def test_what_student_code_changes_is_seen(monkeypatch):

@@ -14,7 +14,7 @@ import types
 
 MEMORY = 4 << 30            # bytes of addresses a submission may use
 LONGEST = 2000              # characters of a reason
-# The system's limits. No process and no thread can be started (but by root: the hook refuses both).
+# The system's limits; that no process and no thread starts is not kept for root.
 LIMITS = {"RLIMIT_AS": MEMORY, "RLIMIT_FSIZE": 16 << 20, "RLIMIT_CORE": 0, "RLIMIT_NPROC": 0}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 FORBIDDEN = ("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
