@@ -3,45 +3,43 @@
     python -m npdl homework --out homework --layers Linear LayerNorm       what the class was given
     python -m npdl homework grade submissions --homework homework --out grades
 
-Every task of every submission runs in a process of its own, on a copy, with a limit of time and of
-memory: one that never ends, or crashes, costs its own points only. Student code may write into its
-copy and nowhere else, and may start no process and open no connection; this stops accidents and
-plain attempts. It is no prison: what you would not run at all, grade in a container.
+Every task of every submission runs in a process of its own (`homework_worker`), on a copy, with a
+limit of time and of memory: one that never ends, or crashes, costs its own points only. Student
+code is refused writing anywhere but in its copy, processes, threads and connections; this stops
+accidents and plain attempts. It is no prison: what you would not run at all, grade in a container.
 
 A task is worth three points: right gradients, right gradients of other numbers, and, with both,
 good manners (nothing changed that was handed in, float32 stays float32). No point without a right
-forward, or with npdl's own layer at work inside.
+forward, with npdl's own layer at work inside, with a backward that calls forward, or for a file
+that changes npdl.
 """
 
 import ast
+import contextlib
 import csv
 import io
 import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.study import homework_grade as grade
 from npdl.study.guard import message
 from npdl.training.config import usable_cores
 from npdl.training.files import new_folder, reason
 
 POINTS = 3
-MEMORY = 4 << 30            # bytes of addresses a submission may use
 LARGEST = 1 << 20           # bytes of a student's file
-LONGEST = 2000              # characters of a reason
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-FORBIDDEN = ("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
-             "os.startfile", "os.kill", "os.killpg", "subprocess.", "socket.", "ctypes.",
-             "os.chmod", "os.chown", "os.link", "os.symlink", "os.setxattr", "os.removexattr")
-PLACES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.utime", "os.chdir")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+MOST = 1 << 20              # characters that are read of what a process says
 
 
 def tasks_of(homework):
@@ -90,9 +88,8 @@ def grade_class(folder, homework, limit=60.0, jobs=None, tell=lambda line: None)
         try:
             for student, results in waiting.items():
                 done = {name: future.result() for name, future in results.items()}
-                points = sum(task["points"] for task in done.values())
-                graded[student] = {"points": points, "tasks": done}
-                tell(f"{student}: {points} of {POINTS * len(tasks)}")
+                graded[student] = {"points": _sum(done), "tasks": done}
+                tell(_line(student, graded[student], POINTS * len(tasks)))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -100,13 +97,28 @@ def grade_class(folder, homework, limit=60.0, jobs=None, tell=lambda line: None)
             "submissions": graded}
 
 
+def _sum(done):
+    points = [task["points"] for task in done.values()]
+    return None if None in points else sum(points)
+
+
+def _line(student, found, most):
+    """A submission in a line: its points, or what the grader failed at."""
+    if found["points"] is not None:
+        return f"{student}: {found['points']} of {most}"
+    name, why = next((name, task["checks"]["grader"]) for name, task in found["tasks"].items()
+                     if task["points"] is None)
+    return f"{student}: not graded: {name}: {why}"
+
+
 def one_task(submission, module, name, own, limit):
-    """{"points", "checks": {check: "" or what is wrong}, "seconds"} of one task, in a process."""
+    """{"points", "checks": {check: "" or what is wrong}, "seconds"} of one task, in a process.
+    Points of None: the grader itself failed, and the check "grader" says how."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as copy:
         missing = _copied(submission, Path(copy), f"{module}.py")
         checks = {"runs": missing} if missing else _in_a_process(copy, module, name, own, limit)
-    return {"points": _points(checks), "checks": checks,
+    return {"points": None if "grader" in checks else _points(checks), "checks": checks,
             "seconds": round(time.monotonic() - began, 2)}
 
 
@@ -126,7 +138,8 @@ def _points(checks):
     if any(checks.get(name, "not reached") for name in ("runs", "outputs", "your own work")):
         return 0
     right = [not checks[name] for name in checks if name.startswith("gradients")]
-    return min(sum(right), POINTS - 1) + int(all(right) and not checks["manners"])
+    polite = not checks.get("manners", "not reached")
+    return min(sum(right), POINTS - 1) + int(all(right) and polite)
 
 
 def _in_a_process(copy, module, name, own, limit):
@@ -135,112 +148,54 @@ def _in_a_process(copy, module, name, own, limit):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
                    "PYTHONDONTWRITEBYTECODE": "1", "HOME": copy, "MPLBACKEND": "agg"}
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__], cwd=copy, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-        env={**environment, "PYTHONPATH": path}, encoding="utf-8", errors="replace")
     asked = json.dumps({"folder": copy, "module": module, "name": name, "own": own,
                         "secret": secret})
-    try:
-        output, _ = process.communicate(asked, timeout=limit)
-        ended = ("" if process.returncode == 0 else f"crashed: ended by signal "
-                 f"{-process.returncode}" if process.returncode < 0 else
-                 f"ended with exit status {process.returncode}")
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-        ended = f"not at an end after {limit:g} seconds"
-    finally:
-        process.kill()                  # Ctrl-C, too, leaves nothing running
-    said = [json.loads(line.removeprefix(secret)) for line in output.splitlines()
-            if line.startswith(secret)]
-    checks = dict(said)
-    if not checks.pop("end", False):
+    late = threading.Event()
+    with subprocess.Popen(
+            [sys.executable, "-P", "-m", "npdl.study.homework_worker"], cwd=copy,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, env={**environment, "PYTHONPATH": path}, encoding="utf-8",
+            errors="replace") as process:
+        timer = threading.Timer(limit, lambda: (late.set(), _kill(process)))
+        timer.start()
+        try:
+            with contextlib.suppress(OSError):          # it is not there any more
+                process.stdin.write(asked + "\n")
+                process.stdin.close()
+            said = _said(process.stdout.read(MOST), secret)
+            status = process.wait()
+            broken = "" if "ready" in said else process.stderr.read(MOST)
+        finally:
+            timer.cancel()
+            _kill(process)              # Ctrl-C, too, leaves nothing running
+    ended = (f"not at an end after {limit:g} seconds" if late.is_set() else
+             f"crashed: ended by signal {-status}" if status < 0 else
+             f"ended with exit status {status}" if status else "")
+    if said.pop("ready", None) is None:
+        last = (broken.strip().splitlines() or ["it said nothing"])[-1]
+        return {"grader": f"{ended or 'ended'} before student code was read: {last}"}
+    if said.pop("end", None) is None:
         ended = ended or "ended the program before its tests were done"
-    return {"runs": ended, **checks}
+    return {"runs": ended, **said}
 
 
-def _checks(name):
-    """{check: what asserts it}, in the order of a homework folder's own tests."""
-    checks = {
-        "outputs": grade.assert_outputs,
-        "gradients": grade.assert_gradients,
-        "gradients of other numbers": lambda cls: grade.assert_gradients(cls, seed=1),
-        "manners": grade.assert_manners,
-    }
-    if name == "LSTM":
-        checks["gradients of a stack"] = grade.assert_stacked
-    return checks
+def _kill(process):
+    """End a process and all that it started."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
-def _worker():
-    """Grade one task: what is asked comes in by standard input, a line for each check goes out."""
-    asked = json.loads(sys.stdin.readline())
-    import npdl.study.blame  # noqa: F401  (before the guard: it need not be allowed anything)
-
-    channel = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):            # student code prints to nobody
-        os.dup2(nowhere, number)
-
-    def say(check, result):
-        os.write(channel, f"{asked['secret']}{json.dumps([check, result])}\n".encode())
-
-    _limit_memory()
-    sys.path.append(asked["folder"])
-    sys.addaudithook(_guard(asked["folder"]))
-    cls, trouble = None, ""
-    try:
-        cls = grade.load(asked["module"], asked["name"])
-    except AssertionError as error:
-        trouble = str(error)
-    checks = {**_checks(asked["name"]),
-              "your own work": lambda cls: grade.assert_own(cls, asked["own"])}
-    for check, assertion in checks.items():
-        say(check, (trouble or _result(assertion, cls))[:LONGEST])
-    say("end", True)
-
-
-def _result(assertion, cls):
-    try:
-        assertion(cls)
-    except AssertionError as error:
-        return str(error) or "an assertion failed"
-    except BaseException as error:      # sys.exit in student code is one, too
-        return message(error)
-    return ""
-
-
-def _limit_memory():
-    try:
-        import resource
-    except ImportError:                 # Windows
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
-def _guard(folder):
-    """An audit hook that lets code write below `folder` alone, and start or reach nothing."""
-    inside = os.path.join(os.path.realpath(folder), "")
-
-    def outside(place):
-        return isinstance(place, int) or not (
-            os.path.realpath(os.fsdecode(place)) + os.sep).startswith(inside)
-
-    def hook(event, arguments):
-        if event.startswith(FORBIDDEN):
-            raise PermissionError(f"{event} is not allowed in homework")
-        if event in PLACES:
-            spoils = any(map(outside, arguments[: 2 if event == "os.rename" else 1]))
-        elif event == "open" and not isinstance(arguments[0], int):
-            place, _, flags = arguments     # of what is reached by an opened folder, nothing tells
-            spoils = ((flags or 0) & WRITING or os.path.isdir(place)) and outside(place)
-        else:
-            spoils = False
-        if spoils:
-            raise PermissionError(f"{event} outside of its own folder is not allowed")
-
-    return hook
+def _said(output, secret):
+    """{check: result} of the whole lines that begin with the secret."""
+    said = {}
+    for line in output[: output.rfind("\n") + 1].splitlines():
+        if line.startswith(secret):
+            with contextlib.suppress(ValueError, TypeError):
+                check, result = json.loads(line.removeprefix(secret))
+                said[check] = str(result)
+    return said
 
 
 def table(grades):
@@ -249,8 +204,10 @@ def table(grades):
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["submission", *grades["tasks"], "points", "of"])
     for student, found in grades["submissions"].items():
-        rows.writerow([student, *(found["tasks"][name]["points"] for name in grades["tasks"]),
-                       found["points"], grades["points"]])
+        points = [*(found["tasks"][name]["points"] for name in grades["tasks"]), found["points"]]
+        # a name that begins like a formula would be one: a spreadsheet runs it
+        rows.writerow([f"'{student}" if student.startswith(FORMULA) else student,
+                       *("not graded" if n is None else n for n in points), grades["points"]])
     return text.getvalue()
 
 
@@ -278,8 +235,8 @@ def run(options):
                              lambda line: print(line, flush=True))
         (folder / "grades.json").write_text(json.dumps(grades, indent=1) + "\n", encoding="utf-8")
         (folder / "grades.csv").write_text(table(grades), encoding="utf-8")
+    failed = sum(found["points"] is None for found in grades["submissions"].values())
+    if failed:
+        raise InputError(f"{options.grades}: {failed} of {len(grades['submissions'])} submissions "
+                         "are not graded, as the grader's own process failed: see above")
     print(f"{options.grades}: grades.json has the reasons, grades.csv a row for each submission")
-
-
-if __name__ == "__main__":
-    _worker()

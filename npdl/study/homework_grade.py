@@ -12,6 +12,7 @@ import traceback
 import numpy as np
 
 from npdl.backend import stream
+from npdl.core import Layer
 from npdl.study.gradcheck import LIMIT, cast, gradcheck, leaves, randomise
 from npdl.study.guard import called, message
 from npdl.study.nudge import upstream
@@ -19,6 +20,9 @@ from npdl.study.samples import sample
 from npdl.study.target import as_float64, find_class
 
 SAME = 1e-10
+# What the tests call of a layer, beside forward and backward.
+TESTED = {"sample", "__getattribute__", "__getattr__", "__copy__", "__deepcopy__",
+          *(name for name in vars(Layer) if not name.startswith("__"))} - {"forward", "backward"}
 
 
 def load(module, name):
@@ -42,42 +46,97 @@ def load(module, name):
 
 def assert_own(cls, originals):
     """The student's code does its work without npdl's own functions `originals`, each given as
-    "module:qualname"."""
+    "module:qualname", and its backward without its forward: differences are no derivation."""
     __tracebackhide__ = True
-    codes = {id(_code(where)): where for where in originals}    # equal lines give equal codes
-    used = []
-
-    def see(frame, event, argument):
-        if event == "call" and id(frame.f_code) in codes:
-            used.append(codes[id(frame.f_code)].split(":")[1])
-
-    before = sys.getprofile()
+    watch = Watch(cls, originals)
     layer, inputs, options = sample(cls)
 
     def run():
-        sys.setprofile(see)
+        outputs, cache = layer.forward(*inputs, **options)
+        layer.backward(upstream(outputs, 0), cache)
+
+    watch.during(_of_student, run, cls)
+    watch.refuse()
+
+
+class Watch:
+    """Sees what the student's code calls while it runs for the assertions in `during`."""
+
+    active = []                     # the innermost last
+
+    def __init__(self, cls, originals):
+        self.name, self.found = cls.__name__, ""
+        twin = find_class(cls.__name__)
+        self.borrowed = {_place_of(_function(where)): where.split(":")[1] for where in originals}
+        self.forwards = {_place_of(getattr(c, "forward", None)) for c in (cls, twin)}
+        self.backward = _place_of(getattr(cls, "backward", None))
+        self.names = {name for _, _, name in (*self.borrowed, *self.forwards, self.backward)}
+        self.bases = twin.__mro__
+        self.tested = TESTED.difference(*(vars(c) for c in twin.__mro__ if c not in Layer.__mro__))
+
+    def during(self, work, *given):
+        """Run work(*given) watched."""
+        __tracebackhide__ = True
+        self.active.append(self)
         try:
-            outputs, cache = layer.forward(*inputs, **options)
-            layer.backward(upstream(outputs, 0), cache)
+            work(*given)
         finally:
-            sys.setprofile(before)
+            self.active.remove(self)
 
-    _of_student(run, cls)
-    if used:
-        raise AssertionError(f"{cls.__name__} calls npdl's own {used[0]}: write it yourself")
+    def refuse(self):
+        """Raise AssertionError if something was seen that is not the student's own work."""
+        __tracebackhide__ = True
+        if self.found:
+            raise AssertionError(self.found)
+
+    def see(self, frame, event, argument):
+        """A profile function."""
+        if event != "call" or frame.f_code.co_name not in self.names or self.found:
+            return
+        place = _place_of(frame)
+        if place in self.borrowed:
+            self.found = f"{self.name} calls npdl's own {self.borrowed[place]}: write it yourself"
+        elif place == self.backward or place in self.forwards:
+            self._look_at(frame)
+        if place in self.forwards:
+            while (frame := frame.f_back) is not None:
+                if _place_of(frame) == self.backward:
+                    self.found = (f"{self.name}.backward calls forward: derive it, differences "
+                                  "are no derivation")
+
+    def _look_at(self, frame):
+        """Whether the layer that runs leaves alone what the tests need: with a params() of its
+        own, it could keep a gradient from them."""
+        layer = frame.f_locals[frame.f_code.co_varnames[0]]
+        layer = layer[0] if isinstance(layer, tuple) else layer         # def forward(*given)
+        own = set(getattr(layer, "__dict__", ())).union(
+            *(vars(c) for c in type(layer).__mro__ if c not in self.bases))
+        if own & self.tested:
+            self.found = (f"{self.name} has {', '.join(sorted(own & self.tested))} of its own, "
+                          "which the tests need as it is in Layer: take it out")
 
 
-def _code(where):
+def _function(where):
     module, _, qualname = where.partition(":")
     found = importlib.import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part)
-    return found.__code__
+    return found
+
+
+def _place_of(what):
+    """Where the code of a function or a frame stands: the same for a copy, and for a module that
+    is imported again; never the same for equal lines of two files."""
+    code = what.f_code if hasattr(what, "f_code") else getattr(what, "__code__", None)
+    return (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, "")
 
 
 def _of_student(work, cls):
     """What `work` returns; what the student's code raises is a failure in one sentence."""
     __tracebackhide__ = True
+    before = sys.getprofile()
+    if Watch.active:
+        sys.setprofile(Watch.active[-1].see)
     try:
         return called(work, cls.__name__)
     except AssertionError as error:
@@ -87,6 +146,9 @@ def _of_student(work, cls):
     except Exception as error:
         at = _place(error, cls.__module__)
         trouble = f"{cls.__name__} raised {message(error)}" + (f" ({at})" if at else "")
+    finally:
+        if Watch.active:
+            sys.setprofile(before)
     raise AssertionError(trouble)
 
 
@@ -181,3 +243,11 @@ def _float32(nest):
         items = [_float32(item) for item in nest]
         return type(nest)(*items) if hasattr(nest, "_fields") else tuple(items)
     return None if nest is None else np.asarray(nest, np.float32)[()]
+
+
+CHECKS = {      # in the order of a homework folder's own tests
+    "outputs": assert_outputs,
+    "gradients": assert_gradients,
+    "gradients of other numbers": lambda cls: assert_gradients(cls, seed=1),
+    "manners": assert_manners,
+}
