@@ -12,6 +12,7 @@ from docs.book.drawing import Drawing
 from docs.book.sources import ROOT
 from npdl import Rotary, ScaledDotAttention, causal_mask
 from npdl.decoding import Tree, beam_search
+from npdl.training.origin import engine_digest
 
 
 def unrolled():
@@ -221,14 +222,21 @@ SHOWN = {"model": "gpt", "p": 31, "operator": "+", "orders": [2], "r_train": 0.5
          "stratified": False, "clip": 1.0, "seed": 42}
 
 
+def _recent(run):
+    """As the report chooses: made by the engine of today; else, by one whose name was kept."""
+    engine = run.get("made", {}).get("engine")
+    return engine == engine_digest(), engine is not None
+
+
 def curves():
     """Both accuracies of one of the study's kept runs, over logarithmic steps."""
     caption = ("A kept run of the default GPT, seed 42: the share of right answers, of equations "
                "it trains on and (dashed) of those it has never seen, over logarithmic steps.")
     stored = [json.loads(gzip.decompress(path.read_bytes())) for path in
               sorted((ROOT / "experiments" / "results" / "study").glob("*.json.gz"))]
-    (found,) = [run["records"] for run in stored
-                if all(run["config"][name] == value for name, value in SHOWN.items())]
+    made = [run for run in stored
+            if all(run["config"][name] == value for name, value in SHOWN.items())]
+    found = max(made, key=_recent)["records"]       # each engine that made it has a file
     draw = Drawing(620, 270, caption)
     top = np.log10(found["step"][-1])
 

@@ -21,7 +21,9 @@ from docs.book.sources import ROOT
 BOOK = ROOT / "docs" / "book"
 CODE = r"`[^`\n]*`"
 LINK = re.compile(rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-REPORTS = {"experiments/REPORT.md": "report/REPORT.md", "exercises/LEDGER.md": "report/LEDGER.md"}
+REPORTS = {"experiments/REPORT.md": "report/REPORT.md",
+           "experiments/grokking/REPORT.md": "report/LABORATORY.md",
+           "exercises/LEDGER.md": "report/LEDGER.md"}
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
@@ -111,7 +113,8 @@ class Site:
                 "Guides": self._guides(),
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
-                                       and "bench/" not in p] + ["report/REPORT", "report/LEDGER"],
+                                       and "bench/" not in p] + [
+                                           p.removesuffix(".md") for p in REPORTS.values()],
                 "Project": [p for p in places if p.startswith("project/")],
             }
         return "\n\n".join(
@@ -188,9 +191,11 @@ class Site:
 
 
 def _question(chapter):
-    """The first sentence of a chapter."""
-    words = " ".join(chapter.parts[0].body.split())
-    return re.match(r"(.*?[.?!])(?= |$)", words)[1] if words else ""
+    """What a chapter asks in its beginning; its first sentence where it asks nothing."""
+    words = " ".join(chapter.parts[0].body.partition("\n## ")[0].split())
+    sentences = re.findall(r".*?[.?!](?= |$)", words)
+    asked = [sentence for sentence in sentences if sentence.endswith("?")]
+    return "".join(asked or sentences[:1]).strip()
 
 
 def _listing(file):
