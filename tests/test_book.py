@@ -24,6 +24,8 @@ from docs.book.frame import step_names
 from docs.book.mistakes import mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
+from docs.book.render import on_one_line
+from docs.book.site import question_of
 from docs.book.solved import asked
 from docs.book.unicode import HIGH, LOW, mathematics
 from exercises import questions
@@ -60,6 +62,33 @@ def test_every_equation_is_cited():
 def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
     assert [int(name[:2]) for name in NAMES] == list(range(1, len(NAMES) + 1))
     assert set(PICTURES) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_drawn_inside_its_frame(name):
+    svg, caption = PICTURES[name]()
+    tree = ElementTree.fromstring(svg)
+    width, height = float(tree.get("width")), float(tree.get("height"))
+    assert tree.get("aria-label") == caption and len(tree) > 5
+    for line in tree.iter("polyline"):
+        for point in line.get("points").split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= width and 0 <= y <= height, (name, point)
+
+
+def test_what_the_index_says_of_a_chapter(tmp_path):
+    path = tmp_path / "01-map.md"
+    for text, said in (("All is there. What is it? It is 3. Why 3?", "What is it? Why 3?"),
+                       ("It is there. It stays.", "It is there.")):
+        path.write_text(f"# 1. A map\n\n{text}\n\n## Forward\n\nWhat not?\n")
+        read.cache_clear()
+        assert question_of(read(path)) == said
+    assert all(question_of(read(path)).endswith("?") for path in PATHS)
+
+
+def test_a_statement_of_several_lines_is_shown_as_one():
+    assert on_one_line("    return f(\n        a, b,\n        c\n    )") == "    return f(a, b, c)"
+    assert on_one_line("return y, Cache(s=s,\n                x=x)") == "return y, Cache(s=s, x=x)"
 
 
 WHOLE = """# 1. A map

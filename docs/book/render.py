@@ -1,6 +1,7 @@
 """A chapter as a page: its directives become HTML, everything else stays as it is written."""
 
 import functools
+import re
 from html import escape
 
 from docutils.utils.math import MathError
@@ -97,9 +98,8 @@ class Page:
     def row(self, part, line):
         origin = self.links(part.line, line.cited)
         indent = len(line.code) - len(line.code.lstrip()) + 4
-        hang = "" if "\n" in line.code else (
-            f' style="padding-left: {indent}ch; text-indent: -{indent}ch"')
-        code = f"<pre{hang}>{coloured(line.code)}</pre>"
+        hang = f"padding-left: {indent}ch; text-indent: -{indent}ch"
+        code = f'<pre style="{hang}">{coloured(on_one_line(line.code))}</pre>'
         if line.comment:
             code += f'<span class="note">{escape(line.comment)}</span>'
         beside = "".join([
@@ -146,6 +146,12 @@ class Page:
             made += [fold(f"<b>{full}</b> {escape(title)}", body, "question")
                      for full, title, body in found]
         return raw("\n".join(made))
+
+
+def on_one_line(code):
+    """A statement of several lines as one, which the page breaks where it has to."""
+    code = re.sub(r"(?<=[(\[{])\s*\n\s*|\s*\n\s*(?=[)\]}])", "", code)
+    return re.sub(r"\s*\n\s*", " ", code)
 
 
 def spaced(formula):

@@ -99,7 +99,7 @@ class Site:
             text = HEADER + text
         if origin.endswith("pages/index.md"):
             text = text.replace("<!-- chapters -->", "\n".join(
-                f"- [{c.title}](../chapters/{c.path.name}): {_question(c)}" for c in self.chosen))
+                f"- [{c.title}](../chapters/{c.path.name}): {question_of(c)}" for c in self.chosen))
             text += "\n\n" + self._toctree()
         return text.replace("<!-- notebooks -->", "\n".join(
             f'- <a href="../notebooks/{name}.ipynb" download>{notebooks.title(script)}</a>'
@@ -190,7 +190,7 @@ class Site:
         return f"source/{name}.html"
 
 
-def _question(chapter):
+def question_of(chapter):
     """What a chapter asks in its beginning; its first sentence where it asks nothing."""
     words = " ".join(chapter.parts[0].body.partition("\n## ")[0].split())
     sentences = re.findall(r".*?[.?!](?= |$)", words)
