@@ -183,6 +183,8 @@ def test_a_chapter_in_good_form(tmp_path):
     ("Linear.forward", "Linear.fforward", "is not there"),
     ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
+    (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
+    (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])
@@ -193,6 +195,18 @@ def test_what_breaks_a_build(old, new, said, tmp_path):
     with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
         everything(path)
     assert said in str(found.value)
+
+
+def test_a_mistake_that_a_number_shows():
+    """As it is and with the mistake, out of what the checks of the chapter leave."""
+    chapter = read(next(path for path in PATHS if path.stem == "14-adamw-clipping"))
+    said = [m.said for part in chapter.of("mistakes") for m in mistakes(chapter, part)]
+    assert [text.count("with the mistake: ") for text in said] == [1] * 3
+    assert "[-1.]]" in said[0] and "[-3.1623]]" in said[0]
+    assert "[-1.]]" in said[1] and "[nan]]" in said[1]
+    kept, lost = (np.array(re.findall(r"\d\.\d+", line), float) for line in said[2].split("\n"))
+    assert np.abs(kept - 2 * (1 - 0.01 * np.array([0.5, 1e-3])) ** 9).max() < 1e-4
+    assert 2 - lost[1] > 0.089 > 20 * (2 - kept[1])
 
 
 def test_the_commands_that_the_book_names_are_there(tmp_path):

@@ -27,7 +27,8 @@ class Page:
 
     def __init__(self, chapter, known):
         self.chapter, self.known = chapter, known
-        self.closes = checks.run(chapter)
+        self.space = {}
+        self.closes = checks.run(chapter, self.space)
         self.steps = frame.step_names(chapter)
 
     def text(self):
@@ -118,12 +119,14 @@ class Page:
 
     def mistakes(self, part):
         made = []
-        for mistake in mistakes(self.chapter, part):
+        for mistake in mistakes(self.chapter, part, self.space):
             change = (f'<div class="highlight"><pre class="change">'
                       f"<del>{coloured(mistake.was)}</del><ins>{coloured(mistake.now)}</ins>"
                       f"</pre></div>")
-            said = fold("What <code>blame</code> says", f"<pre>{escape(mistake.said)}</pre>",
-                        "blame", is_open=not made)
+            shown = f"<pre>{escape(mistake.said)}</pre>"
+            said = fold("What <code>blame</code> says", shown, "blame", is_open=not made) if (
+                not mistake.asked) else (
+                f'<div class="highlight"><pre>{coloured(mistake.asked)}</pre></div>{shown}')
             why = f"<p>{self.inline(mistake.why)}</p>" if mistake.why else ""
             made.append(f'<div class="mistake">{change}{why}{said}</div>')
         return raw("".join(made))
