@@ -104,21 +104,17 @@ class _Writer:
                 and name[1].isalpha():
             return form.row(form.upright("d"), self.identifier(name[1:]))
         base, _, index = name.partition("_")
-        if not base or not index or len(base) > 1 and name.isupper():
-            return form.name(name)                      # V, NEWTON_SCHULZ
+        if not base or not index:
+            return form.name(name)
         if base in FUNCTIONS:                           # tanh_c, log_p
             return form.row(form.upright(base), form.op("("), self.identifier(index),
                             form.op(")"))
         if index == "hat" or index.startswith("hat_"):
             hatted = form.hat(self.identifier(base))
             return form.below(hatted, index[4:]) if index[4:] else hatted
+        if len(base) > 1 and len(index) > 1:            # two words, such as target_embedding
+            return form.name(name)
         return form.below(self.identifier(base), index)
-
-    def called(self, name):
-        """A layer's name: of two words, such as target_embedding, it has no index."""
-        base, _, rest = name.partition("_")
-        words = len(base) > 1 and len(rest) > 1
-        return self.form.word(name.replace("_", " ")) if words else self.identifier(name)
 
     def _Constant(self, node, outer):
         if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
@@ -238,7 +234,7 @@ class _Writer:
         if name in SUMS:
             return self._sum(name, value, [*node.args, *_axis(node)])
         if name == "forward" and node.args and isinstance(value, ast.Attribute):
-            return self._applied(self.called(value.attr), node.args)
+            return self._applied(self.identifier(value.attr), node.args)
         raise NoFormula
 
     def _sum(self, name, value, axis):

@@ -59,6 +59,9 @@ function fillLane(phase, callIndex) {
     if (maths) {
       const formula = make("div", "maths");
       formula.innerHTML = maths;
+      if (document.body.classList.contains("flat") && !formula.querySelector("mfrac")) {
+        for (const sign of formula.querySelectorAll("mo")) sign.setAttribute("stretchy", "false");
+      }
       formula.title = said;
       row.append(formula);
     }
@@ -214,7 +217,8 @@ document.addEventListener("keydown", (e) => {
   keys[e.key]();
 });
 window.addEventListener("resize", () => { drawMap(); show(at); });
-// Without a font for mathematics a browser may leave an index on the line of its letter.
+// Without a font for mathematics a browser may leave an index on the line of its letter, and make
+// brackets too tall.
 const probe = make("div", "maths");
 probe.innerHTML = "<math><msub><mi>x</mi><mi>x</mi></msub></math>";
 document.body.append(probe);
