@@ -160,7 +160,7 @@ class _Script:
             yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
                 lambda m: ", ".join(map(self.shown, labels(m[1]))), one.why))
             if one.asked:
-                yield _code(one.asked)
+                yield _code(f"# without the mistake\n{one.asked}")
             elif number == 0 and isinstance(find(target), type):
                 yield _code(_wrong(blamed_class(part), *edited(find(target), one)))
 
