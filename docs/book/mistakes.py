@@ -38,10 +38,11 @@ class Mistake:
 def mistakes(chapter, part, space=None):
     """The Mistakes of a directive, each made, and blamed or computed with; BookError where that
     finds nothing. `space` holds the names of the chapter's checks."""
-    made = read_mistakes(chapter, part)
+    made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
     try:
-        found = find(part.given.split()[0])
-        cls = blamed_class(part) if not all(mistake.asked for mistake in made) else None
+        found = find(target)
+        cls = None if all(mistake.asked for mistake in made) else find_class(
+            layer[0] if layer else target.partition(":")[2])
     except Exception as error:
         chapter.fail(part.line, f"{{mistakes}} {part.given}: {error}")
     if space is None and any(mistake.asked for mistake in made):
@@ -61,12 +62,6 @@ def mistakes(chapter, part, space=None):
             chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
         mistake.said = str(report)
     return made
-
-
-def blamed_class(part):
-    """The layer that a directive names for blame."""
-    target, *layer = part.given.split()
-    return find_class(layer[0] if layer else target.partition(":")[2])
 
 
 def _compute(chapter, mistake, space, function, code):

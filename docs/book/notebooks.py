@@ -12,10 +12,11 @@ from pathlib import Path
 
 from docs.book import checks, frame, sources
 from docs.book.chapter import CITED, SECTIONS, labels
-from docs.book.mistakes import blamed_class, edited, read_mistakes
+from docs.book.mistakes import edited, read_mistakes
 from docs.book.render import proof_table
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
+from npdl.study.target import find_class
 
 TOOLS = Path(__file__).parent / "notebooks"
 INSTALL = '''\
@@ -155,14 +156,15 @@ class _Script:
 
     def mistakes(self, part):
         """Each mistake in words; the first as a class of its own, blamed in the next cell."""
-        target = part.given.split()[0]
+        target, *layer = part.given.split()
         for number, one in enumerate(read_mistakes(self.chapter, part)):
             yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
                 lambda m: ", ".join(map(self.shown, labels(m[1]))), one.why))
             if one.asked:
                 yield _code(f"# without the mistake\n{one.asked}")
             elif number == 0 and isinstance(find(target), type):
-                yield _code(_wrong(blamed_class(part), *edited(find(target), one)))
+                cls = find_class(layer[0] if layer else target.partition(":")[2])
+                yield _code(_wrong(cls, *edited(find(target), one)))
 
     def questions(self, part):
         for number in part.given.split():
