@@ -24,6 +24,8 @@ from docs.book.frame import step_names
 from docs.book.mistakes import mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
+from docs.book.render import on_one_line
+from docs.book.site import question_of
 from docs.book.solved import asked
 from docs.book.unicode import HIGH, LOW, mathematics
 from exercises import questions
@@ -60,6 +62,33 @@ def test_every_equation_is_cited():
 def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
     assert [int(name[:2]) for name in NAMES] == list(range(1, len(NAMES) + 1))
     assert set(PICTURES) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_drawn_inside_its_frame(name):
+    svg, caption = PICTURES[name]()
+    tree = ElementTree.fromstring(svg)
+    width, height = float(tree.get("width")), float(tree.get("height"))
+    assert tree.get("aria-label") == caption and len(tree) > 5
+    for line in tree.iter("polyline"):
+        for point in line.get("points").split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= width and 0 <= y <= height, (name, point)
+
+
+def test_what_the_index_says_of_a_chapter(tmp_path):
+    path = tmp_path / "01-map.md"
+    for text, said in (("All is there. What is it? It is 3. Why 3?", "What is it? Why 3?"),
+                       ("It is there. It stays.", "It is there.")):
+        path.write_text(f"# 1. A map\n\n{text}\n\n## Forward\n\nWhat not?\n")
+        read.cache_clear()
+        assert question_of(read(path)) == said
+    assert all(question_of(read(path)).endswith("?") for path in PATHS)
+
+
+def test_a_statement_of_several_lines_is_shown_as_one():
+    assert on_one_line("    return f(\n        a, b,\n        c\n    )") == "    return f(a, b, c)"
+    assert on_one_line("return y, Cache(s=s,\n                x=x)") == "return y, Cache(s=s, x=x)"
 
 
 WHOLE = """# 1. A map
@@ -154,6 +183,8 @@ def test_a_chapter_in_good_form(tmp_path):
     ("Linear.forward", "Linear.fforward", "is not there"),
     ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
+    (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
+    (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])
@@ -164,6 +195,18 @@ def test_what_breaks_a_build(old, new, said, tmp_path):
     with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
         everything(path)
     assert said in str(found.value)
+
+
+def test_a_mistake_that_a_number_shows():
+    """As it is and with the mistake, out of what the checks of the chapter leave."""
+    chapter = read(next(path for path in PATHS if path.stem == "14-adamw-clipping"))
+    said = [m.said for part in chapter.of("mistakes") for m in mistakes(chapter, part)]
+    assert [text.count("with the mistake: ") for text in said] == [1] * 3
+    assert "[-1.]]" in said[0] and "[-3.1623]]" in said[0]
+    assert "[-1.]]" in said[1] and "[nan]]" in said[1]
+    kept, lost = (np.array(re.findall(r"\d\.\d+", line), float) for line in said[2].split("\n"))
+    assert np.abs(kept - 2 * (1 - 0.01 * np.array([0.5, 1e-3])) ** 9).max() < 1e-4
+    assert 2 - lost[1] > 0.089 > 20 * (2 - kept[1])
 
 
 def test_the_commands_that_the_book_names_are_there(tmp_path):

@@ -136,3 +136,14 @@ def test_formulae_are_drawn(tab, pages):
     assert tab.value(hidden) > 0
     tab.press("f")
     assert tab.value(hidden) == 0
+
+
+def test_an_index_stands_below_its_letter(tab, pages):
+    """With a font for mathematics or without one."""
+    tab.open(pages["lstm"].as_uri())
+    tab.press("f")
+    low = ("[...document.querySelectorAll('.maths msub')]"
+           ".map((m) => m.children[1].getBoundingClientRect().bottom"
+           " - m.children[0].getBoundingClientRect().bottom)")
+    assert tab.value(f"Math.min(...{low})") > 1
+    tab.press("f")

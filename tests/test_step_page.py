@@ -78,6 +78,20 @@ def test_a_committed_page_is_what_its_command_writes_now(tmp_path, command):
     assert len(kept.encode()) < 1_000_000
 
 
+def test_the_committed_transcript_is_what_its_command_says_now(capsys):
+    """Every line that docs/study-tools.md keeps of it, in order; a rounding error may differ."""
+    command, kept = re.search(r"^\$ python -m npdl (step .*)\n((?:.*\n)+?)```",
+                              DOCUMENT.read_text(encoding="utf-8"), re.M).groups()
+    assert main(shlex.split(command)) == 0
+    said, wanted = (re.sub(r"error \d\S*?\)", "error)", text).splitlines()
+                    for text in (capsys.readouterr().out, kept))
+    lines = [line for line in wanted if line not in ("", "...")]
+    assert len(lines) > 8
+    rest = iter(said)
+    for line in lines:
+        assert line in rest, f"{line!r} is not what `python -m npdl {command}` says"
+
+
 def test_every_committed_page_has_its_command():
     kept = {f"docs/step/{path.name}" for path in (ROOT / "docs" / "step").iterdir()}
     assert kept == set(PAGES.values()) and len(kept) == 3
@@ -132,6 +146,14 @@ def test_lines_as_formulae(code, formula):
     node = ast.parse(code).body[0]
     assert maths.text(node) == formula
     assert bool(maths.mathml(node)) == bool(formula)
+
+
+@pytest.mark.parametrize(("code", "indices"), [
+    ("a = self.target_embedding.forward(source_ids)", 0), ("a, b, c = NEWTON_SCHULZ", 0),
+    ("a = self.norm_1.forward(x)", 1), ("q = x @ self.W_Q.data", 1),
+])
+def test_two_words_are_no_letter_with_an_index(code, indices):
+    assert maths.mathml(ast.parse(code).body[0]).count("<msub>") == indices
 
 
 def test_formulae_are_well_formed():

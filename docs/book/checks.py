@@ -105,9 +105,13 @@ def namespace(name, close):
                     "__name__": "checks"}
 
 
-def run(chapter):
-    """{label: Close} of every check of a chapter; BookError for the first that fails."""
-    found, space = {}, namespace(chapter.name, None)
+def run(chapter, space=None):
+    """{label: Close} of every check of a chapter; BookError for the first that fails.
+
+    `space`, an empty dictionary, takes the names that the checks leave behind.
+    """
+    found, space = {}, {} if space is None else space
+    space |= namespace(chapter.name, None)
     for part in chapter.of("check"):
         code = _compiled(chapter, part)
         space["close"] = found[part.given] = Close()

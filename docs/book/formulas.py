@@ -31,7 +31,7 @@ def mathml(tex, block=False):
             _accent(node)
         if node.tag == "mover" and node[1].tag == "mo" and node[0].tag != "mo":
             node[1].set("style", "padding-bottom: .13em")       # or it sits on the letter
-        if node.tag == "mo" and node.text in ("⟨", "⟩") and "minsize" not in node.attrib:
+        if node.tag == "mo" and node.text in ("⟨", "⟩", "‖") and "minsize" not in node.attrib:
             node.set("stretchy", "false")
         _apart(node)
     return ElementTree.tostring(root, "unicode", short_empty_elements=False)

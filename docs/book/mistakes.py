@@ -1,4 +1,8 @@
-"""A mistake made in a layer's own source, and what `blame` says of it."""
+"""A mistake made in npdl's own source, and what `blame` says of it.
+
+Where no gradient tells, in an update or a search, a number does: `> expression` is computed from
+what the chapter's checks have left, as the source is and with the mistake.
+"""
 
 import contextlib
 import inspect
@@ -7,6 +11,9 @@ import warnings
 from dataclasses import dataclass
 from types import FunctionType
 
+import numpy as np
+
+from docs.book import checks
 from docs.book.sources import ROOT, _plain, find
 from npdl.study.blame import blame
 from npdl.study.patch import find_code, patched
@@ -24,28 +31,53 @@ class Mistake:
     now: str
     why: str = ""
     function: str = ""
+    asked: str = ""
     said: str = ""
 
 
-def mistakes(chapter, part):
-    """The Mistakes of a directive, each made and blamed; BookError where blame finds nothing."""
-    target, *layer = part.given.split()
+def mistakes(chapter, part, space=None):
+    """The Mistakes of a directive, each made, and blamed or computed with; BookError where that
+    finds nothing. `space` holds the names of the chapter's checks."""
+    made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
     try:
-        found, cls = find(target), find_class(layer[0] if layer else target.partition(":")[2])
+        found = find(target)
+        cls = None if all(mistake.asked for mistake in made) else find_class(
+            layer[0] if layer else target.partition(":")[2])
     except Exception as error:
         chapter.fail(part.line, f"{{mistakes}} {part.given}: {error}")
-    made = read_mistakes(chapter, part)
+    if space is None and any(mistake.asked for mistake in made):
+        checks.run(chapter, space := {})
     for mistake in made:
         try:
             function, statement, now = edited(found, mistake)
         except LookupError as error:
             chapter.fail(mistake.line, str(error))
         mistake.function = function.__qualname__
-        report = _blamed(cls, function, statement, now)
+        code = _edited_code(function, statement, now)
+        if mistake.asked:
+            _compute(chapter, mistake, space, function, code)
+            continue
+        report = _blamed(cls, function, code)
         if report.right:
             chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
         mistake.said = str(report)
     return made
+
+
+def _compute(chapter, mistake, space, function, code):
+    """Fill in what the mistake's expression is, right and wrong."""
+    values = []
+    try:
+        with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
+            for way in (function.__code__, code):
+                with patched(function, way):
+                    values.append(str(eval(mistake.asked, dict(space))))
+    except Exception as error:
+        chapter.fail(mistake.line, f"{mistake.asked}: {type(error).__name__}: {error}")
+    if values[0] == values[1]:
+        chapter.fail(mistake.line, f"{mistake.asked} is {values[0]} with {mistake.now!r} too")
+    mistake.said = "as it is:         {}\nwith the mistake: {}".format(*(
+        value.replace("\n", "\n" + 18 * " ") for value in values))
 
 
 def edited(found, mistake):
@@ -61,10 +93,11 @@ def read_mistakes(chapter, part):
     """The Mistakes that a directive lists, not made yet."""
     made = []
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
-        if text.startswith(":"):
+        if text.startswith((":", ">")):
             if not made:
                 chapter.fail(i, "a reason before its mistake: write old -> new first")
-            made[-1].why = f"{made[-1].why} {text[1:].strip()}".strip()
+            name = "why" if text[0] == ":" else "asked"
+            setattr(made[-1], name, f"{getattr(made[-1], name)} {text[1:].strip()}".strip())
         elif text.strip():
             was, arrow, now = text.partition(" -> ")
             if not arrow or not was.strip() or not now.strip():
@@ -94,9 +127,9 @@ def _statement(found, code):
     return None, None
 
 
-def _blamed(cls, function, statement, now):
-    """What blame says with `now` in place of the statement. The edited file is known to linecache
-    under a name of its own, so that the report shows the lines that ran."""
+def _edited_code(function, statement, now):
+    """The function's code with `now` in place of the statement. The edited file is known to
+    linecache under a name of its own, so that a report shows the lines that ran."""
     file = function.__code__.co_filename
     lines = linecache.getlines(file)
     indent = " " * statement.node.col_offset
@@ -104,7 +137,11 @@ def _blamed(cls, function, statement, now):
     text = lines[: statement.first - 1] + edited + lines[statement.last:]
     name = f"{file}#{statement.first}:{now}"
     linecache.cache[name] = len("".join(text)), None, text, name
-    code = find_code(compile("".join(text), name, "exec"), function.__qualname__)
+    return find_code(compile("".join(text), name, "exec"), function.__qualname__)
+
+
+def _blamed(cls, function, code):
+    """What blame says of the layer with another code in the function."""
     layer, inputs, options = sample(cls)
     with patched(function, code), contextlib.chdir(ROOT), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -167,11 +167,13 @@ class _Script:
     def mistakes(self, part):
         """Each mistake in words; the first as a class of its own, blamed in the next cell."""
         target, *layer = part.given.split()
-        cls = find_class(layer[0] if layer else target.partition(":")[2])
         for number, one in enumerate(read_mistakes(self.chapter, part)):
             yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
                 lambda m: ", ".join(map(self.shown, labels(m[1]))), one.why))
-            if number == 0 and isinstance(find(target), type):
+            if one.asked:
+                yield _code(f"# without the mistake\n{one.asked}")
+            elif number == 0 and isinstance(find(target), type):
+                cls = find_class(layer[0] if layer else target.partition(":")[2])
                 yield _code(_wrong(cls, *edited(find(target), one)))
 
     def questions(self, part):

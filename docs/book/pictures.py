@@ -3,15 +3,31 @@
 What can be computed is: a mask, weights, a beam are npdl's own.
 """
 
-import gzip
-import json
-
 import numpy as np
 
+from docs.book import curves
 from docs.book.drawing import Drawing
-from docs.book.sources import ROOT
-from npdl import Rotary, ScaledDotAttention, causal_mask
+from npdl import GPT, Rotary, ScaledDotAttention, causal_mask
 from npdl.decoding import Tree, beam_search
+
+
+def products():
+    """A linear map's three products, as the shapes of what is multiplied."""
+    caption = ("One forward and two backward products, drawn by their shapes: N rows of width D "
+               "come in, N rows of width E go out. Which factor must be turned, and on which side "
+               "it stands, the shapes alone decide.")
+    draw, N, D, E = Drawing(560, 250, caption), 84, 56, 30
+    for x, rows in ((100, (("y", N, E), ("x", N, D), ("W", D, E))),
+                    (300, (("dx", N, D), ("dy", N, E), ("Wᵀ", E, D))),
+                    (480, (("dW", D, E), ("xᵀ", D, N), ("dy", N, E)))):
+        (name, high, wide), *factors = rows
+        draw.box(x, 70, name, wide, high, "hot")
+        draw.text(x, 130, "=")
+        left = x - (sum(factor[2] for factor in factors) + 10) / 2
+        for name, high, wide in factors:
+            draw.box(left + wide / 2, 195, name, wide, high)
+            left += wide + 10
+    return draw.svg(), caption
 
 
 def unrolled():
@@ -68,6 +84,45 @@ def lstm():
     draw.line([(72, 250), (440, 250)])
     draw.text(34, 250, "xₜ, hₜ₋₁")
     draw.text(250, 275, "z = x W_x + hₜ₋₁ W_h + b, in four blocks", "small")
+    return draw.svg(), caption
+
+
+def gru():
+    """One step of a GRU."""
+    caption = ("One step of a GRU. Along the upper line h is scaled by 1 − z and added to: the one "
+               "path on which a gradient lives long. r stands behind the product with W_h, and "
+               "only on the candidate's way.")
+    draw = Drawing(600, 330, caption)
+    draw.text(28, 50, "hₜ₋₁")
+    draw.arrow((50, 50), (193, 50))
+    draw.dot(205, 50, "×")
+    draw.arrow((217, 50), (388, 50))
+    draw.dot(400, 50, "+")
+    draw.arrow((412, 50), (556, 50))
+    draw.text(578, 50, "hₜ")
+    for x, name in ((205, "z"), (320, "r")):
+        draw.box(x, 230, "σ", 52)
+        draw.arrow((x, 290), (x, 246))
+        draw.text(x - 14, 200, name)
+    draw.arrow((205, 214), (205, 123))
+    draw.box(205, 110, "1 −", 44, 26)
+    draw.arrow((205, 97), (205, 63))
+    draw.dot(400, 110, "×")
+    draw.arrow((205, 150), (400, 150), (400, 122))
+    draw.arrow((400, 98), (400, 63))
+    draw.box(440, 170, "tanh", 52)
+    draw.arrow((440, 155), (440, 110), (413, 110))
+    draw.text(456, 132, "ĥ")
+    draw.dot(440, 230, "×")
+    draw.arrow((440, 218), (440, 186))
+    draw.arrow((320, 214), (320, 190), (372, 190), (372, 230), (427, 230))
+    draw.arrow((440, 290), (440, 243))
+    draw.text(462, 268, "u_h")
+    draw.arrow((520, 290), (520, 170), (467, 170))
+    draw.text(540, 230, "a_h")
+    draw.line([(84, 290), (520, 290)])
+    draw.text(44, 290, "xₜ, hₜ₋₁")
+    draw.text(300, 315, "a = x W_x + b and u = hₜ₋₁ W_h, in three blocks each", "small")
     return draw.svg(), caption
 
 
@@ -194,6 +249,50 @@ def prefixes():
     return draw.svg(), caption
 
 
+def flow():
+    """A GPT's gradients: through which weights, and from the loss at a place to which places."""
+    caption = ("Left: gradients (dashed) come down from the loss; each map takes its own from what "
+               "passes, the table last. Right, from npdl: the size of the gradient that place k of "
+               "the embedding (column) gets from the loss at place t (row), as a share of the "
+               "row's largest. A place gets nothing from the losses before it.")
+    draw = Drawing(640, 340, caption)
+    parts = [("embedding", "W_emb"), ("block 1", "attention, feed-forward, norms"),
+             ("block 2", "attention, feed-forward, norms"), ("classifier", "W, b")]
+    draw.text(66, 325, "ids")
+    for i, (name, weights) in enumerate(parts):
+        y = 268 - 70 * i
+        draw.box(66, y, name, 100)
+        draw.arrow((58, y + (47 if i == 0 else 55)), (58, y + 16))
+        if i:
+            draw.arrow((74, y + 16), (74, y + 55), kind="back")
+        draw.arrow((118, y), (156, y), kind="back")
+        draw.text(164, y, weights, "small", "start")
+    draw.arrow((58, 42), (58, 26))
+    draw.arrow((74, 26), (74, 42), kind="back")
+    draw.text(66, 12, "loss")
+    sizes, size = reached(), 40
+    for t, row in enumerate(sizes):
+        draw.text(392, 70 + size * (t + 0.5), f"t = {t}", "small")
+        draw.text(420 + size * (t + 0.5), 56, f"k = {t}", "small")
+        for k, value in enumerate(row):
+            draw.cell(420 + size * k, 70 + size * t, float(value), size,
+                      f"{value:.2f}"[1:] if 0 < value < 0.995 else "")
+    return draw.svg(), caption
+
+
+def reached(S=5):
+    """(S, S): the norm of the gradient of the embedding's place k from the logits of place t
+    alone, as a share of each row's largest."""
+    model = GPT(7, 16, 2, 2, max_len=S, rng=3, dtype="float64")
+    logits, cache = model.forward(np.array([[1, 4, 2, 5, 3]]))
+    upstream, sizes = np.random.default_rng(5).standard_normal(logits.shape), []
+    for t in range(S):
+        dx = model.classifier.backward(np.where(np.arange(S)[:, None] == t, upstream, 0),
+                                       cache.classifier)
+        sizes.append(np.linalg.norm(model.decoder.backward(dx, cache.decoder)[0], axis=-1))
+    return np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
+
+
 def low_rank():
     """A frozen matrix, and a narrow path beside it that learns."""
     caption = ("LoRA: beside the frozen matrix a path through r dimensions. Only A and B learn; B "
@@ -215,38 +314,6 @@ def low_rank():
     return draw.svg(), caption
 
 
-SHOWN = {"model": "gpt", "p": 31, "operator": "+", "orders": [2], "r_train": 0.5, "layers": 2,
-         "width": 128, "heads": 4, "batch": 512, "optimizer": "adamw", "weight_decay": 1.0,
-         "dropout": 0.0, "steps": 10001, "norm": "post", "symmetric": False, "q": None,
-         "stratified": False, "clip": 1.0, "seed": 42}
-
-
-def curves():
-    """Both accuracies of one of the study's kept runs, over logarithmic steps."""
-    caption = ("A kept run of the default GPT, seed 42: the share of right answers, of equations "
-               "it trains on and (dashed) of those it has never seen, over logarithmic steps.")
-    stored = [json.loads(gzip.decompress(path.read_bytes())) for path in
-              sorted((ROOT / "experiments" / "results" / "study").glob("*.json.gz"))]
-    (found,) = [run["records"] for run in stored
-                if all(run["config"][name] == value for name, value in SHOWN.items())]
-    draw = Drawing(620, 270, caption)
-    top = np.log10(found["step"][-1])
-
-    def at(step, share):
-        return 60 + 520 * np.log10(step) / top, 220 - 190 * share
-
-    for share in (0, 0.5, 1):
-        draw.line([at(1, share), at(10**top, share)], "thin")
-        draw.text(50, at(1, share)[1], f"{share:.0%}", "small", "end")
-    for power in range(int(top) + 1):
-        draw.text(at(10**power, 0)[0], 240, f"{10**power:,}", "small")
-    draw.text(320, 260, "step", "small")
-    for name, kind in (("train_accuracy", ""), ("validation_accuracy", "back")):
-        draw.line([at(step, share) for step, share in zip(found["step"], found[name], strict=True)
-                   if share is not None], kind)
-    return draw.svg(), caption
-
-
 def turns():
     """One pair of a query and of a key, turned at two places each."""
     caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 (left), "
@@ -265,7 +332,11 @@ def turns():
     return draw.svg(), caption
 
 
-PICTURES = {"05-rnn": unrolled, "06-lstm": lstm, "08-bidirectional": both_directions,
-            "09-layernorm": normalised, "10-attention": weights, "11-heads": mask,
-            "12-block": blocks, "15-decoding": prefixes, "16-lora-quantization": low_rank,
-            "17-grokking": curves, "18-llama": turns}
+PICTURES = {"01-linear": products, "02-activations": curves.slopes,
+            "03-softmax-cross-entropy": curves.pulls, "04-embedding": curves.positions,
+            "05-rnn": unrolled, "06-lstm": lstm, "07-gru": gru,
+            "08-bidirectional": both_directions, "09-layernorm": normalised,
+            "10-attention": weights, "11-heads": mask, "12-block": blocks, "13-gpt": flow,
+            "14-adamw-clipping": curves.first_steps, "15-decoding": prefixes,
+            "16-lora-quantization": low_rank, "17-grokking": curves.accuracies,
+            "18-llama": turns}

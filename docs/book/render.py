@@ -1,6 +1,7 @@
 """A chapter as a page: its directives become HTML, everything else stays as it is written."""
 
 import functools
+import re
 from html import escape
 
 from docutils.utils.math import MathError
@@ -26,7 +27,8 @@ class Page:
 
     def __init__(self, chapter, known):
         self.chapter, self.known = chapter, known
-        self.closes = checks.run(chapter)
+        self.space = {}
+        self.closes = checks.run(chapter, self.space)
         self.steps = frame.step_names(chapter)
 
     def text(self):
@@ -97,9 +99,8 @@ class Page:
     def row(self, part, line):
         origin = self.links(part.line, line.cited)
         indent = len(line.code) - len(line.code.lstrip()) + 4
-        hang = "" if "\n" in line.code else (
-            f' style="padding-left: {indent}ch; text-indent: -{indent}ch"')
-        code = f"<pre{hang}>{coloured(line.code)}</pre>"
+        hang = f"padding-left: {indent}ch; text-indent: -{indent}ch"
+        code = f'<pre style="{hang}">{coloured(on_one_line(line.code))}</pre>'
         if line.comment:
             code += f'<span class="note">{escape(line.comment)}</span>'
         beside = "".join([
@@ -118,12 +119,14 @@ class Page:
 
     def mistakes(self, part):
         made = []
-        for mistake in mistakes(self.chapter, part):
+        for mistake in mistakes(self.chapter, part, self.space):
             change = (f'<div class="highlight"><pre class="change">'
                       f"<del>{coloured(mistake.was)}</del><ins>{coloured(mistake.now)}</ins>"
                       f"</pre></div>")
-            said = fold("What <code>blame</code> says", f"<pre>{escape(mistake.said)}</pre>",
-                        "blame", is_open=not made)
+            shown = f"<pre>{escape(mistake.said)}</pre>"
+            said = fold("What <code>blame</code> says", shown, "blame", is_open=not made) if (
+                not mistake.asked) else (
+                f'<div class="highlight"><pre>{coloured(mistake.asked)}</pre></div>{shown}')
             why = f"<p>{self.inline(mistake.why)}</p>" if mistake.why else ""
             made.append(f'<div class="mistake">{change}{why}{said}</div>')
         return raw("".join(made))
@@ -146,6 +149,12 @@ class Page:
             made += [fold(f"<b>{full}</b> {escape(title)}", body, "question")
                      for full, title, body in found]
         return raw("\n".join(made))
+
+
+def on_one_line(code):
+    """A statement of several lines as one, which the page breaks where it has to."""
+    code = re.sub(r"(?<=[(\[{])\s*\n\s*|\s*\n\s*(?=[)\]}])", "", code)
+    return re.sub(r"\s*\n\s*", " ", code)
 
 
 def spaced(formula):

@@ -22,7 +22,9 @@ from docs.book.sources import ROOT
 BOOK = ROOT / "docs" / "book"
 CODE = r"`[^`\n]*`"
 LINK = re.compile(rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-REPORTS = {"experiments/REPORT.md": "report/REPORT.md", "exercises/LEDGER.md": "report/LEDGER.md"}
+REPORTS = {"experiments/REPORT.md": "report/REPORT.md",
+           "experiments/grokking/REPORT.md": "report/LABORATORY.md",
+           "exercises/LEDGER.md": "report/LEDGER.md"}
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
@@ -100,7 +102,7 @@ class Site:
             text = HEADER + text
         if origin.endswith("pages/index.md"):
             text = text.replace("<!-- chapters -->", "\n".join(
-                f"- [{c.title}](../chapters/{c.path.name}): {_question(c)}" for c in self.chosen))
+                f"- [{c.title}](../chapters/{c.path.name}): {question_of(c)}" for c in self.chosen))
             text += "\n\n" + self._toctree()
         text = text.replace("<!-- notebooks -->", "\n".join(
             f'- <a href="{folder}/{name}.ipynb" download>{notebooks.title(script)}</a>'
@@ -118,7 +120,8 @@ class Site:
                 "Guides": self._guides(),
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
-                                       and "bench/" not in p] + ["report/REPORT", "report/LEDGER"],
+                                       and "bench/" not in p] + [
+                                           p.removesuffix(".md") for p in REPORTS.values()],
                 "Project": [p for p in places if p.startswith("project/")],
             }
         return "\n\n".join(
@@ -194,10 +197,12 @@ class Site:
         return f"source/{name}.html"
 
 
-def _question(chapter):
-    """The first sentence of a chapter."""
-    words = " ".join(chapter.parts[0].body.split())
-    return re.match(r"(.*?[.?!])(?= |$)", words)[1] if words else ""
+def question_of(chapter):
+    """What a chapter asks in its beginning; its first sentence where it asks nothing."""
+    words = " ".join(chapter.parts[0].body.partition("\n## ")[0].split())
+    sentences = re.findall(r".*?[.?!](?= |$)", words)
+    asked = [sentence for sentence in sentences if sentence.endswith("?")]
+    return "".join(asked or sentences[:1]).strip()
 
 
 def _listing(file):

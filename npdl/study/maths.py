@@ -112,6 +112,8 @@ class _Writer:
         if index == "hat" or index.startswith("hat_"):
             hatted = form.hat(self.identifier(base))
             return form.below(hatted, index[4:]) if index[4:] else hatted
+        if len(base) > 1 and len(index) > 1:            # two words, such as target_embedding
+            return form.name(name)
         return form.below(self.identifier(base), index)
 
     def _Constant(self, node, outer):

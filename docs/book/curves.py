@@ -1,0 +1,146 @@
+"""The chapters' pictures that have axes: every number in them is npdl's own."""
+
+import gzip
+import json
+
+import numpy as np
+
+from docs.book.drawing import Drawing
+from docs.book.sources import ROOT
+from npdl import GELU, Adam, CrossEntropy, Linear, ReLU, Sigmoid, Tanh
+from npdl.layers.embedding import sinusoidal
+from npdl.training.origin import engine_digest
+
+
+def _axes(draw, place, xs, ys, x_marks, y_marks):
+    """Help lines and their numbers; returns the function of (x, y) to a point of the drawing.
+
+    place    (left, bottom, width, height)
+    xs, ys   the ends of the axes; marks are {value: words}
+    """
+    left, bottom, width, height = place
+
+    def at(x, y):
+        return (left + width * (x - xs[0]) / (xs[1] - xs[0]),
+                bottom - height * (y - ys[0]) / (ys[1] - ys[0]))
+
+    for value, words in y_marks.items():
+        draw.line([at(xs[0], value), at(xs[1], value)], "thin")
+        draw.text(left - 10, at(xs[0], value)[1], words, "small", "end")
+    for value, words in x_marks.items():
+        draw.text(at(value, ys[0])[0], bottom + 20, words, "small")
+    return at
+
+
+def slopes():
+    """The activations and their slopes."""
+    caption = ("Four activations and (dashed) their slopes, from npdl's forward and backward. "
+               "Where the dashed line is at 0 no gradient passes.")
+    draw, x = Drawing(620, 480, caption), np.linspace(-4, 4, 161)
+    for i, layer in enumerate((Sigmoid(), Tanh(), ReLU(), GELU())):
+        y, cache = layer.forward(x)
+        dx = layer.backward(np.ones_like(x), cache)
+        left, bottom = 50 + 310 * (i % 2), 200 + 240 * (i // 2)
+        at = _axes(draw, (left, bottom, 240, 165), (-4, 4), (-1, 2),
+                   {v: f"{v}".replace("-", "−") for v in (-4, -2, 0, 2, 4)},
+                   {v: f"{v}".replace("-", "−") for v in (-1, 0, 1, 2)})
+        draw.text(left + 120, bottom - 178, type(layer).__name__)
+        seen = y <= 2
+        draw.line([at(*point) for point in zip(x[seen], y[seen], strict=True)])
+        draw.line([at(*point) for point in zip(x, dx, strict=True)], "back")
+    return draw.svg(), caption
+
+
+def pulls():
+    """Probabilities, and the gradient of the loss in the scores."""
+    caption = ("Five scores, their probabilities, and the gradient of the loss in the scores when "
+               "the second word is the right one, from npdl: its score is pulled up by as much as "
+               "all others together are pushed down.")
+    z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
+    loss = CrossEntropy()
+    _, cache = loss.forward(z, np.array([1]))
+    draw = Drawing(620, 230, caption)
+    for left, name, values in ((20, "scores z", z[0]), (225, "p", np.exp(cache.log_p[0])),
+                               (430, "dz = p − q", loss.backward(1.0, cache)[0])):
+        draw.text(left + 85, 16, name)
+        draw.line([(left, 130), (left + 170, 130)], "thin")
+        scale = 45 if left == 20 else 95
+        for k, value in enumerate(values):
+            x, y = left + 17 + 34 * k, 130 - scale * value
+            draw.box(x, (130 + y) / 2, "", 22, abs(scale * value), "hot" if k == 1 else "")
+            draw.text(x, y - 10 if value > 0 else y + 11, f"{value:.2f}".replace("-", "−"), "small")
+    return draw.svg(), caption
+
+
+def positions():
+    """The table of fixed positions."""
+    caption = ("sinusoidal(24, 32): a row for each place, a column for each entry of its vector, "
+               "the fuller the larger. Entries come in pairs of a sine and a cosine, from fast "
+               "waves on the left to slow ones on the right: no two rows are alike.")
+    table, size = sinusoidal(24, 32), 15
+    draw = Drawing(32 * size + 60, 24 * size + 40, caption)
+    for r, row in enumerate(table):
+        if r % 4 == 0:
+            draw.text(30, 30 + size * (r + 0.5), f"{r}", "small")
+        for c, value in enumerate(row):
+            draw.cell(50 + size * c, 30 + size * r, (1 + float(value)) / 2, size)
+    for c in range(0, 32, 4):
+        draw.text(50 + size * (c + 0.5), 16, f"{c}", "small")
+    return draw.svg(), caption
+
+
+def first_steps(steps=3000):
+    """Adam's step under a gradient that does not change, with and without the corrections."""
+    caption = ("Adam under a gradient that does not change: the length of each step in units of "
+               "the learning rate, and (dashed) what it would be without the two corrections, "
+               "over logarithmic steps.")
+    model = Linear(1, 1, bias=False).astype("float64")
+    adam, taken, bare = Adam(model, lr=1e-3), [], []
+    for _ in range(steps):
+        before = model.W.data[0, 0]
+        model.W.grad[...] = 5.0
+        adam.step()
+        taken.append((before - model.W.data[0, 0]) / adam.lr)
+        bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
+    draw = Drawing(620, 250, caption)
+    at = _axes(draw, (60, 200, 520, 170), (0, np.log10(steps)), (0, 7),
+               {power: f"{10**power:,}" for power in range(4)},
+               {v: f"{v}" for v in (0, 1, 3, 5, 7)})
+    draw.text(320, 240, "step", "small")
+    for values, kind in ((taken, ""), (bare, "back")):
+        draw.line([at(np.log10(t), value) for t, value in enumerate(values, 1)], kind)
+    return draw.svg(), caption
+
+
+SHOWN = {"model": "gpt", "p": 31, "operator": "+", "orders": [2], "r_train": 0.5, "layers": 2,
+         "width": 128, "heads": 4, "batch": 512, "optimizer": "adamw", "weight_decay": 1.0,
+         "dropout": 0.0, "steps": 10001, "norm": "post", "symmetric": False, "q": None,
+         "stratified": False, "clip": 1.0, "seed": 42}
+
+
+def _recent(run):
+    """As the report chooses: made by the engine of today; else, by one whose name was kept."""
+    engine = run.get("made", {}).get("engine")
+    return engine == engine_digest(), engine is not None
+
+
+def accuracies():
+    """Both accuracies of one of the study's kept runs, over logarithmic steps."""
+    caption = ("A kept run of the default GPT, seed 42: the share of right answers, of equations "
+               "it trains on and (dashed) of those it has never seen, over logarithmic steps.")
+    stored = [json.loads(gzip.decompress(path.read_bytes())) for path in
+              sorted((ROOT / "experiments" / "results" / "study").glob("*.json.gz"))]
+    made = [run for run in stored
+            if all(run["config"][name] == value for name, value in SHOWN.items())]
+    found = max(made, key=_recent)["records"]       # each engine that made it has a file
+    draw = Drawing(620, 270, caption)
+    top = np.log10(found["step"][-1])
+    at = _axes(draw, (60, 220, 520, 190), (0, top), (0, 1),
+               {power: f"{10**power:,}" for power in range(int(top) + 1)},
+               {share: f"{share:.0%}" for share in (0, 0.5, 1)})
+    draw.text(320, 260, "step", "small")
+    for name, kind in (("train_accuracy", ""), ("validation_accuracy", "back")):
+        draw.line([at(np.log10(step), share)
+                   for step, share in zip(found["step"], found[name], strict=True)
+                   if share is not None], kind)
+    return draw.svg(), caption
