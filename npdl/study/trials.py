@@ -20,6 +20,7 @@ from npdl.study.trace import Tracer, wanted
 
 MOST = 260                  # entries of a statement that are moved, one after the other
 ENOUGH = 1e-5
+DIFFERENT = 1e-6            # what is nearer is the rounding of the numerical gradients
 ENTRIES = 400               # of one gradient, that are computed numerically
 
 
@@ -46,6 +47,15 @@ class Unit:
     handed: tuple = ()
 
     @property
+    def first_moved(self):
+        """The backward step at which it should first have written something else."""
+        moves = {at: max(np.abs(shift).max(initial=0) for *_, shift in moved)
+                 for at, moved in (self.shift or {}).items()}
+        most = max(moves.values(), default=0.0)
+        return min((at for at, move in moves.items() if move > DIFFERENT * most),
+                   default=self.places[0][0])
+
+    @property
     def size(self):
         return sum(_count(shape, mask) for *_, shape, mask in self.places)
 
@@ -60,6 +70,7 @@ class Trials:
         self.units = self._units()
         self.names = [final.name for final in finals]
         self.wrong = frozenset(f.name for f in finals if not f.right and not f.kink)
+        self.idle = self.wrong - self._given()
         self.base = self.run({})
         self.wanted = dict(self.base)                   # what is right stays as it is
 
@@ -101,6 +112,14 @@ class Trials:
                     unit.places += [(at, write.name, path, np.shape(a), write.mask)
                                     for path, a in paths(write.value)]
         return list(found.values())
+
+    def _given(self):
+        """The names of the inputs, and of the parameters to whose gradient something is added."""
+        params = dict(self.check.layer.params())
+        written = [owner(write.name, step) for step in self.steps for write in step.writes
+                   if write.name.endswith(".grad")]
+        return {name for name in self.names if name not in params
+                or any(param is params[name] for param in written)}
 
     def places(self, unit):
         """All places of a Unit, with all their entries."""
@@ -177,8 +196,8 @@ class Trials:
             mask = masks[at, name, path]
             before, after = (block(np.asarray(a, float), mask) for a in added(
                 self.check, self.steps[at], name, (before, after)))
-            if np.abs(after - before).max(initial=0) > 1e-7 * max(np.abs(after).max(initial=0),
-                                                                  1e-3):
+            if np.abs(after - before).max(initial=0) > DIFFERENT * max(
+                    np.abs(after).max(initial=0), 1e-3):
                 further = self._further_down(self.steps[at], ends)
                 found.append((at, name, path, before, after, names, further))
         return found
