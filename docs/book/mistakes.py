@@ -17,18 +17,21 @@ from npdl.study.target import find_class
 
 @dataclass
 class Mistake:
-    """`was` became `now` in `function` (its qualified name), because of `why`."""
+    """`was` became `now` in `function` (its qualified name), because of `why`; `other` says why
+    blame is right to name another line first, where it does."""
 
     line: int
     was: str
     now: str
     why: str = ""
+    other: str = ""
     function: str = ""
     said: str = ""
 
 
 def mistakes(chapter, part):
-    """The Mistakes of a directive, each made and blamed; BookError where blame finds nothing."""
+    """The Mistakes of a directive, each made and blamed; BookError where blame finds nothing, or
+    names another line first and the chapter does not say why."""
     target, *layer = part.given.split()
     try:
         found, cls = find(target), find_class(layer[0] if layer else target.partition(":")[2])
@@ -41,9 +44,17 @@ def mistakes(chapter, part):
         except LookupError as error:
             chapter.fail(mistake.line, str(error))
         mistake.function = function.__qualname__
-        report = _blamed(cls, function, statement, now)
+        report = blamed(cls, function, statement, now)
         if report.right:
             chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
+        named = report.file, report.function, report.line
+        meant = function.__code__.co_filename, function.__qualname__, statement.first
+        if named != meant and not mistake.other:
+            chapter.fail(mistake.line, f"blame first names line {report.line} of {report.function}, "
+                         f"not {now!r}: mend blame, or say why that line is rightly the first, in "
+                         "a line below: ! why")
+        if named == meant and mistake.other:
+            chapter.fail(mistake.line, f"blame first names {now!r} itself: take the ! line out")
         mistake.said = str(report)
     return made
 
@@ -61,10 +72,11 @@ def read_mistakes(chapter, part):
     """The Mistakes that a directive lists, not made yet."""
     made = []
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
-        if text.startswith(":"):
+        if text.startswith((":", "!")):
             if not made:
                 chapter.fail(i, "a reason before its mistake: write old -> new first")
-            made[-1].why = f"{made[-1].why} {text[1:].strip()}".strip()
+            field = "why" if text[0] == ":" else "other"
+            setattr(made[-1], field, f"{getattr(made[-1], field)} {text[1:].strip()}".strip())
         elif text.strip():
             was, arrow, now = text.partition(" -> ")
             if not arrow or not was.strip() or not now.strip():
@@ -94,7 +106,7 @@ def _statement(found, code):
     return None, None
 
 
-def _blamed(cls, function, statement, now):
+def blamed(cls, function, statement, now):
     """What blame says with `now` in place of the statement. The edited file is known to linecache
     under a name of its own, so that the report shows the lines that ran."""
     file = function.__code__.co_filename

@@ -160,7 +160,8 @@ class _Script:
         cls = find_class(layer[0] if layer else target.partition(":")[2])
         for number, one in enumerate(read_mistakes(self.chapter, part)):
             yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
-                lambda m: ", ".join(map(self.shown, labels(m[1]))), one.why))
+                lambda m: ", ".join(map(self.shown, labels(m[1]))),
+                f"{one.why} {one.other}".strip()))
             if number == 0 and isinstance(find(target), type):
                 yield _code(_wrong(cls, *edited(find(target), one)))
 

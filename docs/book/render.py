@@ -125,7 +125,8 @@ class Page:
             said = fold("What <code>blame</code> says", f"<pre>{escape(mistake.said)}</pre>",
                         "blame", is_open=not made)
             why = f"<p>{self.inline(mistake.why)}</p>" if mistake.why else ""
-            made.append(f'<div class="mistake">{change}{why}{said}</div>')
+            other = f"<p>{self.inline(mistake.other)}</p>" if mistake.other else ""
+            made.append(f'<div class="mistake">{change}{why}{said}{other}</div>')
         return raw("".join(made))
 
     def inline(self, text):

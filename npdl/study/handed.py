@@ -107,6 +107,12 @@ def called_by_another(unit, others):
     return len(callers) > 1 and any(id(other.statement) in callers for other in others)
 
 
+def is_promised(step, name, verdicts):
+    """Whether one of several values that a step binds is the gradient that its name says."""
+    verdict = verdicts.of.get((step.index, name))
+    return verdict is not None and bool(verdict.right) and name in step.statement.binds
+
+
 def takes_on(unit, call, verdict, verdicts):
     """Whether a Unit gives an argument of its call, wrong by its Verdict, the same name and value
     again (dy = np.asarray(dy)), and it stays wrong."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from npdl.study.handed import only_takes
+from npdl.study.handed import is_librarys, only_takes
 from npdl.study.inside import FUNCTIONS, evaluated, expression_of
 from npdl.study.patch import function_of
 from npdl.study.reads import entries_written
@@ -24,9 +24,9 @@ def not_called(trials, mended):
         around = [name[: i] for i, sign in enumerate(name) if sign == "."]
         parts.add(next((part for part in around if all(
             other in trials.idle for other in names if other.startswith(part + "."))), ""))
-    calls = " and ".join(f"{part}.backward" for part in sorted(parts))
+    calls = ", ".join(f"{part}.backward" for part in sorted(parts))
     return None if "" in parts else Explanation("missing call", (
-        f"{calls} should have been called here, or before: nothing is added to the gradient of "
+        f"{calls} is not called: nothing is added to the gradient of "
         f"{', '.join(sorted(trials.idle))}"))
 
 
@@ -51,6 +51,8 @@ class Missing:
                      and other.kind == e.kind and names & {name for _, name, *_ in u.places}]
             takes = only_takes(getattr(unit.statement.node, "value", None))
             passed = later or any(u.handed for u, _ in found) and not unit.handed
+            if is_librarys(unit.steps[0]):
+                e.weight += 3                           # what it was handed is likelier
             if "factor" in e.kind and takes or e.kind == "factor" and later:
                 e.weight += 3                           # a number fits where numbers are made
             elif takes and passed and e.kind not in ("part", "name", "moved"):

@@ -11,6 +11,7 @@ from npdl.study.handed import (
     hands_on,
     is_alias,
     is_librarys,
+    is_promised,
     learned_without_param,
     makes_room,
     only_takes,
@@ -242,7 +243,7 @@ class Search:
         for unit in (u for u in trials.units if u.places and u not in passing):
             known = {at for at, *_ in unit.places if self._is_right(self.steps[at])}
             places = [place for place in unit.places if place[0] not in known
-                      and not self._promised(*place[:2])
+                      and not is_promised(self.steps[place[0]], place[1], self.verdicts)
                       and not returned_by_name(unit.statement, place[2])]
             if places and not self.right(unit):
                 unit.places = places
@@ -270,11 +271,12 @@ class Search:
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
+        kept = best[: proved + 1] + [u for u in best[proved + 1 :] if is_librarys(u.steps[0])]
         handed = self._handed(best[0]) if best else []
         if best and not handed and only_takes(getattr(best[0].statement.node, "value", None)):
             found = next(filter(None, (self._handed(u, best[0].code) for u in best[1:])), [])
-            return best[:1] + found + [u for u in best[1 : proved + 1] if u not in found]
-        return handed + self._caller(best[:1]) + best[: proved + 1]
+            return kept[:1] + found + [u for u in kept[1:] if u not in found]
+        return handed + self._caller(best[:1]) + kept
 
     def _caller(self, first):
         """[the Unit that called the first suspect], if several statements call its function and it
@@ -309,12 +311,6 @@ class Search:
         """Whether what a Unit wrote last in each call is known to be right."""
         last = {step.call.number: step for step in unit.steps}.values()
         return all(self._is_right(step) for step in last)
-
-    def _promised(self, at, name):
-        """Whether one of several values that a step binds is the gradient that its name says."""
-        verdict = self.verdicts.of.get((self.steps[at].index, name))
-        return verdict is not None and bool(verdict.right) and name in self.steps[
-            at].statement.binds
 
     def _verdicts(self, step):
         return [self.verdicts.of.get((step.index, w.name)) for w in step.writes]
