@@ -50,9 +50,9 @@ def mistakes(chapter, part):
         named = report.file, report.function, report.line
         meant = function.__code__.co_filename, function.__qualname__, statement.first
         if named != meant and not mistake.other:
-            chapter.fail(mistake.line, f"blame first names line {report.line} of {report.function}, "
-                         f"not {now!r}: mend blame, or say why that line is rightly the first, in "
-                         "a line below: ! why")
+            chapter.fail(mistake.line, f"blame first names line {report.line} of "
+                         f"{report.function}, not {now!r}: mend blame, or say why that line is "
+                         "rightly the first, in a line below: ! why")
         if named == meant and mistake.other:
             chapter.fail(mistake.line, f"blame first names {now!r} itself: take the ! line out")
         mistake.said = str(report)
