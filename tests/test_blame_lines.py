@@ -44,6 +44,9 @@ STEP = "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])"
     # one of three values that a line binds is right by its name, the others are not in question
     ("npdl.layers.grouped:GroupedQueryAttention", "GroupedQueryAttention",
      "dq = self.rotary.backward(dq, cache.q)", "dq, _ = self.rotary.forward(dq)", r"axis 3 only"),
+    # no line whose other values would change one that is right
+    ("npdl.layers.grouped:GroupedQueryAttention", "GroupedQueryAttention",
+     "dk = self.rotary.backward(dk, cache.k)", "dk, _ = self.rotary.forward(dk)", r"axis 3 only"),
     ("npdl.layers.llama:SwiGLU", "SwiGLU", "slope = s + silu * (1 - s)", "slope = s * (1 - s)",
      r"it should be s \+ silu \* \(1 - s\)"),
 ], ids=lambda text: re.sub(r".*\.| = .*", "", text))

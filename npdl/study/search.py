@@ -133,7 +133,8 @@ class Search:
         An edit of one token is looked for first, then what is missing in numbers, then a larger
         edit; without any of them it is the first that could.
         """
-        self.trials = Trials(self.check, self.dout, self.recording, self.found).measured()
+        self.trials = Trials(self.check, self.dout, self.recording, self.found,
+                             self.verdicts).measured()
         self.missing = Missing(self.trials, self.verdicts, self.check, self.dout)
         suspects = self._suspects()
         if not suspects or suspects[0].mended != self.trials.wrong:
@@ -166,9 +167,10 @@ class Search:
         wrong: what is known of numbers, and of no edit, does not tell them apart."""
         if not suspects:
             return report
-        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended]
+        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended
+                 and (not u.spoils or u in suspects)]
         for unit in self.trials.units:                  # with every entry, in every turn
-            if unit not in could and hasattr(
+            if not unit.spoils and unit not in could and hasattr(
                     unit.statement.node, "value") and unit.reached >= suspects[0].mended:
                 whole = Unit(unit.code, unit.statement, unit.steps, self.trials.places(unit))
                 self.trials.mend(whole)
@@ -265,6 +267,7 @@ class Search:
         if not best and most:
             lead = next(u for u in trials.units if len(u.mended) == most)
             best = [u for u in trials.units if u.mended == lead.mended]
+        best = [u for u in best if not u.spoils] or best
         best = [u for u in best if not called_by_another(u, best)] or best
         best.sort(key=lambda u: (is_npdls(u.steps[0]), is_librarys(u.steps[0]), u.first_moved))
         best = self._without_rooms(best)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.check import copied
+from npdl.study.handed import is_promised
 from npdl.study.lines import owner
 from npdl.study.nests import kept, leaves
 from npdl.study.shifts import Shifter, found_at, moved, paths
@@ -32,6 +33,7 @@ class Unit:
     reached the gradients that it has a part in
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
+    spoils  other values of it change what is known to be right
     dark    nothing is known of what it could mend
     handed  (backward step, position, name, Verdict) of the first wrong argument that it hands over
     """
@@ -43,6 +45,7 @@ class Unit:
     mended: frozenset = frozenset()
     reached: frozenset = frozenset()
     shift: object = None
+    spoils: bool = False
     dark: bool = False
     handed: tuple = ()
 
@@ -63,7 +66,7 @@ class Unit:
 class Trials:
     """Runs of the backward of a Check, for one upstream gradient."""
 
-    def __init__(self, check, dout, recording, finals):
+    def __init__(self, check, dout, recording, finals, verdicts):
         self.check, self.dout = check, dout
         self.wants = wanted(check.layer)
         self.steps = recording.phase("backward")
@@ -71,6 +74,9 @@ class Trials:
         self.names = [final.name for final in finals]
         self.wrong = frozenset(f.name for f in finals if not f.right and not f.kink)
         self.idle = self.wrong - self._given()
+        self.right = [(at, w.name, w.value) for at, step in enumerate(self.steps)
+                      for w in step.writes if isinstance(w.value, np.ndarray)
+                      and is_promised(step, w.name, verdicts)]
         self.base = self.run({})
         self.wanted = dict(self.base)                   # what is right stays as it is
 
@@ -256,7 +262,20 @@ class Trials:
                 idle = ~(np.abs(whole) > 1e-12 * np.abs(whole).max()).any(0)
                 unique = np.linalg.matrix_rank(whole, 1e-9) == unit.size - idle.sum()
                 unit.shift = self._shifts(unit, shift) if unique else None
+                unit.spoils = self._spoils(self._shifts(unit, shift))
                 return
+
+    def _spoils(self, shifts):
+        """Whether these shifts change a later value that is known to be right as it is."""
+        last, zeros, watch = max(shifts), {}, []
+        for at, name, value in self.right:
+            if at > last and at not in shifts:
+                zeros.setdefault(at, []).append((name, (), np.zeros(value.shape)))
+        self.run(shifts | zeros, watch=watch)
+        now = {(at, name): before for at, name, _, before, *_ in watch}
+        return any(np.abs(now.get((at, name), value) - value).max(initial=0)
+                   > ENOUGH * np.abs(value).max(initial=0) for at, name, value in self.right
+                   if at in zeros)
 
     def scaling(self, unit):
         """The number times which all that a Unit writes would mend everything, or None."""
