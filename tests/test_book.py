@@ -24,7 +24,7 @@ from docs.book.frame import step_names
 from docs.book.mistakes import mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
-from docs.book.render import on_one_line
+from docs.book.render import Page, on_one_line
 from docs.book.site import question_of
 from docs.book.solved import asked
 from docs.book.unicode import HIGH, LOW, mathematics
@@ -142,6 +142,14 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 """
 
 
+# which of the line that splits and the next one lacks the reversal, no number can tell
+ELSEWHERE = ("""npdl.layers.linear:Linear
+dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
+""", """npdl.layers.bidirectional:Bidirectional
+dy_b = reverse(dy_b, cache.lengths) -> dy_b = dy_b
+""")
+
+
 def everything(path):
     """What a build asks of one chapter, in its order."""
     read.cache_clear()
@@ -162,6 +170,18 @@ def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
     assert step_names(everything(path)) == ["Linear"]
+
+
+def test_another_line_is_first_where_the_chapter_says_why(tmp_path):
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE.replace(*ELSEWHERE).replace(": A sign.", ": Left out.\n! Either line\n! "
+                                                      "can have it."))
+    read.cache_clear()
+    chapter = read(path)
+    made, = mistakes(chapter, chapter.of("mistakes")[0])
+    assert (made.why, made.other) == ("Left out.", "Either line can have it.")
+    page = Page(chapter, every_equation([chapter])).mistakes(chapter.of("mistakes")[0])
+    assert "<p>Either line can have it.</p>" in page
 
 
 @pytest.mark.parametrize("old, new, said", [
@@ -185,6 +205,8 @@ def test_a_chapter_in_good_form(tmp_path):
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
+    (*ELSEWHERE, ":39: blame first names line"),
+    (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])

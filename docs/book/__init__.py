@@ -12,11 +12,14 @@ source comes out of it, by fences:
                               lines of a backward that come from none
     ```{proof} LSTMCell LSTM  their rows of gradients.md, parity.md and mutation.md
     ```{mistakes} npdl.layers.recurrent:LSTMCell [LAYER]
-                              `old -> new` and `: why` below it; blame is asked about each
+                              `old -> new` and `: why` below it; blame is asked about each, and
+                              must first name the line that was changed; where another is
+                              rightly first, `! why` says so
     ```{questions} 002.3.1    worked out by `exercises`
 
 What is wrong breaks the build, with file and line: a check that fails or compares nothing, a line
 that is not in the source or cites nothing, an equation that nothing cites, a mistake that blame
-does not see, a question or a link that leads nowhere. pictures.py draws, notebooks.py makes a
-notebook of every chapter and of the scripts in notebooks/, api.py the reference.
+does not see or puts on another line, a question or a link that leads nowhere. pictures.py draws,
+notebooks.py makes a notebook of every chapter and of the scripts in notebooks/, api.py the
+reference.
 """

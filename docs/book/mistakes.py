@@ -24,12 +24,15 @@ from npdl.study.target import find_class
 
 @dataclass
 class Mistake:
-    """`was` became `now` in `function` (its qualified name), because of `why`."""
+    """`was` became `now` in `function` (its qualified name), because of `why`. It is blamed, or the
+    expression `asked` is computed with it; `said` is what came out. `other` says why blame is right
+    to name another line first, where it does."""
 
     line: int
     was: str
     now: str
     why: str = ""
+    other: str = ""
     function: str = ""
     asked: str = ""
     said: str = ""
@@ -37,7 +40,8 @@ class Mistake:
 
 def mistakes(chapter, part, space=None):
     """The Mistakes of a directive, each made, and blamed or computed with; BookError where that
-    finds nothing. `space` holds the names of the chapter's checks."""
+    finds nothing, or blame names another line first and the chapter does not say why. `space` holds
+    the names of the chapter's checks."""
     made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
     try:
         found = find(target)
@@ -53,13 +57,21 @@ def mistakes(chapter, part, space=None):
         except LookupError as error:
             chapter.fail(mistake.line, str(error))
         mistake.function = function.__qualname__
-        code = _edited_code(function, statement, now)
+        code = edited_code(function, statement, now)
         if mistake.asked:
             _compute(chapter, mistake, space, function, code)
             continue
-        report = _blamed(cls, function, code)
+        report = blamed(cls, function, code)
         if report.right:
             chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
+        named = report.file, report.function, report.line
+        meant = function.__code__.co_filename, function.__qualname__, statement.first
+        if named != meant and not mistake.other:
+            chapter.fail(mistake.line, f"blame first names line {report.line} of "
+                         f"{report.function}, not {now!r}: mend blame, or say why that line is "
+                         "rightly the first, in a line below: ! why")
+        if named == meant and mistake.other:
+            chapter.fail(mistake.line, f"blame first names {now!r} itself: take the ! line out")
         mistake.said = str(report)
     return made
 
@@ -93,11 +105,11 @@ def read_mistakes(chapter, part):
     """The Mistakes that a directive lists, not made yet."""
     made = []
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
-        if text.startswith((":", ">")):
+        if text.startswith((":", ">", "!")):
             if not made:
                 chapter.fail(i, "a reason before its mistake: write old -> new first")
-            name = "why" if text[0] == ":" else "asked"
-            setattr(made[-1], name, f"{getattr(made[-1], name)} {text[1:].strip()}".strip())
+            field = {":": "why", ">": "asked", "!": "other"}[text[0]]
+            setattr(made[-1], field, f"{getattr(made[-1], field)} {text[1:].strip()}".strip())
         elif text.strip():
             was, arrow, now = text.partition(" -> ")
             if not arrow or not was.strip() or not now.strip():
@@ -127,7 +139,7 @@ def _statement(found, code):
     return None, None
 
 
-def _edited_code(function, statement, now):
+def edited_code(function, statement, now):
     """The function's code with `now` in place of the statement. The edited file is known to
     linecache under a name of its own, so that a report shows the lines that ran."""
     file = function.__code__.co_filename
@@ -140,7 +152,7 @@ def _edited_code(function, statement, now):
     return find_code(compile("".join(text), name, "exec"), function.__qualname__)
 
 
-def _blamed(cls, function, code):
+def blamed(cls, function, code):
     """What blame says of the layer with another code in the function."""
     layer, inputs, options = sample(cls)
     with patched(function, code), contextlib.chdir(ROOT), warnings.catch_warnings():

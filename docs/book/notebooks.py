@@ -169,7 +169,8 @@ class _Script:
         target, *layer = part.given.split()
         for number, one in enumerate(read_mistakes(self.chapter, part)):
             yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
-                lambda m: ", ".join(map(self.shown, labels(m[1]))), one.why))
+                lambda m: ", ".join(map(self.shown, labels(m[1]))),
+                f"{one.why} {one.other}".strip()))
             if one.asked:
                 yield _code(f"# without the mistake\n{one.asked}")
             elif number == 0 and isinstance(find(target), type):

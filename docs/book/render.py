@@ -128,7 +128,8 @@ class Page:
                 not mistake.asked) else (
                 f'<div class="highlight"><pre>{coloured(mistake.asked)}</pre></div>{shown}')
             why = f"<p>{self.inline(mistake.why)}</p>" if mistake.why else ""
-            made.append(f'<div class="mistake">{change}{why}{said}</div>')
+            other = f"<p>{self.inline(mistake.other)}</p>" if mistake.other else ""
+            made.append(f'<div class="mistake">{change}{why}{said}{other}</div>')
         return raw("".join(made))
 
     def inline(self, text):

@@ -202,7 +202,12 @@ def _of_subscript(node, fields):
 
 
 def _of_items(node):
-    """Two of a few items exchanged."""
+    """Two of a few items exchanged; other axes for those of a tuple such as (0, 2)."""
+    if isinstance(node.ctx, ast.Load) and node.elts and all(
+            isinstance(item, ast.Constant) and item.value in range(4) for item in node.elts):
+        for count in (1, 2, 3):
+            for axes in itertools.combinations(range(4), count):
+                yield 1, "axis", ast.Tuple([_number(axis) for axis in axes], node.ctx)
     for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
         items = list(node.elts)
         items[i], items[j] = items[j], items[i]

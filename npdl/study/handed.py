@@ -2,6 +2,10 @@
 
 import ast
 
+import numpy as np
+
+from npdl.study.trace import original_file
+
 PLAIN_NODES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Slice,
                ast.BinOp, ast.operator, ast.expr_context)
 
@@ -53,8 +57,20 @@ def hands_on(unit):
         isinstance(part, ast.BinOp) for part in _outside_indices(value))
 
 
+def is_librarys(step):
+    """Whether a step is in a function that another file has, and that is no part of a backward: of
+    a function and of what it was handed, the latter is likelier to be wrong."""
+    call = step.call
+    return call.parent is not None and call.owner is None and not call.pairs \
+        and "backward" not in call.function.name \
+        and original_file(call.code.co_filename) != original_file(call.parent.code.co_filename)
+
+
 def only_takes(node):
     """Whether an expression has no arithmetic: parts of arrays, tuples of names."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in (
+            "split", "array_split"):
+        return True
     return node is not None and not isinstance(node, ast.Name) and not any(
         isinstance(part, (ast.BinOp, ast.UnaryOp, ast.Call)) for part in _outside_indices(node))
 
@@ -82,3 +98,27 @@ def _outside_indices(node):
         for part in child if isinstance(child, list) else [child]:
             if isinstance(part, ast.AST):
                 yield from _outside_indices(part)
+
+
+def called_by_another(unit, others):
+    """Whether a Unit's function is called by several statements, one of which could mend all too:
+    then that one has called it with something wrong."""
+    callers = {id(step.call.from_statement) for step in unit.steps}
+    return len(callers) > 1 and any(id(other.statement) in callers for other in others)
+
+
+def is_promised(step, name, verdicts):
+    """Whether one of several values that a step binds is the gradient that its name says."""
+    verdict = verdicts.of.get((step.index, name))
+    return verdict is not None and bool(verdict.right) and name in step.statement.binds
+
+
+def takes_on(unit, call, verdict, verdicts):
+    """Whether a Unit gives an argument of its call, wrong by its Verdict, the same name and value
+    again (dy = np.asarray(dy)), and it stays wrong."""
+    for step in unit.steps:
+        for write in step.writes if step.call is call else ():
+            found = verdicts.of.get((step.index, write.name))
+            if write.name == verdict.name and found is not None and found.right is False:
+                return np.array_equal(write.value, verdict.value)
+    return False

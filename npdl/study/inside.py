@@ -5,14 +5,18 @@ in the place of each, or the same array times or divided by one, reversed or tur
 """
 
 import ast
+from types import FunctionType
 
 import numpy as np
 
-from npdl.study.atoms import derived, fittings, is_mask
+from npdl import functions
+from npdl.study.atoms import derived, factors_of, fittings, is_mask
 
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "items", "keys", "conj", "cumsum", "repeat"}
 PART = "part_in_question"
+FUNCTIONS = {name: f for name, f in vars(functions).items()
+             if isinstance(f, FunctionType) and f.__module__ == functions.__name__}
 
 
 def expression_of(node, name, path):
@@ -90,7 +94,7 @@ def _changes(value, atoms, numbers):
         for by in (1, -1) if n > 1 else ():
             yield ("moved", f"it must be moved by {by} along axis {axis}, with zeros at the end", 3,
                    shifted(value, axis, by))
-    for label, number in [("2", 2.0), *numbers]:
+    for label, number in factors_of(numbers):
         yield "factor", f"a factor is missing: * {label}", 2, value * number
         yield "factor", f"a factor is missing: / {label}", 2, value / number
 
@@ -143,9 +147,11 @@ def _run(code, names, kinds="fiub"):
 
 
 def _is_pure(func):
-    """Whether a call only computes: of a function of NumPy's, or a method of an array."""
+    """Whether a call only computes: of a function of NumPy's or of npdl.functions, or a method of
+    an array."""
     if isinstance(func, ast.Name):
-        return func.id in ("len", "range", "slice", "min", "max", "abs", "float", "int")
+        return func.id in FUNCTIONS or func.id in (
+            "len", "range", "slice", "min", "max", "abs", "float", "int")
     return isinstance(func, ast.Attribute) and (
         ast.unparse(func.value) in ("np", "xp", "numpy") and func.attr not in ("copyto", "put")
         or func.attr in PURE)

@@ -6,12 +6,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from npdl.study.handed import only_takes
-from npdl.study.inside import evaluated, expression_of
+from npdl.study.handed import is_librarys, only_takes
+from npdl.study.inside import FUNCTIONS, evaluated, expression_of
 from npdl.study.patch import function_of
 from npdl.study.reads import entries_written
 from npdl.study.shifts import WATCHED
-from npdl.study.terms import PARTS, Turn, explained, scaled, summed
+from npdl.study.terms import PARTS, Explanation, Turn, explained, scaled, summed
+
+
+def not_called(trials, mended):
+    """An Explanation of parts of a layer, all of whose gradients nothing was added to, while the
+    others that are wrong are `mended` by one statement; else None."""
+    if not trials.idle or mended | trials.idle != trials.wrong:
+        return None
+    names, parts = [name for name, _ in trials.check.layer.params()], set()
+    for name in trials.idle:
+        around = [name[: i] for i, sign in enumerate(name) if sign == "."]
+        parts.add(next((part for part in around if all(
+            other in trials.idle for other in names if other.startswith(part + "."))), ""))
+    calls = ", ".join(f"{part}.backward" for part in sorted(parts))
+    return None if "" in parts else Explanation("missing call", (
+        f"{calls} is not called: nothing is added to the gradient of "
+        f"{', '.join(sorted(trials.idle))}"))
 
 
 class Missing:
@@ -34,8 +50,13 @@ class Missing:
             later = [u for u, other in found[i + 1 :] if u.code is unit.code
                      and other.kind == e.kind and names & {name for _, name, *_ in u.places}]
             takes = only_takes(getattr(unit.statement.node, "value", None))
+            passed = later or any(u.handed for u, _ in found) and not unit.handed
+            if is_librarys(unit.steps[0]):
+                e.weight += 3                           # what it was handed is likelier
             if "factor" in e.kind and takes or e.kind == "factor" and later:
                 e.weight += 3                           # a number fits where numbers are made
+            elif takes and passed and e.kind not in ("part", "name", "moved"):
+                e.weight += 3                           # nor does what takes a part add a term
         return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def explained(self, unit, looks):
@@ -115,7 +136,8 @@ class Missing:
         function = function_of(unit.code)
         held = function.__globals__ if function is not None else {"np": np}
         known = {name: value for name, value in held.items()
-                 if isinstance(value, (int, float, np.ndarray, types.ModuleType))}
+                 if isinstance(value, (int, float, np.ndarray, types.ModuleType))
+                 or name in FUNCTIONS and FUNCTIONS[name] is value}
         if not unit.statement.loops:
             return known | names
         statements = unit.steps[0].call.function.statements
@@ -128,8 +150,12 @@ class Missing:
         """Trials.differences: what a Unit wrote and should have, where these differ.
 
         The right value is the numerical gradient of what the name stands for, if that mends
-        everything; else the one value that does, if there is only one.
+        everything; else the one value that does, if there is only one. Of what a Unit hands over
+        wrong, the argument.
         """
+        if unit.handed:
+            at, _, name, _ = unit.handed
+            return [(at, name, (), turn.value, turn.wanted) for turn in self._argument(unit)]
         targets = self.to_gradients(unit)
         if targets and self.trials.improves(targets, unit.mended, targets=True):
             return self.trials.differences(unit, targets, targets=True)

@@ -7,14 +7,19 @@ from npdl.study.check import Check, copied
 from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
 from npdl.study.guard import message
 from npdl.study.handed import (
+    called_by_another,
     hands_on,
     is_alias,
+    is_librarys,
+    is_promised,
     learned_without_param,
     makes_room,
+    only_takes,
     returned_by_name,
+    takes_on,
 )
 from npdl.study.judge import Judge
-from npdl.study.missing import Missing
+from npdl.study.missing import Missing, not_called
 from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
@@ -128,7 +133,8 @@ class Search:
         An edit of one token is looked for first, then what is missing in numbers, then a larger
         edit; without any of them it is the first that could.
         """
-        self.trials = Trials(self.check, self.dout, self.recording, self.found).measured()
+        self.trials = Trials(self.check, self.dout, self.recording, self.found,
+                             self.verdicts).measured()
         self.missing = Missing(self.trials, self.verdicts, self.check, self.dout)
         suspects = self._suspects()
         if not suspects or suspects[0].mended != self.trials.wrong:
@@ -140,6 +146,9 @@ class Search:
         if not region:
             return self._report(self.steps[-1], self.steps)
         first = self.steps[suspects[0].places[0][0]] if suspects else region[0]
+        call = not_called(self.trials, suspects[0].mended) if suspects else None
+        if call is not None:
+            return self._report(first, region, None, suspects[0], call)
         repair = Repair(self, region, first, suspects)
         for ranks, looks in ((PLAIN, PARTS), (LARGER, WHOLES)):
             found = repair.find(ranks)
@@ -158,9 +167,10 @@ class Search:
         wrong: what is known of numbers, and of no edit, does not tell them apart."""
         if not suspects:
             return report
-        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended]
+        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended
+                 and (not u.spoils or u in suspects)]
         for unit in self.trials.units:                  # with every entry, in every turn
-            if unit not in could and hasattr(
+            if not unit.spoils and unit not in could and hasattr(
                     unit.statement.node, "value") and unit.reached >= suspects[0].mended:
                 whole = Unit(unit.code, unit.statement, unit.steps, self.trials.places(unit))
                 self.trials.mend(whole)
@@ -187,9 +197,9 @@ class Search:
             found += wrong + [unit] * (not filled or bool(wrong))
         return list(dict.fromkeys(found)) or units
 
-    def _handed(self, first):
-        """[the Unit that called the first suspect's function], if it handed over an upstream
-        gradient that is wrong; else []."""
+    def _handed(self, first, code=None):
+        """[the Unit that called the first suspect's function (from `code`)], if it handed over an
+        upstream gradient that is wrong; else []."""
         wrong = {}
         for call in {id(c): c for c in (self.steps[at].call for at, *_ in first.places)}.values():
             for position, name in enumerate(n for n in call.function.arguments if n != "self"):
@@ -197,10 +207,12 @@ class Search:
                 last = max(i for i, s in enumerate(self.steps) if s.call is call)
                 at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
                            and s.statement is call.from_statement), None)
-                if verdict is not None and verdict.right is False and at is not None:
+                if at is not None and verdict is not None and (
+                        verdict.right is False or takes_on(first, call, verdict, self.verdicts)):
                     wrong.setdefault(id(call.from_statement), []).append(
                         (at, position, name, verdict))
-        callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places]
+        callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places
+                   and code in (None, u.code)]
         if len(callers) == 1:
             callers[0].mended = first.mended
             callers[0].handed = min(wrong[id(callers[0].statement)], key=lambda item: item[0])
@@ -233,6 +245,7 @@ class Search:
         for unit in (u for u in trials.units if u.places and u not in passing):
             known = {at for at, *_ in unit.places if self._is_right(self.steps[at])}
             places = [place for place in unit.places if place[0] not in known
+                      and not is_promised(self.steps[place[0]], place[1], self.verdicts)
                       and not returned_by_name(unit.statement, place[2])]
             if places and not self.right(unit):
                 unit.places = places
@@ -254,14 +267,19 @@ class Search:
         if not best and most:
             lead = next(u for u in trials.units if len(u.mended) == most)
             best = [u for u in trials.units if u.mended == lead.mended]
-        best = [u for u in best if not _called_by_another(u, best)] or best
-        best.sort(key=lambda u: (is_npdls(u.steps[0]), u.places[0][0]))
+        best = [u for u in best if not u.spoils] or best
+        best = [u for u in best if not called_by_another(u, best)] or best
+        best.sort(key=lambda u: (is_npdls(u.steps[0]), is_librarys(u.steps[0]), u.first_moved))
         best = self._without_rooms(best)
         if best and best[0] in right:
             return best[::-1]                           # what is right is followed by the mistake
         proved = next((i for i, u in enumerate(best) if self._proved(u)), len(best))
+        kept = best[: proved + 1] + [u for u in best[proved + 1 :] if is_librarys(u.steps[0])]
         handed = self._handed(best[0]) if best else []
-        return handed + self._caller(best[:1]) + best[: proved + 1]
+        if best and not handed and only_takes(getattr(best[0].statement.node, "value", None)):
+            found = next(filter(None, (self._handed(u, best[0].code) for u in best[1:])), [])
+            return kept[:1] + found + [u for u in kept[1:] if u not in found]
+        return handed + self._caller(best[:1]) + kept
 
     def _caller(self, first):
         """[the Unit that called the first suspect], if several statements call its function and it
@@ -328,7 +346,7 @@ class Search:
         diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
         lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
         whole = found.everywhere if found is not None else (
-            unit is None or unit.mended == self.trials.wrong)
+            unit is None or unit.mended | self.trials.idle == self.trials.wrong)
         if not whole:
             self.notes.append("this is not the only wrong line: run blame again when it is right")
         return Blame(
@@ -379,10 +397,3 @@ def elsewhere(check):
             return report
         left = {key: choice for key, choice in left.items() if key in missed}
     return list(left.values())
-
-
-def _called_by_another(unit, others):
-    """Whether a Unit's function is called by several statements, one of which could mend all too:
-    then that one has called it with something wrong."""
-    callers = {id(step.call.from_statement) for step in unit.steps}
-    return len(callers) > 1 and any(id(other.statement) in callers for other in others)

@@ -144,7 +144,7 @@ def _judge(walk, prepared, dout):
     if walk.recording.error is None:
         walk.finals = prepared.finals(dout)
         right = [final.right or final.kink for final in walk.finals]
-        trials = Trials(prepared, dout, walk.recording, walk.finals)
+        trials = Trials(prepared, dout, walk.recording, walk.finals, walk.verdicts)
         for verdict in walk.verdicts.wrong() if any(right) else ():     # a name alone makes no
             if all(right) or time.monotonic() < until and trials.misnamed(verdict):     # line wrong
                 verdict.right = None

@@ -12,13 +12,16 @@ import numpy as np
 
 from npdl.study.atoms import (
     CLOSE,
+    LITERALS,
     Atom,
     atoms_of,
     derived,
     fitted,
     fittings,
+    is_length,
     is_mask,
     is_plain,
+    literal,
     number_named,
     numbers_of,
     ratio_of,
@@ -147,6 +150,8 @@ def _named_factor(c, atoms):
         return
     found = ""
     for label, value in numbers_of(atoms):
+        if value in LITERALS and is_length(label):      # one as good as the other
+            label = literal(label, value)
         ways = [(f"* {label}", value), (f"/ {label}", 1 / value)]
         if value > 0:
             ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
@@ -160,10 +165,13 @@ def _orders(turn):
     """The entries in another order: reversed, transposed, moved along an axis, blocks swapped;
     or another part of an array."""
     v, wanted = turn.value, turn.wanted
-    for axis in range(v.ndim):
-        if same(np.flip(v, axis), wanted):
-            yield Explanation("reversed", f"it is not reversed along axis {axis}: "
-                              f"[{':, ' * axis}::-1] is missing")
+    for count in range(1, v.ndim + 1):
+        for axes in itertools.combinations(range(v.ndim), count):
+            if same(np.flip(v, axes), wanted):
+                index = ", ".join("::-1" if i in axes else ":" for i in range(axes[-1] + 1))
+                yield Explanation("reversed", f"it is not reversed along axis "
+                                  f"{' and '.join(map(str, axes))}: [{index}] is missing, or one "
+                                  "too many")
     for i, j in itertools.combinations(range(v.ndim), 2):
         if v.shape[i] == v.shape[j] and same(np.swapaxes(v, i, j), wanted):
             yield Explanation("transposed", "it is transposed"
@@ -184,7 +192,7 @@ def _orders(turn):
     yield from _windows(turn)
     if v.size > 3 and same(np.sort(v, None), np.sort(wanted, None)):
         yield Explanation("order", "its entries are right, but in another order: a transpose, or "
-                          "another order of the axes before a reshape, is missing")
+                          "another order of the axes before a reshape, is missing", 2)
 
 
 def _windows(turn):
@@ -277,6 +285,18 @@ def _wholes(turn):
                               "others: a mask, or an index, is missing")
 
 
+def _sums(turn):
+    """It should be the sum of an array and a product of powers."""
+    wanted = turn.wanted
+    for first in fittings(turn.atoms, wanted.shape)[:MOST_ATOMS] if wanted.size > 5 else ():
+        for more in monomials(wanted - first.array, turn.atoms, 2):
+            c = ratio_of(more.array, wanted - first.array)
+            if c is not None and is_plain(c):
+                yield Explanation("expression", f"it should be {first.label} "
+                                  f"{'-' if c < 0 else '+'} {_times(abs(c), more.label)}",
+                                  3 + first.weight + more.weight)
+
+
 def _projections(wanted, atoms):
     """It should be one of the forms that a softmax or a norm gives, times a factor of the layer's.
 
@@ -317,4 +337,4 @@ def _projections(wanted, atoms):
                             f"{_times(c, whole)}", 3)
 
 
-PARTS, WHOLES = (_factors, _orders, _inside, _reductions, _terms), (_wholes, _where)
+PARTS, WHOLES = (_factors, _orders, _inside, _reductions, _terms), (_wholes, _where, _sums)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.check import copied
+from npdl.study.handed import is_promised
 from npdl.study.lines import owner
 from npdl.study.nests import kept, leaves
 from npdl.study.shifts import Shifter, found_at, moved, paths
@@ -20,6 +21,7 @@ from npdl.study.trace import Tracer, wanted
 
 MOST = 260                  # entries of a statement that are moved, one after the other
 ENOUGH = 1e-5
+DIFFERENT = 1e-6            # what is nearer is the rounding of the numerical gradients
 ENTRIES = 400               # of one gradient, that are computed numerically
 
 
@@ -31,6 +33,7 @@ class Unit:
     reached the gradients that it has a part in
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
+    spoils  other values of it change what is known to be right
     dark    nothing is known of what it could mend
     handed  (backward step, position, name, Verdict) of the first wrong argument that it hands over
     """
@@ -42,8 +45,18 @@ class Unit:
     mended: frozenset = frozenset()
     reached: frozenset = frozenset()
     shift: object = None
+    spoils: bool = False
     dark: bool = False
     handed: tuple = ()
+
+    @property
+    def first_moved(self):
+        """The backward step at which it should first have written something else."""
+        moves = {at: max(np.abs(shift).max(initial=0) for *_, shift in moved)
+                 for at, moved in (self.shift or {}).items()}
+        most = max(moves.values(), default=0.0)
+        return min((at for at, move in moves.items() if move > DIFFERENT * most),
+                   default=self.places[0][0])
 
     @property
     def size(self):
@@ -53,13 +66,17 @@ class Unit:
 class Trials:
     """Runs of the backward of a Check, for one upstream gradient."""
 
-    def __init__(self, check, dout, recording, finals):
+    def __init__(self, check, dout, recording, finals, verdicts):
         self.check, self.dout = check, dout
         self.wants = wanted(check.layer)
         self.steps = recording.phase("backward")
         self.units = self._units()
         self.names = [final.name for final in finals]
         self.wrong = frozenset(f.name for f in finals if not f.right and not f.kink)
+        self.idle = self.wrong - self._given()
+        self.right = [(at, w.name, w.value) for at, step in enumerate(self.steps)
+                      for w in step.writes if isinstance(w.value, np.ndarray)
+                      and is_promised(step, w.name, verdicts)]
         self.base = self.run({})
         self.wanted = dict(self.base)                   # what is right stays as it is
 
@@ -101,6 +118,14 @@ class Trials:
                     unit.places += [(at, write.name, path, np.shape(a), write.mask)
                                     for path, a in paths(write.value)]
         return list(found.values())
+
+    def _given(self):
+        """The names of the inputs, and of the parameters to whose gradient something is added."""
+        params = dict(self.check.layer.params())
+        written = [owner(write.name, step) for step in self.steps for write in step.writes
+                   if write.name.endswith(".grad")]
+        return {name for name in self.names if name not in params
+                or any(param is params[name] for param in written)}
 
     def places(self, unit):
         """All places of a Unit, with all their entries."""
@@ -177,8 +202,8 @@ class Trials:
             mask = masks[at, name, path]
             before, after = (block(np.asarray(a, float), mask) for a in added(
                 self.check, self.steps[at], name, (before, after)))
-            if np.abs(after - before).max(initial=0) > 1e-7 * max(np.abs(after).max(initial=0),
-                                                                  1e-3):
+            if np.abs(after - before).max(initial=0) > DIFFERENT * max(
+                    np.abs(after).max(initial=0), 1e-3):
                 further = self._further_down(self.steps[at], ends)
                 found.append((at, name, path, before, after, names, further))
         return found
@@ -237,7 +262,20 @@ class Trials:
                 idle = ~(np.abs(whole) > 1e-12 * np.abs(whole).max()).any(0)
                 unique = np.linalg.matrix_rank(whole, 1e-9) == unit.size - idle.sum()
                 unit.shift = self._shifts(unit, shift) if unique else None
+                unit.spoils = self._spoils(self._shifts(unit, shift))
                 return
+
+    def _spoils(self, shifts):
+        """Whether these shifts change a later value that is known to be right as it is."""
+        last, zeros, watch = max(shifts), {}, []
+        for at, name, value in self.right:
+            if at > last and at not in shifts:
+                zeros.setdefault(at, []).append((name, (), np.zeros(value.shape)))
+        self.run(shifts | zeros, watch=watch)
+        now = {(at, name): before for at, name, _, before, *_ in watch}
+        return any(np.abs(now.get((at, name), value) - value).max(initial=0)
+                   > ENOUGH * np.abs(value).max(initial=0) for at, name, value in self.right
+                   if at in zeros)
 
     def scaling(self, unit):
         """The number times which all that a Unit writes would mend everything, or None."""
