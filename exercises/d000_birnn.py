@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.models.birnn import BiRNN, BiRNNLoss
@@ -186,7 +186,7 @@ def tanh_claim():
     z = np.linspace(-5, 5, 101)
     error = float(np.abs(np.diag(difference(np.tanh, z)) - (1 - np.tanh(z) ** 2)).max())
     return Claim("000", "Q3", "2a", "The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
-                 "1 - tanh^2(z)", judge(error < 1e-9), f"differences on [-5, 5]: {below(error)}")
+                 "1 - tanh^2(z)", proved(error < 1e-9), f"differences on [-5, 5]: {below(error)}")
 
 
 def figures(folder):
