@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "experiments")]
 
 from report import sections
+from reporting import front
 from reporting.parts import AGAIN, CONTRADICTED, DEPENDS, HOLDS, MISSING, NO_CLAIM, OPEN
 from reporting.records import Store
 
@@ -56,6 +57,11 @@ def report():
     return sections(Store())
 
 
+def luck():
+    """The report's sentences on how many of its verdicts are expected to be luck, as Markdown."""
+    return front.luck([verdict for section in report() for verdict in section.verdicts])
+
+
 def claims():
     return [judged(section.title, verdict) for section in report()
             for verdict in section.verdicts if verdict.verdict not in (NO_CLAIM, AGAIN)]
@@ -74,9 +80,16 @@ def judged(title, verdict):
     return claim(
         question(title, verdict.where), verdict.claim, verdict.document, verdict.ours,
         word, why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
-        weight="answer" if re.search(r"\([a-z]\)", verdict.where) else "step",
+        weight=weight_of(verdict, ours),
         error=slip if word == "slip" else named(ERRORS, verdict.claim),
         link=f"experiments/REPORT.md#{anchor(title)}")
+
+
+def weight_of(verdict, runs):
+    """The weight of a verdict: where the document contradicts itself, and no runs decide, its."""
+    if verdict.verdict != CONTRADICTED or runs:
+        return "runs"
+    return "answer" if re.search(r"\([a-z]\)", verdict.where) else "step"
 
 
 def named(table, text):

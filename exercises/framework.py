@@ -31,7 +31,8 @@ FAILED = "our computation failed"           # no verdict on the document: status
 UNDECIDED = "undecided"                     # by the runs that there are
 VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
             "essay", UNDECIDED, FAILED)
-WEIGHTS = ("answer", "step")                # of what is wrong: the answer asked for, or the way
+# What is wrong: the answer asked for; the way; or what some seeds of npdl's runs do not show.
+WEIGHTS = ("answer", "step", "runs")
 
 
 class Verdict(str):
