@@ -20,8 +20,8 @@ A bidirectional RNN, all matrices d x d:
 3.1   Draw its graph for 3 steps, with the initial states.
 3.2   The gradients of L in f_t and b_t follow recursions. (a) Give the gradients of L_t, and the
       Jacobians df_(t+1)/df_t and db_(t-1)/db_t entry by entry, (b) as matrices.
-3.3   Give the gradients of L in W_b and U_f.
-(The document gives no numbers; T = 3, d = 4 and random matrices are used here.)"""
+3.3   Give the gradients of L in W_b and U_f."""
+GROUND = "The document gives no numbers; T = 3, d = 4 and random matrices are used here."
 TITLES = {
     "3.1": "The graph of a bidirectional RNN",
     "3.2": "Its gradients through time, and the Jacobians",

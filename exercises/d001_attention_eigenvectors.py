@@ -18,8 +18,8 @@ Q = X W_Q, K = X W_K, V = X W_V with d x d matrices, attention = softmax(Q K^T /
 W_Q and W_K are symmetric; the columns of P_Q and of P_K are their eigenvectors.
 4.1  Prove that for P_Q = P_K attention favours directions along these common eigenvectors.
 4.2  Prove that if every column of P_Q is orthogonal to every column of P_K, attention tends to
-     be uniform.
-(The document gives no numbers; random inputs are used here.)"""
+     be uniform."""
+GROUND = "The document gives no numbers; random inputs are used here."
 TITLES = {"4.1": "Attention whose projections share their eigenvectors",
           "4.2": "Attention whose projections have orthogonal eigenvectors"}
 

@@ -25,7 +25,7 @@ answers: 1, 2 the default recipe; 3 the share of data that is trained on; 4 sums
 operands together; 5 layers and width; 6 the batch size and the budget of steps; 7 weight decay;
 8 what the attention maps show. Do npdl's runs of the same settings say the same?
 (The runs, their figures and the rules of the verdicts: experiments/REPORT.md.)"""
-TITLES = {                                  # experiments/REPORT.md works these questions out
+TITLES = {
     "4.2": "The default recipe: losses, accuracies, delays",
     "4.3": "Scaling the data: the share that is trained on",
     "4.4": "Sums of two and of three operands together",
@@ -46,6 +46,7 @@ ERRORS = (("LSTM first generalises", "where the LSTM generalises"),
           ("A_val falls with B", "larger batches are worse"),
           ("large B mean", "larger batches are worse"),
           ("small B and large", "larger batches are worse"))
+REPORT = "experiments/REPORT.md#"
 READING = "puzzle"                          # in the title of the section on readings of the recipe
 
 claim = partial(Claim, "004", "Problem 4")
@@ -60,6 +61,12 @@ def report():
 def luck():
     """The report's sentences on how many of its verdicts are expected to be luck, as Markdown."""
     return front.luck([verdict for section in report() for verdict in section.verdicts])
+
+
+def answered_in(number):
+    """Where question "4.5" is worked out: in the report, at the heading of the question."""
+    return REPORT + anchor(next(section.title for section in report() if number.split(".")[1]
+                                in re.findall(r"\d+", section.title)))
 
 
 def claims():
@@ -82,7 +89,7 @@ def judged(title, verdict):
         word, why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
         weight=weight_of(verdict, ours),
         error=slip if word == "slip" else named(ERRORS, verdict.claim),
-        link=f"experiments/REPORT.md#{anchor(title)}")
+        link=REPORT + anchor(title))
 
 
 def weight_of(verdict, runs):

@@ -52,10 +52,11 @@ def solutions():
                  "δ₂ = δ₁ * 1{h > 0}", arrays={"δ₂": d_2})),
             "δ₂ = δ₁ * 1{h > 0}, entry by entry.", (differences("d_2", d_2),), EXAMPLE, GIVEN),
         Solution("3.3", (
-            Step("(W₁)_kj multiplies x_j and is added into h_k, and into nothing else.",
+            Step("Start from δ₂ = ∂J₁/∂h of Question 3.2. (W₁)_kj multiplies x_j and is added into "
+                 "h_k, and into nothing else.",
                  "∂h_k/∂(W₁)_kj = x_j   →   ∂J₁/∂(W₁)_kj = (δ₂)_k x_j",
                  f"entry (1, 2): {num(d_2[0], 0)} · {num(NET['x'][1], 0)} = "
-                 f"{num(d_2[0] * NET['x'][1], 0)}"),
+                 f"{num(d_2[0] * NET['x'][1], 0)}", {"δ₂ (3.2)": d_2, "x": NET["x"]}),
             Step("All entries together are a column times a row: it has the shape of W₁.",
                  "∂J₁/∂W₁ = δ₂ xᵀ = [δ₂ x₁ᵀ  δ₂ x₂ᵀ]",
                  arrays={"δ₂": d_2, "xᵀ": NET["x"][None], "∂J₁/∂W₁": whole})),
