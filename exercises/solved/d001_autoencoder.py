@@ -14,17 +14,22 @@ GIVEN = {"W₁": NET["W_1"], "b₁": NET["b_1"], "W₂": NET["W_2"], "b₂": NET
 EXAMPLE = "Two words of width D_x = 2, x₁ = (1, 2) and x₂ = (1, 3), and a code of D_p = 2 units."
 
 
+def backward(net, h, again):
+    """(x' - x, d_1, d_2, dJ_1/dW_1)."""
+    e = again - net["x"]
+    d_1 = net["W_2"].T @ e
+    d_2 = np.where(h > 0, d_1, 0)
+    return e, d_1, d_2, np.outer(d_2, net["x"])
+
+
 def solutions():
     h, p, again, J = forward(NET)
-    e, slopes = again - NET["x"], numerical_gradients(NET)
+    (e, d_1, d_2, whole), slopes = backward(NET, h, again), numerical_gradients(NET)
 
     def differences(name, ours):
         return Check("Differences of J₁ give the same numbers.",
                      np.allclose(ours, slopes[name], atol=1e-7))
 
-    d_1 = NET["W_2"].T @ e
-    d_2 = np.where(h > 0, d_1, 0)
-    whole = np.outer(d_2, NET["x"])
     products = [f"({num(a, 0)}) · {num(w, 0)}"
                 for a, w in zip(e.tolist(), NET["W_2"][:, 0].tolist(), strict=True)]
     return [
