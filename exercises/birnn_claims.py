@@ -44,7 +44,7 @@ def sound(net):
               *(relative(jacobian(net.weights, side, b[1]),
                          (1 - b[1] ** 2)[:, None] * net.weights["U_" + side]) for side in "fb"),
               *(relative(library[name], weight_slopes(net, name)) for name in WEIGHTS)]
-    return max(errors) < LIMIT
+    return bool(max(errors) < LIMIT)
 
 
 def dependencies(net):
