@@ -51,8 +51,8 @@ Written by `python -m tests.exercise_mutation`. Every function of an exercise th
 changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
 run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger.
 For the worked solutions, `solved/`, it is those of `tests/test_exercises_*_solved.py` and
-`tests/test_worked*.py`, their own checks against npdl among them. The goal is
-{100 * GOAL:.0f} % for each.
+`tests/test_worked*.py`, their own checks against npdl among them. The goal is {100 * GOAL:.0f} %
+for each.
 
 Not measured are the functions that make claims and solutions: what stands in them is text, the
 arrangement of numbers, and the comparisons from which `judge` and `proved` make the verdicts.
@@ -60,10 +60,10 @@ arrangement of numbers, and the comparisons from which `judge` and `proved` make
 in itself changes a verdict of the ledger, and nothing else sees it. An exercise without mistakes,
 "none", has no other functions.
 
-Below the table stands every mistake that no test sees. Many of these
-change nothing that can be seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where
-there is one, a sign that cancels in a quotient or under a norm, the seed or the sign of random
-numbers, `<` for `<=` where both sides are never equal, a loop that goes on after it has converged.
+Below the table stands every mistake that no test sees. Many of these change nothing that can be
+seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where there is one, a sign that
+cancels in a quotient or under a norm, the seed or the sign of random numbers, `<` for `<=` where
+both sides are never equal, a loop that goes on after it has converged.
 """
 
 
