@@ -131,7 +131,7 @@ def as_text(claims, width=96) -> str:
         for label in ("documents_answer", "computed", "evidence", *["link"] * bool(claim.link)):
             shown = f"{label.removesuffix('s_answer'):<9} {getattr(claim, label)}"
             lines.append(paragraph(shown, 6, 10, width))
-    lines += ["", f"Different errors: {error_counts(claims)}"]
+    lines += ["", paragraph(f"Different errors: {error_counts(claims)}", 0, 4, width)]
     heading = None
     for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
         if weight != heading:
