@@ -9,13 +9,11 @@ import pytest
 from exercises.d002_complexity import formula
 from exercises.d002_positions_heads import encoding
 from exercises.solved import d002_complexity as complexity
-from exercises.solved import d002_dot_product as dot_product
 from exercises.solved import d002_exploding_training as exploding
 from exercises.solved import d002_gradient_remedies as remedies
 from exercises.solved import d002_gradients_through_time as through_time
 from exercises.solved import d002_gru as gru
 from exercises.solved import d002_lstm_gradient as lstm_gradient
-from exercises.solved import d002_lstm_memory as memory
 from exercises.solved import d002_lstm_statements as statements
 from exercises.solved import d002_positions_heads as heads
 from exercises.solved import d002_rnn_attention as rnn_attention
@@ -135,17 +133,3 @@ def test_problem_7_by_hand():
     assert [row[2] for row in rows] == [50, 75, 75, 30, 30, 50]
     assert [row[1] for row in rows][3:] == ["(2, 5) (5, 3)", "(2, 3) (3, 5)", "(2, 5) (5, 5)"]
     assert sum(row[2] for row in rows) == formula(2, 3, 5)
-
-
-def test_problem_6_variances():
-    assert dot_product.variances((1, 3), 2) == [5**2 - 1, 13**2 - 81]
-    M, trace = dot_product.by_trace((1, 3), 2)
-    assert M.tolist() == [[5, 3], [3, 13]] and trace == 25 + 9 + 9 + 169
-    assert dot_product.means_over_scales(9, 2) == (36, 12, 36, 4)
-    assert dot_product.first_weight(math.log(3)) == pytest.approx((0.75, 0.1875))
-
-
-def test_problem_4_what_f_leaves():
-    assert memory.kept(0.5, 3) == 0.125
-    assert memory.bounds(0.25, 2) == pytest.approx((0.5, math.log(4) / 2))
-    assert memory.plain_factor(((2, 1), (1, 2)), 0.0, 2) == (3, 1, 3, 9)
