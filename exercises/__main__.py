@@ -48,7 +48,9 @@ def run(options):
     """Do what the options say; the exit status."""
     if options.list:
         rows = questions.listing(options.only)
-        ledger.write("-", "".join(f"{number:<10} {title}\n" for number, title, _ in rows))
+        before = [None, *(number for number, *_ in rows)]
+        ledger.write("-", "".join(f"{'' if number == last else number:<10} {title}\n"
+                                  for last, (number, title, _) in zip(before, rows, strict=False)))
         return 0
     if options.json and not Path(options.json).absolute().parent.is_dir():
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")

@@ -32,11 +32,19 @@ def all_claims(net=None):
 
 
 def sound(net):
-    """Whether our differences of L are right: npdl's BiRNN, which is written apart, agrees."""
+    """Whether what we compare by is right: npdl's BiRNN, which is written apart, agrees, as do
+    the entries of a Jacobian, and the differences of a sine."""
     library, L = library_gradients(net)
-    return (abs(L - forward(net)[3]) < LIMIT * L
-            and all(relative(library[name], weight_slopes(net, name)) < LIMIT
-                    for name in WEIGHTS))
+    f, b, _, ours = forward(net)
+    by_states = sum(np.outer((1 - b[t] ** 2) * state_slopes(net, "b", t), x)
+                    for t, x in enumerate(net.x, 1))
+    errors = [abs(L - ours) / L, np.abs(f[0] - net.f_first).max(),
+              relative(library["W_b"], by_states), relative(difference(np.sin, b[1]),
+                                                            np.diag(np.cos(b[1]))),
+              *(relative(jacobian(net.weights, side, b[1]),
+                         (1 - b[1] ** 2)[:, None] * net.weights["U_" + side]) for side in "fb"),
+              *(relative(library[name], weight_slopes(net, name)) for name in WEIGHTS)]
+    return bool(max(errors) < LIMIT)
 
 
 def dependencies(net):

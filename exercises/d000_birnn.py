@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.models.birnn import BiRNN, BiRNNLoss
@@ -20,8 +20,8 @@ A bidirectional RNN, all matrices d x d:
 3.1   Draw its graph for 3 steps, with the initial states.
 3.2   The gradients of L in f_t and b_t follow recursions. (a) Give the gradients of L_t, and the
       Jacobians df_(t+1)/df_t and db_(t-1)/db_t entry by entry, (b) as matrices.
-3.3   Give the gradients of L in W_b and U_f.
-(The document gives no numbers; T = 3, d = 4 and random matrices are used here.)"""
+3.3   Give the gradients of L in W_b and U_f."""
+GROUND = "The document gives no numbers; T = 3, d = 4 and random matrices are used here."
 TITLES = {
     "3.1": "The graph of a bidirectional RNN",
     "3.2": "Its gradients through time, and the Jacobians",
@@ -186,7 +186,7 @@ def tanh_claim():
     z = np.linspace(-5, 5, 101)
     error = float(np.abs(np.diag(difference(np.tanh, z)) - (1 - np.tanh(z) ** 2)).max())
     return Claim("000", "Q3", "2a", "The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
-                 "1 - tanh^2(z)", judge(error < 1e-9), f"differences on [-5, 5]: {below(error)}")
+                 "1 - tanh^2(z)", proved(error < 1e-9), f"differences on [-5, 5]: {below(error)}")
 
 
 def figures(folder):

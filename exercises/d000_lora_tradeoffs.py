@@ -178,7 +178,7 @@ def rank_claims():
               "it is fitted to, in theory never worse there"),
         claim("2", "A higher rank needs more memory.", "increased memory",
               f"{params[1]} numbers at r = 1, {params[8]} at r = 8 (d = 48)",
-              judge(params[8] == 8 * params[1]),
+              judge(params[8] == 8 * params[1], provided=params[1] == 2 * len(W)),
               "2dr: counted in npdl; the frozen base is the same"),
         claim("2", "A low rank may underperform on complex tasks.", "potential underperformance",
               "error on an update of rank 4 at r = 1, 2, 4, 8: "

@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below
 from npdl.errors import InputError
 from npdl.layers.attention import ScaledDotAttention
@@ -18,8 +18,8 @@ Q = X W_Q, K = X W_K, V = X W_V with d x d matrices, attention = softmax(Q K^T /
 W_Q and W_K are symmetric; the columns of P_Q and of P_K are their eigenvectors.
 4.1  Prove that for P_Q = P_K attention favours directions along these common eigenvectors.
 4.2  Prove that if every column of P_Q is orthogonal to every column of P_K, attention tends to
-     be uniform.
-(The document gives no numbers; random inputs are used here.)"""
+     be uniform."""
+GROUND = "The document gives no numbers; random inputs are used here."
 TITLES = {"4.1": "Attention whose projections share their eigenvectors",
           "4.2": "Attention whose projections have orthogonal eigenvectors"}
 
@@ -115,7 +115,7 @@ def premise_claims(X, P, rng):
         claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
               "two assumptions",
               "the second follows from the first, with orthogonal eigenvectors",
-              judge(error < 1e-12), f"P diag P^T gives a random symmetric matrix back to "
+              proved(error < 1e-12), f"P diag P^T gives a random symmetric matrix back to "
               f"{below(error, 1e-12)}"),
         claim("1", "A symmetric matrix has one eigenvector matrix P.", "P_Q, P_K",
               "only up to order and signs, and with equal eigenvalues not even that",

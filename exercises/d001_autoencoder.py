@@ -21,8 +21,8 @@ QUESTION = """\
 Two word vectors are joined, x = [x_1; x_2] (2 D_x), and combined:
   h = W_1 x + b_1,  p = ReLU(h) (D_p),  x' = W_2 p + b_2,  J_1 = |x' - x|^2 / 2,
   y^ = W_3 p + b_3,  J_2 = CE(y, y^),  J = J_1 + J_2,  with W_1 = [W_11 W_12].
-Give  1. d_1 = dJ_1/dp   2. d_2 = dJ_1/dh in terms of d_1   3. dJ_1/dW_1 in terms of d_2.
-(The document gives no numbers; D_x = 3, D_p = 4 and random matrices are used here.)"""
+Give  1. d_1 = dJ_1/dp   2. d_2 = dJ_1/dh in terms of d_1   3. dJ_1/dW_1 in terms of d_2."""
+GROUND = "The document gives no numbers; D_x = 3, D_p = 4 and random matrices are used here."
 TITLES = {
     "3.1": "An autoencoder's gradient in its code p",
     "3.2": "An autoencoder's gradient before the ReLU",

@@ -18,8 +18,8 @@ QUESTION = """\
 A language model has a prior P(output), a likelihood P(context | output) and so a posterior
 P(output | context); Q(output | context) approximates the posterior. With
 D(P || Q) = E_(y from P) log(P(y) / Q(y)), show that
-  D(Q || posterior) = log P(context) - E_Q[log P(context | output)] + D(Q || prior).
-(The document gives no numbers; random distributions over 5 outputs are used here.)"""
+  D(Q || posterior) = log P(context) - E_Q[log P(context | output)] + D(Q || prior)."""
+GROUND = "The document gives no numbers; random distributions over 5 outputs are used here."
 TITLES = {"1": "The divergence of an approximate posterior, taken apart"}
 
 claim = partial(Claim, "001", "Q1")

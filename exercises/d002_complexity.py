@@ -117,7 +117,9 @@ def encoder_cost():
         "3a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
         f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {k}; the output projection, left out, "
         f"adds M k^2 = {output}",
-        judge(inputs == 3 * M * k * k and output == M * k * k), "counted in npdl's layer, exactly")
+        judge(inputs == 3 * M * k * k and output == M * k * k,
+              provided=inputs + products + output == formula(M, M, k)),
+        "counted in npdl's layer, exactly")
     yield claim_of(
         "3a", "the dot products cost O(M^2 k)", "O(M^2 k), for the scores",
         f"M^2 k for the scores, and as much for the weighted sum of values, left out: {products}",
@@ -139,11 +141,13 @@ def encoder_cost():
 def cross_cost():
     """Claims of 7.3 (b)."""
     M, N, k = 24, 10, 16
-    inputs, products, _ = counted(N, M, k, parts=True)
+    inputs, products, output = counted(N, M, k, parts=True)
     yield claim_of(
         "3b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
         "O(N k^2) and O(M k^2)", f"N k^2 + 2 M k^2 = {inputs}",
-        judge(inputs == N * k * k + 2 * M * k * k), f"counted at M = {M}, N = {N}, k = {k}")
+        judge(inputs == N * k * k + 2 * M * k * k,
+              provided=inputs + products + output == formula(N, M, k)),
+        f"counted at M = {M}, N = {N}, k = {k}")
     yield claim_of(
         "3b", "the dot products of N queries with M keys", "the formula is missing in the print",
         f"O(M N k): 2 M N k = {products} with the weighted sum",
@@ -163,14 +167,15 @@ def cross_cost():
 def decoder_cost():
     """Claims of 7.3 (c)."""
     N, k = 12, 8
-    inputs, products, _ = counted(N, N, k, causal=True, parts=True)
+    inputs, products, output = counted(N, N, k, causal=True, parts=True)
     short = formula(20, 20, 512) / (20 * 20 * 512)
     growth = [power(lambda n, c=c: generating(n, 16, c), 2**10, 2) for c in (True, False)]
     visible = int(causal_mask(N).sum())
     yield claim_of(
         "3c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores",
         "O(N k^2), O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} with the weighted sum",
-        judge(inputs == 3 * N * k * k and products == 2 * N * N * k),
+        judge(inputs == 3 * N * k * k and products == 2 * N * N * k,
+              provided=inputs + products + output == formula(N, N, k)),
         f"counted at N = {N}, k = {k}, mask on")
     yield claim_of(
         "3c", "O(N^2 k + N k^2) = O(N^2 k) for large N", "O(N^2 k)",

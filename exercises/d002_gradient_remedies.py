@@ -13,7 +13,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.d002_gradients_through_time import gradient_norms, recurrent_matrix, rnn_cell
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import listing
 from npdl.errors import InputError
 from npdl.layers.norms import BatchNorm
@@ -111,7 +111,7 @@ def clipping_claims():
         "clipping", "clipping keeps an exploding gradient within a threshold",
         "limits gradient values, prevents explosion",
         f"length {long:.1e} becomes {cut:.2f} by the global norm, same direction",
-        judge(cut <= 1 + 1e-9 and cos_norm > 1 - 1e-9),
+        proved(cut <= 1 + 1e-9 and cos_norm > 1 - 1e-9),
         f"cosine with the true gradient: by norm {cos_norm:.3f}; with every value cut off to the "
         f"same length {cos_entry:.3f}")
     yield claim_of(

@@ -172,7 +172,7 @@ def claims():
     cell, x, v = problem()
     right, numeric = gradient_by_backward(cell, x, v), gradient_by_differences(cell, x, v)
     off = float(np.abs(right - numeric).max() / np.abs(numeric).max())
-    errors = reading_errors(cell, x, v)
+    errors, alone = reading_errors(cell, x, v), reading_errors(cell, x[:1], v[:1])  # 1 step: alike
     holds = [reading for reading, error in errors.items() if error < 1e-9]
     others = sorted(error for reading, error in errors.items() if reading not in holds)
     (listed, one), (again, two) = listed_and_gradient(0.0), listed_and_gradient(1.0)
@@ -182,7 +182,7 @@ def claims():
                  "sum dJ/dh_t [o (1 - tanh^2 C_t) (i dC~/dW_g + f dC_(t-1)/dW_g) + dh_t/dh_(t-1) "
                  "dh_(t-1)/dW_g]",
                  f"right under {len(holds)} of {len(errors)} readings: {'; '.join(holds)}",
-                 judge(len(holds) == len(errors), provided=off < 1e-7,
+                 judge(len(holds) == len(errors), provided=off < 1e-7 > max(alone.values()),
                        if_false="under-specified" if holds else "wrong"),
                  f"against npdl's backward: off {below(min(errors.values()))}; under the "
                  f"others {100 * others[0]:.0f} % to {100 * others[-1]:.0f} %; backward against "

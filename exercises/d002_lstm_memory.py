@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from exercises.d002_gradient_remedies import forget_gate_norms
 from exercises.d002_gradients_through_time import gradient_norms, recurrent_matrix, rnn_cell
 from exercises.d002_lstm_statements import error_lengths, lstm_cell
-from exercises.framework import Claim, judge, judgement, run_script
+from exercises.framework import Claim, judge, judgement, proved, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 
@@ -74,7 +74,7 @@ def key_term():
         "b", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f",
         "dC_t/dC_(t-1) = f_t",
         "f on the diagonal of a matrix, with h_(t-1) held fixed",
-        judge(error < 1e-12), f"npdl's backward against diag(f): error {below(error)}")
+        proved(error < 1e-12), f"npdl's backward against diag(f): error {below(error)}")
     yield claim_of(
         "b", "dC_t/dC_(t-1) is f as a total derivative too", "not said which",
         "no: C_(t-1) also makes h_(t-1), which feeds the gates of step t",

@@ -117,7 +117,7 @@ def forgetting():
     yield claim_of(
         "b", "f = 0 keeps the error from earlier steps", "False",
         "false: f = 0 closes the road through c only; h still feeds the gates",
-        judge(closed[5] > 0 and cut[2] == 0),
+        judge(closed[5] > 0, provided=closed[0] == 1 and cut[2] == 0),
         f"f = 0 exactly: length of the error 1, 2, 5 steps back {listing(closed[[1, 2, 5]], '.1e')}"
         f"; with U = 0 too, {listing(cut[[1, 2, 5]], 'g')}")
     yield claim_of(

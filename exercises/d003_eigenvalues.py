@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.shown import below, listing
 from npdl.errors import InputError
 from npdl.layers.recurrent import RNNCell
@@ -172,7 +172,7 @@ def premises():
     yield claim_of(
         "(15)", "the spectral radius max |lambda| is what decides in the long run",
         "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {rho:.3f}",
-        judge(abs(roots[-1] - rho) < 0.01),
+        proved(abs(roots[-1] - rho) < 0.01),
         f"a random 6 x 6 matrix: {roots[0]:.3f} at t = 10, {roots[1]:.3f} at t = 1000")
     yield claim_of(
         "premise", "gradients over many steps either vanish or explode",

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.neurons import and_neuron, or_neuron, perceptron
 from npdl.errors import InputError
 from npdl.layers.neuron import XOR, ThresholdNeuron
@@ -143,7 +143,7 @@ def xor():
         "Q2", "", "XOR can't be computed by one neuron of this form", "to be proved",
         f"proof: f = 1 on {points[0]} and {points[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on "
         f"{points[2]} and {points[3]} gives w_1 + w_2 + 2b < 0",
-        judge(neuron is None and hits == 0),
+        proved(neuron is None and hits == 0),
         f"{points[0]} + {points[1]} = {points[2]} + {points[3]}; none of {size} triples of a grid "
         "does it")
     yield claim_of(
@@ -151,7 +151,7 @@ def xor():
         "plot and draw a line",
         "the midpoint (1/2, 1/2) of the two ones is the midpoint of the two zeros, and each "
         "half-plane holds the midpoint of any two of its points",
-        judge(np.array_equal(np.add(*found[:2]), np.add(*found[2:]))),
+        proved(np.array_equal(np.add(*found[:2]), np.add(*found[2:]))),
         f"of the 16 functions of 2 bits {two[0]} have weights and {two[1]} a certificate (XOR and "
         f"its complement); of the 256 of 3 bits {three[0]} and {three[1]}")
     net = XOR("float64")

@@ -107,12 +107,13 @@ def bias_claim(population=(0, 1, 5), n=3):
 
 def effect_claim():
     x = np.random.default_rng(1).standard_normal((16, 8)) * 50
-    ratios = {}
+    ratios, plain = {}, []
     for D in (2, 8, 128):
         row = x.reshape(-1, D) if D != 128 else x.reshape(1, 128)
         one, zero = np.ones(D), np.zeros(D)
         own = normalised(row, one, zero, eps=0, correction=1)
         ratios[D] = float(own.std(-1).mean())
+        plain.append(float(abs(normalised(row, one, zero, eps=0).std(-1) - 1).max()))
     expected = {D: math.sqrt((D - 1) / D) for D in ratios}
     error = max(abs(ratios[D] - expected[D]) for D in ratios)
     return claim(
@@ -120,8 +121,9 @@ def effect_claim():
         "the biased one is to be used, the default of a library is the other",
         "with n - 1 every output is sqrt((n - 1) / n) times as large: "
         + ", ".join(f"{ratios[D]:.4f} for width {D}" for D in ratios),
-        judge(error < 1e-9), f"deviation of the outputs, eps = 0; formula met: {below(error)}; a "
-        "learned weight can make up for it, but not at width 1, where n - 1 gives 0 / 0")
+        judge(error < 1e-9, provided=max(plain) < 1e-9),
+        f"deviation of the outputs, eps = 0; formula met: {below(error)}; a learned weight can "
+        "make up for it, but not at width 1, where n - 1 gives 0 / 0")
 
 
 if __name__ == "__main__":

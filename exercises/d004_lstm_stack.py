@@ -146,7 +146,8 @@ def model_claims(vocab_size=36):
             "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
             f"rows sum to 1 ({below(float(abs(p.sum(-1) - 1).max()))}); another token moves "
             f"earlier rows not ({below(leak)}) but its own by {moved:.2f} or more",
-            judge(leak < 1e-9 < moved, provided=p.min() >= 0 and abs(p.sum(-1) - 1).max() < 1e-9),
+            judge(leak < 1e-9 < moved, provided=p.min() >= 0 and abs(p.sum(-1) - 1).max() < 1e-9
+                  and (at_3 < 1e-9) == (leak < 1e-9)),    # two ways to see a later token
             "each token changed in turn, all others kept"),
         ask("row of the example", "In the example, row i of P is the distribution after BOS a + b "
             "=.", "P_ij for a free i", "only for i = 5: each row conditions on its own prefix",

@@ -104,13 +104,15 @@ def large_claim(lowest=-40.0):
     scores, mask = np.full((3, 3), lowest), printed_mask(3)     # real scores may be low too
     leaks = {value: float(weights_with(scores, mask, value)[~mask].max())
              for value in (-1e4, -1e9, -45.0)}
+    exact = weights_with(scores, mask)
     blind = weights_with(np.zeros((3, 3)), np.zeros((3, 3), bool), -1e9)
     return claim(
         "large negative", "A very large negative number in place of -infinity does as well.",
         "a very large negative value (-infinity is used)",
         f"real scores of {lowest:g}: largest forbidden weight "
         + ", ".join(f"{leak:.4f} with {value:g}" for value, leak in leaks.items()),
-        judge(leaks[-1e4] == leaks[-1e9] == 0),
+        judge(leaks[-1e4] == leaks[-1e9] == 0,
+              provided=np.allclose(exact.sum(-1), 1) and not exact[~mask].any()),
         "in float64 it must lie some 750 below the visible scores, in float32 some 104; a row that "
         f"sees nothing gets {blind[0, 0]:.3f} each with it, 0 / 0 with -infinity (no causal row is "
         "such a row)")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from exercises.framework import Claim, judge, run_script
+from exercises.framework import Claim, judge, proved, run_script
 from exercises.probes import learned
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
@@ -77,10 +77,12 @@ def claims():
 
 def lstm_claims():
     ask = partial(claim, "Problem 1.3")
-    wrong, modules = {name: 0 for name in lstm_table(1, 1, 1, 1)}, []
+    wrong, modules, sound = {name: 0 for name in lstm_table(1, 1, 1, 1)}, [], True
     for (d, h, L), bias in product(SIZES, (True, False)):
         printed = lstm_table(11, d, h, L, bias)
-        counted = table_rows_of(LSTMLM(11, d, L, h, bias=bias))
+        model = LSTMLM(11, d, L, h, bias=bias)
+        counted = table_rows_of(model)
+        sound &= sum(counted.values()) == model.count_params()
         for name in wrong:
             wrong[name] += printed[name] != counted[name]
         modules.append((lstm_formula(d, h, L, bias), learned(LSTM(d, h, L, bias)),
@@ -93,7 +95,8 @@ def lstm_claims():
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
             f"{TABLE[name]}", f"{tried - count} of {tried} counted models agree",
-            judge(count == 0), "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
+            judge(count == 0, provided=sound),
+            "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
         for name, count in wrong.items()
     ]
     right = sum(ours == counted for ours, counted, _ in modules)
@@ -104,7 +107,7 @@ def lstm_claims():
         ask("whole model", "Each table's total is the sum of its rows and counts the language "
             "model.", "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
             f"sums of the four rows: {tried - max(wrong.values())} of {tried} models agree",
-            judge(not any(wrong.values())), "embedding and classifier included"),
+            judge(not any(wrong.values()), provided=sound), "embedding and classifier included"),
         ask("answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which "
             "was asked.", "totals that depend on V and contain embedding and classifier",
             "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
@@ -141,13 +144,13 @@ def attention_claims():
             "bias" if bias else "no bias", f"Multi-head attention {'with' if bias else 'without'} "
             "biases learns four square projections.", text, f"{agree} of {len(HEADS)} counted "
             f"modules agree; {attention_formula(4, 32, bias):,} for 4 heads of 32",
-            judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention"))
+            proved(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention"))
     same = {attention_formula(h, 128 // h) for h in (1, 2, 4, 8)}
     counted = {learned(MultiHeadAttention(128, h)) for h in (1, 2, 4, 8)}
     return [*found, ask(
         "heads", "The count depends on num_heads and head_size only through their product.",
         "d_model = num_heads x head_size", f"{len(counted)} count for 1, 2, 4, 8 heads of width "
-        f"128: {min(counted):,}", judge(counted == same and len(counted) == 1),
+        f"128: {min(counted):,}", proved(counted == same and len(counted) == 1),
         "counted modules; the number of heads alone costs nothing")]
 
 
@@ -155,7 +158,7 @@ def decoder_claims():
     ask = partial(claim, "Problem 2.10")
     ffn = all(learned(FeedForward(d, m)) == 2 * d * d * m for d, _, m, _ in DECODERS)
     found = [ask("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
-                 f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", judge(ffn),
+                 f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", proved(ffn),
                  "arrays of npdl's FeedForward")]
     gaps = {}
     for (d, h, m, L), bias in product(DECODERS, (True, False)):
@@ -168,7 +171,7 @@ def decoder_claims():
         "as described", "Attention and MLP of L blocks together have L(4d^2 + 4d + 2d^2 m) "
         "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
         f"{sum(same for _, same in gaps.values())} of {len(gaps)} counted decoders agree, "
-        "LayerNorm left out", judge(as_described), "attention and feed-forward arrays only"))
+        "LayerNorm left out", proved(as_described), "attention and feed-forward arrays only"))
     norms = {d: learned(LayerNorm(d)) for d, *_ in DECODERS}
     exact = all(gap == 2 * norms[d] * L for (d, L, _), (gap, _) in gaps.items())
     d, m, L = 128, 4, 2
@@ -209,7 +212,8 @@ def size_claims(vocab_size=36):
             "position embeddings.", "n_params - n_params_embeddings",
             "equal for both models; fixed positions add 0 learned numbers",
             judge(learned(gpt.positions) == 0, provided=all(
-                learned(m) - learned(m.embedding) == m.count_params(embeddings=False)
+                learned(m) == m.count_params() and learned(m) - learned(m.embedding)
+                == m.count_params(embeddings=False)
                 for m in (lstm, gpt))), "npdl's LSTMLM and GPT"),
         ask("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.", "asked for a plot, not "
             "printed", "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row)

@@ -154,7 +154,8 @@ def fixed_claim():
     return claim(
         "Problem 2.7", "fixed", "Sinusoidal positions are fixed and need no training.",
         "a buffer, not a parameter", f"{learned(layer)} learned numbers",
-        judge(learned(layer) == 0), "npdl's SinusoidalPositions")
+        judge(learned(layer) == 0, provided=learned(layer) == layer.count_params()),
+        "npdl's SinusoidalPositions")
 
 
 def order_claim():

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "experiments")]
 
 from report import sections
+from reporting import front
 from reporting.parts import AGAIN, CONTRADICTED, DEPENDS, HOLDS, MISSING, NO_CLAIM, OPEN
 from reporting.records import Store
 
@@ -24,7 +25,7 @@ answers: 1, 2 the default recipe; 3 the share of data that is trained on; 4 sums
 operands together; 5 layers and width; 6 the batch size and the budget of steps; 7 weight decay;
 8 what the attention maps show. Do npdl's runs of the same settings say the same?
 (The runs, their figures and the rules of the verdicts: experiments/REPORT.md.)"""
-TITLES = {                                  # experiments/REPORT.md works these questions out
+TITLES = {
     "4.2": "The default recipe: losses, accuracies, delays",
     "4.3": "Scaling the data: the share that is trained on",
     "4.4": "Sums of two and of three operands together",
@@ -45,6 +46,7 @@ ERRORS = (("LSTM first generalises", "where the LSTM generalises"),
           ("A_val falls with B", "larger batches are worse"),
           ("large B mean", "larger batches are worse"),
           ("small B and large", "larger batches are worse"))
+REPORT = "experiments/REPORT.md#"
 READING = "puzzle"                          # in the title of the section on readings of the recipe
 
 claim = partial(Claim, "004", "Problem 4")
@@ -54,6 +56,17 @@ claim = partial(Claim, "004", "Problem 4")
 def report():
     """The report's Sections, from the kept records."""
     return sections(Store())
+
+
+def luck():
+    """The report's sentences on how many of its verdicts are expected to be luck, as Markdown."""
+    return front.luck([verdict for section in report() for verdict in section.verdicts])
+
+
+def answered_in(number):
+    """Where question "4.5" is worked out: in the report, at the heading of the question."""
+    return REPORT + anchor(next(section.title for section in report() if number.split(".")[1]
+                                in re.findall(r"\d+", section.title)))
 
 
 def claims():
@@ -74,9 +87,16 @@ def judged(title, verdict):
     return claim(
         question(title, verdict.where), verdict.claim, verdict.document, verdict.ours,
         word, why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
-        weight="answer" if re.search(r"\([a-z]\)", verdict.where) else "step",
+        weight=weight_of(verdict, ours),
         error=slip if word == "slip" else named(ERRORS, verdict.claim),
-        link=f"experiments/REPORT.md#{anchor(title)}")
+        link=REPORT + anchor(title))
+
+
+def weight_of(verdict, runs):
+    """The weight of a verdict: where the document contradicts itself, and no runs decide, its."""
+    if verdict.verdict != CONTRADICTED or runs:
+        return "runs"
+    return "answer" if re.search(r"\([a-z]\)", verdict.where) else "step"
 
 
 def named(table, text):

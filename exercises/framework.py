@@ -9,7 +9,8 @@ A script begins with these two lines, so that it runs by its path as well as by 
 It defines QUESTION (the question in our words), TITLES ({number: title} of the questions that it
 answers, the number as the document has it: "2.4a"), solutions() (a worked Solution of each, see
 exercises.worked; where the script has no room for it, it stands in the module of the same name in
-exercises/solved), claims() and, where there is something to see, figures(folder); it ends with
+exercises/solved), claims() and, where there is something to see, figures(folder); where the claims
+are computed on other numbers than the solutions, GROUND says on which. It ends with
 
     if __name__ == "__main__":
         sys.exit(run_script(globals()))
@@ -31,7 +32,8 @@ FAILED = "our computation failed"           # no verdict on the document: status
 UNDECIDED = "undecided"                     # by the runs that there are
 VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
             "essay", UNDECIDED, FAILED)
-WEIGHTS = ("answer", "step")                # of what is wrong: the answer asked for, or the way
+# What is wrong: the answer asked for; the way; or what some seeds of npdl's runs do not show.
+WEIGHTS = ("answer", "step", "runs")
 
 
 class Verdict(str):
@@ -136,7 +138,8 @@ def failures(solutions, claims) -> list[str]:
                     for check in solution.checks if not check.holds]
 
 
-def present(question: str, claims: list[Claim], figures=(), solutions=(), titles=None) -> None:
+def present(question: str, claims: list[Claim], figures=(), solutions=(), titles=None,
+            ground="") -> None:
     """Print the question, its worked solutions, then each claim with our answer and the proof."""
     print(paragraph(question))
     for solution in solutions:
@@ -144,6 +147,8 @@ def present(question: str, claims: list[Claim], figures=(), solutions=(), titles
         print(solution_text(solution, (titles or {}).get(solution.number, "")))
     if solutions and claims:
         print("\nWhat the document says\n----------------------")
+    if ground and claims:
+        print(paragraph(ground))
     for claim in claims:
         print()
         print(paragraph(f"{claim.question}{claim.part and ' ' + claim.part}: {claim.claim}"))
@@ -181,7 +186,7 @@ def run_script(module: dict, argv=None) -> int:
         solutions, claims = answers(module, options)
         drawn = draw(module.get("figures"), options.figures)
         present(module.get("QUESTION") or module.get("__doc__") or "", claims, drawn, solutions,
-                module.get("TITLES"))
+                module.get("TITLES"), module.get("GROUND", ""))
         return report(failures(solutions, claims))
 
     return guarded(work)

@@ -24,9 +24,9 @@ right. An error that several claims show counts once. Verdicts are computed, but
 that they are a judgement; those of document 004, Problem 4, 2 to 8, by the kept runs of
 [the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question out, step by
 step."""
-KINDS = (*WEIGHTS, "slip")
+KINDS = (*WEIGHTS[:-1], "slip", WEIGHTS[-1])
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
-            "slip": "Slips"}
+            "slip": "Slips", "runs": "Not what npdl's runs show"}
 
 
 def modules(only=()) -> list[str]:
@@ -80,9 +80,9 @@ def counts(claims) -> dict[str, int]:
 
 
 def errors(claims) -> list[tuple[str, list[Claim]]]:
-    """(kind, the claims that show it, heaviest first) of each different error, by KINDS.
+    """(kind, the claims that show it) of each different error, both in the order of KINDS.
 
-    Claims of a document that share `error` show one error, whose kind is the heaviest of theirs.
+    Claims of a document that share `error` show one error, whose kind is the first of theirs.
     """
     found = {}
     for claim in claims:
@@ -103,8 +103,9 @@ def kind(claim: Claim) -> str:
 def error_counts(claims) -> str:
     """How many different errors there are, in words."""
     kinds = [kind for kind, _ in errors(claims)]
-    answers, steps, slips = map(kinds.count, KINDS)
-    return f"{answers} in answers, {steps} on the way, {slips} slips"
+    answers, steps, slips, runs = map(kinds.count, KINDS)
+    return (f"{answers} in answers, {steps} on the way, {slips} slips, {runs} by the seeds of "
+            "npdl's runs")
 
 
 def name_of(claim: Claim) -> str:
@@ -130,19 +131,35 @@ def as_text(claims, width=96) -> str:
         for label in ("documents_answer", "computed", "evidence", *["link"] * bool(claim.link)):
             shown = f"{label.removesuffix('s_answer'):<9} {getattr(claim, label)}"
             lines.append(paragraph(shown, 6, 10, width))
-    lines += ["", f"Different errors: {error_counts(claims)}"]
+    lines += ["", paragraph(f"Different errors: {error_counts(claims)}", 0, 4, width)]
     heading = None
     for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
         if weight != heading:
             heading = weight
             lines += ["", f"{HEADINGS[weight]}:"]
+            lines += [paragraph(text.replace("**", ""), 2, 2, width) for text in note(weight)]
         lines.append(paragraph(f"{number}. {name_of(claim)}: {claim.claim}", 0, 4, width))
-        lines.append(paragraph(f"right: {claim.computed}", 4, 4, width))
-        lines.append(paragraph(f"proof: {claim.evidence}", 4, 4, width))
+        lines += [paragraph(f"{label}: {text}", 4, 4, width) for label, text in proof_of(claim)]
         lines += [paragraph(f"also {name_of(other)}: {other.claim}", 4, 4, width)
                   for other in others]
     lines += ["", f"Claims: {len(claims)}", *count_lines(claims)]
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def proof_of(claim: Claim) -> list[tuple[str, str]]:
+    """(label, text) of what makes an error one; of runs, which stand in full below, a piece."""
+    if kind(claim) == "runs":
+        return [("runs", claim.computed.partition("; ")[0])]
+    return [("right", claim.computed), ("proof", claim.evidence)]
+
+
+def note(weight: str) -> list[str]:
+    """The paragraphs of Markdown below the heading of a kind of errors."""
+    if weight != "runs":
+        return []
+    from exercises.d004_study import luck
+
+    return [luck()]
 
 
 def count_lines(claims) -> list[str]:
@@ -172,17 +189,19 @@ def as_markdown(claims) -> str:
 
 
 def error_list(claims) -> list[str]:
-    """The errors in Markdown, the heaviest first, each once."""
+    """The errors in Markdown, each once, in the order of KINDS."""
     lines, heading = [], None
     for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
         if weight != heading:
             heading = weight
             lines += ["", f"### {HEADINGS[weight]}", ""]
+            lines += [line for text in note(weight) for line in (text, "")]
         also = "".join(f" *Also {escape(name_of(other))}:* {escape(other.claim)}"
                        for other in others)
         lines.append(f"{number}. **{escape(name_of(claim))}.** {escape(claim.claim)} "
                      f"*Document:* {escape(claim.documents_answer)} "
-                     f"*Right:* {escape(claim.computed)} *Proof:* {escape(claim.evidence)}{also}")
+                     + " ".join(f"*{label.capitalize()}:* {escape(text)}"
+                                for label, text in proof_of(claim)) + also)
     return lines
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from exercises.d000_lora_costs import LowRankLayer, Size, choices, counted, exact, ratios
-from exercises.framework import Claim, judge
+from exercises.framework import Claim, judge, proved
 from npdl.adapt import merged_linear
 
 SMALL = (Size(n=3, d=8, r=2, h=2), Size(n=16, d=4, r=4, h=3), Size(n=1, d=6, r=1, h=1))
@@ -48,12 +48,12 @@ def shape_claims():
           "either way 2dr numbers; with B r x d the product is A B, and A B^T does not exist"),
         *[a(f"LFFN with {name} has 2dr trainable parameters.", "2dr",
             f"{params['FFN'][bits]} = 2dr at {sizes}",
-            judge(params["FFN"][bits] == 2 * d * r, provided=A.size + B.size == 2 * d * r),
+            proved(params["FFN"][bits] == A.size + B.size == 2 * d * r),
             "counted in npdl's adapters")
           for name, bits in (("LoRA", None), ("QLoRA", 4))],
         *[a(f"MHA with {name} has 6hdr trainable parameters.", "6hdr",
             f"{params['MHA'][bits]} = 6hdr at {sizes}",
-            judge(params["MHA"][bits] == 6 * h * d * r, provided=A.size + B.size == 2 * d * r),
+            proved(params["MHA"][bits] == 3 * h * (A.size + B.size) == 6 * h * d * r),
             f"counted; W_O has no adapter in the formulas (one would add {d * h * r + d * r})")
           for name, bits in (("LoRA", None), ("QLoRA", 4))],
     ]

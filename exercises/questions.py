@@ -9,6 +9,7 @@ from exercises.framework import answers, draw, failures, present
 from npdl.errors import InputError
 
 SHOWN = 8                                   # questions named in an error line
+FIRST = ("d002_gradients_through_time",)    # of the scripts of one question, where to begin
 
 
 def listing(only=()) -> list[tuple[str, str, ModuleType]]:
@@ -18,7 +19,8 @@ def listing(only=()) -> list[tuple[str, str, ModuleType]]:
         module = importlib.import_module(f"exercises.{name}")
         found += [(f"{name[1:4]}.{number}", title, module)
                   for number, title in getattr(module, "TITLES", {}).items()]
-    return sorted(found, key=lambda row: ledger.natural(row[0]))
+    return sorted(found, key=lambda row: (
+        ledger.natural(row[0]), row[2].__name__.removeprefix("exercises.") not in FIRST))
 
 
 def pieces(number: str) -> list[str]:
@@ -73,6 +75,10 @@ def show(text: str, solution=False, claims=False, figures=None) -> list[str]:
             solved = [s for s in solved if s.number in numbers]
             judged = [c for c in judged if belongs(c.number, numbers)]
         drawn = draw(getattr(module, "figures", None), figures)
-        present(module.QUESTION, judged, drawn, solved, module.TITLES)
+        present(module.QUESTION, judged, drawn, solved, module.TITLES,
+                getattr(module, "GROUND", ""))
+        if not claims and hasattr(module, "answered_in"):
+            print("\n" + "\n".join(f"{number} is answered in {module.answered_in(number)}"
+                                   for number in numbers))
         failed += failures(solved, judged)
     return failed

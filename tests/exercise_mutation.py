@@ -10,8 +10,9 @@ solution computes (exercises/solved) is measured by tests/test_exercises_*_solve
 tests/test_worked*.py. An exception, or a test that does not end, counts as caught.
 
 The table is docs/exercise-mutation.md, written again after each exercise. One whose source and
-tests have not changed since keeps its row; --all measures it again. With --every the result is
-printed, and not kept. Exit status 1 where an exercise is below 90 %.
+tests have not changed since keeps its row; --all measures it again. The page names the rows that
+were measured before a change; --page writes it again without measuring any. With --every the
+result is printed, and not kept. Exit status 1 where an exercise is below 90 %.
 """
 
 import argparse
@@ -50,11 +51,19 @@ Written by `python -m tests.exercise_mutation`. Every function of an exercise th
 changed by one small mistake at a time, and the tests of `tests/test_exercises_*.py` that run it are
 run: facts made by hand, on the documents' data and on other data, not the kept text of the ledger.
 For the worked solutions, `solved/`, it is those of `tests/test_exercises_*_solved.py` and
-`tests/test_worked*.py`, their own checks against npdl among them. The goal is
-{100 * GOAL:.0f} % for each. Below the table stands every mistake that no test sees. Many of these
-change nothing that can be seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where
-there is one, a sign that cancels in a quotient or under a norm, the seed or the sign of random
-numbers, `<` for `<=` where both sides are never equal, a loop that goes on after it has converged.
+`tests/test_worked*.py`, their own checks against npdl among them. The goal is {100 * GOAL:.0f} %
+for each.
+
+Not measured are the functions that make claims and solutions: what stands in them is text, the
+arrangement of numbers, and the comparisons from which `judge` and `proved` make the verdicts.
+`tests/test_ledger.py` and `tests/test_exercises_broken.py` hold these; a comparison that is wrong
+in itself changes a verdict of the ledger, and nothing else sees it. An exercise without mistakes,
+"none", has no other functions.
+
+Below the table stands every mistake that no test sees. Many of these change nothing that can be
+seen: `.T` of a vector, axis 1 for -1 of a matrix, index 0 for -1 where there is one, a sign that
+cancels in a quotient or under a norm, the seed or the sign of random numbers, `<` for `<=` where
+both sides are never equal, a loop that goes on after it has converged.
 """
 
 
@@ -245,6 +254,11 @@ def low_rows(rows):
     return [name for name, row in sorted(rows.items()) if share({name: row}) < GOAL]
 
 
+def stale(rows):
+    """The exercises whose row was measured before their source, or their tests, changed."""
+    return [name for name in exercise_names() if name in rows and rows[name][2] != digest(name)]
+
+
 def markdown(rows):
     """The table and the survivors."""
     lines = [ABOUT, "| exercise | mistakes | caught | share | sources |", "|---|--:|--:|--:|---|"]
@@ -256,6 +270,9 @@ def markdown(rows):
     missing = [name for name in exercise_names() if name not in rows]
     if missing:
         lines += [f"Not measured yet: {', '.join(missing)}.", ""]
+    old = stale(rows)
+    if old:
+        lines += [f"Measured before the exercise or its tests changed: {', '.join(old)}.", ""]
     lines += ["## Survivors", ""]
     lines += [f"* {name}: {text}" for name, row in sorted(rows.items()) for text in row[3]]
     return "\n".join(lines) + "\n"
@@ -289,6 +306,7 @@ def main(given=None):
                         help="only exercises whose names begin so")
     parser.add_argument("--every", type=int, default=1, help="take one mistake in N")
     parser.add_argument("--all", action="store_true", help="measure what has not changed, too")
+    parser.add_argument("--page", action="store_true", help="measure nothing; write the page again")
     options = parser.parse_args(given)
     names, found = exercise_names(), {}
 
@@ -303,6 +321,9 @@ def main(given=None):
         if options.every == 1:
             TABLE.write_text(markdown(table()), encoding="utf-8")
 
+    if options.page:
+        TABLE.write_text(markdown(table()), encoding="utf-8")
+        return 0
     rows = table()
     measure([name for name in names if name.startswith(tuple(options.functions)) and (
         options.all or name not in rows or rows[name][2] != digest(name))], options.every, keep)

@@ -9,6 +9,7 @@ import pytest
 from exercises.solved import d004_answer_set as answer_set
 from exercises.solved import d004_budget as budget
 from exercises.solved import d004_first_tables as tables
+from exercises.solved import d004_gpt_forward as gpt_forward
 from exercises.solved import d004_heads as heads
 from exercises.solved import d004_layer_norm as layer_norm
 from exercises.solved import d004_loss as loss
@@ -87,3 +88,10 @@ def test_problem_3():
 def test_problem_4():
     assert budget.halves(7) == (3, 4) and budget.halves(10, 0.25) == (2, 8)
     assert tables.two_values(10, 2) == (8, 12)
+
+
+def test_problem_2_9_what_a_gpt_returns():
+    assert gpt_forward.shapes_of(2, 3, 5, 6, 7) == {
+        "logits": (2, 3, 5), "hidden_states": (2, 7, 3, 4), "attentions": (2, 7, 6, 3, 3)}
+    post, pre = gpt_forward.norms(np.array([1.0, 2, 3]), np.array([0.0, 2, -2]))
+    assert pre.tolist() == [1, 4, 1] and post == pytest.approx([-0.5**0.5, 2**0.5, -0.5**0.5])

@@ -13,6 +13,7 @@ from reporting.parts import (
     MISSING,
     NO_CLAIM,
     OPEN,
+    Verdict,
 )
 
 from exercises import d004_study as study
@@ -37,6 +38,19 @@ def claims():
 ])
 def test_the_ledgers_words_for_the_reports(given, verdict):
     assert study.verdict_of(*given) == verdict
+
+
+def test_what_runs_decide_weighs_as_runs(claims):
+    wrong = [claim for claim in claims if claim.verdict == "wrong"]
+    assert len(wrong) > 20 and {claim.weight for claim in wrong} == {"runs"}
+
+    def weight(*given):
+        return study.weight_of(Verdict(*given), "")
+
+    assert weight("3 (d)", "it is 2", "2", "it says 3, too", CONTRADICTED) == "answer"
+    assert weight("Figure 4", "it is 2", "2", "it says 3, too", CONTRADICTED) == "step"
+    assert weight("3 (d)", "it is 2", "2", "seed 0: no", FAILS) == "runs"
+    assert study.luck().startswith("**Luck.** ")
 
 
 def test_every_claim_of_the_report_is_in_the_ledger_once(claims):

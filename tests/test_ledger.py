@@ -195,10 +195,26 @@ def test_errors_stand_once_and_by_weight():
     claims = [a_claim(verdict=judge(False, if_false="slip"), claim="slip"),
               a_claim(verdict=wrong, claim="step", error="sum"),
               a_claim(verdict=wrong, claim="alone"), a_claim(claim="right", error="sum"),
-              a_claim(verdict=wrong, claim="answer", error="sum", weight="answer")]
+              a_claim(verdict=wrong, claim="answer", error="sum", weight="answer"),
+              a_claim(verdict=wrong, claim="seeds", weight="runs")]
     found = [(kind, [claim.claim for claim in group]) for kind, group in ledger.errors(claims)]
-    assert found == [("answer", ["answer", "step"]), ("step", ["alone"]), ("slip", ["slip"])]
-    assert ledger.error_counts(claims) == "1 in answers, 1 on the way, 1 slips"
+    assert found == [("answer", ["answer", "step"]), ("step", ["alone"]), ("slip", ["slip"]),
+                     ("runs", ["seeds"])]
+    assert ledger.error_counts(claims) == (
+        "1 in answers, 1 on the way, 1 slips, 1 by the seeds of npdl's runs")
+
+
+def test_what_runs_show_is_a_list_of_its_own_that_speaks_of_luck():
+    claims = [a_claim(verdict=judge(False), claim="sum", computed="two; not three"),
+              a_claim(verdict=judge(False), claim="seeds", computed="seed 0: no; seed 1: no",
+                      weight="runs")]
+    lines = [line for line in ledger.error_list(claims) if line]
+    assert [line[:6] for line in lines] == ["### St", "1. **0", "### No", "**Luck", "2. **0"]
+    assert "*Right:* two; not three *Proof:* counted" in lines[1]
+    assert lines[3].startswith("**Luck.** ") and "expected to be luck" in lines[3]
+    assert lines[4].endswith("*Runs:* seed 0: no")
+    text = " ".join(ledger.as_text(claims).split())
+    assert "Luck. " in text and "runs: seed 0: no Claims:" in text
 
 
 @pytest.mark.parametrize("question, part, number", [

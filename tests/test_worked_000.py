@@ -9,10 +9,12 @@ from exercises.d000_birnn import Network, forward
 from exercises.d000_lora_costs import Size
 from exercises.solved import d000_beam_algorithm as beam_algorithm
 from exercises.solved import d000_birnn as birnn
+from exercises.solved import d000_counting as counting
 from exercises.solved import d000_decoding as decoding
 from exercises.solved import d000_lora_costs as lora_costs
 from exercises.solved import d000_lora_tradeoffs as tradeoffs
 from exercises.solved import d000_normalisation as normalisation
+from exercises.solved import d000_quantizer as quantizer
 from exercises.solved import d000_search_limits as search_limits
 
 
@@ -113,3 +115,13 @@ def test_000_4_4_the_products_by_their_shapes():
     assert [row[2:] for row in rows] == [
         ((2, 3, 3), 15), ((2, 3, 1), 15), ((2, 1, 3), 15), ((2, 3, 2), 5), ((2, 2, 3), 5),
         ((2, 15, 3), 1), ((2, 3, 3), 1), ((2, 3, 1), 1), ((2, 1, 3), 1)]
+
+
+def test_000_2_how_the_cost_grows():
+    assert counting.growth(3, 2) == (4, 9) and counting.growth(2, 3) == (8, 8)
+    assert counting.years_of(365 * 24 * 3600 * 50, 10) == 5
+
+
+def test_000_4_4_a_quantizer_there_and_back():
+    assert quantizer.there_and_back((5, -1), (2, -1), 2) == ([4, -2], [1, 1])
+    assert quantizer.patterns(4) == (16, 15, 7)

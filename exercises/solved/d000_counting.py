@@ -11,6 +11,15 @@ from exercises.d000_counting import (
 from exercises.worked import Check, Solution, Step, Table, num
 
 
+def growth(N, T):
+    """How many times as many sequences there are with twice the words, and at twice the length."""
+    return (2 * N)**T // N**T, N**(2 * T) // N**T
+
+
+def years_of(sequences, per_second):
+    return sequences / per_second / SECONDS_PER_YEAR
+
+
 def solutions():
     return [count_solution(), cost_solution()]
 
@@ -26,7 +35,7 @@ def count_solution(words=("<BOS>", "a"), T=3):
               "places 2, 3, …, T + 1: N choices each", f"{T} places with {N} choices each"),
          Step("Choices that do not depend on each other multiply.",
               "N · N · … · N (T factors) = N^T",
-              f"{' · '.join([num(N)] * T)} = {N**T}"),
+              f"{' · '.join([num(N)] * T)} = {count_sequences(N, T)}"),
          Step("List them, to be sure.", table=Table(("", "sequence"), rows))),
         "N^T sequences ((N − 1)^T where <BOS> only begins a sentence).",
         tuple(Check(f"npdl's exhaustive search lists {found} sequences for N = {n}, T = {t}"
@@ -38,22 +47,22 @@ def count_solution(words=("<BOS>", "a"), T=3):
 
 
 def cost_solution(N=3, T=3, large=(10_000, 10), per_second=10**9):
-    levels = tuple((t, N**t, N**t) for t in range(1, T + 1))
+    levels = tuple((t, count_sequences(N, t), count_sequences(N, t)) for t in range(1, T + 1))
     total = probabilities_read(N, T)
     sequences = count_sequences(*large)
-    years = sequences / per_second / SECONDS_PER_YEAR
+    years, (wider, longer) = years_of(sequences, per_second), growth(N, T)
     count, scorer = listed(N, T)
     return Solution(
         "2.2",
         (Step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
               "probability; shared prefixes need it once. Count the edges of each level.",
               "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
-              f"{' + '.join(num(n) for _, n, _ in levels)} = {total}, against N^T = {N**T}",
+              f"{' + '.join(num(n) for _, n, _ in levels)} = {total}, against N^T = {count}",
               table=Table(("level t", "prefixes", "probabilities"), levels)),
          Step("So the time is O(N^T): exponential in T, a power of N. Doubling each shows it.",
               "(2N)^T / N^T = 2^T        N^(2T) / N^T = N^T",
-              f"N = {N}, T = {T}: twice the words cost {num((2 * N)**T // N**T)} times as much, "
-              f"twice the length {num(N**(2 * T) // N**T)} times"),
+              f"N = {N}, T = {T}: twice the words cost {num(wider)} times as much, twice the "
+              f"length {num(longer)} times"),
          Step("The memory is small: go depth first, and keep one path of T + 1 states and the best "
               "sequence so far.",
               numbers=f"N = {N}, T = {T}: at most {scorer.most_alive} states alive for {count} "

@@ -11,12 +11,23 @@ from npdl.quantize import dequantize, quantize
 WEIGHTS = tuple(Fraction(value, 10) for value in (7, -3, 2, 5, -6))
 
 
+def there_and_back(weights, codes, step):
+    """(what the codes stand for, the errors)."""
+    back = [code * step for code in codes]
+    return back, [value - again for value, again in zip(weights, back, strict=True)]
+
+
+def patterns(bits):
+    """(patterns of m bits, codes that are used, the largest code)."""
+    top = 2 ** (bits - 1) - 1
+    return 2**bits, 2 * top + 1, top
+
+
 def solutions(bits=3):
     codes, step = quantize_exactly(WEIGHTS, bits)
-    back = [code * step for code in codes]
-    errors = [value - again for value, again in zip(WEIGHTS, back, strict=True)]
+    back, errors = there_and_back(WEIGHTS, codes, step)
+    every, used, top = patterns(bits)
     near, _ = quantize_exactly(WEIGHTS, bits, "nearest")
-    top = 2 ** (bits - 1) - 1
     W = np.array(WEIGHTS, float)
     library = quantize(W, bits)
     numbers = np.linspace(-1, 1, 4001).reshape(1, -1)
@@ -39,8 +50,8 @@ def solutions(bits=3):
               f"W: {sum(e == 0 for e in errors)} of {len(WEIGHTS)}"),
          Step("Count the patterns that m bits have, and those that are used.",
               "2^m patterns, codes from −(2^(m−1) − 1) to 2^(m−1) − 1",
-              f"m = {bits}: {2**bits} patterns, {2 * top + 1} codes; m = 1 would divide by "
-              f"{2**0 - 1}")),
+              f"m = {bits}: {every} patterns, {used} codes; m = 1 would divide by "
+              f"{patterns(1)[2]}")),
         "The codes fit into m bits (m ≥ 2), but dequant(quant(W)) is W only where W is a multiple "
         f"of Δ; rounding down costs about {num(ratio, 1)} times the error of rounding to the "
         "nearest.",

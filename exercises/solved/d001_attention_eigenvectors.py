@@ -16,17 +16,32 @@ LAMBDA, MU = np.array([4.0, 1.0]), np.array([2.0, 1.0])
 X = np.array([[0.6, 0.8], [-0.8, 0.6], [1.4, 0.2]])
 
 
+def softmax_rows(scores, d):
+    """softmax(scores / sqrt(d)) of each row."""
+    weights = np.exp(scores / np.sqrt(d))
+    return weights / weights.sum(1, keepdims=True)
+
+
+def along(X, P, product):
+    """(X P, the parts of the inputs along the columns of P; the scores with these products)."""
+    parts = X @ P
+    return parts, (parts * product) @ parts.T
+
+
+def score_terms(a, b, product):
+    """The terms of the score of two inputs with the parts a and b."""
+    return tuple(p * q * r for p, q, r in zip(a, product, b, strict=True))
+
+
 def solutions():
     return [aligned_solution(), orthogonal_solution()]
 
 
 def aligned_solution():
     W_Q, W_K = symmetric(P, LAMBDA), symmetric(P, MU)
-    parts, product = X @ P, LAMBDA * MU
-    scores = (parts * product) @ parts.T
-    weights = np.exp(scores / np.sqrt(2))
-    weights /= weights.sum(1, keepdims=True)
-    one = parts[0, 0] * product[0] * parts[2, 0], parts[0, 1] * product[1] * parts[2, 1]
+    product = LAMBDA * MU
+    parts, scores = along(X, P, product)
+    weights, one = softmax_rows(scores, len(P)), score_terms(parts[0], parts[2], product)
     negative = scores_by_eigenvectors(X, P, LAMBDA, -MU)
     return Solution(
         "4.1",
@@ -68,7 +83,7 @@ def orthogonal_solution(d=4, n=3):
     values = np.array([3.0, 1, 0, 0]), np.array([0.0, 0, 2, 5])
     W_Q, W_K = (symmetric(basis, v) for v in values)
     scores = inputs @ W_Q @ (inputs @ W_K).T
-    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    weights = softmax_rows(scores, d)
     lowest = min(largest_overlap(orthogonal(d, rng), orthogonal(d, rng)) for _ in range(50))
     return Solution(
         "4.2",

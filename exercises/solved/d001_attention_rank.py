@@ -14,15 +14,24 @@ from exercises.d001_attention_rank import (
 from exercises.worked import Check, Solution, Step, num
 
 
+def score_powers(n):
+    """(the scores i j, over log 2, their exponentials 2^(i j)), (n, n) each."""
+    M = np.outer(np.arange(n), np.arange(n))
+    return M, 2**M
+
+
+def differences(nodes):
+    """The factors (later, earlier) of a Vandermonde determinant."""
+    return [(b, a) for a, b in combinations(nodes, 2)]
+
+
 def solutions(n=3):
-    line = np.arange(n)
-    M, V = np.outer(line, line), np.array([[1, 0], [0, 1], [1, 1]])
-    powers = 2**M
+    (M, powers), V = score_powers(n), np.array([[1, 0], [0, 1], [1, 1]])
     A = exact_weights(M)
     out = exact_product(A, V.tolist())
     p, q, a, rank = (exact_rank(rows) for rows in (M.tolist(), V.tolist(), A, out))
     det = np.linalg.det(powers)
-    factors = " ".join(f"({b} − {a})" for a, b in combinations(powers[1].tolist(), 2))
+    factors = " ".join(f"({b} − {a})" for b, a in differences(powers[1].tolist()))
     cases = random_ranks(60)
     return [Solution(
         "4.3",

@@ -14,17 +14,22 @@ GIVEN = {"W₁": NET["W_1"], "b₁": NET["b_1"], "W₂": NET["W_2"], "b₂": NET
 EXAMPLE = "Two words of width D_x = 2, x₁ = (1, 2) and x₂ = (1, 3), and a code of D_p = 2 units."
 
 
+def backward(net, h, again):
+    """(x' - x, d_1, d_2, dJ_1/dW_1)."""
+    e = again - net["x"]
+    d_1 = net["W_2"].T @ e
+    d_2 = np.where(h > 0, d_1, 0)
+    return e, d_1, d_2, np.outer(d_2, net["x"])
+
+
 def solutions():
     h, p, again, J = forward(NET)
-    e, slopes = again - NET["x"], numerical_gradients(NET)
+    (e, d_1, d_2, whole), slopes = backward(NET, h, again), numerical_gradients(NET)
 
     def differences(name, ours):
         return Check("Differences of J₁ give the same numbers.",
                      np.allclose(ours, slopes[name], atol=1e-7))
 
-    d_1 = NET["W_2"].T @ e
-    d_2 = np.where(h > 0, d_1, 0)
-    whole = np.outer(d_2, NET["x"])
     products = [f"({num(a, 0)}) · {num(w, 0)}"
                 for a, w in zip(e.tolist(), NET["W_2"][:, 0].tolist(), strict=True)]
     return [
@@ -52,10 +57,11 @@ def solutions():
                  "δ₂ = δ₁ * 1{h > 0}", arrays={"δ₂": d_2})),
             "δ₂ = δ₁ * 1{h > 0}, entry by entry.", (differences("d_2", d_2),), EXAMPLE, GIVEN),
         Solution("3.3", (
-            Step("(W₁)_kj multiplies x_j and is added into h_k, and into nothing else.",
+            Step("Start from δ₂ = ∂J₁/∂h of Question 3.2. (W₁)_kj multiplies x_j and is added into "
+                 "h_k, and into nothing else.",
                  "∂h_k/∂(W₁)_kj = x_j   →   ∂J₁/∂(W₁)_kj = (δ₂)_k x_j",
                  f"entry (1, 2): {num(d_2[0], 0)} · {num(NET['x'][1], 0)} = "
-                 f"{num(d_2[0] * NET['x'][1], 0)}"),
+                 f"{num(d_2[0] * NET['x'][1], 0)}", {"δ₂ (3.2)": d_2, "x": NET["x"]}),
             Step("All entries together are a column times a row: it has the shape of W₁.",
                  "∂J₁/∂W₁ = δ₂ xᵀ = [δ₂ x₁ᵀ  δ₂ x₂ᵀ]",
                  arrays={"δ₂": d_2, "xᵀ": NET["x"][None], "∂J₁/∂W₁": whole})),

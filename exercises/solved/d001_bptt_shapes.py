@@ -51,7 +51,7 @@ def solutions():
                  f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers"),
             Step("Write one entry of O, and differentiate it by every entry of H: only its own row "
                  "of H occurs.", "O_ij = Σ_k H_ik V_kj  →  ∂O_ij/∂H_lk = V_kj where l = i, else 0",
-                 f"∂O₁₁/∂H₁₂ = V₂₁ = {num(V[1, 0], 0)};   ∂O₁₁/∂H₂₁ = 0"),
+                 f"∂O₁₁/∂H₁₂ = V₂₁ = {num(V[1, 0], 0)};   ∂O₁₁/∂H₂₁ = {num(V4[0, M], 0)}"),
             Step("To see all at once, number the entries row by row: nm rows for O, nm columns for "
                  "H.", arrays={"V": V, "∂O/∂H as nm x nm": V4})),
             f"n x m x n x m, or nm x nm as a matrix; here {times(shapes['dO/dH'])}.",

@@ -14,13 +14,20 @@ Q, PRIOR, LIKELIHOOD = ([Fraction(*pair) for pair in row] for row in (
     ((1, 2), (1, 4), (1, 4)), ((1, 4), (1, 2), (1, 4)), ((3, 5), (1, 5), (2, 5))))
 
 
+def columns(q, prior, likelihood, posterior):
+    """The terms Q log Q/posterior, Q log P(c | o) and Q log Q/prior of each output."""
+    return [(q * np.log(of)).tolist() for of in (q / posterior, likelihood, q / prior)]
+
+
+def right_side(evidence, expected, to_prior):
+    return math.log(evidence) - sum(expected) + sum(to_prior)
+
+
 def solutions():
     evidence, posterior = bayes(PRIOR, LIKELIHOOD)
     q, prior, like, post = (np.array(row, float) for row in (Q, PRIOR, LIKELIHOOD, posterior))
-    left = (q * np.log(q / post)).tolist()
-    expected = (q * np.log(like)).tolist()
-    to_prior = (q * np.log(q / prior)).tolist()
-    right = math.log(evidence) - sum(expected) + sum(to_prior)
+    left, expected, to_prior = columns(q, prior, like, post)
+    right = right_side(evidence, expected, to_prior)
     outputs = "abd"
     found = split(q, prior, like)
     rng = np.random.default_rng(1)

@@ -12,6 +12,29 @@ from npdl.functions import softmax
 MU, SIGMA = (1, 2), 1
 
 
+def variances(mu, sigma):
+    """The variance of each product q_i k_i, from its second moments."""
+    return [(m * m + sigma**2) ** 2 - m**4 for m in mu]
+
+
+def by_trace(mu, sigma):
+    """(M = mu mu^T + sigma^2, Tr(M M))."""
+    M = np.outer(mu, mu) + sigma**2 * np.eye(len(mu), dtype=int)
+    return M, int((M * M).sum())
+
+
+def means_over_scales(d, m):
+    """d m^2, and what it is over sqrt(d), over 1 and over d, as whole numbers."""
+    e = mean([m] * d)
+    return e, int(e / math.isqrt(d)), int(e), int(e / d)
+
+
+def first_weight(gap):
+    """(the weight of the first of two keys whose scores lie `gap` apart, its slope)."""
+    A = 1 / (1 + math.exp(-gap))
+    return A, A * (1 - A)
+
+
 def expectation():
     """Part (a)."""
     products = [m * m for m in MU]
@@ -34,11 +57,7 @@ def expectation():
 
 def spread():
     """Part (b)."""
-    second = [m * m + SIGMA**2 for m in MU]
-    parts = [s * s - m**4 for s, m in zip(second, MU, strict=True)]
-    M = np.outer(MU, MU) + SIGMA**2 * np.eye(2, dtype=int)
-    trace = int((M * M).sum())
-    dot = mean(MU)
+    parts, (M, trace), dot = variances(MU, SIGMA), by_trace(MU, SIGMA), mean(MU)
     sample = drawn(MU, SIGMA, 200_000)
     return Solution(
         "6b",
@@ -70,9 +89,8 @@ def spread():
 def scaling():
     """Part (c)."""
     widths, m = (4, 16, 64), 2
-    means = [mean([m] * d) for d in widths]
-    rows = tuple((d, e, int(e / math.isqrt(d)), int(e), int(e / d))
-                 for d, e in zip(widths, means, strict=True))
+    rows = tuple((d, *means_over_scales(d, m)) for d in widths)
+    means = [row[1] for row in rows]
     return Solution(
         "6c",
         (
@@ -109,9 +127,9 @@ def unscaled():
     rows = []
     for d in widths:
         gap = math.sqrt(2 * d)
-        raw, scaled = (1 / (1 + math.exp(-g)) for g in (gap, gap / math.sqrt(d)))
-        rows.append((d, num(right_variance([0] * d, 1)), num(gap, 2), num(raw),
-                     f"{raw * (1 - raw):.1e}", num(scaled), num(scaled * (1 - scaled))))
+        (raw, steep), (scaled, slope) = map(first_weight, (gap, gap / math.sqrt(d)))
+        rows.append((d, num(right_variance([0] * d, 1)), num(gap, 2), num(raw), f"{steep:.1e}",
+                     num(scaled), num(slope)))
     sample, step = drawn([0] * 16, 1, 200_000), 1e-6
     above, below = (softmax(np.array([math.sqrt(2) + s, 0]))[0] for s in (step, -step))
     return Solution(
@@ -134,7 +152,7 @@ def unscaled():
         (Check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
                abs(sample.var() / 16 - 1) < 0.03),
          Check("the last slope is a difference of two of npdl's softmaxes",
-               abs((above - below) / (2 * step) - scaled * (1 - scaled)) < 1e-9)),
+               abs((above - below) / (2 * step) - slope) < 1e-9)),
         "Standard normal q and k (μ = 0, σ = 1), two keys.",
         picture="the softmax's largest weight and the gradient of q against d")
 

@@ -2,8 +2,12 @@
 
 import math
 
-from exercises.worked import Check, Solution, Step, Table, num
+from exercises.worked import Check, Solution, Step, Table, num, sub
 from npdl.errors import InputError
+
+START, STEPS = 1.0, 3                       # h_0, and how often w is used
+PLAIN, BENT = (2.0, 0.1), (1.5, 30.0)       # (w, learning rate) without tanh and with it
+POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
 def descent(w, h=1.0, steps=3, lr=0.1, updates=3, squash=False):
@@ -24,13 +28,17 @@ def descent(w, h=1.0, steps=3, lr=0.1, updates=3, squash=False):
 
 
 def exploding():
-    """One unit that learns through 3 steps, without tanh and with it."""
-    straight, bent = descent(2.0), descent(1.5, lr=30.0, squash=True)
-    w, h, loss, slope = straight[0]
+    """One unit that learns through a few steps, without tanh and with it."""
+    (w, lr), (w_bent, lr_bent) = PLAIN, BENT
+    straight = descent(w, START, STEPS, lr)
+    bent = descent(w_bent, START, STEPS, lr_bent, squash=True)
+    _, h, loss, slope = straight[0]
     step = 1e-6
-    numeric = (descent(w + step, updates=0)[0][2] - descent(w - step, updates=0)[0][2]) / (2 * step)
+    up, down = (descent(w + move, START, STEPS, updates=0)[0][2] for move in (step, -step))
+    numeric = (up - down) / (2 * step)
+    times, last, less = num(STEPS), f"h{sub(STEPS)}", POWERS[STEPS - 1]
     vanished = f"{bent[-1][3]:.0e}".replace("-", "−")
-    heads = ("update", "w", "h₃", "L", "dL/dw")
+    heads = ("update", "w", last, "L", "dL/dw")
 
     def table(rows):
         return Table(heads, tuple((n, *(f"{value:.3g}".replace("-", "−") for value in row))
@@ -39,18 +47,22 @@ def exploding():
     return Solution(
         "1",
         (
-            Step("Forward, three steps with one weight; the wanted end state is 0.",
-                 "h₃ = w³ h₀,   L = h₃²/2", f"h₃ = {num(w, 0)}³ · 1 = {num(h, 0)},   "
+            Step(f"Forward, {times} steps with one weight; the wanted end state is 0.",
+                 f"{last} = w{POWERS[STEPS]} h₀,   L = {last}²/2",
+                 f"{last} = {num(w, 0)}{POWERS[STEPS]} · {num(START, 0)} = {num(h, 0)},   "
                  f"L = {num(h, 0)}²/2 = {num(loss, 0)}"),
             Step("The gradient has the power of w that the way through time makes.",
-                 "dL/dw = h₃ · 3 w² h₀",
-                 f"dL/dw = {num(h, 0)} · 3 · {num(w, 0)}² = {num(slope, 0)}"),
-            Step("Plain descent, learning rate 0.1, no tanh: the step goes over 0 and lands "
-                 "further out, where the gradient is longer still.", "w ← w − 0.1 dL/dw",
-                 f"w = {num(w, 0)} − 0.1 · {num(slope, 0)} = {num(straight[1][0], 1)}",
+                 f"dL/dw = {last} · {times} w{less} h₀",
+                 f"dL/dw = {num(h, 0)} · {times} · {num(w, 0)}{less} · {num(START, 0)} = "
+                 f"{num(slope, 0)}"),
+            Step(f"Plain descent, learning rate {num(lr, 1)}, no tanh: the step goes over 0 and "
+                 "lands further out, where the gradient is longer still.",
+                 f"w ← w − {num(lr, 1)} dL/dw",
+                 f"w = {num(w, 0)} − {num(lr, 1)} · {num(slope, 0)} = {num(straight[1][0], 1)}",
                  table=table(straight)),
-            Step("The same with tanh in every step, from w = 1.5 with learning rate 30: one jump, "
-                 "and then every tanh is at its end, the gradient is 0, and nothing moves.",
+            Step(f"The same with tanh in every step, from w = {num(w_bent, 1)} with learning rate "
+                 f"{num(lr_bent, 0)}: one jump, and then every tanh is at its end, the gradient is "
+                 "0, and nothing moves.",
                  "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step", table=table(bent)),
         ),
         f"It depends: without a bound |w| runs away, faster than exponentially "
@@ -61,7 +73,7 @@ def exploding():
          Check("without tanh |w| grows at every update, by a growing factor", growing(straight)),
          Check("with tanh the weight stops after the first jump",
                abs(bent[1][0] - bent[0][0]) > 0.5 and abs(bent[-1][0] - bent[1][0]) < 0.01)),
-        "One unit, one weight, h₀ = 1, three steps.")
+        f"One unit, one weight, h₀ = {num(START, 0)}, {times} steps.")
 
 
 def growing(rows):

@@ -5,6 +5,9 @@ import math
 from exercises.worked import Check, Solution, Step, Table, num, terms, vec
 from npdl.functions import sigmoid
 
+KEPT = 0.7                                  # (b): the memory that f = 0 drops
+MEMORY, CANDIDATE = -0.8, -0.5              # (c): both negative
+
 
 def lstm_step(x, h, c, W=1.0, U=1.0, f=None):
     """{i, f, o, g, c, h} of one step; f is the gate's value where it is given."""
@@ -50,18 +53,19 @@ def road_through_h(h, U=1.0):
 
 def forgetting(h=0.5):
     """Part (b)."""
-    s, parts = lstm_step(0.0, h, 0.7, f=0.0), road_through_h(h)
+    s, parts = lstm_step(0.0, h, KEPT, f=0.0), road_through_h(h)
     total, after = sum(parts), sum(road_through_h(s["h"]))
     step = 1e-6
-    two = [lstm_step(0.0, lstm_step(0.0, h + e, 0.7, f=0.0)["h"], 0.0, f=0.0)["h"]
+    two = [lstm_step(0.0, lstm_step(0.0, h + e, KEPT, f=0.0)["h"], 0.0, f=0.0)["h"]
            for e in (step, -step)]
     numeric = (two[0] - two[1]) / (2 * step)
     strong = sum(road_through_h(0.0, U=8.0))
     return Solution(
         "3b",
         (
-            Step("f = 0 closes the memory's own road.", "∂c'/∂c = f = 0", "0 · 0.7 of the old "
-                 f"memory is left in c' = {num(s['c'])}"),
+            Step("f = 0 closes the memory's own road.", "∂c'/∂c = f = 0",
+                 f"{num(s['f'], 0)} · {num(KEPT, 1)} of the old memory is left in c' = "
+                 f"{num(s['c'])}"),
             Step("But i, c̃ and o are made of h; error goes back through them.",
                  "∂h'/∂h = o (1 − tanh²c') [i (1 − i) U c̃ + i (1 − c̃²) U] + o (1 − o) U tanh(c')",
                  f"i = o = {num(s['i'])}, c̃ = {num(s['g'])}, c' = i c̃ = {num(s['c'])}, "
@@ -77,12 +81,13 @@ def forgetting(h=0.5):
         f"False: with f = 0 exactly, ∂h'/∂h = {num(total)} ≠ 0, by way of i, c̃ and o.",
         (Check("two steps against a difference of h''", abs(numeric - after * total) < 1e-8),
          Check("at h = 0 the factor is U/4", abs(strong - 2) < 1e-12)),
-        f"One unit, W = U = 1, x = 0, h = {h}, c = 0.7, and f held at 0.")
+        f"One unit, W = U = 1, x = 0, h = {h}, c = {KEPT}, and f held at 0.")
 
 
 def signs(values=(-4.0, -1.0, 0.0, 1.0, 4.0)):
     """Part (c)."""
     gates = [sigmoid(z) for z in values]
+    f = i = gates[3]
     return Solution(
         "3c",
         (
@@ -94,9 +99,8 @@ def signs(values=(-4.0, -1.0, 0.0, 1.0, 4.0)):
             Step("f multiplies c by such a number: it shrinks c and keeps its sign. It does not "
                  "keep c from being negative; i c̃ may be negative too.",
                  "c' = f c + i c̃",
-                 f"c = −0.8, f = i = {num(gates[3])}, c̃ = −0.5:  c' = "
-                 f"{num(gates[3] * -0.8)} − {num(gates[3] * 0.5)} = "
-                 f"{num(gates[3] * -0.8 + gates[3] * -0.5)}"),
+                 f"c = {num(MEMORY, 1)}, f = i = {num(f)}, c̃ = {num(CANDIDATE, 1)}:  c' = "
+                 f"{terms([f * MEMORY, i * CANDIDATE])} = {num(f * MEMORY + i * CANDIDATE)}"),
         ),
         f"True: every entry is a σ, between {num(gates[0])} and {num(gates[-1])} here, always "
         "above 0 and below 1.",

@@ -8,15 +8,25 @@ from npdl.models.gpt import GPT, attentions, hidden_states
 D = 4
 
 
+def shapes_of(B, S, V, heads, blocks):
+    """The shapes of what a GPT of width D returns."""
+    return {"logits": (B, S, V), "hidden_states": (B, blocks, S, D),
+            "attentions": (B, blocks, heads, S, S)}
+
+
+def norms(x, branch):
+    """(post, pre): the normalised sum, and the sum that is handed on as it is."""
+    pre = x + branch
+    return (pre - pre.mean()) / pre.std(), pre
+
+
 def forward(B=2, S=3, V=5, heads=2, blocks=2):
     """2.9."""
     x, branch = np.array([1.0, 3.0, 5.0]), np.array([1.0, 0.0, -1.0])
-    pre = x + branch
-    post = (pre - pre.mean()) / pre.std()
+    post, pre = norms(x, branch)
     logits, cache = GPT(V, D, blocks, heads, dtype="float64").forward(np.zeros((B, S), int))
     hidden = hidden_states(cache)
-    shapes = {"logits": (B, S, V), "hidden_states": (B, blocks, S, D),
-              "attentions": (B, blocks, heads, S, S)}
+    shapes = shapes_of(B, S, V, heads, blocks)
     flow = (("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, D)),
             ("h₁, A₁", "block 1 (x)", ((B, S, D), (B, heads, S, S))),
             ("h₂, A₂", "block 2 (h₁)", ((B, S, D), (B, heads, S, S))),
