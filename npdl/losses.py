@@ -125,9 +125,9 @@ class CrossEntropy(Layer):
         return loss, Cache(log_p=log_p, q=q, weight=weight)
 
     def backward(self, dloss, cache):
-        dnll = cache.weight * dloss                                 # loss = sum nll * weight
+        dnll = cache.weight * dloss                     # loss = sum nll * weight
         p = xp.exp(cache.log_p)
-        dlogits = (p - cache.q) * dnll[..., None]                   # nll = -sum q log_p
+        dlogits = (p - cache.q) * dnll[..., None]       # nll = -sum q log_softmax(logits)
         return dlogits
 
 

@@ -76,8 +76,9 @@ def hinted(lines, function, body, equation, indent):
     hints += _said(lines, function, body)
     returned = [n.value for s in body for n in ast.walk(s)
                 if isinstance(n, ast.Return) and n.value is not None]
-    if returned:
-        hints.append(("returns", _outline(returned[-1])))
+    outline = _outline(returned[-1]) if returned else "..."
+    if outline != "...":
+        hints.append(("returns", outline))
     width = min(20, max(len(name) for name, _ in hints))
     shown = [f"{indent}# Yours to write. What is known:"]
     for name, hint in hints:
@@ -94,6 +95,8 @@ def _said(lines, function, body):
         for line in range(statement.lineno, (statement.end_lineno or 0) + 1):
             if not hasattr(statement, "body"):
                 targets[line] = target_of(statement)
+            elif line < statement.body[0].lineno:               # if ...: what is done then
+                targets[line] = target_of(statement.body[0])
     said = comments(lines, body[0].lineno, function.end_lineno)
     hints = []
     for line, (text, alone) in said.items():

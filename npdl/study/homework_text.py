@@ -11,7 +11,8 @@ own lines there. Nothing else has to change.
 |--:|---|---|---|
 {rows}
 
-The easiest come first. What a hole needs stands in its file.
+The easiest come first. What a hole needs stands in its file, or is imported from npdl where
+another file asks you for it.
 
 ## How
 
@@ -51,25 +52,18 @@ from npdl.study import homework_grade as grade
 LAYERS = {{
 {layers}
 }}
-CHECKS = {{
-    "outputs": lambda cls: grade.assert_outputs(cls),
-    "gradients": lambda cls: grade.assert_gradients(cls),
-    "gradients of other numbers": lambda cls: grade.assert_gradients(cls, seed=1),
-    "manners": lambda cls: grade.assert_manners(cls),
-    "your own work": lambda cls: grade.assert_own(cls, LAYERS[cls.__module__, cls.__name__]),
-}}
+WRONG = set()           # files; what else is wrong in one is told once this is right
 
 
-@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer[1])
-def test(layer, check):
-    CHECKS[check](grade.load(*layer))
-'''
-
-LSTM_TEST = '''
-
-def test_two_layers_with_lengths_and_a_state():
-    grade.assert_stacked(grade.load("lstm", "LSTM"))
+def test(layer):
+    file, name = layer
+    if file in WRONG:
+        pytest.skip(f"{{name}} is made of what is not right yet in {{file}}.py")
+    trouble = grade.first_trouble(file, name, LAYERS[layer])
+    if trouble:
+        WRONG.add(file)
+        pytest.fail(trouble, pytrace=False)
 '''
 
 
@@ -80,8 +74,7 @@ def test_file(work):
         wanted = [f'"{h.original}"' for h in work.holes if h.file == f"{module}.py"]
         wanted = ",\n        ".join(wanted)
         rows.append(f'    ("{module}", "{name}"): [\n        {wanted},\n    ],')
-    text = TEST.format(layers="\n".join(rows))
-    return text + (LSTM_TEST if work.level == "lstm" else "")
+    return TEST.format(layers="\n".join(rows))
 
 
 def readme(work):
