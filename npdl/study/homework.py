@@ -144,7 +144,8 @@ def _single_layers(work, classes, rng):
                            for own, qualname, node in task.found]
     for task in tasks:
         student, title = student_module(task.name), f"{task.name}: write what raises {HOLE}."
-        elsewhere = {where for other in tasks for where in other.originals} - set(task.originals)
+        elsewhere = {where: node for other in tasks if other is not task for where, (_, _, node)
+                     in zip(other.originals, other.found, strict=True)}
         work.files[f"{student}.py"] = _text(task.cls, [task.name], task.found, title, elsewhere)
         work.graded.append((student, task.name))
 
@@ -164,14 +165,21 @@ def _functions(cls, forward, reached):
          if not source.delegates(f, chosen)])
 
 
-def _text(cls, names, found, title, elsewhere=()):
+def _text(cls, names, found, title, elsewhere=None):
     """The text of a student file: the classes, with all that they need to be understood; what
-    is to be written `elsewhere`, [(module, qualname)], is imported from npdl."""
+    is to be written `elsewhere`, {(module, qualname): node}, is imported from npdl, and so is a
+    function that has a line of it."""
     module = next((s for s, _, _ in found if s.name == cls.__module__), None)
     helpers = next((s for s, _, _ in found if s.name == "npdl.functions"), None)
     module, helpers = module or source.Source(cls.__module__), helpers or source.Source(
         "npdl.functions")
-    left_out = {(name, qualname.split(".")[0]) for name, qualname in elsewhere}
+    own = {(s.name, qualname.split(".")[0]) for s, qualname, _ in found}
+    elsewhere = elsewhere or {}
+    answers = source.texts(elsewhere.values())
+    left_out = {(name, qualname.split(".")[0]) for name, qualname in elsewhere} | {
+        (s.name, name) for s in (module, helpers) for name, node in s.definitions.items()
+        if isinstance(node, source.FUNCTIONS) and answers & source.texts([node])}
+    left_out -= own
     kept = module.closure(names, left_out)
     used = {n.id for name in kept for n in source.ast.walk(module.definitions[name])
             if isinstance(n, source.ast.Name)}
@@ -185,13 +193,14 @@ def _owner(module, qualname):
 
 def _lines(work, tasks):
     """{(module, qualname): the statements of which one may be asked}: none that stands in the
-    folder a second time."""
+    folder a second time, as far as a function has others."""
     functions = {where: node for task in tasks
                  for where, (_, _, node) in zip(task.originals, task.found, strict=True)}
     count = Counter(source.ast.unparse(s) for node in functions.values()
                     for s in source.ast.walk(node) if isinstance(s, source.ast.stmt))
-    return {where: [s for s in source.statements(node, work.forward)
-                    if count[source.ast.unparse(s)] == 1] for where, node in functions.items()}
+    every = {where: source.statements(node, work.forward) for where, node in functions.items()}
+    return {where: [s for s in some if count[source.ast.unparse(s)] == 1] or some
+            for where, some in every.items()}
 
 
 def _a_line(task, lines, file, rng):

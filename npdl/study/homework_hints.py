@@ -127,16 +127,25 @@ def target_of(statement):
 
 def line_hint(lines, owner, function, statement, twin=None):
     """(what the statement writes, the equation): its own comment's, else the last one before it,
-    else the function's."""
+    else the function's, if that tells more of what the gradient belongs to."""
     said = comments(lines, function.body[0].lineno, function.end_lineno)
+    target = target_of(statement)
     own = [text for line, (text, _) in said.items()
            if statement.lineno <= line <= statement.end_lineno]
-    before = [text for line, (text, _) in said.items() if line < statement.lineno and "=" in text]
-    near = _bare(before[-1]) if before else equation_of(lines, owner, function, twin)
-    equation = near if not own or "=" in own[0] else f"{_spaced(own[0])}; {near}"
     if own and "=" in own[0]:
-        equation = _bare(own[0])
-    return target_of(statement), equation
+        return target, _bare(own[0])
+    before = [text for line, (text, _) in said.items() if line < statement.lineno and "=" in text]
+    whole = equation_of(lines, owner, function, twin)
+    near = _bare(before[-1]) if before else whole
+    names = [a or b for a, b in re.findall(r"(?:^|, )(?:self\.(\w+)\.grad|d(\w+))", target)]
+    if any(not _uses(name, near) or _uses(name, whole) > _uses(name, near) for name in names):
+        near = whole
+    return target, near if not own else f"{_spaced(own[0])}; {near}"
+
+
+def _uses(name, equation):
+    """How often a name stands in an equation, not counting "name =" and "a, name, b ="."""
+    return len(re.findall(rf"\b{name}\b(?!(?:, \w+)* =)", equation))
 
 
 PLAIN = ("len", "range", "enumerate", "reversed", "list", "tuple", "zip", "isinstance", "type",
@@ -152,7 +161,7 @@ def _called(body):
         last = name.rsplit(".", 1)[-1]
         plain = name in PLAIN or name.startswith("check") or (
             "." in name and (last in ARRAYS or name.startswith("xp.")))
-        if not plain and re.fullmatch(r"[\w.]+", name):
+        if not plain and re.fullmatch(r"[\w.]+", name) and not name.endswith("Error"):
             found.append(name)
     return list(dict.fromkeys(found))
 

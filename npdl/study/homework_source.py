@@ -102,8 +102,8 @@ class Source:
 
 def delegates(function, chosen):
     """Whether a function only hands its work to another that is to be written."""
-    body = [s for s in _body(function) if not isinstance(s, ast.Return)
-            and not isinstance(s, ast.Expr)]
+    body = [s for s in _body(function) if not isinstance(s, (ast.Return, ast.Expr))
+            and not (isinstance(s, ast.If) and _only_raises(s))]
     names = {name for name in chosen if "." not in name}
     return bool(body) and all(
         isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
@@ -138,13 +138,14 @@ def _is_asked(name, beside, forward):
     return name == "backward" or name.startswith("_backward") or name.endswith("_backward")
 
 
-def _only_raises(function):
-    return all(isinstance(s, (ast.Raise, ast.Pass)) for s in _body(function))
+def _only_raises(node):
+    return all(isinstance(s, (ast.Raise, ast.Pass)) for s in _body(node))
 
 
-def _body(function):
-    """The statements of a function after its docstring."""
-    return function.body[1:] if ast.get_docstring(function) else function.body
+def _body(node):
+    """The statements of a function after its docstring, or of an `if`."""
+    told = isinstance(node, FUNCTIONS) and ast.get_docstring(node)
+    return node.body[1:] if told else node.body
 
 
 def reached_by(cls):
@@ -297,10 +298,16 @@ def statements(function, forward):
     return sorted(found, key=lambda n: n.lineno) or returns
 
 
+def texts(functions):
+    """{text} of the statements of functions that compute something."""
+    return {ast.unparse(s) for f in functions for s in statements(f, forward=True)}
+
+
 # Calls that only arrange arrays.
 ARRANGING = {"reshape", "split", "join", "gradients_of", "split_groups", "swapaxes", "zeros",
              "zeros_like", "empty", "empty_like", "Cache", "copy", "len", "type", "astype", "stack",
-             "by_layer", "start", "each", "real_steps", "h_of", "reversed", "range", "append"}
+             "by_layer", "start", "each", "real_steps", "h_of", "reversed", "range", "append",
+             "asarray", "ones", "to_device", "checked_ids"}
 
 
 def _computes(node, forward):
@@ -310,7 +317,9 @@ def _computes(node, forward):
     called = {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node.value)
               if isinstance(n, ast.Call)}
     products = any(isinstance(n, (ast.BinOp, ast.UnaryOp)) for n in _outside_calls(node.value))
-    return isinstance(node, ast.AugAssign) or products or bool(called - ARRANGING)
+    looked_up = (isinstance(node.value, ast.Subscript)
+                 and ast.unparse(node.value.value).endswith(".data"))       # self.W.data[ids]
+    return isinstance(node, ast.AugAssign) or products or looked_up or bool(called - ARRANGING)
 
 
 def _outside_calls(value):

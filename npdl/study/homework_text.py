@@ -42,6 +42,11 @@ FORWARD = """\
   already, reads.
 """
 
+UNUSED = """\
+- `gradients_of(dy, outputs, name)` is `dy` in the shape of the outputs: zeros for the None that an
+  output has whose gradient nothing needs.
+"""
+
 TEST = '''\
 """Grades this folder: python -m pytest -q"""
 
@@ -89,9 +94,11 @@ def readme(work):
         f"| {i} | `{h.file}` | `{h.qualname}`{f', `{h.statement}`' if h.statement else ''} | "
         f"`{h.equation.replace('`', '').replace('|', chr(92) + '|')}` |"
         for i, h in enumerate(work.holes, 1))
+    used = any("gradients_of" in text for text in work.files.values())
+    more = FORWARD if work.forward else UNUSED if used else ""
     count = "1 thing" if len(work.holes) == 1 else f"{len(work.holes)} things"
     return README.format(title=title, count=count, rows=rows, commands=_commands(work),
-                         more=FORWARD if work.forward else "", limit=f"{LIMIT:g}")
+                         more=more, limit=f"{LIMIT:g}")
 
 
 def _commands(work):
