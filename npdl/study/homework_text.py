@@ -27,14 +27,15 @@ The tests need pytest: `python -m pip install pytest`.
 - `y, cache = layer.forward(x)`, then `dx = layer.backward(dy, cache)`. `dx` has the shape of `x`.
 - The cache is what forward left for backward, as named fields: `cache.x_hat`.
 - Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`.
-- `dy` and the inputs are never changed. An array of your own may be, in place.
+- `dy`, the inputs and the cache are never changed. An array of your own may be, in place.
 - Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
   float32 out.
 {more}
-The tests compare your gradients with central differences in float64, every entry of every
-parameter and input; {limit} is the largest relative error allowed. They also see when a layer
-calls npdl's own in place of yours. These files were made from npdl's own source, so npdl has a
-solution to each: look at it afterwards.
+The tests compare your outputs with npdl's, and your gradients with central differences in
+float64, every entry of every parameter and input; {limit} is the largest relative error allowed.
+They also see when a layer calls npdl's own in place of yours. Of each layer they tell the first
+thing that is wrong. These files were made from npdl's own source, so npdl has a solution to each:
+look at it afterwards.
 """
 
 FORWARD = """\
