@@ -21,7 +21,6 @@ from npdl.study import homework_source as source
 from npdl.study.homework_text import readme, test_file
 from npdl.study.target import find_class
 
-HOLE = "NotImplementedError"
 LEVELS = ("layer", "line", "lstm")
 # The easiest first, and what is called before what calls it.
 LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "LayerNorm",
@@ -112,15 +111,15 @@ class Task:
         return self.cls.__name__
 
     @property
-    def originals(self):
-        """Where npdl has what is to be written: [(module, qualname)]."""
-        return [(own.name, qualname) for own, qualname, _ in self.found]
+    def asked(self):
+        """{(module, qualname): node} of npdl's own."""
+        return {(own.name, qualname): node for own, qualname, node in self.found}
 
     def leave_to(self, others):
         """Drop what a layer with less to write asks for too, unless nothing would be left."""
-        rest = [entry for entry, where in zip(self.found, self.originals, strict=True)
-                if not any(where in other.originals and len(other.found) < len(self.found)
-                           for other in others)]
+        fewer = [other.asked for other in others if len(other.found) < len(self.found)]
+        rest = [entry for entry in self.found
+                if not any((entry[0].name, entry[1]) in asked for asked in fewer)]
         self.found = rest or self.found
 
 
@@ -143,10 +142,10 @@ def _single_layers(work, classes, rng):
             work.holes += [source.blank_function(own, qualname, node, _owner(own, qualname), file)
                            for own, qualname, node in task.found]
     for task in tasks:
-        student, title = student_module(task.name), f"{task.name}: write what raises {HOLE}."
-        elsewhere = {where: node for other in tasks if other is not task for where, (_, _, node)
-                     in zip(other.originals, other.found, strict=True)}
-        work.files[f"{student}.py"] = _text(task.cls, [task.name], task.found, title, elsewhere)
+        student = student_module(task.name)
+        elsewhere = {where: node for other in tasks if other is not task
+                     for where, node in other.asked.items()}
+        work.files[f"{student}.py"] = _text(task.cls, [task.name], task.found, elsewhere)
         work.graded.append((student, task.name))
 
 
@@ -165,16 +164,16 @@ def _functions(cls, forward, reached):
          if not source.delegates(f, chosen)])
 
 
-def _text(cls, names, found, title, elsewhere=None):
+def _text(cls, names, found, elsewhere):
     """The text of a student file: the classes, with all that they need to be understood; what
     is to be written `elsewhere`, {(module, qualname): node}, is imported from npdl, and so is a
     function that has a line of it."""
+    title = f"{', '.join(names)}: write what raises NotImplementedError."
     module = next((s for s, _, _ in found if s.name == cls.__module__), None)
     helpers = next((s for s, _, _ in found if s.name == "npdl.functions"), None)
     module, helpers = module or source.Source(cls.__module__), helpers or source.Source(
         "npdl.functions")
     own = {(s.name, qualname.split(".")[0]) for s, qualname, _ in found}
-    elsewhere = elsewhere or {}
     answers = source.texts(elsewhere.values())
     left_out = {(name, qualname.split(".")[0]) for name, qualname in elsewhere} | {
         (s.name, name) for s in (module, helpers) for name, node in s.definitions.items()
@@ -194,8 +193,7 @@ def _owner(module, qualname):
 def _lines(work, tasks):
     """{(module, qualname): the statements of which one may be asked}: none that stands in the
     folder a second time, as far as a function has others."""
-    functions = {where: node for task in tasks
-                 for where, (_, _, node) in zip(task.originals, task.found, strict=True)}
+    functions = {where: node for task in tasks for where, node in task.asked.items()}
     count = Counter(source.ast.unparse(s) for node in functions.values()
                     for s in source.ast.walk(node) if isinstance(s, source.ast.stmt))
     every = {where: source.statements(node, work.forward) for where, node in functions.items()}
@@ -204,13 +202,15 @@ def _lines(work, tasks):
 
 
 def _a_line(task, lines, file, rng):
-    """One line, drawn among those that the sample runs through."""
+    """One line, drawn among those that the sample runs through; of the task only its function
+    stays."""
     some = [(own, name, f, s) for own, name, f in task.found for s in lines[own.name, name]]
     for i in rng.permutation(len(some)):
         own, name, function, statement = some[i]
         hole = source.blank_line(own, name, function, _owner(own, name), file, statement)
-        if _stops(_text(task.cls, [task.name], task.found, "trial"), file, task.name):
+        if _stops(_text(task.cls, [task.name], task.found, {}), file, task.name):
             lines[own.name, name] = [statement]     # the same, where another layer asks for it too
+            task.found = [(own, name, function)]
             return hole
         own.edits.clear()
     raise InputError(f"{task.name} has no line that can be blanked alone; use --level layer")
@@ -233,8 +233,7 @@ def _whole_lstm(work):
          for qualname, f in module.functions(name, work.forward, reached).items()])
     work.holes += [source.blank_function(own, qualname, f, _owner(own, qualname), "lstm.py")
                    for own, qualname, f in found]
-    title = f"{', '.join(LSTM_PARTS)}: write what raises {HOLE}."
-    work.files["lstm.py"] = _text(find_class("LSTM"), LSTM_PARTS, found, title)
+    work.files["lstm.py"] = _text(find_class("LSTM"), LSTM_PARTS, found, {})
     work.graded += [("lstm", "LSTMCell"), ("lstm", "LSTMLayer"), ("lstm", "LSTM")]
 
 
