@@ -137,9 +137,9 @@ def test_a_file_holds_what_its_holes_need_and_no_answer(tmp_path):
 
 @pytest.mark.parametrize("forward", [False, True], ids=["backward", "forward"])
 @pytest.mark.parametrize("level", ["layer", "line"])
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [0, 3])
 def test_no_file_of_a_folder_holds_what_another_one_asks_for(tmp_path, level, forward, seed):
-    made = homework(tmp_path, [*LAYERS, "DotAttention", "BatchNorm", "GroupNorm"][seed:], level,
+    made = homework(tmp_path, [*LAYERS, "DotAttention", "GroupNorm", "InstanceNorm"][seed:], level,
                     forward, seed)
     every = {name: {ast.unparse(s) for s in ast.walk(ast.parse(text)) if isinstance(s, ast.stmt)}
              for name, text in made.files.items()}
@@ -208,6 +208,22 @@ def test_one_mistake_is_told_once_under_the_right_heading(tmp_path):
     for never in ("no simple pattern", "gradients agree", "changes the cache", "right:", "line ?"):
         assert never not in said
     assert "'unknown' is not defined (embedding.py, line 4: unknown) ____" in said
+
+
+def test_what_is_told_where_blame_cannot_look(tmp_path, monkeypatch):
+    """The table with its diagnosis; with other numbers that, too, is said."""
+    good = solved(homework(tmp_path, ["Tanh"]), "tanh.py")
+    cls = loaded(good.replace("dx = dy", "dx = 2 * dy"), "tanh").Tanh
+
+    def refused():
+        raise InputError("a debugger is there")
+
+    monkeypatch.setattr("npdl.study.blame.refuse_debugger", refused)
+    with pytest.raises(AssertionError) as failure:
+        grade.assert_gradients(cls, seed=1)
+    said = str(failure.value)
+    assert said.startswith("the gradient of input 0 is wrong, with other numbers (seed 1)\n\n")
+    assert "it is 2 times what it should be" in said and "a debugger is there" in said
 
 
 def test_what_an_lstm_is_made_of_is_told_first(tmp_path):

@@ -192,13 +192,15 @@ def _owner(module, qualname):
 
 def _lines(work, tasks):
     """{(module, qualname): the statements of which one may be asked}: none that stands in the
-    folder a second time, as far as a function has others."""
+    folder a second time, as far as a layer has others."""
     functions = {where: node for task in tasks for where, node in task.asked.items()}
     count = Counter(source.ast.unparse(s) for node in functions.values()
                     for s in source.ast.walk(node) if isinstance(s, source.ast.stmt))
     every = {where: source.statements(node, work.forward) for where, node in functions.items()}
-    return {where: [s for s in some if count[source.ast.unparse(s)] == 1] or some
+    once = {where: [s for s in some if count[source.ast.unparse(s)] == 1]
             for where, some in every.items()}
+    return once | {where: every[where] for task in tasks
+                   if not any(once[where] for where in task.asked) for where in task.asked}
 
 
 def _a_line(task, lines, file, rng):
