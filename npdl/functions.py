@@ -14,7 +14,7 @@ def sigmoid(x):
 
 
 def softmax(x, visible=None):
-    """exp(x) / sum exp(x) over the last axis; where `visible` is False the result is exactly 0.
+    """y = exp(x) / sum exp(x) over the last axis; where `visible` is False, y is exactly 0.
 
     `visible` broadcasts against x. A row in which nothing is visible gives zeros, not NaN.
     """

@@ -86,7 +86,7 @@ def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
 
 
 class CrossEntropy(Layer):
-    """-sum_v q_v log softmax(logits)_v, with q the target: all weight on one class, or smoothed.
+    """loss = sum nll * weight,   nll = -sum_v q_v log softmax(logits)_v, with q the target.
 
     forward(logits, targets): logits (..., V), targets (...) integers.
     ignored    a target that does not count, such as a padding id (it may lie outside [0, V))
@@ -114,7 +114,7 @@ class CrossEntropy(Layer):
         targets = checked_ids(xp.where(counted, targets, 0), V, "targets")
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
-        terms = q * xp.where(q > 0, log_p, 0)                       # 0 log 0 = 0
+        terms = q * xp.where(q > 0, log_p, 0)                       # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
@@ -125,9 +125,9 @@ class CrossEntropy(Layer):
         return loss, Cache(log_p=log_p, q=q, weight=weight)
 
     def backward(self, dloss, cache):
-        dnll = cache.weight * dloss                                 # loss = sum nll * weight
+        dnll = cache.weight * dloss                     # loss = sum nll * weight
         p = xp.exp(cache.log_p)
-        dlogits = (p - cache.q) * dnll[..., None]                   # nll = -sum q log_p
+        dlogits = (p - cache.q) * dnll[..., None]       # nll = -sum q log_softmax(logits)
         return dlogits
 
 
@@ -171,7 +171,7 @@ class StableMaxLoss(Layer):
 
 
 class SquaredError(Layer):
-    """factor * ||y - z||^2 over the last axis: of prediction y and target z, both (..., D).
+    """loss = factor * ||y - z||^2 over the last axis, of y and its target z, both (..., D).
 
     factor     1 in document 000, Question 3; 1/2 in document 001, Question 3
     reduction  "mean" over all but the last axis, "sum", or "none": one number each, (...)

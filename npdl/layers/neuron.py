@@ -46,7 +46,7 @@ class ThresholdNeuron(Layer):
 
 
 class XOR(Layer):
-    """(x_1 or x_2) and not (x_1 and x_2): (..., 2) -> (..., 1), two hidden neurons and one more.
+    """y = (x_1 or x_2) and not (x_1 and x_2): (..., 2) -> (..., 1), of two neurons and one more.
 
     One neuron cannot do it: b < 0, w_1 + b >= 0 and w_2 + b >= 0 give w_1 + w_2 + b > 0, where
     it should be negative.

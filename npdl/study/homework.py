@@ -9,6 +9,8 @@ by homework_grade.
 """
 
 import sys
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from npdl.backend import stream
@@ -20,9 +22,9 @@ from npdl.study.homework_text import readme, test_file
 from npdl.study.target import find_class
 
 LEVELS = ("layer", "line", "lstm")
-# The easiest first.
-LAYERS = ("Tanh", "Linear", "Embedding", "CrossEntropy", "RNNCell", "Softmax", "LayerNorm",
-          "LSTMCell", "GRUCell", "MultiHeadAttention")
+# The easiest first, and what is called before what calls it.
+LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "LayerNorm",
+          "LSTMCell", "GRUCell", "ScaledDotAttention", "MultiHeadAttention")
 # What the LSTM is made of: the classes of the level "lstm", the smallest first.
 LSTM_PARTS = ("LSTMCell", "RecurrentLayer", "LSTMLayer", "Recurrent", "LSTM")
 
@@ -61,8 +63,8 @@ def homework(out, layers=None, level="layer", forward=False, seed=0):
     if level == "lstm":
         _whole_lstm(work)
     else:
-        for cls in _in_order(find_class(_plain(name)) for name in layers or LAYERS):
-            _one_layer(work, cls, stream(seed, 12))
+        _single_layers(work, _in_order(find_class(_plain(name)) for name in layers or LAYERS),
+                       stream(seed, 12))
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in work.text_files().items():
@@ -97,22 +99,54 @@ def student_module(class_name):
     return f"{name}_layer" if name in sys.stdlib_module_names else name
 
 
-def _one_layer(work, cls, rng):
-    name, student = cls.__name__, student_module(cls.__name__)
-    reached = source.reached_by(cls)
-    found = _functions(cls, work.forward, reached)
-    if not found:
-        way = "forward" if work.forward else "backward"
-        raise InputError(f"{name} has no {way} of its own to write; choose the layer or the cell "
-                         "that it is built on")
-    if work.level == "line":
-        work.holes.append(_a_line(work, cls, found, student, rng))
-    else:
-        work.holes += [source.blank_function(own, qualname, node, _owner(own, qualname),
-                                             f"{student}.py") for own, qualname, node in found]
-    title = f"{name}: write what raises NotImplementedError."
-    work.files[f"{student}.py"] = _text(cls, [name], found, title)
-    work.graded.append((student, name))
+@dataclass
+class Task:
+    """A layer of the folder and what is to be written of it: [(Source, qualname, node)]."""
+
+    cls: type
+    found: list
+
+    @property
+    def name(self):
+        return self.cls.__name__
+
+    @property
+    def asked(self):
+        """{(module, qualname): node} of npdl's own."""
+        return {(own.name, qualname): node for own, qualname, node in self.found}
+
+    def leave_to(self, others):
+        """Drop what a layer with less to write asks for too, unless nothing would be left."""
+        fewer = [other.asked for other in others if len(other.found) < len(self.found)]
+        rest = [entry for entry in self.found
+                if not any((entry[0].name, entry[1]) in asked for asked in fewer)]
+        self.found = rest or self.found
+
+
+def _single_layers(work, classes, rng):
+    """Holes and files of single layers. No file holds what another one asks for."""
+    tasks = [Task(cls, _functions(cls, work.forward, source.reached_by(cls))) for cls in classes]
+    for task in tasks:
+        if not task.found:
+            way = "forward" if work.forward else "backward"
+            raise InputError(f"{task.name} has no {way} of its own to write; choose the layer or "
+                             "the cell that it is built on")
+    for task in sorted(tasks, key=lambda task: -len(task.found)):
+        task.leave_to(tasks)
+    lines = _lines(work, tasks) if work.level == "line" else {}
+    for task in tasks:
+        file = f"{student_module(task.name)}.py"
+        if work.level == "line":
+            work.holes.append(_a_line(task, lines, file, rng))
+        else:
+            work.holes += [source.blank_function(own, qualname, node, _owner(own, qualname), file)
+                           for own, qualname, node in task.found]
+    for task in tasks:
+        student = student_module(task.name)
+        elsewhere = {where: node for other in tasks if other is not task
+                     for where, node in other.asked.items()}
+        work.files[f"{student}.py"] = _text(task.cls, [task.name], task.found, elsewhere)
+        work.graded.append((student, task.name))
 
 
 def _functions(cls, forward, reached):
@@ -125,20 +159,30 @@ def _functions(cls, forward, reached):
     if not all(source.delegates(f, shared) for f in own.values()):
         shared = {}                                     # then they are there to be used
     chosen = {**own, **shared}
-    return [(module if name in own else helpers, name, f) for name, f in chosen.items()
-            if not source.delegates(f, chosen)]
+    return source.called_first(
+        [(module if name in own else helpers, name, f) for name, f in chosen.items()
+         if not source.delegates(f, chosen)])
 
 
-def _text(cls, names, found, title):
-    """The text of a student file: the classes, with all that they need to be understood."""
+def _text(cls, names, found, elsewhere):
+    """The text of a student file: the classes, with all that they need to be understood; what
+    is to be written `elsewhere`, {(module, qualname): node}, is imported from npdl, and so is a
+    function that has a line of it."""
+    title = f"{', '.join(names)}: write what raises NotImplementedError."
     module = next((s for s, _, _ in found if s.name == cls.__module__), None)
     helpers = next((s for s, _, _ in found if s.name == "npdl.functions"), None)
     module, helpers = module or source.Source(cls.__module__), helpers or source.Source(
         "npdl.functions")
-    kept = module.closure(names)
+    own = {(s.name, qualname.split(".")[0]) for s, qualname, _ in found}
+    answers = source.texts(elsewhere.values())
+    left_out = {(name, qualname.split(".")[0]) for name, qualname in elsewhere} | {
+        (s.name, name) for s in (module, helpers) for name, node in s.definitions.items()
+        if isinstance(node, source.FUNCTIONS) and answers & source.texts([node])}
+    left_out -= own
+    kept = module.closure(names, left_out)
     used = {n.id for name in kept for n in source.ast.walk(module.definitions[name])
             if isinstance(n, source.ast.Name)}
-    shared = helpers.closure(used & set(helpers.definitions))
+    shared = helpers.closure(used & set(helpers.definitions), left_out)
     return source.student_text([(module, kept), (helpers, shared)], title)
 
 
@@ -146,24 +190,38 @@ def _owner(module, qualname):
     return module.definitions[qualname.split(".")[0]] if "." in qualname else None
 
 
-def _a_line(work, cls, found, student, rng):
-    """One line, drawn among those that the sample runs through."""
-    lines = [(own, name, f, s) for own, name, f in found
-             for s in source.statements(f, work.forward)]
-    for i in rng.permutation(len(lines)):
-        own, name, function, statement = lines[i]
-        hole = source.blank_line(own, name, function, _owner(own, name), f"{student}.py",
-                                 statement)
-        if _stops(_text(cls, [cls.__name__], found, "trial"), student, cls.__name__):
+def _lines(work, tasks):
+    """{(module, qualname): the statements of which one may be asked}: none that stands in the
+    folder a second time, as far as a layer has others."""
+    functions = {where: node for task in tasks for where, node in task.asked.items()}
+    count = Counter(source.ast.unparse(s) for node in functions.values()
+                    for s in source.ast.walk(node) if isinstance(s, source.ast.stmt))
+    every = {where: source.statements(node, work.forward) for where, node in functions.items()}
+    once = {where: [s for s in some if count[source.ast.unparse(s)] == 1]
+            for where, some in every.items()}
+    return once | {where: every[where] for task in tasks
+                   if not any(once[where] for where in task.asked) for where in task.asked}
+
+
+def _a_line(task, lines, file, rng):
+    """One line, drawn among those that the sample runs through; of the task only its function
+    stays."""
+    some = [(own, name, f, s) for own, name, f in task.found for s in lines[own.name, name]]
+    for i in rng.permutation(len(some)):
+        own, name, function, statement = some[i]
+        hole = source.blank_line(own, name, function, _owner(own, name), file, statement)
+        if _stops(_text(task.cls, [task.name], task.found, {}), file, task.name):
+            lines[own.name, name] = [statement]     # the same, where another layer asks for it too
+            task.found = [(own, name, function)]
             return hole
         own.edits.clear()
-    raise InputError(f"{cls.__name__} has no line that can be blanked alone; use --level layer")
+    raise InputError(f"{task.name} has no line that can be blanked alone; use --level layer")
 
 
-def _stops(text, student, name):
+def _stops(text, file, name):
     """Whether a student file stops at its hole."""
     try:
-        source.run_sample(getattr(source.loaded(text, student), name))
+        source.run_sample(getattr(source.loaded(text, file.removesuffix(".py")), name))
     except NotImplementedError:
         return True
     return False
@@ -172,12 +230,12 @@ def _stops(text, student, name):
 def _whole_lstm(work):
     reached = source.reached_by(find_class("LSTM")) | source.reached_by(find_class("LSTMCell"))
     module = source.Source(find_class("LSTM").__module__)
-    found = [(module, qualname, f) for name in LSTM_PARTS
-             for qualname, f in module.functions(name, work.forward, reached).items()]
+    found = source.called_first(
+        [(module, qualname, f) for name in LSTM_PARTS
+         for qualname, f in module.functions(name, work.forward, reached).items()])
     work.holes += [source.blank_function(own, qualname, f, _owner(own, qualname), "lstm.py")
                    for own, qualname, f in found]
-    title = f"{', '.join(LSTM_PARTS)}: write what raises NotImplementedError."
-    work.files["lstm.py"] = _text(find_class("LSTM"), LSTM_PARTS, found, title)
+    work.files["lstm.py"] = _text(find_class("LSTM"), LSTM_PARTS, found, {})
     work.graded += [("lstm", "LSTMCell"), ("lstm", "LSTMLayer"), ("lstm", "LSTM")]
 
 

@@ -1,11 +1,13 @@
-"""Grades student layers: outputs, gradients, manners. Each function raises AssertionError.
+"""Grades student layers: outputs, gradients, manners. Each assert_ function raises AssertionError.
 
 A hole that is not filled yet, an error in the student's file and a gradient that is wrong are said
-in a line or a table, without npdl's own frames; `blame` adds the first wrong line where it can.
+in a line or a table; `blame` adds the first wrong line where it can. `first_trouble` says of a
+layer what the first check finds, and no more: the others would tell the same mistake again.
 """
 
 import importlib
 import inspect
+import os
 import sys
 import traceback
 
@@ -13,29 +15,42 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.core import Layer
-from npdl.study.gradcheck import LIMIT, cast, gradcheck, leaves, randomise
+from npdl.study.gradcheck import LIMIT, Report, cast, gradcheck, leaves, randomise
 from npdl.study.guard import called, message
 from npdl.study.nudge import upstream
 from npdl.study.samples import sample
 from npdl.study.target import as_float64, find_class
 
+NPDL = os.path.dirname(os.path.dirname(__file__)) + os.sep
 SAME = 1e-10
 # What the tests call of a layer, beside forward and backward.
 TESTED = {"sample", "__getattribute__", "__getattr__", "__copy__", "__deepcopy__",
           *(name for name in vars(Layer) if not name.startswith("__"))} - {"forward", "backward"}
 
 
+def first_trouble(module, name, originals):
+    """What is wrong with a class of a student file, by the first check that finds something, and
+    "" when all is right. `originals` as in assert_own."""
+    try:
+        cls = load(module, name)
+        for check in checks_of(name).values():
+            check(cls)
+        assert_own(cls, originals)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
 def load(module, name):
     """The class of a student file beside the tests. A file that can't be imported, and a class
     that is npdl's own, are a failure of this layer alone."""
-    __tracebackhide__ = True
     try:
         cls = getattr(importlib.import_module(module), name, None)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        at = _place(error, module) or f"line {getattr(error, 'lineno', '?')}"
-        trouble = f"{module}.py can't be imported: {message(error)} ({at})"
+        at = _place(error, module)          # a SyntaxError says itself where it is
+        trouble = f"{module}.py can't be imported: {message(error)}" + (f" ({at})" if at else "")
     else:
         own = inspect.isclass(cls) and cls.__module__ == module
         trouble = "" if own else f"{module}.py has no class {name} of its own: write it there"
@@ -47,7 +62,6 @@ def load(module, name):
 def assert_own(cls, originals):
     """The student's code does its work without npdl's own functions `originals`, each given as
     "module:qualname", and its backward without its forward: differences are no derivation."""
-    __tracebackhide__ = True
     watch = Watch(cls, originals)
     layer, inputs, options = sample(cls)
 
@@ -76,7 +90,6 @@ class Watch:
 
     def during(self, work, *given):
         """Run work(*given) watched."""
-        __tracebackhide__ = True
         self.active.append(self)
         try:
             work(*given)
@@ -85,7 +98,6 @@ class Watch:
 
     def refuse(self):
         """Raise AssertionError if something was seen that is not the student's own work."""
-        __tracebackhide__ = True
         if self.found:
             raise AssertionError(self.found)
 
@@ -133,7 +145,6 @@ def _place_of(what):
 
 def _of_student(work, cls):
     """What `work` returns; what the student's code raises is a failure in one sentence."""
-    __tracebackhide__ = True
     before = sys.getprofile()
     if Watch.active:
         sys.setprofile(Watch.active[-1].see)
@@ -154,14 +165,13 @@ def _of_student(work, cls):
 
 def _place(error, module):
     """Where in a student's file an exception came from: "linear.py, line 40: ..."."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    own = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(NPDL)
+           and os.path.basename(f.filename) == f"{module}.py"]
     return f"{module}.py, line {own[-1].lineno}: {own[-1].line}" if own else ""
 
 
 def assert_outputs(cls, seed=0):
     """forward returns what npdl's class of the same name returns, to rounding."""
-    __tracebackhide__ = True
     found = _of_student(lambda: _outputs(cls, seed), cls)
     wanted = _outputs(find_class(cls.__name__), seed)
     assert found.keys() == wanted.keys(), (
@@ -183,14 +193,12 @@ def _outputs(cls, seed):
 
 def assert_gradients(cls, seed=0):
     """backward's gradients are those of forward, by central differences."""
-    __tracebackhide__ = True
     layer, inputs, options = _of_student(lambda: sample(cls, seed), cls)
     _check(layer, inputs, options, seed)
 
 
 def assert_stacked(cls):
     """The same for two layers, sequences of several lengths, and a state to start from."""
-    __tracebackhide__ = True
     rng = stream(0, 13)
     x = rng.standard_normal((3, 4, 2))
     state = tuple(rng.standard_normal((2, 3, 3)) for _ in range(2))
@@ -198,25 +206,37 @@ def assert_stacked(cls):
 
 
 def _check(layer, inputs, options, seed):
-    __tracebackhide__ = True
     report = _of_student(lambda: gradcheck(layer, *inputs, seed=seed, **options), type(layer))
-    if not report.ok(LIMIT):
-        raise AssertionError(f"a gradient is wrong\n{report}\n{_blamed(layer, inputs, options)}")
+    wrong = [row for row in report.rows if row.error > LIMIT]
+    if wrong:
+        names = ", ".join(row.name for row in wrong)
+        numbers = f", with other numbers (seed {seed})" if seed else ""
+        raise AssertionError(f"the gradient of {names} is wrong{numbers}\n\n"
+                             + _told(Report(wrong), layer, inputs, options, seed))
+    if report.faults:                           # the others may come from the first
+        raise AssertionError(f"manners: the gradients are right, but {report.faults[0]}")
 
 
-def _blamed(layer, inputs, options):
-    """What `blame` says, or why it can't look (under a debugger, say): the table stands anyway."""
+def _told(report, layer, inputs, options, seed):
+    """Where `blame` sees the mistake; the table, too, where it sees no reason or can't look (under
+    a debugger, say)."""
     try:
         from npdl.study.blame import blame
 
-        return str(blame(layer, *inputs, **options))
+        found = blame(layer, *inputs, seed=seed, **options)
     except Exception as error:
-        return f"blame can't look: {message(error)}"
+        return f"{report}\nblame can't look: {message(error)}"
+    if found.right:                             # it has seen other numbers
+        return str(report)
+    if found.line and found.diagnosis:
+        return str(found)
+    for row in report.rows:
+        row.diagnosis = "" if row.kind == "unknown" else row.diagnosis
+    return f"{report}\n\n{found}"
 
 
 def assert_manners(cls):
     """Inputs, cache and upstream gradients are unchanged; float32 in, float32 out."""
-    __tracebackhide__ = True
     layer, inputs, options = _of_student(lambda: sample(cls), cls)
     layer, inputs = layer.astype("float32"), cast(inputs, "float32")
     randomise(layer, stream(0, 14))                     # a gain of 1 hides what is written into dy
@@ -245,9 +265,9 @@ def _float32(nest):
     return None if nest is None else np.asarray(nest, np.float32)[()]
 
 
-CHECKS = {      # in the order of a homework folder's own tests
-    "outputs": assert_outputs,
-    "gradients": assert_gradients,
-    "gradients of other numbers": lambda cls: assert_gradients(cls, seed=1),
-    "manners": assert_manners,
-}
+def checks_of(name):
+    """{what is checked: assertion} for a class of this name, in their order."""
+    checks = {"outputs": assert_outputs, "gradients": assert_gradients,
+              "gradients of other numbers": lambda cls: assert_gradients(cls, seed=1),
+              "manners": assert_manners}
+    return checks | ({"gradients of a stack": assert_stacked} if name == "LSTM" else {})

@@ -76,8 +76,9 @@ def hinted(lines, function, body, equation, indent):
     hints += _said(lines, function, body)
     returned = [n.value for s in body for n in ast.walk(s)
                 if isinstance(n, ast.Return) and n.value is not None]
-    if returned:
-        hints.append(("returns", _outline(returned[-1])))
+    outline = _outline(returned[-1]) if returned else "..."
+    if outline != "...":
+        hints.append(("returns", outline))
     width = min(20, max(len(name) for name, _ in hints))
     shown = [f"{indent}# Yours to write. What is known:"]
     for name, hint in hints:
@@ -94,6 +95,8 @@ def _said(lines, function, body):
         for line in range(statement.lineno, (statement.end_lineno or 0) + 1):
             if not hasattr(statement, "body"):
                 targets[line] = target_of(statement)
+            elif line < statement.body[0].lineno:               # if ...: what is done then
+                targets[line] = target_of(statement.body[0])
     said = comments(lines, body[0].lineno, function.end_lineno)
     hints = []
     for line, (text, alone) in said.items():
@@ -124,16 +127,25 @@ def target_of(statement):
 
 def line_hint(lines, owner, function, statement, twin=None):
     """(what the statement writes, the equation): its own comment's, else the last one before it,
-    else the function's."""
+    else the function's, if that tells more of what the gradient belongs to."""
     said = comments(lines, function.body[0].lineno, function.end_lineno)
+    target = target_of(statement)
     own = [text for line, (text, _) in said.items()
            if statement.lineno <= line <= statement.end_lineno]
-    before = [text for line, (text, _) in said.items() if line < statement.lineno and "=" in text]
-    near = _bare(before[-1]) if before else equation_of(lines, owner, function, twin)
-    equation = near if not own or "=" in own[0] else f"{_spaced(own[0])}; {near}"
     if own and "=" in own[0]:
-        equation = _bare(own[0])
-    return target_of(statement), equation
+        return target, _bare(own[0])
+    before = [text for line, (text, _) in said.items() if line < statement.lineno and "=" in text]
+    whole = equation_of(lines, owner, function, twin)
+    near = _bare(before[-1]) if before else whole
+    names = [a or b for a, b in re.findall(r"(?:^|, )(?:self\.(\w+)\.grad|d(\w+))", target)]
+    if any(not _uses(name, near) or _uses(name, whole) > _uses(name, near) for name in names):
+        near = whole
+    return target, near if not own else f"{_spaced(own[0])}; {near}"
+
+
+def _uses(name, equation):
+    """How often a name stands in an equation, not counting "name =" and "a, name, b ="."""
+    return len(re.findall(rf"\b{name}\b(?!(?:, \w+)* =)", equation))
 
 
 PLAIN = ("len", "range", "enumerate", "reversed", "list", "tuple", "zip", "isinstance", "type",
@@ -149,7 +161,7 @@ def _called(body):
         last = name.rsplit(".", 1)[-1]
         plain = name in PLAIN or name.startswith("check") or (
             "." in name and (last in ARRAYS or name.startswith("xp.")))
-        if not plain and re.fullmatch(r"[\w.]+", name):
+        if not plain and re.fullmatch(r"[\w.]+", name) and not name.endswith("Error"):
             found.append(name)
     return list(dict.fromkeys(found))
 

@@ -52,14 +52,24 @@ class Source:
 
     def functions(self, class_name, forward, reached):
         """{qualname: node} of what a student writes for a class: its own backward functions (or
-        forward ones) and the module's that they call; only those that a sample reaches, and none
-        that only calls another of them."""
-        own = {f.name: f for f in self.definitions[class_name].body if isinstance(f, FUNCTIONS)}
-        chosen = {f"{class_name}.{name}": f for name, f in own.items()
-                  if _is_asked(name, own, forward)}
-        chosen |= self.called(chosen.values(), forward)
+        forward ones) and the module's that these call, or that those call which it inherits; only
+        what a sample reaches, and none that only calls another of them."""
+        chosen = self._methods(class_name, forward)
+        inherited = [f for base in self._bases(class_name) if not chosen
+                     for f in self._methods(base, forward).values()]
+        chosen |= self.called([*chosen.values(), *inherited], forward)
         return {name: f for name, f in chosen.items()
                 if (self.path, name) in reached and not _only_raises(f)}
+
+    def _methods(self, class_name, forward):
+        own = {f.name: f for f in self.definitions[class_name].body if isinstance(f, FUNCTIONS)}
+        return {f"{class_name}.{name}": f for name, f in own.items()
+                if _is_asked(name, own, forward)}
+
+    def _bases(self, class_name):
+        """The names of a class's bases in its own module."""
+        return [b.id for b in self.definitions[class_name].bases
+                if isinstance(b, ast.Name) and b.id in self.definitions]
 
     def called(self, functions, forward):
         """{name: node} of the module's functions of the wanted direction that these call."""
@@ -73,16 +83,17 @@ class Source:
         stem = qualname.removesuffix("_backward")
         return self.definitions.get(stem) if stem != qualname else None
 
-    def closure(self, names):
-        """The definitions that these need from their own module: base classes and functions."""
+    def closure(self, names, left_out=()):
+        """The definitions that these need from their own module: base classes and functions,
+        without those in `left_out`, {(module, name)}."""
         kept, waiting = set(), list(names)
         while waiting:
             name = waiting.pop()
-            if name in kept:
+            if name in kept or (self.name, name) in left_out:
                 continue
             kept.add(name)
             node = self.definitions[name]
-            bases = {b.id for b in getattr(node, "bases", ()) if isinstance(b, ast.Name)}
+            bases = self._bases(name) if isinstance(node, ast.ClassDef) else ()
             used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
             waiting += [n for n, other in self.definitions.items()
                         if n in bases or (n in used and isinstance(other, FUNCTIONS))]
@@ -91,12 +102,33 @@ class Source:
 
 def delegates(function, chosen):
     """Whether a function only hands its work to another that is to be written."""
-    body = [s for s in _body(function) if not isinstance(s, ast.Return)
-            and not isinstance(s, ast.Expr)]
+    body = [s for s in _body(function) if not isinstance(s, (ast.Return, ast.Expr))
+            and not (isinstance(s, ast.If) and _only_raises(s))]
     names = {name for name in chosen if "." not in name}
     return bool(body) and all(
         isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
         and getattr(s.value.func, "id", "") in names for s in body)
+
+
+def called_first(found):
+    """[(Source, qualname, node)] with what a function calls before it, else as they stand."""
+    ordered = []
+
+    def put(entry):
+        _, qualname, node = entry
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        names |= {f"{qualname.split('.')[0]}.{n.attr}" for n in ast.walk(node)
+                  if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "self"}
+        waiting.remove(entry)
+        for other in [e for e in waiting if e[1] in names]:
+            if other in waiting:
+                put(other)
+        ordered.append(entry)
+
+    waiting = list(found)
+    while waiting:
+        put(waiting[0])
+    return ordered
 
 
 def _is_asked(name, beside, forward):
@@ -106,13 +138,14 @@ def _is_asked(name, beside, forward):
     return name == "backward" or name.startswith("_backward") or name.endswith("_backward")
 
 
-def _only_raises(function):
-    return all(isinstance(s, (ast.Raise, ast.Pass)) for s in _body(function))
+def _only_raises(node):
+    return all(isinstance(s, (ast.Raise, ast.Pass)) for s in _body(node))
 
 
-def _body(function):
-    """The statements of a function after its docstring."""
-    return function.body[1:] if ast.get_docstring(function) else function.body
+def _body(node):
+    """The statements of a function after its docstring, or of an `if`."""
+    told = isinstance(node, FUNCTIONS) and ast.get_docstring(node)
+    return node.body[1:] if told else node.body
 
 
 def reached_by(cls):
@@ -213,7 +246,7 @@ def blank_function(source, qualname, function, owner, file):
     indent = " " * body[0].col_offset
     message = f"{qualname} in {file} is yours to write; the equation: {equation}"
     said = ast.get_docstring(function, clean=False)
-    new = [f'{indent}"""{without_answer(said)}"""'] if said else []
+    new = _docstring(said, indent)
     new += hinted(source.lines, function, body, equation, indent) + _raising(message, indent)
     source.edits.append((first, function.end_lineno, new))
     return Hole(file, qualname, equation, original=f"{source.name}:{qualname}")
@@ -225,11 +258,22 @@ def blank_line(source, qualname, function, owner, file, statement):
     target, equation = line_hint(source.lines, owner, function, statement,
                                  source.twin(qualname))
     message = f"{target} of {qualname} in {file} is yours to write; the equation: {equation}"
+    said = ast.get_docstring(function, clean=False)
+    if said and without_answer(said) != said:
+        first = function.body[0]
+        source.edits.append((first.lineno, first.end_lineno,
+                             _docstring(said, " " * first.col_offset)))
     sign = "+=" if isinstance(statement, ast.AugAssign) else "="
     shown = "return" if target == "return" else f"{target} {sign}"
-    new = [f"{indent}# {shown} ?    {equation}"[:WIDTH], *_raising(message, indent)]
+    new = textwrap.wrap(equation, WIDTH, initial_indent=f"{indent}# {shown} ?    ",
+                        subsequent_indent=f"{indent}#     ") + _raising(message, indent)
     source.edits.append((statement.lineno, statement.end_lineno, new))
     return Hole(file, qualname, equation, target, f"{source.name}:{qualname}")
+
+
+def _docstring(said, indent):
+    """The lines of a docstring without an answer in it; none for none."""
+    return f'{indent}"""{without_answer(said)}"""'.splitlines() if said else []
 
 
 def _raising(message, indent):
@@ -254,10 +298,16 @@ def statements(function, forward):
     return sorted(found, key=lambda n: n.lineno) or returns
 
 
+def texts(functions):
+    """{text} of the statements of functions that compute something."""
+    return {ast.unparse(s) for f in functions for s in statements(f, forward=True)}
+
+
 # Calls that only arrange arrays.
 ARRANGING = {"reshape", "split", "join", "gradients_of", "split_groups", "swapaxes", "zeros",
              "zeros_like", "empty", "empty_like", "Cache", "copy", "len", "type", "astype", "stack",
-             "by_layer", "start", "each", "real_steps", "h_of", "reversed", "range", "append"}
+             "by_layer", "start", "each", "real_steps", "h_of", "reversed", "range", "append",
+             "asarray", "ones", "to_device", "checked_ids"}
 
 
 def _computes(node, forward):
@@ -267,7 +317,9 @@ def _computes(node, forward):
     called = {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node.value)
               if isinstance(n, ast.Call)}
     products = any(isinstance(n, (ast.BinOp, ast.UnaryOp)) for n in _outside_calls(node.value))
-    return isinstance(node, ast.AugAssign) or products or bool(called - ARRANGING)
+    looked_up = (isinstance(node.value, ast.Subscript)
+                 and ast.unparse(node.value.value).endswith(".data"))       # self.W.data[ids]
+    return isinstance(node, ast.AugAssign) or products or looked_up or bool(called - ARRANGING)
 
 
 def _outside_calls(value):
