@@ -253,6 +253,10 @@ def describe(report):
     if report.kind in ("unchecked", "random"):
         said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(["not checked:", said, *notes])
+    if report.kind == "manners":
+        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(["wrong, though every gradient agrees with its numerical value:", said,
+                          *notes])
     if not report.line:
         raised = f"it raised {message(report.error)}; " if report.error is not None else ""
         return "\n".join([f"wrong, but {raised}{report.diagnosis}", *_wrong(report), *notes])

@@ -3,13 +3,11 @@
 import numpy as np
 
 from npdl.errors import NpdlError
-from npdl.study.check import Check, copied
+from npdl.study.check import copied
 from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
-from npdl.study.guard import message
 from npdl.study.handed import (
     hands_on,
     is_alias,
-    learned_without_param,
     makes_room,
     returned_by_name,
 )
@@ -19,7 +17,7 @@ from npdl.study.nudge import LIMIT
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.sides import FACTORS, finite, one_sided, scaled
+from npdl.study.right import unblamed
 from npdl.study.terms import PARTS, WHOLES
 from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
@@ -42,7 +40,7 @@ class Search:
             return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
         self.dout, self.found, self.error = self._failing()
         if self.dout is None:
-            return self._right()
+            return unblamed(self)
         self.recording = self._record()
         if isinstance(self.error, NotImplementedError):
             return ended(check.layer, self.recording, self.notes)
@@ -53,30 +51,6 @@ class Search:
         with np.errstate(all="ignore"):
             self.verdicts = Judge(check.oracle, self.recording, check.weights(self.dout)).run()
         return self._raised() if self.error is not None else self._wrong()
-
-    def _right(self):
-        """The Blame when no gradient is wrong; right only if one was checked, and every array
-        that the layer learns."""
-        if all(final.kink for final in self.found):
-            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis="nothing was "
-                         "checked: the layer has no Param, and " + (
-                             "its inputs have no float array" if not self.found else
-                             "all its inputs are at a kink; give others"))
-        bare = learned_without_param(self.check.bare)
-        if bare:
-            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
-                         f"array with a gradient of its own, d{bare}, and was not checked; what "
-                         f"was checked is right. Make it a Param: self.{bare} = Param(...), and "
-                         f"self.{bare}.grad += in backward")
-        try:
-            missed = elsewhere(self.check) if self.elsewhere else []
-        except Exception as error:                      # code that does not stand being rewritten
-            self.notes.append("which sides its choices take (np.clip, a mask, an if) was not "
-                              f"looked at: {message(error)}")
-            missed = []
-        if isinstance(missed, Blame):
-            return missed
-        return Blame(True, self.found, self.notes, unreached=missed)
 
     def _record(self):
         check = self.check
@@ -356,29 +330,6 @@ class Search:
         if write is None:
             return step, "", None, None
         return step, write.name, *added(self.check, step, write.name, [write.value, None])
-
-
-def elsewhere(check):
-    """[what no inputs that were tried reach, in words]; or the Blame where the backward is wrong
-    at other inputs, which reach what those of a Check do not."""
-    left = one_sided(check)
-    for factor in FACTORS if left else ():
-        inputs = scaled(check.inputs, factor)
-        try:
-            other = Check(check.layer, inputs, check.options, check.forward, check.seed)
-            missed = left if other.refusal or not finite(other) else one_sided(other)
-            if not set(left) - set(missed):
-                continue
-            report = Search(other, elsewhere=False).run()
-        except Exception:                               # outside of what the layer takes
-            continue
-        if not report.right and report.error is None and other.steady(report.finals):
-            reached = next(choice for key, choice in left.items() if key not in missed)
-            report.notes.insert(0, f"right at the inputs that were given, where line {reached.line}"
-                                f", {reached}; wrong with every float input times {factor:g}")
-            return report
-        left = {key: choice for key, choice in left.items() if key in missed}
-    return list(left.values())
 
 
 def _called_by_another(unit, others):
