@@ -10,7 +10,7 @@ import io
 import itertools
 import textwrap
 import tokenize
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 OPPOSITE = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 SIGNS = ("+", "-", "*", "/", "@", "**", "//")
@@ -30,6 +30,7 @@ class Edit:
     was: str
     now: str
     node: ast.AST
+    of: object = None               # the Statement, where it is one of several on a line
 
 
 def edits(statement, names, fields):
@@ -38,6 +39,10 @@ def edits(statement, names, fields):
     names   {local name: kind of its value}; those of one kind are likelier to be confused
     fields  what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
     """
+    if statement.parts:
+        found = [replace(edit, of=part) for part in statement.parts
+                 for edit in edits(part, names, fields)]
+        return sorted(found, key=lambda edit: edit.rank)
     found, whole = [], header(statement.node)
     steps = {id(part) for node in ast.walk(whole) if isinstance(node, ast.Slice)
              and node.step is not None for part in ast.walk(node.step)}
@@ -114,7 +119,8 @@ def _variants(node, names, fields, whole):
         yield 0, "sign", ast.AugAssign(node.target, OPPOSITE[type(node.op)](), node.value)
         if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add):
             yield from _of_repeated(node.target, node.value)
-    elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith((".grad", "]")):
+    elif isinstance(node, ast.Assign) and (isinstance(node.targets[0], ast.Name) or
+                                           ast.unparse(node.targets[0]).endswith((".grad", "]"))):
         yield 0, "overwritten", ast.AugAssign(node.targets[0], ast.Add(), node.value)
         if isinstance(node.targets[0], ast.Subscript):
             yield from _of_repeated(node.targets[0], node.value)

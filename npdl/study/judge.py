@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl.study.handed import makes_room
 from npdl.study.nudge import LIMIT, Binding
 from npdl.study.pairs import partners, stem
 from npdl.study.record import floats
@@ -20,7 +21,8 @@ class Verdict:
     """One value of a backward: right (True), wrong (False), or nothing known (None).
 
     `local` is the Binding, parameter or input that it was compared with, `error` the relative
-    error, `step` the Step that wrote it (None: it was handed in).
+    error, `step` the Step that wrote it (None: it was handed in). A wrong one `follows` when its
+    statement read what was wrong already.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Verdict:
     at: int = 0
     kink: bool = False
     misshapen: bool = False
+    follows: bool = False
 
 
 @dataclass(repr=False)
@@ -184,6 +187,12 @@ class Judge:
         """Of one name in one call: what never becomes right is wrong, where it was last written."""
         statements = {step.statement for _, _, _, step in events if step is not None}
         name = events[0][0].name
+        rooms = [e for e in events if not e[0].right and e[3] is not None
+                 and makes_room(e[3].statement)]
+        for verdict, *_ in rooms if len(rooms) < len(events) else ():   # what fills it is judged
+            verdict.right = None
+            self.verdicts.all.append(verdict)
+        events = [e for e in events if e not in rooms] or events
         grows = any(name in s.reads or name not in s.binds for s in statements)
         groups = {}
         for event in events:

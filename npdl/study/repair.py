@@ -68,7 +68,7 @@ class Repair:
         """Yield a Found for each edit, while the function runs with it."""
         for _, edit, step, function in tries:
             try:
-                code = edited_code(step.call.code, step.statement, edit.node)
+                code = edited_code(step.call.code, edit.of or step.statement, edit.node)
             except (SyntaxError, ValueError, TypeError, StopIteration):
                 continue
             if code is None or code.co_freevars != step.call.code.co_freevars:
