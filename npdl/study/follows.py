@@ -25,8 +25,9 @@ class Follows:
         for step in self.steps:
             if step.call is not verdict.call or step.index <= verdict.at:
                 continue
-            if verdict.name in uses(step.statement.node) and len(step.writes) == 1:
-                write, = step.writes
+            for write in step.writes:
+                if verdict.name not in uses(_made_of(step, write)):
+                    continue
                 found = self.walk.verdict(step, write.name)
                 if found is not None and found is not verdict and (
                         found.right or id(found) in self.cleared):
@@ -36,10 +37,11 @@ class Follows:
         return size > 0 >= left
 
     def mark(self):
-        """Let the wrong Verdicts follow whose statement read what is wrong, or ran what is."""
+        """Let the wrong Verdicts follow whose statement read what is wrong, or ran what is; or
+        read what is left from an earlier turn of a loop, and not known to be right."""
         wrong = {key for key, verdict in self.walk.verdicts.arguments.items()
                  if verdict.right is False}
-        seen, inside = set(), []                        # calls; which steps wrote what is wrong
+        seen, inside, left = set(), [], {}              # calls; which steps wrote what is wrong
         first = self.steps[0].index if self.steps else 0
         for step in self.steps:
             number = step.call.number
@@ -49,16 +51,20 @@ class Follows:
             ran = any(inside[max(step.first_inner - first, 0):])
             found = [self.walk.verdict(step, w.name) for w in step.writes]
             reads_wrong = ran or any((number, name) in wrong for name in step.statement.reads)
+            before = {name for name in step.statement.reads if _is_older(
+                left.get((number, name)), step)}
             inside.append(any(v is not None and v.right is False for v in found)
                           or step.statement.is_return and reads_wrong)
             for write, verdict in zip(step.writes, found, strict=True):
-                if verdict is not None and verdict.right is False:
-                    verdict.follows = reads_wrong
-                    wrong.add((number, write.name))
-                elif verdict is not None and verdict.right or not reads_wrong:
-                    wrong -= {(number, write.name)} if write.how == "bound" else set()
-                else:
-                    wrong.add((number, write.name))
+                key, right = (number, write.name), verdict and verdict.right
+                left[key] = None if right else step
+                if right is False:
+                    verdict.follows = reads_wrong or bool(before - {write.name})
+                    wrong.add(key)
+                elif not right and (reads_wrong or before):
+                    wrong.add(key)
+                elif write.how == "bound":
+                    wrong.discard(key)
 
     def _handed_wrong(self, call, wrong):
         """The arguments of a call for which its caller reads what is wrong."""
@@ -72,3 +78,21 @@ class Follows:
             read = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
             if not (known and known.right) and any((call.parent.number, n) in wrong for n in read):
                 yield name
+
+
+def _is_older(writer, step):
+    """Whether a step is of an earlier turn of the same loop, and of another statement: one that
+    adds up alone is complete after the last turn only."""
+    return writer is not None and writer.statement is not step.statement and len(
+        writer.iteration) == len(step.iteration) and writer.iteration != step.iteration
+
+
+def _made_of(step, write):
+    """The part of a statement that makes a write: of `a, b = x, y` x for a; none of `a, b = f(x)`,
+    where it is not known which part of x went into a."""
+    node = step.statement.node
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+        return next((ast.Expr(value) for name, value in zip(
+            target.elts, node.value.elts, strict=False) if ast.unparse(name) == write.name), None)
+    return node if len(step.writes) == 1 else None
