@@ -54,7 +54,21 @@ def edits(statement, names, fields):
     for one, other in itertools.combinations(_read(whole, names, fields), 2):
         found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
+    for term in _terms(getattr(whole, "value", None)):
+        for name in (n for n, kind in names.items() if kind == "index"):
+            new = ast.BinOp(term, ast.Mult(), ast.Name(name, ast.Load()))
+            found.append(Edit(5, "missing factor", ast.unparse(term), ast.unparse(new),
+                              cloned(whole, term, new)))
     return sorted((e for e in found if not holds_itself(e.node)), key=lambda e: e.rank)
+
+
+def _terms(value):
+    """The terms of a sum, or the one."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        yield from _terms(value.left)
+        value = value.right
+    if isinstance(value, ast.expr):
+        yield value
 
 
 def holds_itself(node):

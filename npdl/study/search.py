@@ -153,8 +153,9 @@ class Search:
         for unit in units:
             filled = makes_room(unit.statement) and [
                 u for u in self.trials.units if u is not unit and u.code is unit.code
-                and any(name in set(unit.statement.binds) - set(u.statement.binds)
-                        for _, name, *_ in u.places)]
+                and any(name in unit.statement.binds and (
+                    name not in u.statement.binds or name in u.statement.reads)
+                    for _, name, *_ in u.places)]
             wrong = [u for u in filled or () if not self.right(u)]
             for filler in wrong:
                 filler.mended = unit.mended
