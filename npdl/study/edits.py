@@ -283,12 +283,28 @@ def _of_call(node):
                                   plain)
         if isinstance(node.func.value, ast.expr) and not node.keywords:
             yield 3, "extra sum", node.func.value
+    if name == "reshape":
+        yield from _of_reshape(node)
     if len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args):
         yield 2, "order", ast.Call(node.func, node.args[::-1], node.keywords)
     for i, argument in enumerate(node.args):
         if len(node.args) > 1 and not isinstance(argument, ast.Starred):
             yield 4, "sign", ast.Call(node.func, [ast.UnaryOp(ast.USub(), a) if j == i else a
                                                   for j, a in enumerate(node.args)], node.keywords)
+
+
+def _of_reshape(node):
+    """Two axes exchanged before a reshape, or after one to lengths that are exchanged."""
+    for i in (1, 0, 2):
+        axes = [_number(i), _number(i + 1)]
+        before = ast.Call(ast.Attribute(node.func.value, "swapaxes", ast.Load()), axes, [])
+        yield 3, "transposed", ast.Call(ast.Attribute(before, "reshape", ast.Load()), node.args, [])
+        if i + 1 < len(node.args):
+            lengths = list(node.args)
+            lengths[i : i + 2] = lengths[i : i + 2][::-1]
+            turned = ast.Call(node.func, lengths, [])
+            yield 4, "transposed", ast.Call(
+                ast.Attribute(turned, "swapaxes", ast.Load()), axes, [])
 
 
 def _of_value(node):

@@ -119,7 +119,7 @@ class Judge:
         best, closest = None, float("inf")
         for binding in own + far:
             shape = self.oracle.shape(binding)
-            fits = np.size(value) == math.prod(shape)   # rows (B S, D) stand for (B, S, D) too
+            fits = _merged(np.shape(value), shape)      # rows (B S, D) stand for (B, S, D) too
             again = np.reshape(value, shape) if fits else value
             error = self.oracle.error(binding, again, self.dout)
             if error < closest or best is None:
@@ -218,6 +218,19 @@ class Judge:
         return any(name in s.binds or name in [c.split("[")[0] for c in s.changes]
                    for s in step.call.function.statements
                    if s.first > step.statement.first or s.loops)
+
+
+def _merged(one, other):
+    """Whether one shape is the other with neighbouring axes taken together."""
+    if one == other:
+        return True
+    few, many = sorted(([n for n in shape if n != 1] for shape in (one, other)), key=len)
+    for length in few:
+        while length > 1 and many and length % many[0] == 0:
+            length //= many.pop(0)
+        if length != 1:
+            return False
+    return not many
 
 
 def _finite(value):

@@ -14,6 +14,7 @@ from npdl.study.handed import (
 from npdl.study.judge import Judge
 from npdl.study.missing import Missing
 from npdl.study.nudge import LIMIT
+from npdl.study.pairs import partners
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
@@ -124,6 +125,9 @@ class Search:
                 at = unit.handed[0] if unit.handed else None
                 step = unit.steps[0] if at is None else self.steps[at]
                 return self._either(suspects, self._report(step, region, None, unit, explanation))
+        if suspects and suspects[0].handed and self._was_right(suspects[0], suspects[-1]):
+            suspects = suspects[1:]                     # called rightly at first: nothing tells why
+            first = self.steps[suspects[0].places[0][0]]
         return self._either(suspects, self._report(first, region, None,
                                                    suspects[0] if suspects else None))
 
@@ -172,7 +176,8 @@ class Search:
                 last = max(i for i, s in enumerate(self.steps) if s.call is call)
                 at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
                            and s.statement is call.from_statement), None)
-                if verdict is not None and verdict.right is False and at is not None:
+                if verdict is not None and verdict.right is False and at is not None \
+                        and not self._leads_to_right(call, name):
                     wrong.setdefault(id(call.from_statement), []).append(
                         (at, position, name, verdict))
         callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places]
@@ -180,6 +185,33 @@ class Search:
             callers[0].mended = first.mended
             callers[0].handed = min(wrong[id(callers[0].statement)], key=lambda item: item[0])
         return callers if len(callers) == 1 else []
+
+    def _was_right(self, caller, other):
+        """Whether the first call of another Unit's function in which something is wrong was handed
+        only what is right by the Unit that calls it."""
+        calls = {v.call.number: v.call for v in self.verdicts.wrong()
+                 if v.step is not None and v.call.code is other.code}
+        if other is caller or not calls:
+            return False
+        call = calls[min(calls)]
+        given = [name for name, value in call.arguments.items() if partners(name) and isinstance(
+            value, (int, float, np.ndarray))]
+        later = [c.arguments for c in self.recording.calls if c.code is other.code]
+        return all((known := self.verdicts.arguments.get((call.number, name))) and known.right
+                   or self._leads_to_right(call, name)
+                   or not isinstance(call.arguments[name], np.ndarray)      # 0, to begin with
+                   and any(isinstance(c.get(name), np.ndarray) for c in later) for name in given)
+
+    def _leads_to_right(self, call, name):
+        """Whether what is known to be right was made of an argument, be its own name what it is."""
+        made = {name}
+        for step in (s for s in self.steps if s.call is call and s.statement.reads & made):
+            found = self._verdicts(step)
+            if any(v is not None and v.right for v in found):
+                return True
+            made |= {w.name for w, v in zip(step.writes, found, strict=True)
+                     if v is None or v.right is None}
+        return False
 
     def _steps(self, units):
         return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
@@ -190,7 +222,8 @@ class Search:
         goal = suspects[0].mended if suspects else frozenset()
         own = {unit.code for unit in suspects}
         last = max((unit.steps[-1].index for unit in suspects), default=len(self.recording.steps))
-        dark = [u for u in self.trials.units if (u.dark or not u.places or u.statement.is_return)
+        dark = [u for u in self.trials.units if (u.dark or not u.places or u.statement.is_return
+                                                 or is_alias(u.statement))
                 and (u.code in own or not suspects) and u not in suspects]
         return dark + [u for u in self.trials.units if u not in suspects and u not in dark
                        and u.places and goal <= u.reached and u.steps[0].first_inner <= last
