@@ -36,6 +36,9 @@ class Missing:
             takes = only_takes(getattr(unit.statement.node, "value", None))
             if "factor" in e.kind and takes or e.kind == "factor" and later:
                 e.weight += 3                           # a number fits where numbers are made
+            made = [u for u, _ in found if u is not unit and u.code is unit.code and any(
+                e.text.startswith(f"in `{name}`:") for _, name, *_ in u.places)]
+            e.weight += 3 * bool(made)                  # and what is in a name, where it is made
         return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def explained(self, unit, looks):
