@@ -8,6 +8,8 @@ import ast
 
 import numpy as np
 
+from npdl.study.fold import only_names
+from npdl.study.handed import makes_room
 from npdl.study.reads import uses
 
 
@@ -20,25 +22,26 @@ class Follows:
 
     def leads_to_right(self, verdict):
         """Whether what is right was made of a wrong value: by statements that read all of it, and
-        wrote as many entries."""
+        wrote as many entries that are not 0."""
         size, left = np.size(verdict.value), np.size(verdict.value)
         for step in self.steps:
             if step.call is not verdict.call or step.index <= verdict.at:
                 continue
             for write in step.writes:
-                if verdict.name not in uses(_made_of(step, write)):
+                if not isinstance(write.value, np.ndarray) or \
+                        verdict.name not in uses(_made_of(step, write)):
                     continue
                 found = self.walk.verdict(step, write.name)
                 if found is not None and found is not verdict and (
                         found.right or id(found) in self.cleared):
-                    left -= np.size(write.value)
+                    left -= np.count_nonzero(write.value)
             if verdict.name in step.statement.binds:
                 break
         return size > 0 >= left
 
     def mark(self):
-        """Let the wrong Verdicts follow whose statement read what is wrong, or ran what is; or
-        read what is left from an earlier turn of a loop, and not known to be right."""
+        """Let the wrong Verdicts follow whose statement read what is wrong, or what another one
+        made and is not known to be right, or ran what is wrong."""
         wrong = {key for key, verdict in self.walk.verdicts.arguments.items()
                  if verdict.right is False}
         seen, inside, left = set(), [], {}              # calls; which steps wrote what is wrong
@@ -51,17 +54,21 @@ class Follows:
             ran = any(inside[max(step.first_inner - first, 0):])
             found = [self.walk.verdict(step, w.name) for w in step.writes]
             reads_wrong = ran or any((number, name) in wrong for name in step.statement.reads)
-            before = {name for name in step.statement.reads if _is_older(
-                left.get((number, name)), step)}
+            unsure = any(left.get((number, name), step.statement) is not step.statement
+                         for name in step.statement.reads)
             inside.append(any(v is not None and v.right is False for v in found)
                           or step.statement.is_return and reads_wrong)
             for write, verdict in zip(step.writes, found, strict=True):
                 key, right = (number, write.name), verdict and verdict.right
-                left[key] = None if right else step
-                if right is False:
-                    verdict.follows = reads_wrong or bool(before - {write.name})
+                right = right or id(verdict) in self.cleared
+                if right or only_names(step.statement.node) or makes_room(step.statement):
+                    left.pop(key, None)
+                else:
+                    left[key] = step.statement
+                if verdict is not None and verdict.right is False:
+                    verdict.follows = reads_wrong or unsure
                     wrong.add(key)
-                elif not right and (reads_wrong or before):
+                elif not right and reads_wrong:
                     wrong.add(key)
                 elif write.how == "bound":
                     wrong.discard(key)
@@ -78,13 +85,6 @@ class Follows:
             read = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
             if not (known and known.right) and any((call.parent.number, n) in wrong for n in read):
                 yield name
-
-
-def _is_older(writer, step):
-    """Whether a step is of an earlier turn of the same loop, and of another statement: one that
-    adds up alone is complete after the last turn only."""
-    return writer is not None and writer.statement is not step.statement and len(
-        writer.iteration) == len(step.iteration) and writer.iteration != step.iteration
 
 
 def _made_of(step, write):

@@ -22,7 +22,7 @@ class Verdict:
 
     `local` is the Binding, parameter or input that it was compared with, `error` the relative
     error, `step` the Step that wrote it (None: it was handed in). A wrong one `follows` when its
-    statement read what was wrong already.
+    statement read what was wrong already, or may have been.
     """
 
     name: str
@@ -222,8 +222,8 @@ class Judge:
 
 def _merged(one, other):
     """Whether one shape is the other with neighbouring axes taken together."""
-    if one == other:
-        return True
+    if 0 in (*one, *other):
+        return math.prod(one) == math.prod(other)
     few, many = sorted(([n for n in shape if n != 1] for shape in (one, other)), key=len)
     for length in few:
         while length > 1 and many and length % many[0] == 0:

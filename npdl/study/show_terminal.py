@@ -97,7 +97,7 @@ def _mark(verdict, paint):
     if verdict.kink:
         return paint("  at a kink: no numerical value", YELLOW)
     if verdict.follows:
-        return paint(f"  wrong, as what it reads is (error {verdict.error:.0e})", YELLOW)
+        return paint(f"  wrong, here or in what it reads (error {verdict.error:.0e})", YELLOW)
     return paint(f"  WRONG (error {verdict.error:.0e})", RED, BOLD)
 
 

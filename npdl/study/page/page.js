@@ -47,7 +47,7 @@ function fillLane(phase, callIndex) {
     const mark = marks.get(key);
     if (mark) {
       const sign = make("span", "marks " + mark, mark === "right" ? "✓" : mark === "wrong" ? "✗" : "~");
-      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "at a kink" : mark === "follows" ? "wrong, as what it reads is" : "wrong";
+      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "at a kink" : mark === "follows" ? "wrong, here or in what it reads" : "wrong";
       row.append(sign);
     }
     const pre = make("pre");
