@@ -6,8 +6,11 @@ import pytest
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
 from npdl.study.blame import blame
+from npdl.study.diagnose import _in_parts
 from npdl.study.gradcheck import gradcheck
+from npdl.study.judge import _merged
 from npdl.study.step import step
+from npdl.study.target import build
 
 x = np.random.default_rng(0).standard_normal((3, 4))
 
@@ -164,3 +167,91 @@ def test_an_output_that_is_not_a_number_repeats():
 
     assert blame(Log(), x).kind != "random"
     assert not any("when it is run again" in note for note in step(Log(), x).notes)
+
+
+CELL = """import numpy as np
+
+
+class Cell:
+    def __init__(self):
+        self.params = [np.eye(3)]
+        self.grads = [np.zeros((3, 3))]
+
+    @classmethod
+    def sample(cls):
+        return cls(), tuple(np.random.default_rng(0).standard_normal((2, 2, 3)))
+
+    def forward(self, h, c):
+        c_next = c * np.tanh(h @ self.params[0])
+        self.kept = h, c, np.tanh(h @ self.params[0])
+        return np.tanh(c_next), c_next
+
+    def backward(self, dh_next, dc_next):
+        h, c, g = self.kept
+        dc_next = dc_next + dh_next * (1 - np.tanh(c * g)**2)
+        da = dc_next * c * (1 - g * g)
+        self.grads[0][...] = h.T @ da
+        return da @ self.params[0].T, dc_next * g
+"""
+
+
+@pytest.mark.parametrize("right, wrong", [("", ""), (" * (1 - g * g)", " * (1 - g)")])
+def test_a_class_with_two_outputs_may_keep_its_cache_in_itself(right, wrong, tmp_path):
+    (tmp_path / f"cell{len(wrong)}.py").write_text(CELL.replace(right, wrong) if right else CELL)
+    layer, inputs, options = build(f"{tmp_path}/cell{len(wrong)}.py:Cell")
+    report = blame(layer, *inputs, **options)
+    assert report.right is not bool(wrong) and report.source.startswith("da = " if wrong else "")
+
+
+def test_arrays_stand_for_each_other_where_axes_are_taken_together():
+    assert _merged((2, 4, 6), (8, 6)) and _merged((2, 4, 6), (2, 4, 2, 3)) and _merged((3,), (1, 3))
+    assert not _merged((2, 4, 6), (2, 2, 4, 3)) and not _merged((4, 6), (6, 4))
+    assert _merged((0, 3), (0, 3))
+
+
+def test_the_parts_and_the_other_lines_are_shown(tmp_path):
+    text = """import numpy as np
+
+
+def net_sample():
+    return tuple(np.random.default_rng(0).standard_normal((2, 3, 4)))
+
+
+def net_forward(x, y):
+    a, b = np.sin(x), y * y * np.exp(y)
+    z = np.concatenate([a, b], axis=1)
+    return z * z, (x, y, z)
+
+
+def net_backward(dout, cache):
+    x, y, z = cache
+    dz = 2 * dout * z
+    da, db = dz[:, :4] * np.cos(x), dz[:, 4:] * np.exp(np.sin(y))
+    both = np.hstack([da, db])
+    return both[:, :4], both[:, 4:]
+"""
+    (tmp_path / "net_parts.py").write_text(text)
+    layer, inputs, options = build(f"{tmp_path}/net_parts.py:net")
+    report = blame(layer, *inputs, **options)
+    assert not report.right and report.line in (17, 18), str(report)
+    assert "np.exp(np.sin(y))" in report.source
+    recording = step(layer, *inputs).recording
+    found = next(s for s in recording.steps if "both = " in s.statement.source)
+    computed, = (w.value for w in found.writes)
+    wanted = computed + np.r_[np.zeros(4), np.ones(4)]
+    assert _in_parts(found, recording, computed, wanted) == ": in `db`"
+
+
+def test_a_steep_curve_is_no_kink():
+    class Steep(Layer):
+        def forward(self, x):
+            return np.exp(5 * x) + np.maximum(x, 0), x
+
+        def backward(self, dy, x):
+            return dy * (4 * np.exp(5 * x) + (x > 0))
+
+    inputs = np.linspace(0.5, 1.5, 6).reshape(2, 3)
+    assert not blame(Steep(), inputs).right and not any("kink" in n for n in blame(
+        Steep(), inputs).notes)
+    inputs[0, 0] = 0.0                                  # and a kink stays one beside it
+    assert "has a kink at this input" in str(blame(Steep(), inputs))
