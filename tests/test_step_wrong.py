@@ -10,6 +10,10 @@ from npdl.study.step import step
 from npdl.study.target import build
 from tests.blame_corpus import CORPUS, MARK
 
+# where all that the mistake's line reads is known to be right, and what it writes to be wrong
+CERTAIN = ("conv_cs", "gru_steps", "layernorm_chain", "mlp_block", "negative_sampling", "powers",
+           "rnn_steps")
+
 
 def accused(path):
     """(the numbers of the lines that step calls wrong, the lines of the mistake, the Walk)."""
@@ -26,7 +30,7 @@ def accused(path):
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.py")), ids=lambda path: path.stem)
 def test_only_the_mistake_is_called_wrong(path):
     found, marked, _ = accused(path)
-    assert found <= marked
+    assert found <= marked and bool(found) == (path.stem in CERTAIN)
 
 
 GATES = """# cell: .

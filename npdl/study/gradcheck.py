@@ -106,6 +106,8 @@ def gradcheck(layer, *inputs, **how):
     each_output  False leaves out the backwards with one output, or two of several, used alone
     bare     True hands over the gradient of the first output, used alone, as a bare array
     seed, step   of the random numbers; of the differences
+    For outputs that are not used the backward is handed None if it takes that, as npdl's own layers
+    do, else zeros. InputError when forward, run again, gives something else.
     Other keywords are forward's own. The layer is copied to float64; the caller's layer and
     arrays stay as they are.
     """
