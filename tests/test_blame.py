@@ -174,6 +174,9 @@ def test_a_parameter_used_twice():
 @pytest.mark.parametrize("cls", layer_classes().values(), ids=lambda cls: cls.__name__)
 def test_every_layer_is_right(cls):
     layer, inputs, options = sample(cls)
+    if cls.__name__ in ("ThresholdNeuron", "XOR"):      # no gradient but 0, anywhere
+        assert "every gradient is 0" in blame(layer, *inputs, **options).diagnosis
+        return
     assert_right(layer, *inputs, **options)
 
 

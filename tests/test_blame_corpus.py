@@ -10,6 +10,7 @@ from npdl.study.target import build
 from tests.blame_corpus import CORPUS, MARK, STYLES, cases, layers, run, table
 
 ON_LINE, DIAGNOSED = 0.9, 0.7
+QUICK = ("powers", "rnn_naive", "triplet", "upsampled", "vae_heads")
 
 
 def held(results):
@@ -39,8 +40,9 @@ def test_one_mistake_in_every_style(style, tmp_path):
         "m2" not in found.report.diagnosis and found.diagnosed
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [
+    pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
+    for path in sorted(CORPUS.glob("*.py"))])
 def test_whole_files_in_no_style_of_ours(path, tmp_path):
     text = path.read_text()
     name, says = re.match(r"# (\w+): (.*)", text).groups()

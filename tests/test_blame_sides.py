@@ -45,7 +45,7 @@ def test_a_clip_that_cuts_nothing_is_tried_at_larger_inputs(tmp_path):
 @pytest.mark.parametrize("forward, backward, words", [
     ("np.clip(np.tanh(x), -2, 2)", "dy * (1 - np.tanh(x)**2)",
      "py:9, `np.clip(np.tanh(x), -2, 2)` never clips from above and never clips from below here"),
-    ("np.maximum(np.exp(x), -1)", "dy * np.exp(x)", "never takes one of its two sides here"),
+    ("np.maximum(np.exp(x), -1)", "dy * np.exp(x)", "is never larger in its second argument here"),
     ("np.where(np.tanh(x) > 3, x**2, x)", "dy", "`np.tanh(x) > 3` is never True here"),
     ("np.abs(np.exp(x))", "dy * np.exp(x)", "meets no number below 0 here"),
     ("x if np.tanh(x).max() < 4 else x**2", "dy", "`np.tanh(x).max() < 4` is never False here"),
@@ -73,7 +73,7 @@ def test_npdls_own_layers_are_plainly_right():
 
 
 def test_code_that_cannot_be_rewritten_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("npdl.study.search.one_sided", lambda check: 1 / 0)
+    monkeypatch.setattr("npdl.study.right.one_sided", lambda check: 1 / 0)
     report = said(tmp_path, "2 * x", "2 * dy")
     assert report.right and "was not looked at: ZeroDivisionError" in str(report)
 

@@ -236,4 +236,4 @@ def test_entries_limits_the_work():
         return layer.forward(x)
 
     GradientCheck(Linear(4, 3), X, forward=forward, entries=2)
-    assert len(calls) == 1 + 3 * 2 * 4                  # W, b and x; 4 evaluations an entry
+    assert len(calls) == 2 + 3 * 2 * 4                  # W, b and x; 4 evaluations an entry

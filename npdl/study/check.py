@@ -1,5 +1,7 @@
 """A layer made ready for `blame` and `step`: in float64, with upstream gradients to try."""
 
+import itertools
+
 import numpy as np
 
 from npdl.backend import stream
@@ -7,7 +9,7 @@ from npdl.core import walk
 from npdl.errors import InputError
 from npdl.study.finals import finals
 from npdl.study.guard import held_off
-from npdl.study.nests import kept, leaves, only, rebuilt, same
+from npdl.study.nests import alone, kept, leaves, rebuilt, same
 from npdl.study.nudge import Oracle, upstream
 from npdl.study.record import record
 from npdl.study.styles import InSelf
@@ -31,7 +33,8 @@ class Check:
                        f"self.{name}.grad += in backward" for part, name in self.bare]
         self.refused, self.refusal = "aliasing", self._changed_inputs()
         if not self.refusal:
-            self.refused, self.refusal = "random", self._other_outputs()
+            self.refused, self.refusal = "random", other_outputs(
+                self.layer, self.inputs, self.options, self.forward)
         if self.refusal:
             return
         with np.errstate(all="ignore"):
@@ -41,10 +44,17 @@ class Check:
         paths = [path for path, _ in leaves(whole)]
         if not paths:
             raise InputError(f"{type(layer).__name__}: forward returned no float array")
-        alone = [only(whole, [path]) for path in paths] if len(paths) > 1 else []
-        self.upstreams = [whole, *alone]
+        some = [used for count in (1, 2) if count < len(paths)
+                for used in itertools.combinations(paths, count)]
+        with kept(self.layer, self.inputs):
+            self.upstreams = [whole, *(alone(self.layer, self.run, whole, u) for u in some)]
+        self.dout = whole
         rng = stream(seed, 79)
         self.before = {name: rng.standard_normal(p.shape) for name, p in self.layer.params()}
+
+    def run(self):
+        """forward, on the inputs."""
+        return self.forward(self.layer, *self.inputs, **self.options)
 
     def _changed_inputs(self):
         """A sentence when forward writes into its inputs, so that nothing can be compared."""
@@ -56,31 +66,6 @@ class Check:
                 return (f"forward changes its input {path} in place: what comes after it, and "
                         "every check, sees other numbers; write into a new array")
         return ""
-
-    def _other_outputs(self):
-        """A sentence when forward, run again, gives other outputs: it is no function of x."""
-        first, again = (record(self.layer, self.inputs, self.options, backward=False,
-                               forward=self.forward) for _ in range(2))
-        for error in (first.error, again.error):
-            if error is not None:
-                raise error
-        if all(same(a, b) for (_, a), (_, b) in
-               zip(leaves(first.outputs), leaves(again.outputs), strict=True)):
-            return ""
-        at = next((i for i, (a, b) in enumerate(zip(first.steps, again.steps, strict=False)) if
-                   not all(same(v.value, w.value) for v, w in zip(a.writes, b.writes,
-                                                                  strict=False))), None)
-        where = ""
-        if at is not None:                              # what it read may be a mask, not recorded
-            step = next((s for s in first.steps[:at][::-1] if not s.writes
-                         and s.call is first.steps[at].call
-                         and set(s.statement.binds) & first.steps[at].statement.reads),
-                        first.steps[at])
-            where = f" (line {step.statement.first}: {step.statement.source.strip()})"
-        return (f"forward gives other outputs when it is run again on the same inputs{where}. Hand "
-                "over a generator that repeats: forward(self, x, rng), and sample() returns "
-                "(layer, (x,), {'rng': npdl.study.samples.Repeated(0)}); or draw from one that "
-                "forward itself makes anew from a seed. Then run this again")
 
     def aliasing(self):
         """Sentences about arrays that the last backward should not have changed."""
@@ -126,6 +111,32 @@ class Check:
             return all(f.right or f.kink for d in douts or self.upstreams for f in self.finals(d))
         except Exception:
             return False
+
+
+def other_outputs(layer, inputs, options, forward):
+    """A sentence when forward, run again, gives other outputs: it is no function of x."""
+    first, again = (record(layer, inputs, options, backward=False, forward=forward)
+                    for _ in range(2))
+    for error in (first.error, again.error):
+        if error is not None:
+            raise error
+    if all(same(a, b) for (_, a), (_, b) in
+           zip(leaves(first.outputs), leaves(again.outputs), strict=True)):
+        return ""
+    at = next((i for i, (a, b) in enumerate(zip(first.steps, again.steps, strict=False)) if
+               not all(same(v.value, w.value) for v, w in zip(a.writes, b.writes,
+                                                              strict=False))), None)
+    where = ""
+    if at is not None:                              # what it read may be a mask, not recorded
+        step = next((s for s in first.steps[:at][::-1] if not s.writes
+                     and s.call is first.steps[at].call
+                     and set(s.statement.binds) & first.steps[at].statement.reads),
+                    first.steps[at])
+        where = f" (line {step.statement.first}: {step.statement.source.strip()})"
+    return (f"forward gives other outputs when it is run again on the same inputs{where}. Hand "
+            "over a generator that repeats: forward(self, x, rng), and sample() returns "
+            "(layer, (x,), {'rng': npdl.study.samples.Repeated(0)}); or draw from one that "
+            "forward itself makes anew from a seed. Then run this again")
 
 
 def bare_arrays(layer):

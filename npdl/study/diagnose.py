@@ -1,6 +1,7 @@
 """In what way a value is wrong, in words: sign, factor, transposed, missing sum or term."""
 
 import ast
+import linecache
 import math
 import os
 import textwrap
@@ -101,6 +102,8 @@ class Diagnosis:
             self.kind, self.text = "raised", _what_it_read(step, search.recording)
         elif isinstance(computed, np.ndarray) and isinstance(wanted, np.ndarray):
             self._from_values(computed, wanted)
+            if self.kind == "part":
+                self.text += _in_parts(step, search.recording, computed, wanted)
         if self.kind != "overwritten":
             self._overwritten(search, step)
 
@@ -184,6 +187,25 @@ def where_wrong(computed, wanted):
     return None
 
 
+def _in_parts(step, recording, computed, wanted):
+    """Which names of np.concatenate([a, b]) hold what is wrong: ": in `b`"; "" for other lines."""
+    value = getattr(step.statement.node, "value", None)
+    parts = getattr(value.args[0], "elts", ()) if isinstance(value, ast.Call) and value.args else ()
+    held = {w.name: w.value for s in recording.steps[: step.index] if s.call is step.call
+            for w in s.writes if isinstance(w.value, np.ndarray)}
+    arrays = [held.get(ast.unparse(part)) for part in parts]
+    if not arrays or any(array is None or array.ndim != computed.ndim for array in arrays):
+        return ""
+    for axis in range(computed.ndim):
+        ends = np.cumsum([array.shape[axis] for array in arrays])
+        if ends[-1] == computed.shape[axis] != arrays[0].shape[axis]:
+            pairs = zip(*(np.split(a, ends[:-1], axis) for a in (computed, wanted)), parts,
+                        strict=True)
+            return ": in " + ", ".join(f"`{ast.unparse(part)}`" for one, other, part in pairs
+                                       if not similar(one, other))
+    return ""
+
+
 def summed_axes(computed, wanted):
     """The axis whose sum turns one array into the other, or None."""
     for axis in range(computed.ndim):
@@ -253,6 +275,10 @@ def describe(report):
     if report.kind in ("unchecked", "random"):
         said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(["not checked:", said, *notes])
+    if report.kind == "manners":
+        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(["wrong, though every gradient agrees with its numerical value:", said,
+                          *notes])
     if not report.line:
         raised = f"it raised {message(report.error)}; " if report.error is not None else ""
         return "\n".join([f"wrong, but {raised}{report.diagnosis}", *_wrong(report), *notes])
@@ -271,9 +297,10 @@ def describe(report):
     if report.diagnosis:
         lines.append(f"  diagnosis  {report.diagnosis}")
     if report.either:
-        others = ", ".join(str(n) for n in report.either if n != report.line)
-        lines.append(f"  or line {others}: each of these alone can mend every gradient that is "
-                     "wrong, and only one need be")
+        others = [n for n in report.either if n != report.line]
+        lines.append(f"  or line {', '.join(map(str, others))}: each of these alone can mend every "
+                     "gradient that is wrong, and only one need be")
+        lines += [f"    {n}  {linecache.getline(report.file, n).strip()}" for n in others]
     others = [f"{n} ({f})" for f, n in report.lines if (f, n) != (report.function, report.line)]
     if others and not report.kind and not report.either:
         lines.append(f"  or one of the lines that lead to it: {', '.join(others)}")

@@ -10,7 +10,7 @@ import io
 import itertools
 import textwrap
 import tokenize
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 OPPOSITE = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 SIGNS = ("+", "-", "*", "/", "@", "**", "//")
@@ -30,6 +30,7 @@ class Edit:
     was: str
     now: str
     node: ast.AST
+    of: object = None               # the Statement, where it is one of several on a line
 
 
 def edits(statement, names, fields):
@@ -38,6 +39,10 @@ def edits(statement, names, fields):
     names   {local name: kind of its value}; those of one kind are likelier to be confused
     fields  what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
     """
+    if statement.parts:
+        found = [replace(edit, of=part) for part in statement.parts
+                 for edit in edits(part, names, fields)]
+        return sorted(found, key=lambda edit: edit.rank)
     found, whole = [], header(statement.node)
     steps = {id(part) for node in ast.walk(whole) if isinstance(node, ast.Slice)
              and node.step is not None for part in ast.walk(node.step)}
@@ -49,7 +54,21 @@ def edits(statement, names, fields):
     for one, other in itertools.combinations(_read(whole, names, fields), 2):
         found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
+    for term in _terms(getattr(whole, "value", None)):
+        for name in (n for n, kind in names.items() if kind == "index"):
+            new = ast.BinOp(term, ast.Mult(), ast.Name(name, ast.Load()))
+            found.append(Edit(5, "missing factor", ast.unparse(term), ast.unparse(new),
+                              cloned(whole, term, new)))
     return sorted((e for e in found if not holds_itself(e.node)), key=lambda e: e.rank)
+
+
+def _terms(value):
+    """The terms of a sum, or the one."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        yield from _terms(value.left)
+        value = value.right
+    if isinstance(value, ast.expr):
+        yield value
 
 
 def holds_itself(node):
@@ -114,7 +133,8 @@ def _variants(node, names, fields, whole):
         yield 0, "sign", ast.AugAssign(node.target, OPPOSITE[type(node.op)](), node.value)
         if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add):
             yield from _of_repeated(node.target, node.value)
-    elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith((".grad", "]")):
+    elif isinstance(node, ast.Assign) and (isinstance(node.targets[0], ast.Name) or
+                                           ast.unparse(node.targets[0]).endswith((".grad", "]"))):
         yield 0, "overwritten", ast.AugAssign(node.targets[0], ast.Add(), node.value)
         if isinstance(node.targets[0], ast.Subscript):
             yield from _of_repeated(node.targets[0], node.value)
@@ -268,12 +288,28 @@ def _of_call(node):
                                   plain)
         if isinstance(node.func.value, ast.expr) and not node.keywords:
             yield 3, "extra sum", node.func.value
+    if name == "reshape":
+        yield from _of_reshape(node)
     if len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args):
         yield 2, "order", ast.Call(node.func, node.args[::-1], node.keywords)
     for i, argument in enumerate(node.args):
         if len(node.args) > 1 and not isinstance(argument, ast.Starred):
             yield 4, "sign", ast.Call(node.func, [ast.UnaryOp(ast.USub(), a) if j == i else a
                                                   for j, a in enumerate(node.args)], node.keywords)
+
+
+def _of_reshape(node):
+    """Two axes exchanged before a reshape, or after one to lengths that are exchanged."""
+    for i in (1, 0, 2):
+        axes = [_number(i), _number(i + 1)]
+        before = ast.Call(ast.Attribute(node.func.value, "swapaxes", ast.Load()), axes, [])
+        yield 3, "transposed", ast.Call(ast.Attribute(before, "reshape", ast.Load()), node.args, [])
+        if i + 1 < len(node.args):
+            lengths = list(node.args)
+            lengths[i : i + 2] = lengths[i : i + 2][::-1]
+            turned = ast.Call(node.func, lengths, [])
+            yield 4, "transposed", ast.Call(
+                ast.Attribute(turned, "swapaxes", ast.Load()), axes, [])
 
 
 def _of_value(node):

@@ -42,7 +42,7 @@ def is_checking(node):
 
 
 @functools.lru_cache(maxsize=4096)
-def _computes_nothing(node):
+def only_names(node):
     """Whether a statement only names what is there: `x, h = cache.x, cache.h`, `return dx`."""
     value = getattr(node, "value", None)
     if not isinstance(node, (ast.Assign, ast.Return)) or value is None:
@@ -97,7 +97,7 @@ class Folder:
     def _is_mathematics(self, step, judged):
         if not step.writes or self._folded(step.call) or is_checking(step.statement.node):
             return False
-        if _computes_nothing(step.statement.node):
+        if only_names(step.statement.node):
             return judged and _is_gradient(step)
         if step.carried == "view" and _only_calls(step.statement.node):
             return judged
@@ -118,7 +118,7 @@ class Folder:
         """Whether what a statement of a helper wrote is carried on, or room full of zeros."""
         zero = all(not summary.scale for w in step.writes for _, summary in w.shown or ())
         return step.error is None and (zero or bool(step.carried)
-                                       or _computes_nothing(step.statement.node))
+                                       or only_names(step.statement.node))
 
 
 def carried(values, before):

@@ -23,7 +23,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.manners import manners
-from npdl.study.nests import cast, is_float, kept, leaves, only, upstream
+from npdl.study.nests import alone, cast, is_float, kept, leaves, same, upstream
 
 STEP = 5e-4
 LIMIT = 1e-7
@@ -106,6 +106,8 @@ def gradcheck(layer, *inputs, **how):
     each_output  False leaves out the backwards with one output, or two of several, used alone
     bare     True hands over the gradient of the first output, used alone, as a bare array
     seed, step   of the random numbers; of the differences
+    For outputs that are not used the backward is handed None if it takes that, as npdl's own layers
+    do, else zeros. InputError when forward, run again, gives something else.
     Other keywords are forward's own. The layer is copied to float64; the caller's layer and
     arrays stay as they are.
     """
@@ -158,8 +160,9 @@ class GradientCheck:
         self.forward = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
         self.options = options
         self.seed, self.step, self.bare = seed, step, bare
-        self.dout = upstream(self.run()[0], rng)
+        self.dout = upstream(self._outputs(), rng)
         self.paths = [path for path, _ in leaves(self.dout)]
+        self.alone = {tuple(self.paths): self.dout}
         if not self.paths:
             raise InputError("gradcheck: forward returned no float array to differentiate")
         self.arrays = {name: param.data for name, param in layer.params()}
@@ -170,6 +173,18 @@ class GradientCheck:
         counts = range(1, min(len(self.paths), 3)) if each_output else ()
         self.uses = [self.paths, *(list(some) for count in counts
                                    for some in itertools.combinations(self.paths, count))]
+
+    def _outputs(self):
+        """What forward gives; InputError when, run again, it gives something else."""
+        outputs = self.run()[0]
+        before = [np.array(array) for _, array in leaves(outputs)]
+        after = [np.array(array) for _, array in leaves(self.run()[0])]
+        if not all(map(same, before, after)):
+            from npdl.study.check import other_outputs
+            raise InputError("gradcheck: " + (
+                other_outputs(self.layer, self.inputs, self.options, self.forward)
+                or "forward gives other outputs when it is run again on the same inputs"))
+        return outputs
 
     def report(self):
         """The Report: for each gradient its worst row, explained when it is wrong."""
@@ -209,11 +224,10 @@ class GradientCheck:
 
         It must add to what the gradients hold before it: random values, others each `turn`.
         """
-        rng, before = stream(self.seed, 78, turn), {}
+        rng, before, dout = stream(self.seed, 78, turn), {}, self._alone(tuple(used))
         _, cache = self.run()
         for name, param in self.layer.params():
             param.grad[...] = before[name] = rng.standard_normal(param.data.shape)
-        dout = only(self.dout, used)
         if self.bare and used == self.paths[:1] != self.paths and is_float(dout[0]):
             dout = dout[0]
         with kept(self.layer, self.inputs):
@@ -222,6 +236,12 @@ class GradientCheck:
         after = {name: param.grad.copy() for name, param in self.layer.params()}
         gradients = {name: after[name] - before[name] for name in after}
         return gradients | {f"input {path}": g for path, g in leaves(returned)}, after
+
+    def _alone(self, used):
+        if used not in self.alone:
+            with kept(self.layer, self.inputs):
+                self.alone[used] = alone(self.layer, self.run, self.dout, used)
+        return self.alone[used]
 
     def _compare(self, name, gradient, used):
         shape = self.arrays[name].shape

@@ -17,6 +17,8 @@ def is_alias(statement):
 
 def makes_room(statement):
     """Whether a statement makes arrays of zeros, for others to fill."""
+    if statement.parts:
+        return all(map(makes_room, statement.parts))
     value = getattr(statement.node, "value", None)
     made = value.elts if isinstance(value, ast.Tuple) else [value]
     return bool(made) and all(isinstance(item, ast.Call) and ast.unparse(item.func).split(".")[

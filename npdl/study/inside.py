@@ -78,7 +78,7 @@ def _changes(value, atoms, numbers):
     wide = [a for a in atoms if a.array.ndim == value.ndim and a.array.size > value.size
             and all(n in (1, m) for n, m in zip(value.shape, a.array.shape, strict=True))]
     for atom in derived(fits + wide):
-        words = f"{atom.label}, the mask," if is_mask(atom.array) else atom.label
+        words = f"{atom.label} (the mask)" if is_mask(atom.array) else atom.label
         yield ("missing factor", f"a factor is missing: * {words}", 2 + atom.weight,
                value * atom.array)
         if not atom.slope and (atom.array != 0).all():

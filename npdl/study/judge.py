@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl.study.handed import makes_room
 from npdl.study.nudge import LIMIT, Binding
 from npdl.study.pairs import partners, stem
 from npdl.study.record import floats
@@ -20,7 +21,8 @@ class Verdict:
     """One value of a backward: right (True), wrong (False), or nothing known (None).
 
     `local` is the Binding, parameter or input that it was compared with, `error` the relative
-    error, `step` the Step that wrote it (None: it was handed in).
+    error, `step` the Step that wrote it (None: it was handed in). A wrong one `follows` when its
+    statement read what was wrong already, or may have been.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Verdict:
     at: int = 0
     kink: bool = False
     misshapen: bool = False
+    follows: bool = False
 
 
 @dataclass(repr=False)
@@ -116,7 +119,7 @@ class Judge:
         best, closest = None, float("inf")
         for binding in own + far:
             shape = self.oracle.shape(binding)
-            fits = np.size(value) == math.prod(shape)   # rows (B S, D) stand for (B, S, D) too
+            fits = _merged(np.shape(value), shape)      # rows (B S, D) stand for (B, S, D) too
             again = np.reshape(value, shape) if fits else value
             error = self.oracle.error(binding, again, self.dout)
             if error < closest or best is None:
@@ -184,6 +187,12 @@ class Judge:
         """Of one name in one call: what never becomes right is wrong, where it was last written."""
         statements = {step.statement for _, _, _, step in events if step is not None}
         name = events[0][0].name
+        rooms = [e for e in events if not e[0].right and e[3] is not None
+                 and makes_room(e[3].statement)]
+        for verdict, *_ in rooms if len(rooms) < len(events) else ():   # what fills it is judged
+            verdict.right = None
+            self.verdicts.all.append(verdict)
+        events = [e for e in events if e not in rooms] or events
         grows = any(name in s.reads or name not in s.binds for s in statements)
         groups = {}
         for event in events:
@@ -209,6 +218,19 @@ class Judge:
         return any(name in s.binds or name in [c.split("[")[0] for c in s.changes]
                    for s in step.call.function.statements
                    if s.first > step.statement.first or s.loops)
+
+
+def _merged(one, other):
+    """Whether one shape is the other with neighbouring axes taken together."""
+    if 0 in (*one, *other):
+        return math.prod(one) == math.prod(other)
+    few, many = sorted(([n for n in shape if n != 1] for shape in (one, other)), key=len)
+    for length in few:
+        while length > 1 and many and length % many[0] == 0:
+            length //= many.pop(0)
+        if length != 1:
+            return False
+    return not many
 
 
 def _finite(value):

@@ -57,6 +57,9 @@ class Missing:
                 e.weight += 3                           # a number fits where numbers are made
             elif takes and passed and e.kind not in ("part", "name", "moved"):
                 e.weight += 3                           # nor does what takes a part add a term
+            made = [u for u, _ in found if u is not unit and u.code is unit.code and any(
+                e.text.startswith(f"in `{name}`:") for _, name, *_ in u.places)]
+            e.weight += 3 * bool(made)                  # and what is in a name, where it is made
         return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def explained(self, unit, looks):

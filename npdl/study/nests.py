@@ -31,13 +31,32 @@ def upstream(nest, rng):
     return rng.standard_normal(np.shape(nest)) if is_float(nest) else None
 
 
-def only(nest, used, path=""):
-    """The same nest with None in place of every leaf whose path is not in `used`."""
+def only(nest, used, zeros=False, path=""):
+    """The same nest with None, or zeros, in place of every leaf whose path is not in `used`."""
     if not isinstance(nest, (tuple, list)):
-        return nest if (path or "0") in used else None
+        empty = np.zeros_like(nest) if zeros and nest is not None else None
+        return nest if (path or "0") in used else empty
     names = getattr(nest, "_fields", range(len(nest)))
-    return rebuilt(nest, [only(item, used, f"{path}.{name}" if path else str(name))
+    return rebuilt(nest, [only(item, used, zeros, f"{path}.{name}" if path else str(name))
                           for name, item in zip(names, nest, strict=True)])
+
+
+def alone(layer, run, dout, used):
+    """`dout` with the outputs of the paths `used` alone: None for the others, as npdl's own layers
+    take it; zeros for a layer of another's whose backward does not take None."""
+    bare = only(dout, used)
+    if type(layer).__module__.startswith("npdl."):
+        return bare
+    try:
+        with np.errstate(all="ignore"):
+            _, cache = run()
+            returned = layer.backward(only(cast(dout, "float64"), used), cache)
+        found = [a for _, a in leaves(returned if isinstance(returned, tuple) else (returned,))]
+        found += [param.grad for _, param in layer.params()]
+        takes = bool(found) and all(np.isfinite(array).all() for array in found)
+    except Exception:
+        takes = False
+    return bare if takes else only(dout, used, zeros=True)
 
 
 @contextlib.contextmanager
@@ -77,5 +96,5 @@ def same(a, b):
     """Whether two values, arrays or nests of them, are equal."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    floats = isinstance(a, np.ndarray) and a.dtype.kind == "f"
+    floats = isinstance(a, (np.ndarray, np.floating, float)) and np.asarray(a).dtype.kind == "f"
     return type(a) is type(b) and np.array_equal(a, b, equal_nan=floats)

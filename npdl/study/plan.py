@@ -6,6 +6,7 @@ statement binds and which arrays it changes in place: `dW[...] = `, `x += `, `ou
 """
 
 import ast
+import copy
 import functools
 import io
 import linecache
@@ -25,6 +26,7 @@ class Statement:
     changes      expressions whose arrays it changes in place, as source ("self.W.grad", "dz_i")
     reads        the names that it reads
     loops        the loops around it, outermost first: the first line of each one's head
+    parts        the Statements that share its line, itself the first: `a = 1; b = 2`, `if x: y = 1`
     """
 
     node: ast.AST
@@ -37,10 +39,11 @@ class Statement:
     changes: tuple = ()
     reads: frozenset = frozenset()
     loops: tuple = ()
+    parts: tuple = ()
 
     @property
     def is_return(self):
-        return isinstance(self.node, ast.Return)
+        return any(isinstance(part.node, ast.Return) for part in self.parts or (self,))
 
     def __hash__(self):
         return id(self)
@@ -120,6 +123,11 @@ def _collect(body, function, comments, lines, loops):
         if isinstance(node, HEADERS):
             last = max(node.lineno, min(part.lineno for part in node.body) - 1)
         statement = _statement(node, last, comments, lines, loops)
+        before = function.at.get(node.lineno)
+        if before is not None and before.kind in ("statement", "if") and statement.kind not in (
+                "for", "while"):
+            _join(before, statement, function)
+            continue
         function.statements.append(statement)
         for line in range(node.lineno, last + 1):
             function.at.setdefault(line, statement)
@@ -128,6 +136,20 @@ def _collect(body, function, comments, lines, loops):
             for child in getattr(node, part, []) if isinstance(node, HEADERS) else []:
                 _collect([child] if not isinstance(child, ast.ExceptHandler) else child.body,
                          function, comments, lines, inner if part == "body" else loops)
+
+
+def _join(first, other, function):
+    """Make a Statement one with another on its line: the tracer can't tell them apart."""
+    first.parts = (*(first.parts or (copy.copy(first),)), other)
+    for part in first.parts:
+        part.source = ast.unparse(part.node) if part.kind == "statement" else part.source
+    first.kind, first.node = "statement", ast.If(
+        ast.Constant(True), [part.node for part in first.parts], [],
+        lineno=first.first, col_offset=first.node.col_offset)
+    first.binds = tuple(dict.fromkeys((*first.binds, *other.binds)))
+    first.changes = tuple(dict.fromkeys((*first.changes, *other.changes)))
+    first.reads, first.last = first.reads | other.reads, max(first.last, other.last)
+    function.at |= dict.fromkeys(range(other.first, other.last + 1), first)
 
 
 def _statement(node, last, comments, lines, loops):

@@ -23,6 +23,8 @@ def _parts_read(node):
     if isinstance(node, ast.AugAssign):
         own = ast.parse(ast.unparse(node.target), mode="eval").body
         return [node.value] if isinstance(node.target, ast.Attribute) else [own, node.value]
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):    # several on one line
+        return [part for inner in node.body for part in _parts_read(inner)]
     if isinstance(node, (ast.Return, ast.Expr, ast.AnnAssign)):
         return [node.value] if node.value is not None else []
     return []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.study.edits import edits
+from npdl.study.handed import is_alias
 from npdl.study.patch import edited_code, function_of, patched
 from npdl.study.trace import file_of, original_file
 
@@ -68,7 +69,7 @@ class Repair:
         """Yield a Found for each edit, while the function runs with it."""
         for _, edit, step, function in tries:
             try:
-                code = edited_code(step.call.code, step.statement, edit.node)
+                code = edited_code(step.call.code, edit.of or step.statement, edit.node)
             except (SyntaxError, ValueError, TypeError, StopIteration):
                 continue
             if code is None or code.co_freevars != step.call.code.co_freevars:
@@ -89,7 +90,8 @@ class Repair:
                 if not _ends(step, edit):
                     continue
                 known = (step.call.code, step.statement) in self.suspects
-                if self.suspects and not known and edit.rank == FOR_SUSPECTS:
+                if self.suspects and not known and edit.rank == FOR_SUSPECTS and not is_alias(
+                        step.statement):
                     continue
                 order = (away, self._unlikely(step, edit), edit.rank, not known,
                          step.statement is not self.origin.statement,

@@ -3,16 +3,14 @@
 import numpy as np
 
 from npdl.errors import NpdlError
-from npdl.study.check import Check, copied
+from npdl.study.check import copied
 from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
-from npdl.study.guard import message
 from npdl.study.handed import (
     called_by_another,
     hands_on,
     is_alias,
     is_librarys,
     is_promised,
-    learned_without_param,
     makes_room,
     only_takes,
     returned_by_name,
@@ -21,10 +19,11 @@ from npdl.study.handed import (
 from npdl.study.judge import Judge
 from npdl.study.missing import Missing, not_called
 from npdl.study.nudge import LIMIT
+from npdl.study.pairs import partners
 from npdl.study.patch import patched
 from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
-from npdl.study.sides import FACTORS, finite, one_sided, scaled
+from npdl.study.right import unblamed
 from npdl.study.terms import PARTS, WHOLES
 from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
@@ -47,7 +46,7 @@ class Search:
             return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
         self.dout, self.found, self.error = self._failing()
         if self.dout is None:
-            return self._right()
+            return unblamed(self)
         self.recording = self._record()
         if isinstance(self.error, NotImplementedError):
             return ended(check.layer, self.recording, self.notes)
@@ -58,30 +57,6 @@ class Search:
         with np.errstate(all="ignore"):
             self.verdicts = Judge(check.oracle, self.recording, check.weights(self.dout)).run()
         return self._raised() if self.error is not None else self._wrong()
-
-    def _right(self):
-        """The Blame when no gradient is wrong; right only if one was checked, and every array
-        that the layer learns."""
-        if all(final.kink for final in self.found):
-            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis="nothing was "
-                         "checked: the layer has no Param, and " + (
-                             "its inputs have no float array" if not self.found else
-                             "all its inputs are at a kink; give others"))
-        bare = learned_without_param(self.check.bare)
-        if bare:
-            return Blame(False, self.found, self.notes, kind="unchecked", diagnosis=f"{bare} is an "
-                         f"array with a gradient of its own, d{bare}, and was not checked; what "
-                         f"was checked is right. Make it a Param: self.{bare} = Param(...), and "
-                         f"self.{bare}.grad += in backward")
-        try:
-            missed = elsewhere(self.check) if self.elsewhere else []
-        except Exception as error:                      # code that does not stand being rewritten
-            self.notes.append("which sides its choices take (np.clip, a mask, an if) was not "
-                              f"looked at: {message(error)}")
-            missed = []
-        if isinstance(missed, Blame):
-            return missed
-        return Blame(True, self.found, self.notes, unreached=missed)
 
     def _record(self):
         check = self.check
@@ -159,6 +134,9 @@ class Search:
                 at = unit.handed[0] if unit.handed else None
                 step = unit.steps[0] if at is None else self.steps[at]
                 return self._either(suspects, self._report(step, region, None, unit, explanation))
+        if suspects and suspects[0].handed and self._was_right(suspects[0], suspects[-1]):
+            suspects = suspects[1:]                     # called rightly at first: nothing tells why
+            first = self.steps[suspects[0].places[0][0]]
         return self._either(suspects, self._report(first, region, None,
                                                    suspects[0] if suspects else None))
 
@@ -189,8 +167,9 @@ class Search:
         for unit in units:
             filled = makes_room(unit.statement) and [
                 u for u in self.trials.units if u is not unit and u.code is unit.code
-                and any(name in set(unit.statement.binds) - set(u.statement.binds)
-                        for _, name, *_ in u.places)]
+                and any(name in unit.statement.binds and (
+                    name not in u.statement.binds or name in u.statement.reads)
+                    for _, name, *_ in u.places)]
             wrong = [u for u in filled or () if not self.right(u)]
             for filler in wrong:
                 filler.mended = unit.mended
@@ -208,7 +187,8 @@ class Search:
                 at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
                            and s.statement is call.from_statement), None)
                 if at is not None and verdict is not None and (
-                        verdict.right is False or takes_on(first, call, verdict, self.verdicts)):
+                        verdict.right is False and not self._leads_to_right(call, name)
+                        or takes_on(first, call, verdict, self.verdicts)):
                     wrong.setdefault(id(call.from_statement), []).append(
                         (at, position, name, verdict))
         callers = [u for u in self.trials.units if id(u.statement) in wrong and u.places
@@ -217,6 +197,33 @@ class Search:
             callers[0].mended = first.mended
             callers[0].handed = min(wrong[id(callers[0].statement)], key=lambda item: item[0])
         return callers if len(callers) == 1 else []
+
+    def _was_right(self, caller, other):
+        """Whether the first call of another Unit's function in which something is wrong was handed
+        only what is right by the Unit that calls it."""
+        calls = {v.call.number: v.call for v in self.verdicts.wrong()
+                 if v.step is not None and v.call.code is other.code}
+        if other is caller or not calls:
+            return False
+        call = calls[min(calls)]
+        given = [name for name, value in call.arguments.items() if partners(name) and isinstance(
+            value, (int, float, np.ndarray))]
+        later = [c.arguments for c in self.recording.calls if c.code is other.code]
+        return all((known := self.verdicts.arguments.get((call.number, name))) and known.right
+                   or self._leads_to_right(call, name)
+                   or not isinstance(call.arguments[name], np.ndarray)      # 0, to begin with
+                   and any(isinstance(c.get(name), np.ndarray) for c in later) for name in given)
+
+    def _leads_to_right(self, call, name):
+        """Whether what is known to be right was made of an argument, be its own name what it is."""
+        made = {name}
+        for step in (s for s in self.steps if s.call is call and s.statement.reads & made):
+            found = self._verdicts(step)
+            if any(v is not None and v.right for v in found):
+                return True
+            made |= {w.name for w, v in zip(step.writes, found, strict=True)
+                     if v is None or v.right is None}
+        return False
 
     def _steps(self, units):
         return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
@@ -227,7 +234,8 @@ class Search:
         goal = suspects[0].mended if suspects else frozenset()
         own = {unit.code for unit in suspects}
         last = max((unit.steps[-1].index for unit in suspects), default=len(self.recording.steps))
-        dark = [u for u in self.trials.units if (u.dark or not u.places or u.statement.is_return)
+        dark = [u for u in self.trials.units if (u.dark or not u.places or u.statement.is_return
+                                                 or is_alias(u.statement))
                 and (u.code in own or not suspects) and u not in suspects]
         return dark + [u for u in self.trials.units if u not in suspects and u not in dark
                        and u.places and goal <= u.reached and u.steps[0].first_inner <= last
@@ -376,24 +384,3 @@ class Search:
         return step, write.name, *added(self.check, step, write.name, [write.value, None])
 
 
-def elsewhere(check):
-    """[what no inputs that were tried reach, in words]; or the Blame where the backward is wrong
-    at other inputs, which reach what those of a Check do not."""
-    left = one_sided(check)
-    for factor in FACTORS if left else ():
-        inputs = scaled(check.inputs, factor)
-        try:
-            other = Check(check.layer, inputs, check.options, check.forward, check.seed)
-            missed = left if other.refusal or not finite(other) else one_sided(other)
-            if not set(left) - set(missed):
-                continue
-            report = Search(other, elsewhere=False).run()
-        except Exception:                               # outside of what the layer takes
-            continue
-        if not report.right and report.error is None and other.steady(report.finals):
-            reached = next(choice for key, choice in left.items() if key not in missed)
-            report.notes.insert(0, f"right at the inputs that were given, where line {reached.line}"
-                                f", {reached}; wrong with every float input times {factor:g}")
-            return report
-        left = {key: choice for key, choice in left.items() if key in missed}
-    return list(left.values())

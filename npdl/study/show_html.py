@@ -101,6 +101,8 @@ class _Data:
 
     def check(self, verdict):
         found = {"right": verdict.right, "error": _number(verdict.error), "kink": verdict.kink}
+        if verdict.follows:
+            found["follows"] = True
         if isinstance(verdict, Needed):
             found["needed"] = True
         call = next((c for c in self.walk.recording.calls if verdict.local is not None

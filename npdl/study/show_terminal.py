@@ -96,6 +96,8 @@ def _mark(verdict, paint):
         return paint(f"  right (error {verdict.error:.0e})", GREEN)
     if verdict.kink:
         return paint("  at a kink: no numerical value", YELLOW)
+    if verdict.follows:
+        return paint(f"  wrong, here or in what it reads (error {verdict.error:.0e})", YELLOW)
     return paint(f"  WRONG (error {verdict.error:.0e})", RED, BOLD)
 
 

@@ -55,6 +55,11 @@ class Choice:
 
 def one_sided(check):
     """{key: Choice} of the choices of a Check's layer that take one side only at its inputs."""
+    return {key: choice for key, choice in choices_of(check).items() if choice.missed}
+
+
+def choices_of(check):
+    """{key: Choice} of all choices that a Check's layer makes at its inputs."""
     dout = check.upstreams[0] if hasattr(check, "upstreams") else None
     check.reset()
     recording = record(check.layer, check.inputs, check.options, copy.deepcopy(dout),
@@ -70,7 +75,7 @@ def one_sided(check):
             check.reset()
             _, cache = check.forward(check.layer, *check.inputs, **check.options)
             check.layer.backward(copy.deepcopy(dout), cache)
-    return {choice.key: choice for choice in choices if choice.missed}
+    return {choice.key: choice for choice in choices}
 
 
 def scaled(inputs, factor):
@@ -155,7 +160,8 @@ def _of_two(a, b, **_):
     if counts or _guards(a) or _guards(b):
         return {}
     first, second = np.less(a, b).any(), np.greater(a, b).any()
-    return {"never takes one of its two sides": first and second} if first or second else {}
+    return {"is never larger in its first argument": second,
+            "is never larger in its second argument": first} if first or second else {}
 
 
 def _of_sign(x, **_):

@@ -15,6 +15,7 @@ import numpy as np
 
 from npdl.study.check import Check, copied
 from npdl.study.fold import Folder
+from npdl.study.follows import Follows
 from npdl.study.guard import held_off, message, refuse_unfit, written
 from npdl.study.judge import Judge, Verdicts
 from npdl.study.lines import Lines
@@ -145,12 +146,16 @@ def _judge(walk, prepared, dout):
         walk.finals = prepared.finals(dout)
         right = [final.right or final.kink for final in walk.finals]
         trials = Trials(prepared, dout, walk.recording, walk.finals, walk.verdicts)
-        for verdict in walk.verdicts.wrong() if any(right) else ():     # a name alone makes no
-            if all(right) or time.monotonic() < until and trials.misnamed(verdict):     # line wrong
+        follows = Follows(walk)
+        for verdict in walk.verdicts.wrong()[::-1]:     # a name alone makes no line wrong
+            if all(right) or follows.leads_to_right(verdict) or any(right) and \
+                    time.monotonic() < until and trials.misnamed(verdict):
                 verdict.right = None
+                follows.cleared.add(id(verdict))
                 walk.notes.append(_misnamed(verdict))
         walk.notes = list(dict.fromkeys(walk.notes))
         Lines(walk, prepared, dout, until).run()
+        follows.mark()
     if time.monotonic() > until:
         walk.notes.append(f"the checks of single lines were ended after {SECONDS} seconds; those "
                           "of the whole gradients are complete")

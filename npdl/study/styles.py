@@ -15,6 +15,7 @@ import numpy as np
 from npdl.core import Layer, Param
 from npdl.errors import InputError
 from npdl.study.nests import is_float
+from npdl.study.pairs import partners
 
 
 class Functions(Layer):
@@ -70,7 +71,8 @@ class InSelf(Layer):
         return self.made.forward(*inputs, **options), self.made
 
     def backward(self, dout, cache):
-        returned = self.made.backward(dout)
+        several = isinstance(dout, tuple) and _needs(self.made.backward) > 1
+        returned = self.made.backward(*(dout if several else (dout,)))
         for name, param in self.held.items():
             gradient = _gradient(self.made, name)
             if gradient is None:
@@ -147,9 +149,14 @@ def _assigned(cls):
 
 
 def keeps_cache_in_self(cls):
-    """Whether a class's backward takes a gradient alone."""
+    """Whether a class's backward takes a gradient alone; or, of a class that is no Layer, several,
+    by their names (dh_next, dc_next)."""
     backward = getattr(cls, "backward", None)
-    return inspect.isfunction(backward) and _needs(backward) == 2
+    if not inspect.isfunction(backward):
+        return False
+    names = list(inspect.signature(backward).parameters)[1:]
+    several = not issubclass(cls, Layer) and bool(names) and all(map(partners, names))
+    return _needs(backward) == 2 or several
 
 
 def _needs(function):

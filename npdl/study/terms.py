@@ -132,7 +132,7 @@ def _factors(turn):
             yield Explanation("missing factor", f"/ {over} is missing, or * {over} is one factor "
                               "too many", atom.weight)
             continue
-        words = ", the mask," if is_mask(atom.array) else ""
+        words = " (the mask)" if is_mask(atom.array) else ""
         yield Explanation("missing factor", f"a factor is missing: * {_times(c, atom.label)}"
                           f"{words}", atom.weight)
 
@@ -158,7 +158,9 @@ def _named_factor(c, atoms):
         found = found or next((t for t, n in ways if abs(n - c) < CLOSE * abs(c)), "")
     says = f"it is {readable(1 / c)} times what it should be"
     odd = not found and not is_plain(c)
-    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing", 1 + 3 * odd)
+    either = f", or * {readable(c)}" if "sqrt" in found and is_plain(c) else ""     # of 4, of 9
+    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing{either}",
+                      1 + 3 * odd)
 
 
 def _orders(turn):

@@ -51,7 +51,7 @@ function badge(check) {
   if (check.needed) return make("p", "badge right", "✓ as it must be: moved a little, a gradient goes wrong");
   const error = check.error === null ? "" : ", error " + check.error.toExponential(0);
   const where = check.local === undefined ? "" : ": the gradient of " + check.local + (check.line ? " (line " + check.line + ")" : "");
-  return check.right ? make("p", "badge right", "✓ agrees numerically" + where + error) : make("p", "badge wrong", "✗ wrong" + where + error);
+  return check.right ? make("p", "badge right", "✓ agrees numerically" + where + error) : check.follows ? make("p", "badge follows", "~ wrong, here or in what it reads" + where + error) : make("p", "badge wrong", "✗ wrong" + where + error);
 }
 
 // An array that a line wrote, or read: its name, its verdict, its picture.

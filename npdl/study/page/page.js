@@ -8,14 +8,14 @@ const shown = { forward: -1, backward: -1 };      // the function that each lane
 let at = 0, timer = null;
 
 const phaseOf = (step) => calls[step.call].phase;
-const wrongAt = (step) => Boolean(step.error) || step.writes.some((w) => w.check && w.check.right === false && !w.check.kink);
+const wrongAt = (step) => Boolean(step.error) || step.writes.some((w) => w.check && w.check.right === false && !w.check.kink && !w.check.follows);
 // The marks that each line has earned so far in the whole run: right, wrong, or none.
 const marks = new Map();
 for (const step of steps) {
   for (const write of step.writes) {
     if (!write.check) continue;
     const key = calls[step.call].function + ":" + step.from;
-    const now = write.check.kink ? "kink" : write.check.right ? "right" : "wrong";
+    const now = write.check.kink ? "kink" : write.check.right ? "right" : write.check.follows ? "follows" : "wrong";
     if (marks.get(key) !== "wrong") marks.set(key, now);
   }
   if (step.error) marks.set(calls[step.call].function + ":" + step.from, "wrong");
@@ -46,8 +46,8 @@ function fillLane(phase, callIndex) {
     if (!ran.has(key)) row.classList.add("spare");
     const mark = marks.get(key);
     if (mark) {
-      const sign = make("span", "marks " + mark, mark === "right" ? "✓" : mark === "kink" ? "~" : "✗");
-      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "at a kink" : "wrong";
+      const sign = make("span", "marks " + mark, mark === "right" ? "✓" : mark === "wrong" ? "✗" : "~");
+      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "at a kink" : mark === "follows" ? "wrong, here or in what it reads" : "wrong";
       row.append(sign);
     }
     const pre = make("pre");
