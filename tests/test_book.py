@@ -1,5 +1,6 @@
 """The book: every equation's check, every line's citation, what must break a build; the site."""
 
+import dataclasses
 import posixpath
 import re
 import shutil
@@ -21,7 +22,7 @@ from docs.book import checks, sources
 from docs.book.chapter import BookError, complete, every_equation, read
 from docs.book.formulas import mathml
 from docs.book.frame import step_names
-from docs.book.mistakes import mistakes
+from docs.book.mistakes import blamed, mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.render import Page, on_one_line
@@ -142,14 +143,6 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 """
 
 
-# which of the line that splits and the next one lacks the reversal, no number can tell
-ELSEWHERE = ("""npdl.layers.linear:Linear
-dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
-""", """npdl.layers.bidirectional:Bidirectional
-dy_b = reverse(dy_b, cache.lengths) -> dy_b = dy_b
-""")
-
-
 def everything(path):
     """What a build asks of one chapter, in its order."""
     read.cache_clear()
@@ -172,10 +165,18 @@ def test_a_chapter_in_good_form(tmp_path):
     assert step_names(everything(path)) == ["Linear"]
 
 
-def test_another_line_is_first_where_the_chapter_says_why(tmp_path):
+def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch):
+    def elsewhere(*arguments):
+        report = blamed(*arguments)
+        return dataclasses.replace(report, line=report.line + 1)
+
+    monkeypatch.setattr("docs.book.mistakes.blamed", elsewhere)
     path = tmp_path / "01-map.md"
-    path.write_text(WHOLE.replace(*ELSEWHERE).replace(": A sign.", ": Left out.\n! Either line\n! "
-                                                      "can have it."))
+    path.write_text(WHOLE)
+    chapter = read(path)
+    with pytest.raises(BookError, match=r"blame first names line \d+ of Linear\.backward, not"):
+        mistakes(chapter, chapter.of("mistakes")[0])
+    path.write_text(WHOLE.replace(": A sign.", ": Left out.\n! Either line\n! can have it."))
     read.cache_clear()
     chapter = read(path)
     made, = mistakes(chapter, chapter.of("mistakes")[0])
@@ -205,7 +206,6 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path):
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
-    (*ELSEWHERE, ":39: blame first names line"),
     (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
