@@ -22,10 +22,10 @@ import dataclasses
 import sys
 
 import study
-from trials import Trial, main
+from trials import Trial, columns_of, evaluations, main
 
 from npdl.training.engine import Batch
-from npdl.training.loop import Trainer, unwarned
+from npdl.training.loop import Trainer
 
 FOLDER = "rounding"
 SEED = 0
@@ -59,13 +59,8 @@ def train(model, variant, **settings):
     """The columns of a training: step, losses, accuracies, norm."""
     config = dataclasses.replace(study.variants((model,), (SEED,))[0], **VARIANTS[variant],
                                  **settings)
-    trainer, rows = (Reversed if variant == "rows" else Trainer)(config), []
-    with trainer.engine, unwarned():
-        while trainer.step < config.steps:
-            trainer.update()
-            if trainer.evaluation_due():
-                rows.append(trainer.evaluate())
-    return {name: [row[name] for row in rows] for name in rows[0]}
+    trainer = (Reversed if variant == "rows" else Trainer)(config)
+    return columns_of(list(evaluations(trainer)))
 
 
 TRIALS = [Trial(f"{model}-{variant}", {"model": model, "variant": variant, "seed": SEED},

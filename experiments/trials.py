@@ -20,6 +20,7 @@ from npdl.errors import InputError
 from npdl.script import guarded, note
 from npdl.training.cli import OneLineParser
 from npdl.training.files import LARGEST_JSON, is_file, parse_json, reason, write_atomically
+from npdl.training.loop import unwarned
 from npdl.training.origin import versions
 
 RESULTS = Path(__file__).parent / "results"
@@ -115,6 +116,20 @@ def part(text):
         return which - 1, of
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 1/2") from None
+
+
+def evaluations(trainer):
+    """Train to the end of the steps, and yield each evaluation (a dict) that comes due."""
+    with trainer.engine, unwarned():
+        while trainer.step < trainer.config.steps:
+            trainer.update()
+            if trainer.evaluation_due():
+                yield trainer.evaluate()
+
+
+def columns_of(rows):
+    """{name: values} of rows with the same names."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def main(folder, trials, description, arguments=None):

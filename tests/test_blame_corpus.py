@@ -7,7 +7,7 @@ import pytest
 
 from npdl.study.blame import blame
 from npdl.study.target import build
-from tests.blame_corpus import CORPUS, MARK, STYLES, cases, layers, run, table
+from tests.blame_corpus import MARK, STYLES, cases, layers, run, table, whole_files
 
 ON_LINE, DIAGNOSED = 0.9, 0.7
 QUICK = ("powers", "rnn_naive", "triplet", "upsampled", "vae_heads")
@@ -40,14 +40,13 @@ def test_one_mistake_in_every_style(style, tmp_path):
         "m2" not in found.report.diagnosis and found.diagnosed
 
 
-@pytest.mark.parametrize("path", [
-    pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
-    for path in sorted(CORPUS.glob("*.py"))])
-def test_whole_files_in_no_style_of_ours(path, tmp_path):
-    text = path.read_text()
+@pytest.mark.parametrize("file", [
+    pytest.param(file, marks=() if file in QUICK else pytest.mark.slow) for file in whole_files()])
+def test_whole_files_in_no_style_of_ours(file, tmp_path):
+    text, path = whole_files()[file], tmp_path / f"{file}.py"
     name, says = re.match(r"# (\w+): (.*)", text).groups()
-    (tmp_path / path.name).write_text(text.replace(f"  {MARK}", ""))
-    layer, inputs, options = build(f"{tmp_path / path.name}:{name}")
+    path.write_text(text.replace(f"  {MARK}", ""))
+    layer, inputs, options = build(f"{path}:{name}")
     report = blame(layer, *inputs, **options)
     marked = [n for n, line in enumerate(text.splitlines(), 1) if line.endswith(MARK)]
     assert not report.right and report.line in marked, str(report)

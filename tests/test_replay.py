@@ -71,9 +71,9 @@ def test_another_rounding_is_told_in_one_line(tmp_path):
     columns = {key: [study._short(row[key]) for row in kept] for key in kept[0]}
     stored = {"config": config.to_json(), "made": {"engine": "0123456789ab", "blas": "b"},
               "records": columns}
-    assert replay.first_difference(stored, 4) is None
+    assert replay.first_difference(stored, 4, 1) is None
     columns["validation_loss"][2] *= 1.0001
-    step, metric, now, was = replay.first_difference(stored, 4)
+    step, metric, now, was = replay.first_difference(stored, 4, 1)
     assert (step, metric) == (3, "validation_loss") and now != was
     line = replay.told(stored, "x.json.gz", (step, metric, now, was))
     assert "\n" not in line and "study.py --anew" in line and "0123456789ab" in line

@@ -3,8 +3,9 @@
 import math
 
 from paired import COLOURS, NOTHING, of_arm, plot_seeds
-from phases import EPS, FACTOR, LONG, SEEDS, STRONGEST, moments
-from reporting.measures import MEMORISED, span
+from phases import EPS, LONG, SEEDS, STRONGEST, moments
+from reporting.jumps import jump_places
+from reporting.measures import span
 from reporting.parts import Figure, Section, Table
 
 from npdl.study import plots_style as style
@@ -174,10 +175,7 @@ RULE = (
 
 def jumped(columns):
     """The step before the first hundredfold rise of a memorised training loss, or infinity."""
-    known = next((i for i, a in enumerate(columns["train_accuracy"]) if a >= MEMORISED), math.inf)
-    pairs = zip(columns["train_loss"], columns["train_loss"][1:], strict=False)
-    return next((columns["step"][i] for i, (a, b) in enumerate(pairs)
-                 if i >= known and b > FACTOR * a), math.inf)
+    return next((columns["step"][i] for i in jump_places(columns)), math.inf)
 
 
 def folding(columns):

@@ -36,7 +36,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from trials import Trial, main
+from trials import Trial, columns_of, main
 
 from npdl.backend import stream
 from npdl.losses import CrossEntropy, StableMaxLoss
@@ -136,7 +136,7 @@ def train(arm, seed, p=P, hidden=HIDDEN):
                     break
             turn(params, arm.gradient)
             optimizer.step()
-    return {name: [row[name] for row in rows] for name in rows[0]}
+    return columns_of(rows)
 
 
 def turn(params, gradient):

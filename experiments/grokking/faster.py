@@ -31,11 +31,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import study
-from trials import Trial, main, settings
+from trials import Trial, columns_of, evaluations, main, settings
 
 from npdl.core import embedding_names
 from npdl.optim import Grokfast, Muon
-from npdl.training.loop import Trainer, unwarned
+from npdl.training.loop import Trainer
 
 FOLDER = "grokking/faster"
 SEEDS = (0, 1, 2, 3, 42, 4, 5, 6, 7, 8)
@@ -118,14 +118,13 @@ def facts(model, arm, seed):
 def train(model, arm, seed, **changed):
     """The columns of a training: step, losses, accuracies, norm."""
     config = dataclasses.replace(config_of(model, arm, seed), **changed)
-    trainer, rows, running = Arm(config, arm), [], 0
-    with trainer.engine, unwarned():
-        while trainer.step < config.steps and running < RUNNING:
-            trainer.update()
-            if trainer.evaluation_due():
-                rows.append(trainer.evaluate())
-                running = running + 1 if rows[-1]["validation_accuracy"] == 1 else 0
-    return {name: [row[name] for row in rows] for name in rows[0]}
+    rows, running = [], 0
+    for row in evaluations(Arm(config, arm)):
+        rows.append(row)
+        running = running + 1 if row["validation_accuracy"] == 1 else 0
+        if running == RUNNING:
+            break
+    return columns_of(rows)
 
 
 def reached(columns, share):

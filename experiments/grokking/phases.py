@@ -32,14 +32,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import study
-from reporting.jumps import FACTOR
+from reporting.jumps import FACTOR, jump_places
 from reporting.measures import GENERAL, MEMORISED
-from trials import Trial, main, settings
+from trials import Trial, columns_of, evaluations, main, settings
 
 from npdl.backend import to_host
 from npdl.functions import log_softmax
 from npdl.study.plots_embeddings import spectrum
-from npdl.training.loop import Trainer, unwarned
+from npdl.training.loop import Trainer
 
 FOLDER = "grokking/phases"
 SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jumps
@@ -122,25 +122,21 @@ def circuit(seed, **changed):
     trainer, rows, seen = Trainer(config), [], []
     ids, sums, trained = equations(trainer)
     fresh = untouched(ids, trained, config.p)
-    with trainer.engine, unwarned():
-        while trainer.step < config.steps:
-            trainer.update()
-            if trainer.evaluation_due():
-                shares = spectrum(to_host(trainer.model.embedding.W.data)[:config.p])
-                order = np.argsort(-shares)[:STRONGEST]
-                logits = answer_logits(trainer.model, ids, config.p)
-                right = logits.argmax(-1) == sums
-                rows.append({**trainer.evaluate(), "top": float(shares[order].sum()),
-                             "embedded": (order + 1).tolist(),
-                             "mirror_accuracy": mean_of(right[~trained & ~fresh]),
-                             "fresh_accuracy": mean_of(right[fresh])})
-                seen.append(logits)
+    for row in evaluations(trainer):
+        shares = spectrum(to_host(trainer.model.embedding.W.data)[:config.p])
+        order = np.argsort(-shares)[:STRONGEST]
+        logits = answer_logits(trainer.model, ids, config.p)
+        right = logits.argmax(-1) == sums
+        rows.append({**row, "top": float(shares[order].sum()), "embedded": (order + 1).tolist(),
+                     "mirror_accuracy": mean_of(right[~trained & ~fresh]),
+                     "fresh_accuracy": mean_of(right[fresh])})
+        seen.append(logits)
     frequencies = key_frequencies(by_sum(seen[-1], sums, config.p))
     for row, logits in zip(rows, seen, strict=True):
         row["restricted"], row["excluded"], row["fresh"] = measured(
             logits, sums, trained, fresh, frequencies, config.p)
         row["keys"] = frequencies
-    return {name: [row[name] for row in rows] for name in rows[0]}
+    return columns_of(rows)
 
 
 def mean_of(right):
@@ -174,18 +170,13 @@ def answer_logits(model, ids, p):
 def jumping(eps, seed, **changed):
     """The columns of an LSTM's training until some evaluations after its first jump."""
     config = dataclasses.replace(jumps_config(eps, seed), **changed)
-    trainer, rows, left = Trainer(config), [], None
-    known = False
-    with trainer.engine, unwarned():
-        while trainer.step < config.steps and left != 0:
-            trainer.update()
-            if trainer.evaluation_due():
-                rows.append(trainer.evaluate())
-                known |= rows[-1]["train_accuracy"] >= MEMORISED
-                jumped = known and len(rows) > 1 and (
-                    rows[-1]["train_loss"] > FACTOR * rows[-2]["train_loss"])
-                left = AFTER if left is None and jumped else left and left - 1
-    return {name: [row[name] for row in rows] for name in rows[0]}
+    rows = []
+    for row in evaluations(Trainer(config)):
+        rows.append(row)
+        jumped = jump_places(columns_of(rows))
+        if jumped and len(rows) - jumped[0] > 1 + AFTER:
+            break
+    return columns_of(rows)
 
 
 def moments(columns):

@@ -172,8 +172,9 @@ def data_answer(store):
               for seed in runs_of["lstm"] if seed in runs_of["gpt"]]
     return (
         f"**The LSTM generalises from r_train = {from_on['lstm']} on, the GPT from "
-        f"{from_on['gpt']}; from {top:g} on both have A_val ≥ {MEMORISED:g}.** (c) In A_val that "
-        "is the difference. In L_val "
+        f"{from_on['gpt']}"
+        + (f"; from {top:g} on both have A_val ≥ {MEMORISED:g}" if math.isfinite(top) else "")
+        + ".** (c) In A_val that is the difference. In L_val "
         + (f"the {NAMES[steeper]}'s fall is the steeper" if steeper else
            "neither falls the more steeply with every seed")
         + f": {losses(slopes['lstm'])} (LSTM) and {losses(slopes['gpt'])} (GPT) decades for a "

@@ -18,14 +18,23 @@ class Jump:
     after: dict
 
 
+def jump_places(columns):
+    """The places in a run's columns after which the training loss of a memorised set jumps."""
+    losses = columns["train_loss"]
+    known = next((i for i, accuracy in enumerate(columns["train_accuracy"])
+                  if accuracy >= MEMORISED), len(losses))
+    return [i for i, (before, after) in enumerate(zip(losses, losses[1:], strict=False))
+            if i >= known and after > FACTOR * before]
+
+
 def jumps(run):
     """The Jumps of a Run after it has memorised its training set, in their order."""
     names = ("step", "train_loss", "validation_accuracy", "l2_norm")
-    rows = [dict(zip(names, values, strict=True))
-            for values in zip(*(run.columns[name] for name in names), strict=True)]
-    memorised = run.reach("train_accuracy", MEMORISED)
-    return [Jump(before, after) for before, after in zip(rows, rows[1:], strict=False)
-            if before["step"] >= memorised and after["train_loss"] > FACTOR * before["train_loss"]]
+
+    def row(i):
+        return {name: run.columns[name][i] for name in names}
+
+    return [Jump(row(i), row(i + 1)) for i in jump_places(run.columns)]
 
 
 def parts(runs):

@@ -19,10 +19,10 @@ from npdl.training.origin import kernels
 from reporting.records import NAMES, Run
 
 STEPS = 200                 # a record has evaluations at the steps 1 to 100, and at 200
-EVERY = 10                  # of which some are enough
+EVERY = 10                  # of which every tenth is enough
 
 
-def first_difference(stored, steps=STEPS):
+def first_difference(stored, steps=STEPS, every=EVERY):
     """(step, metric, value now, value kept) of the first number that differs, or None.
 
     stored  what study.read_kept returns, of a run on a CPU; its numbers have five digits
@@ -35,7 +35,7 @@ def first_difference(stored, steps=STEPS):
     with trainer.engine, unwarned():
         while trainer.step < steps:
             trainer.update()
-            if trainer.step in rows and (trainer.step % EVERY == 0 or steps < EVERY):
+            if trainer.step in rows and trainer.step % every == 0:
                 now = trainer.evaluate()
                 for metric, kept in zip(METRICS, rows[trainer.step], strict=True):
                     if float(f"{now[metric]:.5g}") != kept:
