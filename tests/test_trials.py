@@ -238,6 +238,14 @@ def test_grokfast_keeps_clipped_gradients_alone(monkeypatch):
 
 
 # --- what the model computes ----------------------------------------------------------------------
+def test_a_jump_ends_its_trial_some_evaluations_later(monkeypatch):
+    losses = [1.0, 1e-3, 1e-7, 1e-2, *[1e-3] * 9]       # known from the second on; then it jumps
+    monkeypatch.setattr(phases, "evaluations", lambda trainer: (
+        {"train_loss": loss, "train_accuracy": float(i > 0)} for i, loss in enumerate(losses)))
+    found = phases.jumping(1e-8, 0, **LSTM)["train_loss"]
+    assert found == losses[:4 + phases.AFTER]
+
+
 def test_circuit_and_jumps_are_watched():
     columns = phases.circuit(0, **TINY)
     assert columns["step"] == [2, 4, 6] and columns["keys"][0] == columns["keys"][-1] != []
