@@ -195,7 +195,7 @@ def number_named(c, numbers):
     """A number in the function's own words: dloss / N, np.sqrt(D), 1/2, 0.3679."""
     if is_plain(c):
         return readable(c)
-    own = [("1", 1.0), *numbers]
+    own = [("1", 1.0), *numbers, *((f"(1 - {a})", 1 - x) for a, x in numbers if 0 < x < 1)]
     ways = [(f"{a} * {b}", x * y) for (a, x), (b, y) in itertools.combinations(own, 2)]
     ways += [(f"{a} / {b}", x / y) for (a, x), (b, y) in itertools.permutations(own, 2)]
     ways += [(f"{a} * np.sqrt({b})", x * y**0.5) for a, x in own[:1] for b, y in numbers if y > 0]

@@ -112,7 +112,7 @@ class Diagnosis:
         self.kind = edit.kind
         outcome = "every gradient" if found.everywhere else "this line"
         change = f"with `{edit.now}` in place of `{edit.was}` {outcome} is right"
-        if edit.kind in ("number", "operator", "name", "extra part", "order"):
+        if edit.kind in ("number", "operator", "name", "extra part", "order", "count"):
             numbers = compare(computed, wanted)
             if numbers:
                 self.kind, says = numbers
@@ -128,6 +128,11 @@ class Diagnosis:
                 "comparison": "the mask is not that of the forward",
                 "power": "a power is missing", "order": "the order is wrong",
                 "step": "another step is meant", "part": "only a part of the array is used",
+                "count": "the number is wrong", "brackets": "the brackets are elsewhere",
+                "complement": "one minus it is meant",
+                "window": "another part of the array is meant",
+                "subscripts": "the subscripts are those of another order",
+                "room": "a term is missing: it begins with zeros",
                 "repeated": "an index that comes twice is added once only"}.get(self.kind)
         if isinstance(found.statement.node, (ast.For, ast.While)):
             what = "the loop does not take every turn, or takes one too many"

@@ -12,6 +12,11 @@ import textwrap
 import tokenize
 from dataclasses import dataclass, replace
 
+from npdl.study.counts import PLAIN_COUNT, counts, more, number
+from npdl.study.pairs import partners
+
+LENGTHS_OF = ("len", "np.zeros_like", "np.ones_like", "np.empty_like")
+ONLY_LENGTHS = 8                # the rank of another array that only lends its shape
 OPPOSITE = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 SIGNS = ("+", "-", "*", "/", "@", "**", "//")
 ALIKE = (("add", "subtract", "multiply", "divide"), ("sum", "mean", "max"), ("sin", "cos"),
@@ -33,33 +38,66 @@ class Edit:
     of: object = None               # the Statement, where it is one of several on a line
 
 
-def edits(statement, names, fields):
+def edits(statement, names, fields, numbers=(), known=frozenset()):
     """Every Edit of a statement.
 
-    names   {local name: kind of its value}; those of one kind are likelier to be confused
-    fields  what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
+    names    {local name: kind of its value}; those of one kind are likelier to be confused
+    fields   what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
+    numbers  what the function holds of numbers: "N", "self.stride", "x.shape[1]"
+    known    expressions of the forward; what a statement has in common with these is likelier
     """
     if statement.parts:
         found = [replace(edit, of=part) for part in statement.parts
-                 for edit in edits(part, names, fields)]
+                 for edit in edits(part, names, fields, numbers, known)]
         return sorted(found, key=lambda edit: edit.rank)
     found, whole = [], header(statement.node)
     steps = {id(part) for node in ast.walk(whole) if isinstance(node, ast.Slice)
              and node.step is not None for part in ast.walk(node.step)}
+    measured = set(_measured(whole))
     for node in ast.walk(whole):
-        for rank, kind, new in _variants(node, names, fields, whole):
+        for rank, kind, new in itertools.chain(_variants(node, names, fields, whole),
+                                               counts(node, names, fields, numbers)):
             kind = "reversed" if id(node) in steps else kind
+            rank = ONLY_LENGTHS if id(node) in measured and kind == "name" else rank
+            rank = PLAIN_COUNT if kind == "count" and ast.unparse(new) in known else rank
             tree = cloned(whole, node, new)
             found.append(Edit(rank, kind, ast.unparse(node), ast.unparse(new), tree))
+    slices = [node for node in ast.walk(whole) if isinstance(node, ast.Slice)
+              and not node.lower is node.upper is None]
+    for one, other in itertools.combinations(slices, 2):
+        if ast.unparse(one) != ast.unparse(other):      # y[:n] = x[k:] for y[k:] = x[:n]
+            found.append(Edit(3, "window", ast.unparse(one), ast.unparse(other),
+                              cloned(whole, one, other, other, one)))
     for one, other in itertools.combinations(_read(whole, names, fields), 2):
         found.append(Edit(3, "swapped", one, other, _exchanged(whole, one, other)))
     found += _of_tokens(statement)
+    value = getattr(whole, "value", None)
+    if statement.binds and isinstance(whole, (ast.Assign, ast.AugAssign)):
+        factors = sorted({text for text in known if _reads(text) <= {*names, "np", "self"}})
+        found += [Edit(rank, kind, ast.unparse(value), ast.unparse(new),
+                       cloned(whole, value, new)) for rank, kind, new in
+                  more(value, names, fields, factors)]
     for term in _terms(getattr(whole, "value", None)):
         for name in (n for n, kind in names.items() if kind == "index"):
             new = ast.BinOp(term, ast.Mult(), ast.Name(name, ast.Load()))
             found.append(Edit(5, "missing factor", ast.unparse(term), ast.unparse(new),
                               cloned(whole, term, new)))
-    return sorted((e for e in found if not holds_itself(e.node)), key=lambda e: e.rank)
+    meant = {own for name in statement.binds for own in partners(name)}
+    return sorted((e for e in found if not holds_itself(e.node)),
+                  key=lambda e: (e.rank, e.now not in meant))
+
+
+def _measured(node):
+    """The ids of the nodes of which a statement reads the lengths alone: x in x.shape[0]."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in ("shape", "size", "ndim"):
+            yield id(part.value)
+        elif isinstance(part, ast.Call) and ast.unparse(part.func) in LENGTHS_OF:
+            yield from map(id, part.args)
+
+
+def _reads(text):
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
 def _terms(value):
@@ -160,7 +198,7 @@ def _variants(node, names, fields, whole):
     elif isinstance(node, (ast.List, ast.Tuple)):
         yield from _of_items(node)
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield from _of_number(node.value)
+        yield from _ofnumber(node.value)
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -211,7 +249,7 @@ def _of_subscript(node, fields):
     items = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     for i, item in enumerate(items):
         if isinstance(item, ast.Slice) and item.lower is None and item.upper is None:
-            turned = ast.Slice(None, None, _number(-1) if item.step is None else None)
+            turned = ast.Slice(None, None, number(-1) if item.step is None else None)
             parts = [*items[:i], turned, *items[i + 1 :]]
             index = ast.Tuple(parts, ast.Load()) if len(parts) > 1 else parts[0]
             yield 3, "reversed", ast.Subscript(node.value, index, node.ctx)
@@ -227,7 +265,7 @@ def _of_items(node):
             isinstance(item, ast.Constant) and item.value in range(4) for item in node.elts):
         for count in (1, 2, 3):
             for axes in itertools.combinations(range(4), count):
-                yield 1, "axis", ast.Tuple([_number(axis) for axis in axes], node.ctx)
+                yield 1, "axis", ast.Tuple([number(axis) for axis in axes], node.ctx)
     for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
         items = list(node.elts)
         items[i], items[j] = items[j], items[i]
@@ -235,7 +273,7 @@ def _of_items(node):
 
 
 def _swapped(node):
-    return ast.Call(ast.Attribute(node, "swapaxes", ast.Load()), [_number(-1), _number(-2)], [])
+    return ast.Call(ast.Attribute(node, "swapaxes", ast.Load()), [number(-1), number(-2)], [])
 
 
 def _transposed(node):
@@ -261,16 +299,10 @@ def _of_attribute(node, fields, names):
             yield 4, "reversed", _parsed(f"{own}[{index}::-1]")
 
 
-def _of_number(value):
+def _ofnumber(value):
     for other in (value + 1, value - 1, -value, 2 * value, value / 2):
         if other != value and (type(other) is type(value) or other != int(other)):
-            yield 1, "number", _number(other)
-
-
-def _number(value):
-    if value < 0:
-        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
-    return ast.Constant(value)
+            yield 1, "number", number(other)
 
 
 def _of_call(node):
@@ -280,11 +312,11 @@ def _of_call(node):
         for axis in (0, 1, -1, -2):
             if any(k.arg == "axis" for k in node.keywords):
                 yield 0, "axis", ast.Call(node.func, node.args, [
-                    ast.keyword("axis", _number(axis)) if k.arg == "axis" else k
+                    ast.keyword("axis", number(axis)) if k.arg == "axis" else k
                     for k in node.keywords])
             elif not node.args or ast.unparse(node.args[0]) != str(axis):
-                yield 0, "axis", ast.Call(node.func, [_number(axis)], node.keywords)
-        yield 1, "axis", ast.Call(node.func, [ast.Tuple([_number(0), _number(1)], ast.Load())],
+                yield 0, "axis", ast.Call(node.func, [number(axis)], node.keywords)
+        yield 1, "axis", ast.Call(node.func, [ast.Tuple([number(0), number(1)], ast.Load())],
                                   plain)
         if isinstance(node.func.value, ast.expr) and not node.keywords:
             yield 3, "extra sum", node.func.value
@@ -301,7 +333,7 @@ def _of_call(node):
 def _of_reshape(node):
     """Two axes exchanged before a reshape, or after one to lengths that are exchanged."""
     for i in (1, 0, 2):
-        axes = [_number(i), _number(i + 1)]
+        axes = [number(i), number(i + 1)]
         before = ast.Call(ast.Attribute(node.func.value, "swapaxes", ast.Load()), axes, [])
         yield 3, "transposed", ast.Call(ast.Attribute(before, "reshape", ast.Load()), node.args, [])
         if i + 1 < len(node.args):
@@ -316,9 +348,9 @@ def _of_value(node):
     yield 2, "sign", ast.UnaryOp(ast.USub(), node)
     for axis in (0, 1, -1, -2):
         call = ast.Attribute(node, "sum", ast.Load())
-        yield 3, "missing sum", ast.Call(call, [_number(axis)], [])
+        yield 3, "missing sum", ast.Call(call, [number(axis)], [])
         keep = [ast.keyword("keepdims", ast.Constant(True))]
-        yield 3, "missing sum", ast.Call(call, [_number(axis)], keep)
+        yield 3, "missing sum", ast.Call(call, [number(axis)], keep)
     yield 3, "transposed", ast.Attribute(node, "T", ast.Load())
     for name in ("exp", "log", "sqrt", "tanh", "sign"):
         yield 4, "function", ast.Call(_parsed(f"np.{name}"), [node], [])
@@ -336,13 +368,14 @@ def header(node):
     return alone
 
 
-def cloned(tree, target=None, new=None):
-    """A copy of a syntax tree, with `new` in place of its node `target`."""
-    if tree is target and new is not None:
-        return cloned(new)
+def cloned(tree, *changes):
+    """A copy of a syntax tree, with changes (target, new, target, new ...) of its nodes."""
+    for target, new in zip(changes[::2], changes[1::2], strict=True):
+        if tree is target:
+            return cloned(new)
     if isinstance(tree, list):
-        return [cloned(item, target, new) for item in tree]
+        return [cloned(item, *changes) for item in tree]
     if not isinstance(tree, ast.AST):
         return tree
-    return type(tree)(**{name: cloned(value, target, new)
+    return type(tree)(**{name: cloned(value, *changes)
                          for name, value in ast.iter_fields(tree)})

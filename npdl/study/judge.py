@@ -57,7 +57,8 @@ class Judge:
         self.oracle, self.recording, self.dout = oracle, recording, dout
         self.locals = {}
         for binding in oracle.shapes:
-            self.locals.setdefault((binding.call, binding.name), []).append(binding)
+            name = binding.name.removeprefix("self.")
+            self.locals.setdefault((binding.call, name), []).append(binding)
         self.verdicts = Verdicts()
 
     def run(self):
@@ -103,7 +104,8 @@ class Judge:
     def _incomplete(self, value, verdict, call, name):
         """Whether a tuple lacks the gradient of a part of the tuple that it belongs to."""
         binding = verdict.local
-        parts = {b.path for b in self.locals[binding.call, binding.name] if b.run == binding.run}
+        parts = {b.path for b in self.locals[
+            binding.call, binding.name.removeprefix("self.")] if b.run == binding.run}
         return not parts <= {path for path, _ in _leaves(value)}
 
     def _first_step(self, call):

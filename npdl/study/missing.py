@@ -8,10 +8,11 @@ import numpy as np
 
 from npdl.study.handed import is_librarys, only_takes
 from npdl.study.inside import FUNCTIONS, evaluated, expression_of
+from npdl.study.pairs import partners
 from npdl.study.patch import function_of
 from npdl.study.reads import entries_written
 from npdl.study.shifts import WATCHED
-from npdl.study.terms import PARTS, Explanation, Turn, explained, scaled, summed
+from npdl.study.terms import ODD, PARTS, Explanation, Turn, explained, scaled, summed
 
 
 def not_called(trials, mended):
@@ -57,10 +58,22 @@ class Missing:
                 e.weight += 3                           # a number fits where numbers are made
             elif takes and passed and e.kind not in ("part", "name", "moved"):
                 e.weight += 3                           # nor does what takes a part add a term
-            made = [u for u, _ in found if u is not unit and u.code is unit.code and any(
+            made = [u for u, _ in found if u is not unit and u.code is unit.code and (
+                self._of_gradients(u) or not self._of_gradients(unit)) and any(
                 e.text.startswith(f"in `{name}`:") for _, name, *_ in u.places)]
             e.weight += 3 * bool(made)                  # and what is in a name, where it is made
+            chained = "factor" in e.kind and not self._of_gradients(unit) and any(
+                self._of_gradients(u) and other.kind == e.kind for u, other in found)
+            e.weight += chained                         # a factor is of where gradients meet
         return min(found, key=lambda item: item[1].weight, default=(None, None))
+
+    def _of_gradients(self, unit):
+        """Whether a Unit reads a gradient: what its function was handed, or by its name."""
+        function = unit.steps[0].call.function
+        handed = [name for name in function.arguments if name != "self"][:1]
+        forward = {b.name.removeprefix("self.") for b in self.check.oracle.shapes}
+        return any(name in handed or forward & set(partners(name))
+                   for name in unit.statement.reads)
 
     def explained(self, unit, looks):
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""
@@ -68,6 +81,10 @@ class Missing:
             found = explained(self._argument(unit), unit.statement.source, looks)
             return found and replace(found, text=f"in {unit.handed[2]}, which it hands over: "
                                      + found.text)
+        if unit.shift is None and looks is PARTS:       # other values would do, too: a factor first
+            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]], {})
+            if found is not None and found.weight < ODD:
+                return found
         pairs = self.pairs(unit)
         turns = [self._turn(unit, *pair) for pair in pairs if pair[1:3] == pairs[0][1:3]][:3]
         found = explained(turns, unit.statement.source, looks)
@@ -80,6 +97,14 @@ class Missing:
 
     def _turn(self, unit, at, name, path, value, wanted, names, further):
         """The Turn of one place: of what is added, where a statement adds to an array."""
+        turn = self._written(unit, name, path, value, wanted, names, further)
+        idle = next((own for n, p, own in unit.idle.get(at, ()) if (n, p) == (name, path)), None)
+        if np.shape(idle) != turn.value.shape or not np.any(idle):
+            return turn
+        care = 1.0 - idle
+        return replace(turn, value=turn.value * care, wanted=turn.wanted * care, care=care)
+
+    def _written(self, unit, name, path, value, wanted, names, further):
         node = unit.statement.node
         turn = Turn(np.asarray(value, float), np.asarray(wanted, float),
                     self._in_reach(unit, names), expression_of(node, name, path), further)
@@ -92,6 +117,9 @@ class Missing:
             placed = np.zeros(shape)
             placed[mask] = own.ravel()
             own, turn = placed, replace(turn, node=None)
+        if own is not None and own.shape != shape and own.ndim == len(shape) and all(
+                n in (1, m) for n, m in zip(own.shape, shape, strict=True)):
+            own, turn = np.broadcast_to(own, shape), replace(turn, node=None)
         if own is None or own.shape != shape:
             return turn
         sign = -1 if isinstance(node.op, ast.Sub) else 1

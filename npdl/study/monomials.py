@@ -12,8 +12,9 @@ ENTRIES = 32                    # of the array, that the powers are found from
 POWERS = {-3, -2, -1.5, -1, -0.5, 0.5, 1, 1.5, 2, 3}
 
 
-def monomials(goal, atoms, most=4):
-    """Yield the Atoms a * b / c**2 ... of which `goal` is a multiple, the simplest first.
+def monomials(goal, atoms, most=4, care=1.0):
+    """Yield the Atoms a * b / c**2 ... of which `goal` is a multiple where `care` is 1 (it is 0
+    elsewhere), the simplest first.
 
     The logarithm of such a product is linear in the powers; so these are solved for, for every
     choice of a few arrays at once, rounded, and the product is compared with the goal.
@@ -24,9 +25,11 @@ def monomials(goal, atoms, most=4):
     if count < 2 or not np.isfinite(goal).all():
         return
     fits = fittings(atoms, goal.shape)
-    masks = [m for m in derived(fits) if is_mask(m.array) and ((m.array == 0) == ~known).all()] \
-        if not known.all() else []
-    yield from masks[:1] if masks and same(*_scaled(goal, masks[0].array)) else ()
+    zeros = ~known & (np.broadcast_to(care, goal.shape) == 1)
+    masks = [m for m in derived(fits) if is_mask(m.array)
+             and ((m.array * care == 0) == ~known).all()] if zeros.any() else []
+    yield from masks[:1] if masks and same(
+        *_scaled(goal, masks[0].array * care)) else ()
     bases = [a for a in fits if _varies(a.array[known])][:BASES]
     slopes = [d for d in derived(fits[:BASES]) if d.slope and _varies(d.array[known])][:SLOPES]
     at = np.flatnonzero(known)[:: -(-count // ENTRIES)]
@@ -37,7 +40,10 @@ def monomials(goal, atoms, most=4):
         square = gram[chosen[:, :, None], chosen[:, None, :]]
         square = square + 1e-13 * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(
             chosen.shape[1])
-        powers = np.linalg.solve(square, gram[chosen, -1][..., None])[..., 0]
+        try:
+            powers = np.linalg.solve(square, gram[chosen, -1][..., None])[..., 0]
+        except np.linalg.LinAlgError:                   # of arrays that are too much alike
+            continue
         rounded = np.round(2 * powers) / 2
         close = (np.abs(powers - rounded) < 1e-3).all(1) & np.isin(rounded, list(POWERS)).all(1)
         for row in np.flatnonzero(close)[:200]:
@@ -46,6 +52,7 @@ def monomials(goal, atoms, most=4):
             for mask in (None, *masks[:1]):
                 whole = found if mask is None else replace(
                     _product([(found, 1), (mask, 1)]), weight=found.weight + 1)
+                whole = replace(whole, array=whole.array * care)
                 if same(*_scaled(goal, whole.array)):
                     yield whole
 

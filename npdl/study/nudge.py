@@ -5,6 +5,7 @@ such as `z`, which is rebound to z + h v right after the statement that made it.
 do then is the gradient that a backward's `dz` should be. The layer's code stays as it is.
 """
 
+import ast
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.study import nests
 from npdl.study.nests import leaves
-from npdl.study.record import is_float_array, output_and_cache
+from npdl.study.record import is_float_array, look_up, output_and_cache
 from npdl.study.trace import Listener, Tracer, wanted
 
 STEP = 3e-5
@@ -23,7 +24,8 @@ KINK = 1e-2
 
 @dataclass(frozen=True)
 class Binding:
-    """A local of a forward call after its statement number `run` (-1: as it was handed in)."""
+    """A local of a forward call, or what it keeps in self ("self.x_hat"), after its statement
+    number `run` (-1: as it was handed in)."""
 
     call: int
     run: int
@@ -57,7 +59,7 @@ class Oracle:
         self.arrays = {f"input {path}": a for path, a in leaves(inputs)}
         self.arrays |= {name: param.data for name, param in layer.params()}
         self.shapes = self._bindings()
-        self._slopes = {}
+        self._slopes, self._gradients = {}, {}
 
     def _outputs(self):
         returned = self.run(self.layer, *self.inputs, **self.options)
@@ -144,12 +146,13 @@ class Oracle:
         return error if np.isfinite(error) else float("inf")
 
     def gradient(self, what, dout):
-        """The whole numerical gradient, entry by entry."""
-        shape = self.shape(what)
-        found = np.empty(shape)
-        for entry in np.ndindex(shape):
-            found[entry] = self.along(what, dout, entry)
-        return found
+        """The whole numerical gradient, entry by entry (computed once)."""
+        key = what, *(None if d is None else d.tobytes() for d in dout)
+        if key not in self._gradients:
+            found = self._gradients[key] = np.empty(self.shape(what))
+            for entry in np.ndindex(found.shape):
+                found[entry] = self.along(what, dout, entry)
+        return self._gradients[key].copy()
 
 
 class _Finder(Listener):
@@ -168,8 +171,13 @@ class _Finder(Listener):
         run = self.runs[call.number]
         self.runs[call.number] += 1
         changed = [source.split("[")[0] for source in statement.changes if "." not in source]
+        changed += [source for source in statement.changes if source.startswith("self.")
+                    and source.count(".") == 1 and isinstance(statement.node, ast.Assign)]
         for name in dict.fromkeys((*statement.binds, *changed)):
-            self._add(call, run, name, names.get(name), call.iteration(statement),
+            if name.startswith("self.") and names.get(name.removeprefix("self.")) is look_up(
+                    name, names):
+                continue                                # z, which is only kept as self.z
+            self._add(call, run, name, look_up(name, names), call.iteration(statement),
                       statement.first)
 
     def _add(self, call, run, name, value, loops, line):
@@ -207,7 +215,10 @@ class _Nudger(Listener):
     def _nudged(self, names):
         self.tracer.stop()
         name = self.binding.name
-        return {name: moved(names[name], self.binding.path, self.shift)}
+        value = moved(look_up(name, names), self.binding.path, self.shift)
+        if not name.startswith("self."):
+            return {name: value}
+        setattr(names["self"], name.removeprefix("self."), value)
 
 
 def moved(value, path, shift):

@@ -36,6 +36,7 @@ def edited_code(code, statement, node):
     return find_code(compiled, code.co_qualname)
 
 
+@functools.lru_cache(maxsize=256)
 def _place(module, statement):
     """(the list of statements that holds a statement, its index in it)."""
     where = statement.first, statement.node.col_offset

@@ -13,19 +13,20 @@ MOST_ATOMS = 24
 LARGEST = 1 << 14               # entries of a product that is tried
 
 
-def proportional(goal, atoms):
-    """(label, factor, words, weight) of the candidates of which `goal` is a multiple, odd factors
-    last."""
+def proportional(goal, atoms, care=1.0):
+    """(label, factor, words, weight) of the candidates of which `goal` is a multiple where `care`
+    is 1, odd factors last."""
     size = np.abs(goal).max(initial=0)
     if goal.size < 2 or size == 0:
         return
     unit = goal / np.sqrt((goal * goal).sum())
     numbers, odd = numbers_of(atoms), []
-    powers = ((a.label, a.array, "", a.weight) for a in monomials(goal, atoms))
+    powers = ((a.label, a.array, "", a.weight) for a in monomials(goal, atoms, care=care))
     others = ((label, array, words, None) for label, array, words in
               _candidates(atoms, goal.shape))
     for label, array, words, weight in itertools.chain(powers, others, _scaled(goal, atoms)):
         with np.errstate(all="ignore"):
+            array = array * care
             along, length = (array * unit).sum(), (array * array).sum()
             if along * along > (1 - 1e-9) * length > 0:
                 c = ratio_of(array, goal)

@@ -96,6 +96,8 @@ def kind_of(value):
         return "array"
     if isinstance(value, (int, np.integer, slice)):
         return "index"
+    if isinstance(value, float):
+        return "number"
     return "nest" if isinstance(value, (tuple, list)) else "other"
 
 

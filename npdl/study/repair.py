@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.edits import edits
+from npdl.study.edits import edits, header
 from npdl.study.handed import is_alias
 from npdl.study.patch import edited_code, function_of, patched
+from npdl.study.record import kind_of
 from npdl.study.trace import file_of, original_file
 
 MOST_EDITS = 3000
+SCALE = -30.0                   # a backward is linear in what it is handed
 FOR_SUSPECTS = 4                # rank of edits that statements beside them are spared
 
 
@@ -41,6 +43,11 @@ class Repair:
         wrong = search.trials.wrong if suspects else frozenset()
         self.goal = suspects[0].mended if suspects and suspects[0].mended != wrong else None
         self.wrong = wrong
+        forward = {id(call.function): call.function for call in search.recording.calls
+                   if call.phase == "forward"}
+        self.known = {ast.unparse(node) for function in forward.values() for s in
+                      function.statements for node in ast.walk(header(s.node))
+                      if isinstance(node, ast.BinOp) and sum(1 for _ in ast.walk(node)) < 16}
         module = type(self.check.layer).__module__
         self.own_file = None if module.startswith("npdl.") else file_of(module)
         self.tries = sorted(self._tries(), key=lambda item: item[0])[:MOST_EDITS]
@@ -49,7 +56,8 @@ class Repair:
         """The likeliest Found of the edits of these ranks, or None."""
         tries = [item for item in self.tries if item[1].rank in ranks]
         for found in self._patches(tries, True):
-            if self.goal is None and self.check.works([self.dout]) and self.check.works():
+            if self.goal is None and self.check.works([self.dout]) and self.check.works() \
+                    and self.check.works([times(self.dout, SCALE)]):
                 return found
             if self.goal is not None and self._helps():
                 found.everywhere = False
@@ -90,13 +98,18 @@ class Repair:
                 if not _ends(step, edit):
                     continue
                 known = (step.call.code, step.statement) in self.suspects
-                if self.suspects and not known and edit.rank == FOR_SUSPECTS and not is_alias(
-                        step.statement):
+                if self.suspects and not known and self._is_far(step, edit):
                     continue
                 order = (away, self._unlikely(step, edit), edit.rank, not known,
                          step.statement is not self.origin.statement,
                          step.index if self.suspects else -step.index)
                 yield order, edit, step, function
+
+    def _is_far(self, step, edit):
+        """Whether an edit is too rare to be tried beside the statements that come into question."""
+        made = edit.kind in ("missing term", "missing factor", "count", "window") and step.writes
+        return edit.rank == FOR_SUSPECTS and not is_alias(step.statement) or bool(
+            made and edit.rank > FOR_SUSPECTS)
 
     def _unlikely(self, step, edit):
         """After a NameError: which of the edits that supply the missing name come first.
@@ -118,21 +131,50 @@ class Repair:
             if other.call is step.call and other.index < step.index))
 
     def _vocabulary(self, call):
-        """({local: its kind} of a call, what else holds an array: "cache.x", "self.W.data")."""
+        """What `edits` needs of a call: names, fields, numbers, and the forward's expressions."""
         names = {name: "other" for s in call.function.statements for name in s.binds}
         names |= {name: kind for name, kind in call.kinds.items() if name not in ("self", "cache")}
+        module = getattr(function_of(call.code), "__globals__", {})
+        names |= {name: kind_of(module[name]) for name in call.code.co_names
+                  if type(module.get(name)) in (int, float)}
         if self.missing:
             names.setdefault(self.missing, "other")
-        fields = []
         held = call.arguments if call.owner is None else {"self": call.owner, **call.arguments}
+        inside = {}
         for name, value in held.items():
             if isinstance(value, dict):
-                fields += [f"{name}[{key!r}]" for key, item in value.items()
-                           if isinstance(key, str) and hasattr(item, "shape")]
+                inside |= {f"{name}[{key!r}]": item for key, item in value.items()
+                           if isinstance(key, str)}
             elif hasattr(value, "__dict__"):
-                fields += [f"{name}.{key}" + ".data" * hasattr(item, "data") * hasattr(item, "grad")
-                           for key, item in vars(value).items() if hasattr(item, "shape")]
-        return dict(sorted(names.items())), fields
+                inside |= {f"{name}.{key}" + ".data" * hasattr(item, "data") * hasattr(
+                    item, "grad"): item for key, item in vars(value).items()}
+        fields = [text for text, item in inside.items() if hasattr(item, "shape")]
+        names = dict(sorted(names.items()))
+        return names, fields, self._numbers(call, names, inside), self.known
+
+    def _numbers(self, call, names, inside):
+        """What a call holds of numbers, one of each length."""
+        found = [name for name, kind in names.items() if kind in ("index", "number")]
+        found += [text for text, item in inside.items()
+                  if isinstance(item, (int, float)) and not isinstance(item, bool)]
+        shapes = {name: np.shape(value) for name, value in call.arguments.items()
+                  if isinstance(value, np.ndarray)}
+        shapes |= {text: np.shape(item) for text, item in inside.items() if hasattr(item, "shape")}
+        for step in self.region:
+            shapes |= {w.name: np.shape(w.value) for w in step.writes if step.call is call
+                       and w.name in names and isinstance(w.value, np.ndarray)}
+        lengths = {}
+        for name, shape in shapes.items():
+            for i, n in enumerate(shape):
+                lengths.setdefault(n, f"{name}.shape[{i}]")
+        return found + [text for n, text in lengths.items() if n > 1]
+
+
+def times(dout, number):
+    """An upstream gradient, an array or a nest of these, times a number."""
+    if isinstance(dout, tuple):
+        return tuple(times(item, number) for item in dout)
+    return None if dout is None else dout * number
 
 
 def _ends(step, edit):

@@ -1,5 +1,7 @@
 """From a check that fails to the line at fault."""
 
+import ast
+
 import numpy as np
 
 from npdl.errors import NpdlError
@@ -29,6 +31,7 @@ from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
 
 PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
+SIMPLE = 6                                      # weight of an explanation that larger edits follow
 
 
 class Search:
@@ -105,8 +108,8 @@ class Search:
     def _wrong(self):
         """The Blame for wrong gradients: of the statements that could mend them, the likeliest.
 
-        An edit of one token is looked for first, then what is missing in numbers, then a larger
-        edit; without any of them it is the first that could.
+        An edit of one token is looked for first, then something simple that is missing in numbers,
+        then a larger edit, then anything in numbers; without any it is the first that could.
         """
         self.trials = Trials(self.check, self.dout, self.recording, self.found,
                              self.verdicts).measured()
@@ -114,7 +117,7 @@ class Search:
         suspects = self._suspects()
         if not suspects or suspects[0].mended != self.trials.wrong:
             turns = [u for u in self.trials.units if not u.places or u.dark]
-            found = Repair(self, self._steps(turns), self.steps[-1]).find(PLAIN)
+            found = Repair(self, self._steps(turns), self.steps[-1]).find()
             if found is not None:                       # a loop that leaves out a turn, an index
                 return self._report_found(found, self._steps(turns))
         region = self._steps(suspects + self._others(suspects))
@@ -124,13 +127,16 @@ class Search:
         call = not_called(self.trials, suspects[0].mended) if suspects else None
         if call is not None:
             return self._report(first, region, None, suspects[0], call)
-        repair = Repair(self, region, first, suspects)
-        for ranks, looks in ((PLAIN, PARTS), (LARGER, WHOLES)):
+        repair, explained = Repair(self, region, first, suspects), []
+        for ranks, looks, most in ((PLAIN, PARTS, SIMPLE), (LARGER, WHOLES, np.inf)):
             found = repair.find(ranks)
             if found is not None:
                 return self._report_found(found, region)
-            unit, explanation = self.missing.simplest(suspects, looks)
+            explained.append(self.missing.simplest(suspects, looks))
+            unit, explanation = next((pair for pair in explained if pair[1] is not None
+                                      and pair[1].weight <= most), (None, None))
             if explanation is not None:
+                unit = self._begun(unit, explanation)
                 at = unit.handed[0] if unit.handed else None
                 step = unit.steps[0] if at is None else self.steps[at]
                 return self._either(suspects, self._report(step, region, None, unit, explanation))
@@ -155,10 +161,22 @@ class Search:
                 could += [whole] * (whole.mended == suspects[0].mended)
         lines = sorted({u.statement.first for u in could
                         if u.code.co_qualname == report.function
-                        and not makes_room(u.statement) and not u.statement.is_return})
+                        and not makes_room(u.statement)
+                        and not (u.statement.is_return and hands_on(u))})
         if report.line in lines and len(lines) > 1:
             report.either = tuple(lines)
         return report
+
+    def _begun(self, unit, explanation):
+        """Where a line adds to an array that began as zeros, and it is the upstream gradient that
+        is missing in the sum, the Unit that began it; else the Unit itself."""
+        term = explanation.text.removeprefix("a term is missing: + ")
+        names = {name for _, name, *_ in unit.places}
+        rooms = [u for u in self.trials.units if u.code is unit.code and makes_room(u.statement)
+                 and names & set(u.statement.binds)]
+        handed = [n for n in unit.steps[0].call.function.arguments if n != "self"][:1]
+        begun = isinstance(unit.statement.node, ast.AugAssign) and [term] == handed
+        return rooms[0] if begun and rooms else unit
 
     def _without_rooms(self, units):
         """Units, with those that fill it before one that only makes room with zeros; without it
@@ -356,7 +374,8 @@ class Search:
         whole = found.everywhere if found is not None else (
             unit is None or unit.mended | self.trials.idle == self.trials.wrong)
         if not whole:
-            self.notes.append("this is not the only wrong line: run blame again when it is right")
+            self.notes.append("this may not be the only wrong line: run blame again when it is "
+                              "right")
         return Blame(
             False, self.found, self.notes, original_file(step.call.code.co_filename),
             step.statement.first, step.call.function.qualname, step.statement.source.strip(),

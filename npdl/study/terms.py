@@ -6,6 +6,7 @@ factor, an order of entries, a part of the expression, a sum, a term, by their n
 
 import ast
 import itertools
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,7 +49,8 @@ class Explanation:
 @dataclass
 class Turn:
     """What a statement wrote once, and should have: `names` are the locals that it could read,
-    `further` those that are bound after it, `node` the expression."""
+    `further` those that are bound after it, `node` the expression, `care` 1 in the entries on
+    which a gradient depends (the others are 0 in both)."""
 
     value: np.ndarray
     wanted: np.ndarray
@@ -56,6 +58,7 @@ class Turn:
     node: object = None
     further: dict = field(default_factory=dict)
     atoms: list = field(default_factory=list)
+    care: object = 1.0
 
 
 def explained(turns, source="", looks=None):
@@ -123,7 +126,7 @@ def _factors(turn):
         return
     with np.errstate(all="ignore"):
         quotient = np.where(v == 0, 0, wanted / np.where(v == 0, 1, v))
-    for atom in monomials(quotient, atoms, 2):
+    for atom in monomials(quotient, atoms, 2, turn.care):
         c = ratio_of(v * atom.array, wanted)
         if c is None:
             continue
@@ -155,6 +158,8 @@ def _named_factor(c, atoms):
         ways = [(f"* {label}", value), (f"/ {label}", 1 / value)]
         if value > 0:
             ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
+        if 0 < value < 1:
+            ways += [(f"* (1 - {label})", 1 - value), (f"/ (1 - {label})", 1 / (1 - value))]
         found = found or next((t for t, n in ways if abs(n - c) < CLOSE * abs(c)), "")
     says = f"it is {readable(1 / c)} times what it should be"
     odd = not found and not is_plain(c)
@@ -198,21 +203,34 @@ def _orders(turn):
 
 
 def _windows(turn):
-    """It should be another part of an array, a slice of one axis."""
+    """It should be another part of an array, a slice of an axis or two."""
     wanted = turn.wanted
     for atom in turn.atoms if wanted.ndim else ():
         a = atom.array
-        differ = [i for i, (n, m) in enumerate(zip(a.shape, wanted.shape, strict=False)) if n != m]
-        if a.ndim != wanted.ndim or len(differ) != 1:
+        pairs = list(zip(a.shape, wanted.shape, strict=False))
+        if a.ndim != wanted.ndim or not 1 <= sum(n != m for n, m in pairs) <= 2:
             continue
-        axis, = differ
-        n = wanted.shape[axis]
-        for first in range(a.shape[axis] - n + 1):
-            part = a.take(range(first, first + n), axis)
+        for slices in itertools.product(*(_slices_of(n, m) for n, m in pairs)):
+            part = a[slices]
             if same(part, wanted) and part.any():
-                end = "" if first + n == a.shape[axis] else str(first + n)
+                index = ", ".join(_shown_slice(s, n) for s, (n, _) in
+                                  zip(slices, pairs, strict=True))
                 yield Explanation("part", "another part of the array is meant: it should be "
-                                  f"{atom.label}[{':, ' * axis}{first or ''}:{end}]")
+                                  f"{atom.label}[{re.sub('(, :)+$', '', index)}]")
+
+
+def _slices_of(n, count):
+    """The slices of n entries that have `count`, in steps of 1, 2 or 3."""
+    if n == count:
+        return [slice(0, n, 1)]
+    return [slice(first, first + step * (count - 1) + 1, step) for step in (1, 2, 3)
+            for first in range(n - step * (count - 1))] if count > 1 or n < 2 else [
+        slice(first, first + 1, 1) for first in range(n)]
+
+
+def _shown_slice(part, n):
+    end = "" if part.stop == n else part.stop
+    return f"{part.start or ''}:{end}" + (f":{part.step}" if part.step > 1 else "")
 
 
 def _inside(turn):
@@ -223,7 +241,8 @@ def _inside(turn):
     target = value + (turn.wanted - turn.value)
     atoms = [a for a in turn.atoms if a.array.size > 1][:MOST_ATOMS]
     for kind, text, weight, found in changed(turn.node, turn.names, atoms, numbers_of(turn.atoms)):
-        if same(found, target):
+        if found.shape == target.shape and same(
+                *(np.where(turn.care, a, 0.0) for a in (found, target))):
             yield Explanation(kind, text, weight)
 
 
@@ -261,7 +280,8 @@ def _terms(turn):
     """A term is missing: what has to be added is an expression of the function's arrays."""
     itself = Atom("(what it is now)", turn.value, 3)
     numbers = numbers_of(turn.atoms)
-    for label, c, words, weight in proportional(turn.wanted - turn.value, [*turn.atoms, itself]):
+    for label, c, words, weight in proportional(turn.wanted - turn.value, [*turn.atoms, itself],
+                                                turn.care):
         number = number_named(abs(c), numbers)
         mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
         yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
@@ -272,7 +292,7 @@ def _terms(turn):
 def _wholes(turn):
     """It should be another expression of the function's arrays."""
     v, wanted, atoms = turn.value, turn.wanted, turn.atoms
-    for label, c, words, weight in proportional(wanted, atoms):
+    for label, c, words, weight in proportional(wanted, atoms, turn.care):
         right = _times(c, label, numbers_of(atoms))
         yield Explanation("expression", f"it should be {right}{words}", weight + 2)
     yield from _projections(wanted, atoms)
@@ -291,8 +311,8 @@ def _sums(turn):
     """It should be the sum of an array and a product of powers."""
     wanted = turn.wanted
     for first in fittings(turn.atoms, wanted.shape)[:MOST_ATOMS] if wanted.size > 5 else ():
-        for more in monomials(wanted - first.array, turn.atoms, 2):
-            c = ratio_of(more.array, wanted - first.array)
+        for more in monomials((wanted - first.array) * turn.care, turn.atoms, 2, turn.care):
+            c = ratio_of(more.array, (wanted - first.array) * turn.care)
             if c is not None and is_plain(c):
                 yield Explanation("expression", f"it should be {first.label} "
                                   f"{'-' if c < 0 else '+'} {_times(abs(c), more.label)}",

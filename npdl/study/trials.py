@@ -19,10 +19,11 @@ from npdl.study.shifts import Shifter, found_at, moved, paths
 from npdl.study.styles import Functions
 from npdl.study.trace import Tracer, wanted
 
-MOST = 260                  # entries of a statement that are moved, one after the other
+FEW, MOST = 260, 1000       # entries of a statement that are moved, one after the other
+RAN = 300_000               # statements that may be run for more than a few
 ENOUGH = 1e-5
 DIFFERENT = 1e-6            # what is nearer is the rounding of the numerical gradients
-ENTRIES = 400               # of one gradient, that are computed numerically
+ENTRIES = 1000              # of one gradient, that are computed numerically
 
 
 @dataclass(repr=False, eq=False)
@@ -36,6 +37,7 @@ class Unit:
     spoils  other values of it change what is known to be right
     dark    nothing is known of what it could mend
     handed  (backward step, position, name, Verdict) of the first wrong argument that it hands over
+    idle    the entries, 1 in the form of `shift`, on which no gradient depends
     """
 
     code: object
@@ -48,6 +50,7 @@ class Unit:
     spoils: bool = False
     dark: bool = False
     handed: tuple = ()
+    idle: dict = field(default_factory=dict)
 
     @property
     def first_moved(self):
@@ -220,7 +223,8 @@ class Trials:
     def mend(self, unit, partly=False):
         """Find out whether a Unit can mend all that is wrong, or with `partly` a part of it: sets
         its `mended` and `shift`."""
-        if not unit.places or unit.size > MOST:
+        if not unit.places or unit.size > MOST or unit.size > FEW and (
+                unit.size * len(self.steps) > RAN):
             unit.dark = bool(unit.places)
             return
         try:
@@ -260,6 +264,7 @@ class Trials:
                 unit.mended = goal
                 whole = np.concatenate(list(J.values()))
                 idle = ~(np.abs(whole) > 1e-12 * np.abs(whole).max()).any(0)
+                unit.idle = self._shifts(unit, idle.astype(float)) if idle.any() else {}
                 unique = np.linalg.matrix_rank(whole, 1e-9) == unit.size - idle.sum()
                 unit.shift = self._shifts(unit, shift) if unique else None
                 unit.spoils = self._spoils(self._shifts(unit, shift))
