@@ -21,6 +21,7 @@ def counts(node, names, fields, numbers):
     """(rank, kind, replacement) for one node of a statement; arguments as those of `edits`."""
     if isinstance(node, ast.BinOp):
         yield from ((2, "brackets", new) for new in _bracketed(node))
+        yield from ((PLAIN_COUNT, "slope", new) for new in _other_slope(node))
     elif isinstance(node, ast.Subscript):
         yield from _of_slices(node, numbers)
     elif isinstance(node, ast.Call):
@@ -46,6 +47,9 @@ def counts(node, names, fields, numbers):
             yield ODD_COUNT + 1, "count", ast.BinOp(node, ast.Mult(), ast.Constant(n))
             yield ODD_COUNT + 1, "count", ast.BinOp(node, ast.FloorDiv(), ast.Constant(n))
     own = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else ""
+    if names.get(own) == "array" or isinstance(node, ast.Call):
+        for op in (ast.Add(), ast.Sub()):
+            yield ODD_COUNT, "missing term", ast.BinOp(node, op, ast.Constant(1))
     base = node.value if isinstance(node, ast.Subscript) else node
     if isinstance(base, ast.Name) and names.get(base.id) == "array":
         for text in (name for name, kind in names.items() if kind == "array" and name != base.id):
@@ -113,6 +117,26 @@ def _bracketed(node):
         yield ast.BinOp(ast.BinOp(node.left, node.op, inner.left), inner.op, inner.right)
 
 
+def _other_slope(node):
+    """a * (1 - a) for 1 - a**2, and back."""
+    left, right = node.left, node.right
+    if isinstance(node.op, ast.Sub) and _is_one(left) and isinstance(right, ast.BinOp):
+        square = isinstance(right.op, ast.Pow) and ast.unparse(right.right) == "2"
+        if square or isinstance(right.op, ast.Mult) and ast.unparse(right.left) == ast.unparse(
+                right.right):
+            yield next(_slopes(right.left))
+    if isinstance(node.op, ast.Mult) and isinstance(right, ast.BinOp) and isinstance(
+            right.op, ast.Sub) and _is_one(right.left):
+        if ast.unparse(right.right) == ast.unparse(left):
+            yield list(_slopes(left))[1]
+        elif isinstance(left, ast.BinOp) and ast.unparse(left.right) == ast.unparse(right.right):
+            yield ast.BinOp(left.left, left.op, list(_slopes(left.right))[1])
+
+
+def _is_one(node):
+    return isinstance(node, ast.Constant) and node.value == 1
+
+
 def _of_slices(node, numbers):
     """Another part of an axis: [1:] for [:-1], [:n] for [n:], [p:p + n] for [:n]."""
     items = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -123,6 +147,12 @@ def _of_slices(node, numbers):
         for rank, lower, upper in _ends(item.lower, item.upper, numbers):
             yield rank, "window", _indexed(node, [*items[:i], ast.Slice(lower, upper),
                                                   *items[i + 1 :]])
+    for text in numbers:                                # [p:p + H, p:p + W] for [:H, :W]
+        moved = [ast.Slice(_parsed(text), ast.BinOp(_parsed(text), ast.Add(), item.upper))
+                 if isinstance(item, ast.Slice) and item.lower is item.step is None
+                 and item.upper is not None else item for item in items]
+        if sum(a is not b for a, b in zip(moved, items, strict=True)) > 1:
+            yield ODD_COUNT, "window", _indexed(node, moved)
     for text in numbers:                                # [i:i + s * H:s] for [i:i + H]
         strided = [_strided(item, _parsed(text)) for item in items]
         if any(a is not b for a, b in zip(strided, items, strict=True)):

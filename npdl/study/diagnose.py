@@ -129,6 +129,7 @@ class Diagnosis:
                 "power": "a power is missing", "order": "the order is wrong",
                 "step": "another step is meant", "part": "only a part of the array is used",
                 "count": "the number is wrong", "brackets": "the brackets are elsewhere",
+                "slope": "it is the slope of another function",
                 "complement": "one minus it is meant",
                 "window": "another part of the array is meant",
                 "subscripts": "the subscripts are those of another order",

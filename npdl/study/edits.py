@@ -38,17 +38,18 @@ class Edit:
     of: object = None               # the Statement, where it is one of several on a line
 
 
-def edits(statement, names, fields, numbers=(), known=frozenset()):
+def edits(statement, names, fields, numbers=(), known=frozenset(), keys=()):
     """Every Edit of a statement.
 
     names    {local name: kind of its value}; those of one kind are likelier to be confused
     fields   what could stand for one beside the names: "cache.x_hat", 'cache["x"]', "self.W.data"
     numbers  what the function holds of numbers: "N", "self.stride", "x.shape[1]"
     known    expressions of the forward; what a statement has in common with these is likelier
+    keys     the names under which the forward keeps something in caches
     """
     if statement.parts:
         found = [replace(edit, of=part) for part in statement.parts
-                 for edit in edits(part, names, fields, numbers, known)]
+                 for edit in edits(part, names, fields, numbers, known, keys)]
         return sorted(found, key=lambda edit: edit.rank)
     found, whole = [], header(statement.node)
     steps = {id(part) for node in ast.walk(whole) if isinstance(node, ast.Slice)
@@ -56,7 +57,8 @@ def edits(statement, names, fields, numbers=(), known=frozenset()):
     measured = set(_measured(whole))
     for node in ast.walk(whole):
         for rank, kind, new in itertools.chain(_variants(node, names, fields, whole),
-                                               counts(node, names, fields, numbers)):
+                                               counts(node, names, fields, numbers),
+                                               _other_keys(node, keys)):
             kind = "reversed" if id(node) in steps else kind
             rank = ONLY_LENGTHS if id(node) in measured and kind == "name" else rank
             rank = PLAIN_COUNT if kind == "count" and ast.unparse(new) in known else rank
@@ -85,6 +87,17 @@ def edits(statement, names, fields, numbers=(), known=frozenset()):
     meant = {own for name in statement.binds for own in partners(name)}
     return sorted((e for e in found if not holds_itself(e.node)),
                   key=lambda e: (e.rank, e.now not in meant))
+
+
+def _other_keys(node, keys):
+    """(rank, kind, replacement): another entry of a cache, s["c"] for s["c_prev"], s.c for s.h."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        if node.slice.value in keys:
+            for key in keys:
+                yield 2, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in keys:
+        for key in keys:
+            yield 2, "name", ast.Attribute(node.value, key, node.ctx)
 
 
 def _measured(node):

@@ -23,7 +23,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.manners import manners
-from npdl.study.nests import alone, cast, is_float, kept, leaves, same, upstream
+from npdl.study.nests import alone, cast, is_float, kept, leaves, placed, same, upstream
 
 STEP = 5e-4
 LIMIT = 1e-7
@@ -232,6 +232,7 @@ class GradientCheck:
             dout = dout[0]
         with kept(self.layer, self.inputs):
             returned = self.layer.backward(cast(dout, "float64"), cache)
+        returned, _ = placed(returned, [any(True for _ in leaves(a)) for a in self.inputs])
         returned = returned if isinstance(returned, tuple) else (returned,)
         after = {name: param.grad.copy() for name, param in self.layer.params()}
         gradients = {name: after[name] - before[name] for name in after}

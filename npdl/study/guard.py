@@ -15,6 +15,7 @@ import numpy as np
 
 from npdl.core import Layer
 from npdl.errors import InputError
+from npdl.study.nests import leaves, placed
 
 STUDY = os.path.dirname(__file__) + os.sep
 NUMPY = os.path.dirname(np.__file__) + os.sep
@@ -64,10 +65,14 @@ def held_off(layer):
 @functools.lru_cache(maxsize=64)
 def _guarded(cls):
     def forward(self, *given, **options):
+        self._floats = [any(True for _ in leaves(value)) for value in given]
         return called(lambda: cls.forward(self, *given, **options), f"{cls.__name__}.forward")
 
     def backward(self, *given, **options):
-        return called(lambda: cls.backward(self, *given, **options), f"{cls.__name__}.backward")
+        returned = called(lambda: cls.backward(self, *given, **options),
+                          f"{cls.__name__}.backward")
+        returned, self._places = placed(returned, self._floats)
+        return returned
 
     return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
                                        "__module__": cls.__module__})

@@ -169,6 +169,9 @@ class Judge:
         names = [n for n in forward.function.arguments if n != "self"]
         value = step.returned
         items = value if isinstance(value, tuple) else (value,)
+        arrays = [n for n in names if any((b.call, b.run, b.name) == (forward.number, -1, n)
+                                          for b in self.oracle.shapes)]
+        names = arrays if len(items) == len(arrays) else names
         for name, item in zip(names, items, strict=False):
             whole = Binding(forward.number, -1, name, (), (), forward.function.first)
             if isinstance(item, tuple) and whole in self.oracle.shapes:

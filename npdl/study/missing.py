@@ -41,8 +41,8 @@ class Missing:
     def simplest(self, suspects, looks):
         """(the Unit whose numbers say most simply what is missing, its Explanation).
 
-        A number that is missing may be put into any line of several that give one name its value:
-        then it is the last of these.
+        A number that is missing may be put into any line of several that give one name its value,
+        a term into any line of several: then it is the last of these.
         """
         found = [(unit, self.explained(unit, looks)) for unit in suspects]
         found = [(unit, e) for unit, e in found if e is not None]
@@ -65,6 +65,9 @@ class Missing:
             chained = "factor" in e.kind and not self._of_gradients(unit) and any(
                 self._of_gradients(u) and other.kind == e.kind for u, other in found)
             e.weight += chained                         # a factor is of where gradients meet
+            last = not any(u.code is unit.code and other.text == e.text
+                           for u, other in found[i + 1 :])
+            e.weight += e.kind == "missing term" and not last       # a term, of where a sum ends
         return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def _of_gradients(self, unit):

@@ -19,6 +19,19 @@ def leaves(nest, path=""):
         yield path or "0", nest
 
 
+def placed(returned, floats):
+    """(what a backward returned, one item for each input, the inputs that its items are of).
+
+    `floats` says of each input whether it is a float array: a backward may leave the others out.
+    """
+    found = returned if isinstance(returned, tuple) else (returned,)
+    if len(found) == len(floats) or len(found) != sum(floats):
+        return returned, range(len(found))
+    given = iter(found)                                 # none for integers: dW for (ids, W)
+    return (tuple(next(given) if own else None for own in floats),
+            [i for i, own in enumerate(floats) if own])
+
+
 def rebuilt(nest, items):
     """`items` in a nest of the kind of `nest`: the same named tuple, or a tuple."""
     return type(nest)(*items) if hasattr(nest, "_fields") else tuple(items)

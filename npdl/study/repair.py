@@ -48,6 +48,8 @@ class Repair:
         self.known = {ast.unparse(node) for function in forward.values() for s in
                       function.statements for node in ast.walk(header(s.node))
                       if isinstance(node, ast.BinOp) and sum(1 for _ in ast.walk(node)) < 16}
+        self.keys = sorted({key for function in forward.values() for s in function.statements
+                            for key in kept_under(s.node) if isinstance(key, str)})
         module = type(self.check.layer).__module__
         self.own_file = None if module.startswith("npdl.") else file_of(module)
         self.tries = sorted(self._tries(), key=lambda item: item[0])[:MOST_EDITS]
@@ -150,11 +152,14 @@ class Repair:
                     item, "grad"): item for key, item in vars(value).items()}
         fields = [text for text, item in inside.items() if hasattr(item, "shape")]
         names = dict(sorted(names.items()))
-        return names, fields, self._numbers(call, names, inside), self.known
+        return names, fields, self._numbers(call, names, inside), self.known, self.keys
 
     def _numbers(self, call, names, inside):
         """What a call holds of numbers, one of each length."""
-        found = [name for name, kind in names.items() if kind in ("index", "number")]
+        turns = {name for s in call.function.statements if s.loops or s.kind == "for"
+                 for name in s.binds}
+        found = sorted((name for name, kind in names.items() if kind in ("index", "number")),
+                       key=turns.__contains__)          # those of a loop last
         found += [text for text, item in inside.items()
                   if isinstance(item, (int, float)) and not isinstance(item, bool)]
         shapes = {name: np.shape(value) for name, value in call.arguments.items()
@@ -175,6 +180,18 @@ def times(dout, number):
     if isinstance(dout, tuple):
         return tuple(times(item, number) for item in dout)
     return None if dout is None else dout * number
+
+
+def kept_under(node):
+    """The names under which a statement keeps values: {"c": c}, Cache(c=c), cache["c"] = c."""
+    for part in ast.walk(header(node)):
+        if isinstance(part, ast.Dict):
+            yield from (k.value for k in part.keys if isinstance(k, ast.Constant))
+        elif isinstance(part, ast.Call) and ast.unparse(part.func) in ("dict", "Cache"):
+            yield from (k.arg for k in part.keywords if k.arg)
+        elif isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant) and \
+                isinstance(part.ctx, ast.Store):
+            yield part.slice.value
 
 
 def _ends(step, edit):

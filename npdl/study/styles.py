@@ -22,7 +22,6 @@ class Functions(Layer):
     """Two functions as a layer without parameters: each array that forward takes is an input."""
 
     def forward(self, *inputs, **options):
-        self.floats = [isinstance(a, np.ndarray) and is_float(a) for a in inputs]
         returned = self.run(*inputs, **options)
         if not isinstance(returned, tuple) or len(returned) < 2:
             raise InputError(f"{self.run.__name__} must return its output and a cache: "
@@ -33,13 +32,7 @@ class Functions(Layer):
     def backward(self, dout, cache):
         douts = dout if isinstance(dout, tuple) and _needs(self.undo) > 2 else (dout,)
         returned = self.undo(*douts, cache)
-        found = returned if isinstance(returned, tuple) else (returned,)
-        self.places = range(len(found))                 # of each gradient among the inputs
-        if len(found) == len(self.floats) or len(found) != sum(self.floats):
-            return found
-        self.places = [i for i, own in enumerate(self.floats) if own]
-        found = iter(found)                             # none for integers: as (dW,) for (ids, W)
-        return tuple(next(found) if own else None for own in self.floats)
+        return returned if isinstance(returned, tuple) else (returned,)
 
 
 def functions(name, forward, backward, sample=None):

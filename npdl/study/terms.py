@@ -286,7 +286,7 @@ def _terms(turn):
         mean = words.replace("the sum", "the mean") if number.startswith("1/") else words
         yield Explanation("missing term", f"a term is missing: {'-' if c < 0 else '+'} "
                           f"{'' if number == '1' else number + ' * '}{label}{mean}",
-                          2 + weight + (number != "1"))
+                          2 + weight + (number != "1") + ODD * ("." in number))
 
 
 def _wholes(turn):

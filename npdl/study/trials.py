@@ -16,7 +16,6 @@ from npdl.study.handed import is_promised
 from npdl.study.lines import owner
 from npdl.study.nests import kept, leaves
 from npdl.study.shifts import Shifter, found_at, moved, paths
-from npdl.study.styles import Functions
 from npdl.study.trace import Tracer, wanted
 
 FEW, MOST = 260, 1000       # entries of a statement that are moved, one after the other
@@ -166,8 +165,9 @@ class Trials:
         for name, own, shift in shifts.get(len(self.steps) - 1, ()):
             path = own
             if name == "return":
-                if isinstance(check.layer, Functions):
-                    path = (check.layer.places[path[0] if path else 0], *path[1:])
+                places = getattr(check.layer, "_places", ())
+                if isinstance(returned, tuple) and len(places):
+                    path = (places[path[0] if path else 0], *path[1:])
                 before, returned = returned, moved(returned, path, shift, targets)
                 last.append((len(self.steps) - 1, name, own, found_at(before, path),
                              found_at(returned, path), listener.names, {}))
