@@ -150,4 +150,6 @@ def copied(nest):
     """A nest of arrays, copied."""
     if isinstance(nest, (tuple, list)):
         return rebuilt(nest, [copied(item) for item in nest])
+    if isinstance(nest, np.ndarray):
+        return np.array(nest)
     return np.array(nest)[()] if nest is not None else None

@@ -79,7 +79,7 @@ def edits(statement, names, fields, numbers=(), known=frozenset(), keys=()):
         found += [Edit(rank, kind, ast.unparse(value), ast.unparse(new),
                        cloned(whole, value, new)) for rank, kind, new in
                   more(value, names, fields, factors)]
-    for term in _terms(getattr(whole, "value", None)):
+    for term in terms(getattr(whole, "value", None)):
         for name in (n for n, kind in names.items() if kind == "index"):
             new = ast.BinOp(term, ast.Mult(), ast.Name(name, ast.Load()))
             found.append(Edit(5, "missing factor", ast.unparse(term), ast.unparse(new),
@@ -113,10 +113,10 @@ def _reads(text):
     return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
-def _terms(value):
+def terms(value):
     """The terms of a sum, or the one."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
-        yield from _terms(value.left)
+        yield from terms(value.left)
         value = value.right
     if isinstance(value, ast.expr):
         yield value
@@ -260,6 +260,11 @@ def _of_subscript(node, fields):
     if ast.unparse(node) not in fields:
         yield 3, "part", node.value
     items = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    at = [i for i, item in enumerate(items) if not isinstance(item, ast.Slice)]
+    if len(at) == 1 and all(item.lower is item.upper is item.step is None for i, item in
+                            enumerate(items) if i not in at):
+        yield 3, "missing sum", ast.Call(ast.Attribute(node.value, "sum", ast.Load()),
+                                         [number(at[0])], [])
     for i, item in enumerate(items):
         if isinstance(item, ast.Slice) and item.lower is None and item.upper is None:
             turned = ast.Slice(None, None, number(-1) if item.step is None else None)
@@ -327,6 +332,9 @@ def _of_call(node):
                 yield 0, "axis", ast.Call(node.func, node.args, [
                     ast.keyword("axis", number(axis)) if k.arg == "axis" else k
                     for k in node.keywords])
+            elif ast.unparse(node.func.value) in ("np", "xp"):
+                yield 0, "axis", ast.Call(node.func, node.args[:1], [
+                    ast.keyword("axis", number(axis)), *node.keywords])
             elif not node.args or ast.unparse(node.args[0]) != str(axis):
                 yield 0, "axis", ast.Call(node.func, [number(axis)], node.keywords)
         yield 1, "axis", ast.Call(node.func, [ast.Tuple([number(0), number(1)], ast.Load())],

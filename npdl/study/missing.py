@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from npdl.study.handed import is_librarys, only_takes
+from npdl.study.handed import is_alias, is_librarys, only_takes
 from npdl.study.inside import FUNCTIONS, evaluated, expression_of
 from npdl.study.pairs import partners
 from npdl.study.patch import function_of
@@ -65,9 +65,10 @@ class Missing:
             chained = "factor" in e.kind and not self._of_gradients(unit) and any(
                 self._of_gradients(u) and other.kind == e.kind for u, other in found)
             e.weight += chained                         # a factor is of where gradients meet
-            last = not any(u.code is unit.code and other.text == e.text
-                           for u, other in found[i + 1 :])
-            e.weight += e.kind == "missing term" and not last       # a term, of where a sum ends
+            alike = [(u, j > i) for j, (u, other) in enumerate(found)
+                     if u is not unit and u.code is unit.code and other.text == e.text]
+            e.weight += e.kind == "missing term" and not is_alias(unit.statement) and any(
+                later or is_alias(u.statement) for u, later in alike)   # a term, where a sum ends
         return min(found, key=lambda item: item[1].weight, default=(None, None))
 
     def _of_gradients(self, unit):

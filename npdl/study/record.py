@@ -156,8 +156,9 @@ class Recorder(Listener):
                 continue
             explicit.add(name)
             value = look_up(source if "." in source else name, names)
-            mask = entries_written(statement.node, source, value, names) if "." in source \
-                else changed.get(name)
+            mask = changed.get(name)                    # none where it has added zeros
+            if mask is None and isinstance(value, np.ndarray):
+                mask = entries_written(statement.node, source, value, names)
             self._write(step, name, value, "in place", mask)
         changed |= dict.fromkeys(_large_views(names, explicit - set(statement.binds)))
         for name, mask in changed.items():

@@ -7,6 +7,7 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl.study.check import copied
 from npdl.study.diagnose import Blame, Diagnosis, ended, is_npdls
+from npdl.study.edits import terms
 from npdl.study.handed import (
     called_by_another,
     hands_on,
@@ -140,11 +141,26 @@ class Search:
                 at = unit.handed[0] if unit.handed else None
                 step = unit.steps[0] if at is None else self.steps[at]
                 return self._either(suspects, self._report(step, region, None, unit, explanation))
+        found = self._although_right(region)
+        if found is not None:
+            return found
         if suspects and suspects[0].handed and self._was_right(suspects[0], suspects[-1]):
             suspects = suspects[1:]                     # called rightly at first: nothing tells why
             first = self.steps[suspects[0].places[0][0]]
         return self._either(suspects, self._report(first, region, None,
                                                    suspects[0] if suspects else None))
+
+    def _although_right(self, region):
+        """A Blame of a line whose value is the gradient of what its name says, so that what follows
+        is missing after it: ds, the gradient of s = q @ k.T / d, where that of q @ k.T is read."""
+        units = [u for u in self.trials.units if u.places and not u.dark and self.right(u)]
+        for unit in units:
+            self.trials.mend(unit)
+        units = [u for u in units if u.mended == self.trials.wrong]
+        unit, explanation = self.missing.simplest(units, PARTS)
+        if explanation is None or explanation.weight > SIMPLE:
+            return None
+        return self._report(unit.steps[0], region, None, unit, explanation)
 
     def _either(self, suspects, report):
         """A Blame with the lines of its function of which each alone could mend all that is
@@ -169,14 +185,35 @@ class Search:
 
     def _begun(self, unit, explanation):
         """Where a line adds to an array that began as zeros, and it is the upstream gradient that
-        is missing in the sum, the Unit that began it; else the Unit itself."""
+        is missing in the sum, the Unit that began it; where a line only hands on what another
+        computes, and the sum with another array is missing, that one; else the Unit itself."""
         term = explanation.text.removeprefix("a term is missing: + ")
         names = {name for _, name, *_ in unit.places}
         rooms = [u for u in self.trials.units if u.code is unit.code and makes_room(u.statement)
                  and names & set(u.statement.binds)]
         handed = [n for n in unit.steps[0].call.function.arguments if n != "self"][:1]
-        begun = isinstance(unit.statement.node, ast.AugAssign) and [term] == handed
-        return rooms[0] if begun and rooms else unit
+        if [term] == handed and isinstance(unit.statement.node, ast.AugAssign) and rooms:
+            return rooms[0]
+        on = self._handing_on(unit) if term.isidentifier() else None
+        if on is None or on.statement.is_return and [term] != handed:
+            return unit
+        self.trials.mend(on)
+        return on
+
+    def _handing_on(self, unit):
+        """The Unit that returns what a Unit computes by its name, right after it, or that adds it
+        to a gradient of the layer: where a sum with another term would stand."""
+        statements = unit.steps[0].call.function.statements
+        name, value = unit.places[0][1], getattr(unit.statement.node, "value", None)
+        if isinstance(value, ast.Name) or not isinstance(unit.statement.node, ast.Assign):
+            return None
+        for statement in statements[statements.index(unit.statement) + 1 :]:
+            own = getattr(statement.node, "value", None)
+            if any(isinstance(term, ast.Name) and term.id == name for term in terms(own)):
+                return next((u for u in self.trials.units if u.statement is statement), None)
+            if name in statement.reads | set(statement.binds):
+                return None
+        return None
 
     def _without_rooms(self, units):
         """Units, with those that fill it before one that only makes room with zeros; without it
@@ -189,6 +226,7 @@ class Search:
                     name not in u.statement.binds or name in u.statement.reads)
                     for _, name, *_ in u.places)]
             wrong = [u for u in filled or () if not self.right(u)]
+            wrong = [u for u in wrong if u.mended == unit.mended] or wrong
             for filler in wrong:
                 filler.mended = unit.mended
             found += wrong + [unit] * (not filled or bool(wrong))
@@ -252,9 +290,9 @@ class Search:
         goal = suspects[0].mended if suspects else frozenset()
         own = {unit.code for unit in suspects}
         last = max((unit.steps[-1].index for unit in suspects), default=len(self.recording.steps))
-        dark = [u for u in self.trials.units if (u.dark or not u.places or u.statement.is_return
-                                                 or is_alias(u.statement))
-                and (u.code in own or not suspects) and u not in suspects]
+        dark = [u for u in self.trials.units if u not in suspects and (u.dark or (
+            not u.places or u.statement.is_return or is_alias(u.statement)) and (
+                u.code in own or not suspects))]
         return dark + [u for u in self.trials.units if u not in suspects and u not in dark
                        and u.places and goal <= u.reached and u.steps[0].first_inner <= last
                        and not self.right(u)]
