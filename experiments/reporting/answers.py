@@ -238,16 +238,16 @@ def size_answer(store):
             f"and A_val changes by {rise['L']}; for ten times as many parameters P L_val changes "
             f"by {losses(by_size)} decades")
     width, depth, size = (helped(found) for found in change_of.values())
-    return (f"**In validation loss width helps {width}, depth {depth}, the number of parameters "
-            f"{size}.** (c) {'; '.join(said)}.")
+    return (f"**In validation loss width helps {width}, depth {depth}, more parameters {size}.** "
+            f"(c) {'; '.join(said)}.")
 
 
 def helped(changes):
-    """Whose validation loss a setting lowers more, in words."""
-    more = lower(changes)
-    if more is None:
-        return "neither model more than the other with every seed"
-    return f"the {NAMES[more]} more" if max(changes[more]) < 0 else "neither model"
+    """Whose validation loss a setting lowers with every seed, and whose more, in words."""
+    falls, more = [m for m in changes if max(changes[m]) < 0], lower(changes)
+    if len(falls) == 2:
+        return f"both models (the {NAMES[more]} more)" if more else "both models"
+    return f"the {NAMES[falls[0]]} alone" if falls else "neither model"
 
 
 def compute_answer(store):
