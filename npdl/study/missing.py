@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from npdl.study.atoms import ratio_of, same
 from npdl.study.handed import is_alias, is_librarys, only_takes
 from npdl.study.inside import FUNCTIONS, evaluated, expression_of
 from npdl.study.pairs import partners
@@ -70,6 +71,38 @@ class Missing:
             e.weight += e.kind == "missing term" and not is_alias(unit.statement) and any(
                 later or is_alias(u.statement) for u, later in alike)   # a term, where a sum ends
         return min(found, key=lambda item: item[1].weight, default=(None, None))
+
+    def counted(self, suspects):
+        """(Unit, Explanation) of a statement that counts, whose number a suspect divides by or
+        multiplies with, where another whole number would do in every turn; else (None, None)."""
+        for unit in (u for u in suspects if not u.handed):
+            pairs = self.pairs(unit)
+            turns = [self._turn(unit, *pair) for pair in pairs]
+            ratios = [ratio_of(turn.value, turn.wanted) for turn in turns]
+            everywhere = len({at for at, *_ in unit.places}) == len(pairs)
+            if not ratios or None in ratios or everywhere and np.ptp(ratios) < 1e-6:
+                continue                                # one factor in all turns
+            for other in (u for u in self.trials.units if u.code is unit.code and not u.places
+                          and u.statement.loops and len(u.statement.binds) == 1):
+                name, = other.statement.binds
+                is_count = all(type(turn.names.get(name)) is int for turn in turns)
+                for power in (-1, 1) if is_count and name in unit.statement.reads else ():
+                    meant = [turn.names[name] * c**power for turn, c in zip(turns, ratios,
+                                                                            strict=True)]
+                    if all(n > 0.5 and abs(n - round(n)) < 1e-6 for n in meant) and all(
+                            self._gives(unit, pair, turn.names | {name: n}, c)
+                            for pair, turn, n, c in zip(pairs, turns, meant, ratios, strict=True)):
+                        return other, Explanation("count", (
+                            f"the number is wrong: {name} is {turns[0].names[name]} where it "
+                            f"should be {round(meant[0])}"))
+        return None, None
+
+    @staticmethod
+    def _gives(unit, pair, names, c):
+        """Whether a Unit's expression gives c times what it gave, with these names."""
+        node = expression_of(unit.statement.node, *pair[1:3])
+        own, other = (node and evaluated(node, held) for held in (pair[5], names))
+        return own is not None and other is not None and same(other, c * own)
 
     def _of_gradients(self, unit):
         """Whether a Unit reads a gradient: what its function was handed, or by its name."""

@@ -133,6 +133,9 @@ class Search:
             found = repair.find(ranks)
             if found is not None:
                 return self._report_found(found, region)
+            unit, explanation = self.missing.counted(suspects)
+            if unit is not None:
+                return self._report(unit.steps[0], region, None, suspects[0], explanation, unit)
             explained.append(self.missing.simplest(suspects, looks))
             unit, explanation = next((pair for pair in explained if pair[1] is not None
                                       and pair[1].weight <= most), (None, None))
@@ -405,8 +408,11 @@ class Search:
         step = next(s for s in region if s.statement is found.statement)
         return self._report(step, region, found)
 
-    def _report(self, step, region, found=None, unit=None, explanation=None):
-        step, name, computed, wanted = self._values(step, found, unit)
+    def _report(self, step, region, found=None, unit=None, explanation=None, counts=None):
+        at, name, computed, wanted = self._values(step, found, unit)
+        step = step if counts is not None else at       # a number has no gradient to show
+        if counts is not None:
+            name, computed, wanted = "", None, None
         diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
         lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
         whole = found.everywhere if found is not None else (
