@@ -76,7 +76,8 @@ def edits(statement, names, fields, numbers=(), known=frozenset(), keys=()):
     value = getattr(whole, "value", None)
     if statement.binds and isinstance(whole, (ast.Assign, ast.AugAssign)):
         factors = sorted({text for text in known if _reads(text) <= {*names, "np", "self"}})
-        found += [Edit(rank, kind, ast.unparse(value), ast.unparse(new),
+        plain = 4 if isinstance(value, ast.Name) else ONLY_LENGTHS      # dz = da: what was meant?
+        found += [Edit(min(rank, plain), kind, ast.unparse(value), ast.unparse(new),
                        cloned(whole, value, new)) for rank, kind, new in
                   more(value, names, fields, factors)]
     for term in terms(getattr(whole, "value", None)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.edits import edits, header
+from npdl.study.edits import Edit, cloned, edits, header
 from npdl.study.handed import is_alias
 from npdl.study.patch import edited_code, function_of, patched
 from npdl.study.record import kind_of
@@ -48,6 +48,9 @@ class Repair:
         self.known = {ast.unparse(node) for function in forward.values() for s in
                       function.statements for node in ast.walk(header(s.node))
                       if isinstance(node, ast.BinOp) and sum(1 for _ in ast.walk(node)) < 16}
+        self.tuples = {tuple(map(ast.unparse, node.elts)) for function in forward.values() for s in
+                       function.statements for node in ast.walk(header(s.node))
+                       if isinstance(node, ast.Tuple)}
         self.keys = sorted({key for function in forward.values() for s in function.statements
                             for key in kept_under(s.node) if isinstance(key, str)})
         module = type(self.check.layer).__module__
@@ -95,6 +98,8 @@ class Repair:
             if function is None or (step.call.code, step.statement) in seen:
                 continue
             seen.add((step.call.code, step.statement))
+            if self._unpacks(step.statement):
+                continue
             away = self.own_file not in (None, original_file(step.call.code.co_filename))
             for edit in edits(step.statement, *self._vocabulary(step.call)):
                 if not _ends(step, edit):
@@ -106,6 +111,33 @@ class Repair:
                          step.statement is not self.origin.statement,
                          step.index if self.suspects else -step.index)
                 yield order, edit, step, function
+
+    def _unpacks(self, statement):
+        """Whether a statement takes a tuple apart into the names of which the forward made it."""
+        node = statement.node
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple) or \
+                not isinstance(node.value, (ast.Name, ast.Attribute)):
+            return False
+        names = [ast.unparse(item) for item in node.targets[0].elts]
+        return any(len(made) == len(names) and 2 * sum(a == b for a, b in zip(
+            names, made, strict=True)) > len(names) and all(a == b or a not in made for a, b in zip(
+                names, made, strict=True)) for made in self.tuples)
+
+    def upstream(self, step, name):
+        """The Found of a factor that the gradient `name`, which a backward is handed, lacks at its
+        first `step` and so in every statement that reads it; None where there is none."""
+        names, fields, numbers, *_ = self._vocabulary(step.call)
+        arrays = [n for n, kind in names.items() if kind == "array" and n != name] + fields
+        texts = [text + index for text in arrays
+                 for index in ("", "[:, None]", "[:, :, None]", "[..., None]")] + numbers
+        was, tries = ast.Name(name, ast.Load()), []
+        for text, op in itertools.product(texts, (ast.Mult(), ast.Div())):
+            now = ast.BinOp(was, op, ast.parse(text, mode="eval").body)
+            node = ast.If(ast.Constant(True), [ast.Assign([ast.Name(name, ast.Store())], now),
+                                               cloned(step.statement.node)], [])
+            tries.append((0, Edit(5, "missing factor", name, ast.unparse(now), node), step,
+                          function_of(step.call.code)))
+        return next((found for found in self._patches(tries, True) if self.check.works()), None)
 
     def _is_far(self, step, edit):
         """Whether an edit is too rare to be tried beside the statements that come into question."""

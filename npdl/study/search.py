@@ -147,6 +147,13 @@ class Search:
         found = self._although_right(region)
         if found is not None:
             return found
+        call = self.steps[0].call
+        handed = next((n for n in call.function.arguments if n != "self"), "")
+        readers = [s for s in self.steps if s.call is call and handed in s.statement.reads
+                   and not s.statement.loops]
+        found = repair.upstream(readers[0], handed) if len(readers) > 1 else None
+        if found is not None:                           # lacking wherever it is read
+            return self._report_found(found, readers[:1])
         if suspects and suspects[0].handed and self._was_right(suspects[0], suspects[-1]):
             suspects = suspects[1:]                     # called rightly at first: nothing tells why
             first = self.steps[suspects[0].places[0][0]]
