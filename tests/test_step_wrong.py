@@ -11,8 +11,8 @@ from npdl.study.target import build
 from tests.blame_corpus import MARK, whole_files
 
 # where all that the mistake's line reads is known to be right, and what it writes to be wrong
-CERTAIN = ("conv_cs", "gru_steps", "layernorm_chain", "mlp_block", "negative_sampling", "powers",
-           "rnn_steps")
+CERTAIN = ("conv_cs", "conv_transposed", "gru_steps", "layernorm_chain", "lstm_peephole",
+           "mlp_block", "negative_sampling", "powers", "rnn_steps")
 
 
 def accused(path, text):

@@ -19,7 +19,7 @@ from npdl.study.shifts import Shifter, found_at, moved, paths
 from npdl.study.trace import Tracer, wanted
 
 FEW, MOST = 260, 1000       # entries of a statement that are moved, one after the other
-RAN = 300_000               # statements that may be run for more than a few
+RAN = 100_000               # statements that may be run for more than a few
 ENOUGH = 1e-5
 DIFFERENT = 1e-6            # what is nearer is the rounding of the numerical gradients
 ENTRIES = 1000              # of one gradient, that are computed numerically
