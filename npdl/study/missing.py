@@ -32,6 +32,11 @@ def not_called(trials, mended):
         f"{', '.join(sorted(trials.idle))}"))
 
 
+def _follows(unit, other):
+    """Whether a Unit comes after another."""
+    return unit.places[0][0] > other.places[0][0]
+
+
 class Missing:
     """Explains the values of Units, from the Trials, Verdicts and Check of a Search."""
 
@@ -47,9 +52,9 @@ class Missing:
         """
         found = [(unit, self.explained(unit, looks)) for unit in suspects]
         found = [(unit, e) for unit, e in found if e is not None]
-        for i, (unit, e) in enumerate(found):
+        for unit, e in found:
             names = {name for _, name, *_ in unit.places}
-            later = [u for u, other in found[i + 1 :] if u.code is unit.code
+            later = [u for u, other in found if u.code is unit.code and _follows(u, unit)
                      and other.kind == e.kind and names & {name for _, name, *_ in u.places}]
             takes = only_takes(getattr(unit.statement.node, "value", None))
             passed = later or any(u.handed for u, _ in found) and not unit.handed
@@ -66,7 +71,7 @@ class Missing:
             chained = "factor" in e.kind and not self._of_gradients(unit) and any(
                 self._of_gradients(u) and other.kind == e.kind for u, other in found)
             e.weight += chained                         # a factor is of where gradients meet
-            alike = [(u, j > i) for j, (u, other) in enumerate(found)
+            alike = [(u, _follows(u, unit)) for u, other in found
                      if u is not unit and u.code is unit.code and other.text == e.text]
             e.weight += e.kind == "missing term" and not is_alias(unit.statement) and any(
                 later or is_alias(u.statement) for u, later in alike)   # a term, where a sum ends

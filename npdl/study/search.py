@@ -166,7 +166,7 @@ class Search:
         units = [u for u in self.trials.units if u.places and not u.dark and self.right(u)]
         for unit in units:
             self.trials.mend(unit)
-        units = [u for u in units if u.mended == self.trials.wrong]
+        units = [u for u in units if u.mended == self.trials.wrong and not u.spoils]
         unit, explanation = self.missing.simplest(units, PARTS)
         if explanation is None or explanation.weight > SIMPLE:
             return None
@@ -341,6 +341,10 @@ class Search:
         if not best and most:
             lead = next(u for u in trials.units if len(u.mended) == most)
             best = [u for u in trials.units if u.mended == lead.mended]
+        if best and all(u.spoils for u in best):        # then what is right is followed by it
+            for unit in (u for u in right if u.places and not u.mended):
+                trials.mend(unit)
+            best = [u for u in right if u.mended == best[0].mended] or best
         best = [u for u in best if not u.spoils] or best
         best = [u for u in best if not called_by_another(u, best)] or best
         best.sort(key=lambda u: (is_npdls(u.steps[0]), is_librarys(u.steps[0]), u.first_moved))
