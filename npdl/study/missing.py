@@ -68,9 +68,9 @@ class Missing:
                 self._of_gradients(u) or not self._of_gradients(unit)) and any(
                 e.text.startswith(f"in `{name}`:") for _, name, *_ in u.places)]
             e.weight += 3 * bool(made)                  # and what is in a name, where it is made
-            chained = "factor" in e.kind and not self._of_gradients(unit) and any(
+            chained = "missing" in e.kind and not self._of_gradients(unit) and any(
                 self._of_gradients(u) and other.kind == e.kind for u, other in found)
-            e.weight += chained                         # a factor is of where gradients meet
+            e.weight += 3 * chained                     # it is missing where gradients meet
             alike = [(u, _follows(u, unit)) for u, other in found
                      if u is not unit and u.code is unit.code and other.text == e.text]
             e.weight += e.kind == "missing term" and not is_alias(unit.statement) and any(
@@ -110,12 +110,12 @@ class Missing:
         return own is not None and other is not None and same(other, c * own)
 
     def _of_gradients(self, unit):
-        """Whether a Unit reads a gradient: what its function was handed, or by its name."""
+        """Whether a Unit reads or binds a gradient: its function's own, or one by its name."""
         function = unit.steps[0].call.function
         handed = [name for name in function.arguments if name != "self"][:1]
         forward = {b.name.removeprefix("self.") for b in self.check.oracle.shapes}
         return any(name in handed or forward & set(partners(name))
-                   for name in unit.statement.reads)
+                   for name in {*unit.statement.reads, *unit.statement.binds})
 
     def explained(self, unit, looks):
         """What is missing in what a Unit wrote, from its numbers; None where that is not clear."""

@@ -140,10 +140,15 @@ class Search:
             unit, explanation = next((pair for pair in explained if pair[1] is not None
                                       and pair[1].weight <= most), (None, None))
             if explanation is not None:
-                unit = self._begun(unit, explanation)
+                could, unit = unit, self._begun(unit, explanation)
                 at = unit.handed[0] if unit.handed else None
                 step = unit.steps[0] if at is None else self.steps[at]
-                return self._either(suspects, self._report(step, region, None, unit, explanation))
+                report = self._either(suspects, self._report(step, region, None, unit,
+                                                             explanation))
+                if unit is not could:
+                    report.either = tuple(sorted({*report.either, could.statement.first,
+                                                  unit.statement.first}))
+                return report
         found = self._although_right(region)
         if found is not None:
             return found
