@@ -1,5 +1,5 @@
-"""Edits of what counts in a statement: numbers, lengths, brackets, slices, subscripts; and terms
-and factors that it lacks."""
+"""Edits of what counts in a statement: numbers, lengths, brackets, slices, subscripts, entries of a
+cache; and of the terms and factors that it lacks."""
 
 import ast
 import itertools
@@ -92,6 +92,17 @@ def _slopes(a):
     yield ast.BinOp(a, ast.Mult(), ast.BinOp(one, ast.Sub(), a))
     yield ast.BinOp(one, ast.Sub(), ast.BinOp(a, ast.Mult(), a))
     yield ast.Compare(a, [ast.Gt()], [ast.Constant(0)])
+
+
+def other_keys(node, keys):
+    """(rank, kind, replacement): another entry of a cache, s["c"] for s["c_prev"], s.c for s.h."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        if node.slice.value in keys:
+            for key in keys:
+                yield 2, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in keys:
+        for key in keys:
+            yield 2, "name", ast.Attribute(node.value, key, node.ctx)
 
 
 def is_number(node, names, numbers):

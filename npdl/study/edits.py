@@ -12,7 +12,7 @@ import textwrap
 import tokenize
 from dataclasses import dataclass, replace
 
-from npdl.study.counts import PLAIN_COUNT, counts, more, number
+from npdl.study.counts import PLAIN_COUNT, counts, more, number, other_keys
 from npdl.study.pairs import partners
 
 LENGTHS_OF = ("len", "np.zeros_like", "np.ones_like", "np.empty_like")
@@ -58,7 +58,7 @@ def edits(statement, names, fields, numbers=(), known=frozenset(), keys=()):
     for node in ast.walk(whole):
         for rank, kind, new in itertools.chain(_variants(node, names, fields, whole),
                                                counts(node, names, fields, numbers),
-                                               _other_keys(node, keys)):
+                                               other_keys(node, keys)):
             kind = "reversed" if id(node) in steps else kind
             rank = ONLY_LENGTHS if id(node) in measured and kind == "name" else rank
             rank = PLAIN_COUNT if kind == "count" and ast.unparse(new) in known else rank
@@ -88,17 +88,6 @@ def edits(statement, names, fields, numbers=(), known=frozenset(), keys=()):
     meant = {own for name in statement.binds for own in partners(name)}
     return sorted((e for e in found if not holds_itself(e.node)),
                   key=lambda e: (e.rank, e.now not in meant))
-
-
-def _other_keys(node, keys):
-    """(rank, kind, replacement): another entry of a cache, s["c"] for s["c_prev"], s.c for s.h."""
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        if node.slice.value in keys:
-            for key in keys:
-                yield 2, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
-    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in keys:
-        for key in keys:
-            yield 2, "name", ast.Attribute(node.value, key, node.ctx)
 
 
 def _measured(node):

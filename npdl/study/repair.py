@@ -112,7 +112,6 @@ class Repair:
                          step.index if self.suspects else -step.index)
                 yield order, edit, step, function
 
-
     def _unpacks(self, statement):
         """Whether a statement takes a tuple apart into the names of which the forward made it."""
         node = statement.node
