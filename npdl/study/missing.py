@@ -68,7 +68,8 @@ class Missing:
                 self._of_gradients(u) or not self._of_gradients(unit)) and any(
                 e.text.startswith(f"in `{name}`:") for _, name, *_ in u.places)]
             e.weight += 3 * bool(made)                  # and what is in a name, where it is made
-            chained = "missing" in e.kind and not self._of_gradients(unit) and any(
+            whole = "missing" in e.kind and not e.text.startswith("in ")
+            chained = whole and not self._of_gradients(unit) and any(
                 self._of_gradients(u) and other.kind == e.kind for u, other in found)
             e.weight += 3 * chained                     # it is missing where gradients meet
             alike = [(u, _follows(u, unit)) for u, other in found
