@@ -18,7 +18,8 @@ DENSITY = "return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)"
 STEP = "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])"
 
 
-@pytest.mark.parametrize("place, layer, was, now, says", [
+@pytest.mark.parametrize("place, layer, was, now, says", [case if i < 3 else pytest.param(
+    *case, marks=pytest.mark.slow) for i, case in enumerate([
     # a library's function and what it was handed: the latter, unless only the former explains it
     ("npdl.layers.activation:GELU", "GELU", "slope = cdf + x * normal_density(x)",
      "slope = cdf + normal_density(x)", r"in `normal_density\(x\)`: a factor is missing: \* x"),
@@ -49,7 +50,7 @@ STEP = "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])"
      "dk = self.rotary.backward(dk, cache.k)", "dk, _ = self.rotary.forward(dk)", r"axis 3 only"),
     ("npdl.layers.llama:SwiGLU", "SwiGLU", "slope = s + silu * (1 - s)", "slope = s * (1 - s)",
      r"it should be s \+ silu \* \(1 - s\)"),
-], ids=lambda text: re.sub(r".*\.| = .*", "", text))
+])], ids=lambda text: re.sub(r".*\.| = .*", "", text))
 def test_the_line_that_was_changed_is_named(place, layer, was, now, says):
     function, statement, now = edited(find(place), Mistake(0, was, now))
     report = blamed(find_class(layer), function, edited_code(function, statement, now))
