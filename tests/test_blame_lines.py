@@ -79,3 +79,19 @@ class Half(Layer):
 def test_a_call_that_is_left_out_is_said():
     report = blame(Half(), np.random.default_rng(0).standard_normal((4, 3)))
     assert "linear.backward is not called" in report.diagnosis and report.kind == "missing call"
+
+
+def test_a_function_that_cannot_be_run_again_is_no_trouble():
+    class Hidden(Layer):
+        def forward(self, x, m):
+            return np.concatenate([x, x * x], 1) * m, Cache(x=x, m=m)
+
+        def backward(self, dy, cache):
+            one = dy[:, :3]
+            two = dy[:, 3:] * 2 * cache.x
+            dx = one + two
+            return dx, np.concatenate([cache.x, cache.x * cache.x], 1) * dy
+
+    rng = np.random.default_rng(0)
+    report = blame(Hidden(), rng.standard_normal((4, 3)), rng.standard_normal((4, 6)))
+    assert not report.right and report.line

@@ -126,6 +126,9 @@ class Repair:
     def upstream(self, step, name):
         """The Found of a factor that the gradient `name`, which a backward is handed, lacks at its
         first `step` and so in every statement that reads it; None where there is none."""
+        function = function_of(step.call.code)
+        if function is None:                            # a hidden one, as in a notebook
+            return None
         names, fields, numbers, *_ = self._vocabulary(step.call)
         arrays = [n for n, kind in names.items() if kind == "array" and n != name] + fields
         texts = [text + index for text in arrays
@@ -136,7 +139,7 @@ class Repair:
             node = ast.If(ast.Constant(True), [ast.Assign([ast.Name(name, ast.Store())], now),
                                                cloned(step.statement.node)], [])
             tries.append((0, Edit(5, "missing factor", name, ast.unparse(now), node), step,
-                          function_of(step.call.code)))
+                          function))
         return next((found for found in self._patches(tries, True) if self.check.works()), None)
 
     def _is_far(self, step, edit):
