@@ -27,6 +27,7 @@ from npdl.study.patch import edited_code, function_of, patched
 from npdl.study.record import record
 from npdl.study.samples import sample
 from npdl.study.step import digest, step
+from npdl.study.vocabulary import Vocabulary
 
 AT_LEAST = 0.02             # seconds for which the layer alone runs in a round
 
@@ -67,7 +68,7 @@ def wrong_sign(check):
     """(function, code): the backward's last statement that a changed sign makes wrong."""
     recording = record(check.layer, check.inputs, check.options, copied(check.upstreams[0]))
     for run in reversed(recording.phase("backward")):
-        for edit in edits(run.statement, {}, set()):
+        for edit in edits(run.statement, Vocabulary()):
             if edit.kind == "sign" and edit.rank == 0:
                 code = edited_code(run.call.code, run.statement, edit.node)
                 function = function_of(run.call.code)

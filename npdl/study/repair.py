@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.edits import Edit, cloned, edits, header
+from npdl.study.edits import Edit, edits
 from npdl.study.handed import is_alias
 from npdl.study.patch import edited_code, function_of, patched
-from npdl.study.record import kind_of
+from npdl.study.syntax import binary, cloned, parsed
 from npdl.study.trace import file_of, original_file
+from npdl.study.vocabulary import Forward, vocabulary
 
 MOST_EDITS = 3000
 SCALE = -30.0                   # a backward is linear in what it is handed
@@ -43,16 +44,7 @@ class Repair:
         wrong = search.trials.wrong if suspects else frozenset()
         self.goal = suspects[0].mended if suspects and suspects[0].mended != wrong else None
         self.wrong = wrong
-        forward = {id(call.function): call.function for call in search.recording.calls
-                   if call.phase == "forward"}
-        self.known = {ast.unparse(node) for function in forward.values() for s in
-                      function.statements for node in ast.walk(header(s.node))
-                      if isinstance(node, ast.BinOp) and sum(1 for _ in ast.walk(node)) < 16}
-        self.tuples = {tuple(map(ast.unparse, node.elts)) for function in forward.values() for s in
-                       function.statements for node in ast.walk(header(s.node))
-                       if isinstance(node, ast.Tuple)}
-        self.keys = sorted({key for function in forward.values() for s in function.statements
-                            for key in kept_under(s.node) if isinstance(key, str)})
+        self.forward = Forward(search.recording)
         module = type(self.check.layer).__module__
         self.own_file = None if module.startswith("npdl.") else file_of(module)
         self.tries = sorted(self._tries(), key=lambda item: item[0])[:MOST_EDITS]
@@ -98,10 +90,10 @@ class Repair:
             if function is None or (step.call.code, step.statement) in seen:
                 continue
             seen.add((step.call.code, step.statement))
-            if self._unpacks(step.statement):
+            if self.forward.unpacked_by(step.statement):
                 continue
             away = self.own_file not in (None, original_file(step.call.code.co_filename))
-            for edit in edits(step.statement, *self._vocabulary(step.call)):
+            for edit in edits(step.statement, self._words(step.call)):
                 if not _ends(step, edit):
                     continue
                 known = (step.call.code, step.statement) in self.suspects
@@ -112,34 +104,22 @@ class Repair:
                          step.index if self.suspects else -step.index)
                 yield order, edit, step, function
 
-    def _unpacks(self, statement):
-        """Whether a statement takes a tuple apart into the names of which the forward made it."""
-        node = statement.node
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple) or \
-                not isinstance(node.value, (ast.Name, ast.Attribute)):
-            return False
-        names = [ast.unparse(item) for item in node.targets[0].elts]
-        return any(len(made) == len(names) and 2 * sum(a == b for a, b in zip(
-            names, made, strict=True)) > len(names) and all(a == b or a not in made for a, b in zip(
-                names, made, strict=True)) for made in self.tuples)
-
     def upstream(self, step, name):
         """The Found of a factor that the gradient `name`, which a backward is handed, lacks at its
         first `step` and so in every statement that reads it; None where there is none."""
         function = function_of(step.call.code)
         if function is None:                            # a hidden one, as in a notebook
             return None
-        names, fields, numbers, *_ = self._vocabulary(step.call)
-        arrays = [n for n, kind in names.items() if kind == "array" and n != name] + fields
-        texts = [text + index for text in arrays
-                 for index in ("", "[:, None]", "[:, :, None]", "[..., None]")] + numbers
+        words = self._words(step.call)
+        texts = [text + index for text in words.arrays if text != name
+                 for index in ("", "[:, None]", "[:, :, None]", "[..., None]")] + words.numbers
         was, tries = ast.Name(name, ast.Load()), []
-        for text, op in itertools.product(texts, (ast.Mult(), ast.Div())):
-            now = ast.BinOp(was, op, ast.parse(text, mode="eval").body)
+        for text, sign in itertools.product(texts, "*/"):
+            now = binary(was, sign, parsed(text))
             node = ast.If(ast.Constant(True), [ast.Assign([ast.Name(name, ast.Store())], now),
                                                cloned(step.statement.node)], [])
-            tries.append((0, Edit(5, "missing factor", name, ast.unparse(now), node), step,
-                          function))
+            edit = Edit(5, "missing factor", name, ast.unparse(now), node)
+            tries.append((0, edit, step, function))
         return next((found for found in self._patches(tries, True) if self.check.works()), None)
 
     def _is_far(self, step, edit):
@@ -167,47 +147,8 @@ class Repair:
             name in other.statement.binds for other in self.region
             if other.call is step.call and other.index < step.index))
 
-    def _vocabulary(self, call):
-        """What `edits` needs of a call: names, fields, numbers, and the forward's expressions."""
-        names = {name: "other" for s in call.function.statements for name in s.binds}
-        names |= {name: kind for name, kind in call.kinds.items() if name not in ("self", "cache")}
-        module = getattr(function_of(call.code), "__globals__", {})
-        names |= {name: kind_of(module[name]) for name in call.code.co_names
-                  if type(module.get(name)) in (int, float)}
-        if self.missing:
-            names.setdefault(self.missing, "other")
-        held = call.arguments if call.owner is None else {"self": call.owner, **call.arguments}
-        inside = {}
-        for name, value in held.items():
-            if isinstance(value, dict):
-                inside |= {f"{name}[{key!r}]": item for key, item in value.items()
-                           if isinstance(key, str)}
-            elif hasattr(value, "__dict__"):
-                inside |= {f"{name}.{key}" + ".data" * hasattr(item, "data") * hasattr(
-                    item, "grad"): item for key, item in vars(value).items()}
-        fields = [text for text, item in inside.items() if hasattr(item, "shape")]
-        names = dict(sorted(names.items()))
-        return names, fields, self._numbers(call, names, inside), self.known, self.keys
-
-    def _numbers(self, call, names, inside):
-        """What a call holds of numbers, one of each length."""
-        turns = {name for s in call.function.statements if s.loops or s.kind == "for"
-                 for name in s.binds}
-        found = sorted((name for name, kind in names.items() if kind in ("index", "number")),
-                       key=turns.__contains__)          # those of a loop last
-        found += [text for text, item in inside.items()
-                  if isinstance(item, (int, float)) and not isinstance(item, bool)]
-        shapes = {name: np.shape(value) for name, value in call.arguments.items()
-                  if isinstance(value, np.ndarray)}
-        shapes |= {text: np.shape(item) for text, item in inside.items() if hasattr(item, "shape")}
-        for step in self.region:
-            shapes |= {w.name: np.shape(w.value) for w in step.writes if step.call is call
-                       and w.name in names and isinstance(w.value, np.ndarray)}
-        lengths = {}
-        for name, shape in shapes.items():
-            for i, n in enumerate(shape):
-                lengths.setdefault(n, f"{name}.shape[{i}]")
-        return found + [text for n, text in lengths.items() if n > 1]
+    def _words(self, call):
+        return vocabulary(call, self.region, self.forward, self.missing)
 
 
 def times(dout, number):
@@ -215,18 +156,6 @@ def times(dout, number):
     if isinstance(dout, tuple):
         return tuple(times(item, number) for item in dout)
     return None if dout is None else dout * number
-
-
-def kept_under(node):
-    """The names under which a statement keeps values: {"c": c}, Cache(c=c), cache["c"] = c."""
-    for part in ast.walk(header(node)):
-        if isinstance(part, ast.Dict):
-            yield from (k.value for k in part.keys if isinstance(k, ast.Constant))
-        elif isinstance(part, ast.Call) and ast.unparse(part.func) in ("dict", "Cache"):
-            yield from (k.arg for k in part.keywords if k.arg)
-        elif isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant) and \
-                isinstance(part.ctx, ast.Store):
-            yield part.slice.value
 
 
 def _ends(step, edit):

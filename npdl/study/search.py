@@ -7,7 +7,6 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl.study.check import copied
 from npdl.study.diagnose import Blame, Diagnosis, ended
-from npdl.study.edits import terms
 from npdl.study.handed import hands_on, makes_room
 from npdl.study.judge import Judge
 from npdl.study.missing import Missing, not_called
@@ -16,6 +15,7 @@ from npdl.study.record import record
 from npdl.study.repair import Repair, first_difference
 from npdl.study.right import unblamed
 from npdl.study.suspects import Suspects
+from npdl.study.syntax import terms
 from npdl.study.terms import PARTS, WHOLES
 from npdl.study.trace import original_file
 from npdl.study.trials import Trials, Unit, added
@@ -105,18 +105,17 @@ class Search(Suspects):
                              self.verdicts).measured()
         self.missing = Missing(self.trials, self.verdicts, self.check, self.dout)
         suspects = self._suspects()
-        if not suspects or suspects[0].mended != self.trials.wrong:
-            turns = [u for u in self.trials.units if not u.places or u.dark]
-            found = Repair(self, self._steps(turns), self.steps[-1]).find()
-            if found is not None:                       # a loop that leaves out a turn, an index
-                return self._report_found(found, self._steps(turns))
+        found = self._in_the_dark(suspects)
+        if found is not None:
+            return found
         region = self._steps(suspects + self._others(suspects))
         if not region:
             return self._report(self.steps[-1], self.steps)
-        first = self.steps[suspects[0].places[0][0]] if suspects else region[0]
-        call = not_called(self.trials, suspects[0].mended) if suspects else None
+        lead = suspects[0] if suspects else None
+        first = self.steps[lead.places[0][0]] if suspects else region[0]
+        call = not_called(self.trials, lead.mended) if suspects else None
         if call is not None:
-            return self._report(first, region, None, suspects[0], call)
+            return self._report(first, region, None, lead, call)
         repair, explained = Repair(self, region, first, suspects), []
         for ranks, looks, most in ((PLAIN, PARTS, SIMPLE), (LARGER, WHOLES, np.inf)):
             found = repair.find(ranks)
@@ -124,35 +123,48 @@ class Search(Suspects):
                 return self._report_found(found, region)
             unit, explanation = self.missing.counted(suspects)
             if unit is not None:
-                return self._report(unit.steps[0], region, None, suspects[0], explanation, unit)
+                return self._report(unit.steps[0], region, None, lead, explanation, shown=False)
             explained.append(self.missing.simplest(suspects, looks))
             unit, explanation = next((pair for pair in explained if pair[1] is not None
                                       and pair[1].weight <= most), (None, None))
             if explanation is not None:
-                could, unit = unit, self._begun(unit, explanation)
-                at = unit.handed[0] if unit.handed else None
-                step = unit.steps[0] if at is None else self.steps[at]
-                report = self._either(suspects, self._report(step, region, None, unit,
-                                                             explanation))
-                if unit is not could:
-                    report.either = tuple(sorted({*report.either, could.statement.first,
-                                                  unit.statement.first}))
-                return report
-        found = self._although_right(region)
+                return self._explained(suspects, region, unit, explanation)
+        found = self._although_right(region) or self._throughout(repair)
         if found is not None:
             return found
+        if suspects and lead.handed and self._was_right(lead, suspects[-1]):
+            suspects = suspects[1:]                     # called rightly at first: nothing tells why
+            lead = suspects[0] if suspects else None
+            first = self.steps[lead.places[0][0]]
+        return self._either(suspects, self._report(first, region, None, lead))
+
+    def _in_the_dark(self, suspects):
+        """A Blame of a statement of which no numbers are known, a loop that leaves out a turn or
+        an index, where the suspects cannot mend all that is wrong; None where there is none."""
+        if suspects and suspects[0].mended == self.trials.wrong:
+            return None
+        region = self._steps([u for u in self.trials.units if not u.places or u.dark])
+        found = Repair(self, region, self.steps[-1]).find()
+        return None if found is None else self._report_found(found, region)
+
+    def _explained(self, suspects, region, unit, explanation):
+        """The Blame of a Unit in whose numbers something simple is missing."""
+        could, unit = unit, self._begun(unit, explanation)
+        step = self.steps[unit.handed[0]] if unit.handed else unit.steps[0]
+        report = self._either(suspects, self._report(step, region, None, unit, explanation))
+        if unit is not could:
+            report.either = tuple(sorted({*report.either, could.statement.first,
+                                          unit.statement.first}))
+        return report
+
+    def _throughout(self, repair):
+        """A Blame of what the upstream gradient lacks wherever the backward reads it; or None."""
         call = self.steps[0].call
         handed = next((n for n in call.function.arguments if n != "self"), "")
         readers = [s for s in self.steps if s.call is call and handed in s.statement.reads
                    and not s.statement.loops]
         found = repair.upstream(readers[0], handed) if len(readers) > 1 else None
-        if found is not None:                           # lacking wherever it is read
-            return self._report_found(found, readers[:1])
-        if suspects and suspects[0].handed and self._was_right(suspects[0], suspects[-1]):
-            suspects = suspects[1:]                     # called rightly at first: nothing tells why
-            first = self.steps[suspects[0].places[0][0]]
-        return self._either(suspects, self._report(first, region, None,
-                                                   suspects[0] if suspects else None))
+        return None if found is None else self._report_found(found, readers[:1])
 
     def _although_right(self, region):
         """A Blame of a line whose value is the gradient of what its name says, so that what follows
@@ -226,11 +238,11 @@ class Search(Suspects):
         step = next(s for s in region if s.statement is found.statement)
         return self._report(step, region, found)
 
-    def _report(self, step, region, found=None, unit=None, explanation=None, counts=None):
-        at, name, computed, wanted = self._values(step, found, unit)
-        step = step if counts is not None else at       # a number has no gradient to show
-        if counts is not None:
-            name, computed, wanted = "", None, None
+    def _report(self, step, region, found=None, unit=None, explanation=None, shown=True):
+        """The Blame of a step; without `shown` there is no gradient to show, but a number."""
+        name, computed, wanted = "", None, None
+        if shown:
+            step, name, computed, wanted = self._values(step, found, unit)
         diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
         lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
         whole = found.everywhere if found is not None else (

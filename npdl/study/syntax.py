@@ -1,0 +1,96 @@
+"""Expressions and statements as syntax trees: written, taken apart, copied with a change."""
+
+import ast
+import copy
+
+SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
+         "**": ast.Pow, "//": ast.FloorDiv}
+
+
+def parsed(text):
+    """The tree of an expression."""
+    return ast.parse(text, mode="eval").body
+
+
+def number(value):
+    """A number as syntax: -1 is minus 1."""
+    if value < 0:
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+    return ast.Constant(value)
+
+
+def binary(left, sign, right):
+    """left + right, or with another of SIGNS."""
+    return ast.BinOp(left, SIGNS[sign](), right)
+
+
+def method(node, name, *arguments):
+    """node.name(arguments)"""
+    return ast.Call(ast.Attribute(node, name, ast.Load()), list(arguments), [])
+
+
+def indices(node):
+    """The items between the brackets of a subscript."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def indexed(node, items):
+    """A subscript with other items between its brackets."""
+    index = ast.Tuple(items, ast.Load()) if len(items) > 1 else items[0]
+    return ast.Subscript(node.value, index, node.ctx)
+
+
+def is_read(node):
+    """Whether a node is not what a statement writes or deletes."""
+    return isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+
+
+def names_in(text):
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+
+
+def terms(value):
+    """The terms of a sum, or the one."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        yield from terms(value.left)
+        value = value.right
+    if isinstance(value, ast.expr):
+        yield value
+
+
+def header(node):
+    """A statement without the body of a loop, an `if` or a `with`."""
+    if not hasattr(node, "body"):
+        return node
+    alone = copy.copy(node)
+    alone.body = [ast.Pass()]
+    for part in ("orelse", "handlers", "finalbody"):
+        if hasattr(node, part):
+            setattr(alone, part, [])
+    return alone
+
+
+def cloned(tree, *changes):
+    """A copy of a syntax tree, with changes (target, new, target, new ...) of its nodes."""
+    for target, new in zip(changes[::2], changes[1::2], strict=True):
+        if tree is target:
+            return cloned(new)
+    return _copy(tree, lambda part: cloned(part, *changes))
+
+
+def exchanged(tree, one, other):
+    """A copy of a statement in which two expressions that it reads, as source, change places."""
+    if isinstance(tree, ast.expr) and isinstance(getattr(tree, "ctx", None), ast.Load):
+        text = ast.unparse(tree)
+        if text in (one, other):
+            return parsed(other if text == one else one)
+    return _copy(tree, lambda part: exchanged(part, one, other))
+
+
+def _copy(tree, each):
+    """A node or a list of them, with `each` for its parts; anything else as it is."""
+    if isinstance(tree, list):
+        return [each(part) for part in tree]
+    if not isinstance(tree, ast.AST):
+        return tree
+    return type(tree)(**{name: each(value) for name, value in ast.iter_fields(tree)})
