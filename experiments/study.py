@@ -31,13 +31,12 @@ if __name__ == "__main__":
 import argparse
 import contextlib
 import dataclasses
-import gzip
-import json
+import itertools
 import os
 import sys
-import zlib
 from pathlib import Path
 
+from keeping import UNREADABLE, read_record, short, write_record
 from reporting.readings import FURTHER, SEEDS, puzzle_runs
 
 from npdl.backend import using
@@ -45,14 +44,7 @@ from npdl.errors import InputError, NpdlError
 from npdl.script import place
 from npdl.training.cli import RECIPES, OneLineParser, guarded
 from npdl.training.config import Config
-from npdl.training.files import (
-    LARGEST_JSON,
-    is_file,
-    parse_json,
-    read_json,
-    reason,
-    write_atomically,
-)
+from npdl.training.files import read_json, reason
 from npdl.training.folder import checked_config
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import METRICS
@@ -79,10 +71,8 @@ def with_recipe(config, recipe):
 
 def grid(**choices):
     """All combinations of settings, each a dict."""
-    combinations = [{}]
-    for name, values in choices.items():
-        combinations = [{**known, name: value} for known in combinations for value in values]
-    return combinations
+    return [dict(zip(choices, values, strict=True))
+            for values in itertools.product(*choices.values())]
 
 
 # In the order in which the first seeds are run: what decides most, for its cost, comes first.
@@ -159,12 +149,10 @@ def keep(root, config):
     known = {path: stored.get("made", {}) for path, stored in kept_by(config).items()}
     if any(by and by.get("engine") == how.get("engine") for by in known.values()):
         return
-    columns = {key: [_short(record.get(key)) for record in records] for key in records[0]}
+    columns = {key: [short(record.get(key)) for record in records] for key in records[0]}
     value = {"config": config.to_json(), "made": how, "records": columns}
-    data = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 9, mtime=0)
-    RESULTS.mkdir(parents=True, exist_ok=True)
     other = how.get("engine") if known.get(path_of(config)) else None   # the oldest have no `made`
-    write_atomically(path_of(config, other), lambda file: file.write(data))
+    write_record(path_of(config, other), value)
 
 
 def is_done(config, anew=False):
@@ -183,10 +171,6 @@ def made(folder):
         raise InputError(f"{folder / 'config.json'}: does not say what computed the run "
                          f"({reason(error)}); restore it from a copy") from error
     return {"steps": summary["steps"], "seconds": round(summary["seconds"]), **versions}
-
-
-def _short(value):
-    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def kept_by(config):
@@ -212,10 +196,7 @@ def recent(made):
 def read_kept(path):
     """What `keep` wrote into a file; InputError for anything else."""
     try:
-        if not is_file(path):
-            raise ValueError("it is not a file")
-        with gzip.open(path) as file:
-            stored = parse_json(file.read(LARGEST_JSON))
+        stored = read_record(path)
         checked_config(stored["config"])
         columns = stored["records"]
         steps = columns["step"]
@@ -226,8 +207,7 @@ def read_kept(path):
         if type(stored.get("made", {}).get("seconds", 0)) is not int:
             raise ValueError("its seconds are not a number")
         return stored
-    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError,
-            AttributeError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path.name}: is not a kept run ({reason(error)}); remove it and run "
                          "experiments/study.py") from error
 

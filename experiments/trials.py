@@ -8,22 +8,22 @@ what is kept is passed over. `--part 1/2` and `--part 2/2` share the work betwee
 
 import argparse
 import dataclasses
-import gzip
-import json
 import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from keeping import UNREADABLE, read_record, short, write_record
 
 from npdl.errors import InputError
 from npdl.script import guarded, note
 from npdl.training.cli import OneLineParser
-from npdl.training.files import LARGEST_JSON, is_file, parse_json, reason, write_atomically
+from npdl.training.files import is_file, reason
 from npdl.training.loop import unwarned
 from npdl.training.origin import versions
 
 RESULTS = Path(__file__).parent / "results"
+RUNNING = 3                         # evaluations in a row, all of them right, that end a trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +50,14 @@ def kept(folder, trial):
     """The record of a trial: {trial, made, columns}, or None where there is none."""
     path = trial.path(folder)
     try:
-        if not is_file(path, or_nothing=True):
-            raise ValueError("it is not a file")
-        if not path.exists():
+        if is_file(path, or_nothing=True) and not path.exists():
             return None
-        with gzip.open(path) as file:
-            record = parse_json(file.read(LARGEST_JSON))
+        record = read_record(path)
         lengths = {len(column) for column in record["columns"].values()}
         if len(lengths) != 1 or record["trial"] != trial.facts or not record["made"]["engine"]:
             raise ValueError("it is of another trial, or incomplete")
         return record
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path.name}: is not a record of this trial ({reason(error)}); remove it "
                          "and make the trial again") from error
 
@@ -84,19 +81,9 @@ def origin(record):
 def keep(folder, trial):
     """Make a trial and keep its record."""
     started = time.monotonic()
-    columns = {name: [_short(value) for value in column] for name, column in trial.make().items()}
+    columns = {name: [short(value) for value in column] for name, column in trial.make().items()}
     made = {**versions(), "seconds": round(time.monotonic() - started)}
-    value: dict[str, Any] = {"trial": trial.facts, "made": made, "columns": columns}
-    data = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 9, mtime=0)
-    trial.path(folder).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(trial.path(folder), lambda file: file.write(data))
-
-
-def _short(value):
-    """A number to five digits; None for one that JSON cannot hold."""
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    write_record(trial.path(folder), {"trial": trial.facts, "made": made, "columns": columns})
 
 
 def settings(config):
@@ -127,9 +114,20 @@ def evaluations(trainer):
                 yield trainer.evaluate()
 
 
+def all_right(rows):
+    """Whether every validation example was right at the last RUNNING evaluations."""
+    return len(rows) >= RUNNING and all(row["validation_accuracy"] == 1 for row in rows[-RUNNING:])
+
+
 def columns_of(rows):
     """{name: values} of rows with the same names."""
     return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def first_step(columns, name, test):
+    """The first step at which a column's value passes a test, or infinity."""
+    return next((step for step, value in zip(columns["step"], columns[name], strict=True)
+                 if value is not None and test(value)), math.inf)
 
 
 def main(folder, trials, description, arguments=None):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import study
+from keeping import short
 from reporting import records, replay
 
 from npdl.training import sweep as sweeping
@@ -68,7 +69,7 @@ def test_another_rounding_is_told_in_one_line(tmp_path):
     config = Config(p=5, width=8, heads=2, steps=4, threads=1)
     assert sweeping.work(config, sweeping.folder_of(tmp_path, config)) == "finished"
     kept = sweeping.load_records(tmp_path, config)
-    columns = {key: [study._short(row[key]) for row in kept] for key in kept[0]}
+    columns = {key: [short(row[key]) for row in kept] for key in kept[0]}
     stored = {"config": config.to_json(), "made": {"engine": "0123456789ab", "blas": "b"},
               "records": columns}
     assert replay.first_difference(stored, 4, 1) is None

@@ -72,7 +72,7 @@ def test_each_trial_is_made_once_and_listed_with_its_minutes(results, capsys):
         assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("spoil", ["facts", "cut", "columns"])
+@pytest.mark.parametrize("spoil", ["facts", "cut", "columns", "block"])
 def test_a_record_of_something_else_is_one_line(results, spoil, capsys):
     made = two([])
     trials.keep("x", made[0])
@@ -83,7 +83,8 @@ def test_a_record_of_something_else_is_one_line(results, spoil, capsys):
     if spoil == "columns":
         value["columns"]["loss"].pop()
     data = gzip.compress(json.dumps(value).encode())
-    path.write_bytes(data[:20] if spoil == "cut" else data)
+    block = data[:10] + b"\xff" * 20 + data[30:]        # of what gzip has compressed
+    path.write_bytes({"cut": data[:20], "block": block}.get(spoil, data))
     with pytest.raises(InputError, match="is not a record of this trial"):
         trials.kept("x", made[0])
     assert trials.main("x", made, "Words.", ["--list"]) == 2
@@ -250,9 +251,9 @@ def test_circuit_and_jumps_are_watched():
     columns = phases.circuit(0, **TINY)
     assert columns["step"] == [2, 4, 6] and columns["keys"][0] == columns["keys"][-1] != []
     assert len(columns["embedded"][0]) == 3                     # all that p = 7 has
-    assert {"restricted", "excluded", "fresh", "top"} <= set(columns)
+    assert {"restricted", "excluded", "fresh_circuit", "fresh_loss", "top"} <= set(columns)
     assert {"mirror_accuracy", "fresh_accuracy"} <= set(columns)
-    assert set(phases.moments(columns)) == {"memorised", "circuit", "generalised"}
+    assert set(phases.moments(columns)) == {"memorised", "circuit", "shown", "generalised"}
     columns = phases.jumping(1e-8, 0, **LSTM)
     assert columns["step"] == [2, 4, 6]
 

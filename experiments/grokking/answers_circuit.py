@@ -2,8 +2,8 @@
 
 import math
 
-from paired import COLOURS, NOTHING, of_arm, plot_seeds
-from phases import EPS, LONG, SEEDS, STRONGEST, moments
+from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds
+from phases import EPS, LONG, POWER, SEEDS, STRONGEST, TRIALS, moments
 from reporting.jumps import jump_places
 from reporting.measures import span
 from reporting.parts import Figure, Section, Table
@@ -12,7 +12,9 @@ from npdl.study import plots_style as style
 from npdl.training.config import Config
 
 BETA2 = Config().betas[1]
-LINES = ("train_loss", "validation_loss", "restricted", "fresh", "excluded")
+LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded_strongest")
+RELIES = 2.0                # the factor by which the excluded loss has to rise
+CLEANED = 0.5               # the share of the norm's fall that a cleanup has to have
 
 
 def circuit_section(records):
@@ -23,70 +25,90 @@ def circuit_section(records):
     return made
 
 
-def ordered(columns):
-    """Whether the circuit is there after memorising and before generalising."""
-    at = moments(columns)
-    return at["memorised"] < at["circuit"] < at["generalised"] < math.inf
-
-
 def value_at(columns, name, step):
     return columns[name][columns["step"].index(step)]
 
 
-def change(columns, name, start, end):
-    """log10 of a column at `end` over that at `start`, phases of `moments` or "last"."""
-    at = {**moments(columns), "last": columns["step"][-1]}
-    if not (math.isfinite(at[start]) and math.isfinite(at[end])):
+def between(columns, name, start, end=math.inf):
+    """The values of a column from one step to another."""
+    return [value for step, value in zip(columns["step"], columns[name], strict=True)
+            if start <= step <= end]
+
+
+# --- three phases, each seed by seed --------------------------------------------------------------
+def is_hidden(columns):
+    """Whether the circuit is formed after memorising, and before it shows."""
+    at = moments(columns)
+    return at["memorised"] < at["circuit"] < at["shown"]
+
+
+def reliance(columns):
+    """By which factor the loss without the strongest frequencies rises from its least, after
+    memorising, to the end; NaN where nothing is memorised."""
+    known = moments(columns)["memorised"]
+    if math.isinf(known):
         return math.nan
-    before, after = value_at(columns, name, at[start]), value_at(columns, name, at[end])
-    return math.log10(after / before) if before and after else math.nan
+    least = min(between(columns, "excluded_strongest", known))
+    return columns["excluded_strongest"][-1] / least if least else math.inf
 
 
-def known(values):
-    return [value for value in values if math.isfinite(value)]
+def cleanup(columns):
+    """The share of the norm's fall, in its logarithm from memorising to its least, that comes after
+    the circuit is formed; NaN where there is none."""
+    at = moments(columns)
+    if not math.isfinite(at["memorised"] + at["circuit"]):
+        return math.nan
+    before, formed = (value_at(columns, "l2_norm", at[name]) for name in ("memorised", "circuit"))
+    least = min(between(columns, "l2_norm", at["memorised"]))
+    return math.log(formed / least) / math.log(before / least) if least < before else math.nan
 
 
 def answer(found):
     each = list(found.values())
-    return " ".join(filter(None, ["**Are there three phases?**", order(each), reliance(each),
-                                  cleanup(each), plateau(each), frequencies(each)]))
+    tests = (("the circuit is formed before it shows", list(map(is_hidden, each))),
+             ("the model comes to rely on it", [reliance(c) >= RELIES for c in each]),
+             ("its norm falls mostly afterwards", [cleanup(c) >= CLEANED for c in each]))
+    each_seed = [sum(seen) for _, seen in tests]
+    verdict = ("Yes" if min(each_seed) == len(each) else "No" if not any(each_seed) else
+               "In part")
+    counts = "; ".join(f"{words} in {sum(seen)} of {len(seen)} seeds" for words, seen in tests)
+    return " ".join(filter(None, [
+        f"**Are there three phases?** {verdict}: {counts}.", lead(each), numbers(each),
+        plateau(each), frequencies(each)]))
 
 
-def order(each):
-    """Phases 1 and 2: memorising, and a circuit before it shows."""
-    many, of = sum(map(ordered, each)), len(each)
-    ends = sum(math.isfinite(moments(c)["generalised"]) for c in each)
-    words = (f"In {many} of {of} seeds the circuit forms (the restricted loss of fresh equations "
-             "halves) after the training set is known and before A_val is 0.9")
-    if ends < of:
-        words += f" ({of - ends} never get there)"
-    return words + (": the general solution is there before it shows." if many == of else
-                    ": not in every seed is it there before it shows." if many else
-                    ": it is not seen before it shows.")
+def lead(each):
+    """By how many steps the circuit is ahead of what shows."""
+    ahead = [at["shown"] - at["circuit"] for at in map(moments, each)
+             if math.isfinite(at["shown"] + at["circuit"])]
+    if not ahead:
+        return "No seed comes as far as a fresh loss of half a guess's."
+    return (f"On fresh equations the circuit alone comes to half a guess's loss {words_of(ahead)} "
+            "the model as it is.")
 
 
-def reliance(each):
-    rises = known(change(c, "excluded", "memorised", "generalised") for c in each)
-    if not rises:
-        return "No seed memorises and then generalises: nothing can be said of the excluded loss."
-    return ("From memorised to generalised the loss without the key frequencies (excluded) changes "
-            f"by {span(rises, '{:+.2f}')} decades: "
-            + ("the model comes to rely on them." if min(rises) > 0 else
-               "not in every seed does the model come to rely on them."))
+def words_of(ahead):
+    """How steps ahead of something are said."""
+    low, high = min(ahead), max(ahead)
+    if low == high == 0:
+        return "together with"
+    if low > 0:
+        return f"{span(ahead, '{:g}')} steps before"
+    if high < 0:
+        return f"{span([-n for n in ahead], '{:g}')} steps after"
+    return f"{high:g} steps before to {-low:g} after"
 
 
-def cleanup(each):
-    """Phase 3: the norm falls, and what is left needs the key frequencies no less."""
-    pairs = [(change(c, "l2_norm", "generalised", "last"),
-              change(c, "excluded", "generalised", "last")) for c in each]
-    pairs = [(norm, excluded) for norm, excluded in pairs if math.isfinite(norm + excluded)]
-    if not pairs:
-        return "Of a cleanup afterwards nothing can be said: no seed generalises."
-    seen = sum(norm < 0 <= excluded for norm, excluded in pairs)
-    return (f"After that the norm changes by {span((10**n - 1 for n, _ in pairs), '{:+.0%}')} and "
-            f"the excluded loss by {span((e for _, e in pairs), '{:+.2f}')} decades: a cleanup "
-            f"(the norm falls, the excluded loss does not) is seen in {seen} of {len(pairs)} "
-            "seeds.")
+def numbers(each):
+    rises = [rise for rise in map(reliance, each) if math.isfinite(rise)]
+    shares = [share for share in map(cleanup, each) if math.isfinite(share)]
+    said = []
+    if rises:
+        said.append(f"Without the {STRONGEST} strongest key frequencies the training loss is at "
+                    f"last {span(rises, '{:.2g}')} times what it was at its least.")
+    if shares:
+        said.append(f"Of the norm's fall {span(shares, '{:.0%}')} comes after the circuit.")
+    return " ".join(said)
 
 
 def plateau(each):
@@ -97,37 +119,37 @@ def plateau(each):
     if not both:
         return ""
     mirror, fresh = zip(*both, strict=True)
-    return ("When the circuit forms, the accuracy on unseen equations whose mirror b + a is "
+    return ("When the circuit is formed, the accuracy on unseen equations whose mirror b + a is "
             f"trained is {span(mirror)}, on fresh ones {span(fresh)}.")
 
 
 def frequencies(each):
     keys = [c["keys"][-1] for c in each]
     shared = [len(set(c["keys"][-1]) & set(c["embedded"][-1])) for c in each]
-    return (f"The key frequencies are {span(map(len, keys), '{:g}')} of 15; of the embedding's "
-            f"{STRONGEST} strongest {span(shared, '{:g}')} are among them. The paper finds five on "
-            "addition modulo 113 with one layer; here there are two layers, 31 residues and "
-            "LayerNorm.")
+    return (f"Of the 15 frequencies {span(map(len, keys), '{:g}')} are needed for "
+            f"{POWER:.0%} of the power, nearly all, so the loss without these all says little; of "
+            f"the embedding's {STRONGEST} strongest {span(shared, '{:g}')} are among them. The "
+            "paper finds five on addition modulo 113 with one layer; here there are two layers, 31 "
+            "residues and LayerNorm.")
 
 
 def table(found):
     rows = []
     for seed, columns in found.items():
         at, end = moments(columns), {name: values[-1] for name, values in columns.items()}
-        rows.append((str(seed), *(f"{at[name]:g}" if math.isfinite(at[name]) else "never"
-                                  for name in at),
+        rows.append((str(seed), *(span([step], "{:g}") for step in at.values()),
                      " ".join(map(str, sorted(end["keys"]))),
                      " ".join(map(str, sorted(end["embedded"]))),
-                     *(along(columns, name, "{:.2g}") for name in
-                       ("restricted", "fresh", "excluded")),
+                     *(along(columns, name, "{:.2g}") for name in LINES[1:]),
                      along(columns, "l2_norm", "{:.0f}"), along(columns, "top", "{:.2f}")))
     return Table(f"The steps that end a phase, of {len(found)} of {len(SEEDS)} seeds; the key "
                  f"frequencies, and the {STRONGEST} strongest of the embedding, at the end; the "
                  "losses, the norm of the parameters and the share of those five, at step 1, when "
-                 "memorised, when generalised, and at the end. Restricted and excluded are the "
-                 "paper's; fresh is restricted to equations of which neither order is trained.",
-                 ("seed", "memorised", "circuit formed", "generalised", "key frequencies",
-                  "embedding", "restricted", "fresh", "excluded", "norm", "top 5"), rows)
+                 "memorised, when generalised, and at the end. Fresh equations are those of which "
+                 "neither order is trained; restricted and excluded are the paper's.",
+                 ("seed", "memorised", "circuit formed", "shown", "generalised", "key frequencies",
+                  "embedding", "fresh", "fresh, circuit alone", "restricted",
+                  f"excluded, {STRONGEST} strongest", "norm", "top 5"), rows)
 
 
 def along(columns, name, form):
@@ -141,25 +163,26 @@ def along(columns, name, form):
 def figure(found):
     data = [{"seed": seed, "step": c["step"], **{name: c[name] for name in LINES}}
             for seed, c in found.items()]
-    return Figure("circuit", "L3", "Losses of the default GPT, of each seed: training, validation, "
-                  "restricted to the key frequencies (of all and of fresh equations), and without "
-                  "them.", data, draw,
-                  (13, 3.2 * max(1, -(-len(found) // 3))))
+    return Figure("circuit", "L3", "Losses of the default GPT, of each seed: of the validation "
+                  "set, of fresh equations as they are and by the circuit alone, restricted to the "
+                  "key frequencies, and of the training set without the strongest of these.", data,
+                  draw, (13, 3.2 * -(-(len(found) + 1) // 3)))
 
 
 def draw(figure, data):
-    rows = max(1, -(-len(data) // 3))
-    panels = figure.subplots(rows, 3, squeeze=False, sharey=True)
-    for axes, one in zip(panels.flat, data, strict=False):
+    """A panel for each seed, and the legend in a place of its own after the last."""
+    panels = figure.subplots(-(-(len(data) + 1) // 3), 3, squeeze=False, sharey=True).ravel()
+    for axes, one in zip(panels, data, strict=False):
         for colour, name in zip(COLOURS, LINES, strict=True):
             axes.plot(one["step"], one[name], color=colour, linewidth=1.0,
                       label=name.replace("_", " "))
+        axes.set_xscale("log")
         axes.set_yscale("log")
-        style.dress(axes, "training step", "", f"seed {one['seed']}")
-    for axes in panels.flat[len(data):]:
+        style.dress(axes, "training step (log scale)", "loss", f"seed {one['seed']}")
+    for axes in panels[len(data):]:
         axes.set_axis_off()
-    if data:
-        panels.flat[0].legend(frameon=False, fontsize=8)
+    panels[len(data)].legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=10,
+                             loc="center")
 
 
 # --- late jumps -----------------------------------------------------------------------------------
@@ -167,10 +190,11 @@ LAST = 4000                 # steps before the lowest loss in which its fall is 
 FOLD = 2 / (1 - BETA2)      # steps in which the rule lets the loss fall by a factor e
 CLOSE = 1.5                 # a factor within which a number is as expected
 RULE = (
-    "Expected: of a memorised set the gradient has only to make good what the decay takes, "
-    "m / (sqrt(v) + eps) = decay times weight. So m stays far below sqrt(v), which does nothing "
-    f"but forget: by a factor e in 2 / (1 - beta2) = {FOLD:.0f} steps, and gradient and loss "
-    "follow it down, until sqrt(v) is eps. ")
+    "Expected: once a set is memorised, an update has only to give back what the weight decay "
+    "takes, so m / (sqrt(v) + eps) stays at decay times weight, far below 1. Gradients that small "
+    "add nothing to v: sqrt(v) only shrinks, by a factor e in 2 / (1 - beta2) = "
+    f"{FOLD:.0f} steps, and the gradient and the loss shrink with it. That ends where sqrt(v) "
+    "comes down to eps. ")
 
 
 def jumped(columns):
@@ -192,7 +216,9 @@ def jumps_section(records):
     made = Section("4. Late jumps and AdamW's eps")
     found = {eps: of_arm(records, kind="jumps", eps=eps) for eps in EPS}
     if not all(found.values()):
-        made.parts.append(NOTHING)
+        of = sum(trial.facts["kind"] == "jumps" for trial in TRIALS)
+        made.parts.append(f"Tried so far: {sum(map(len, found.values()))} of {of}; without both "
+                          "eps nothing follows.")
         return made
     rows = [(f"{eps:g}", str(seed), f"{jumped(c):g}" if math.isfinite(jumped(c)) else "none",
              str(c["step"][-1]), f"{min(c['train_loss']):.2g}", f"{folding(c):.0f}")
@@ -209,21 +235,33 @@ def jumps_section(records):
 def jumps_answer(found):
     (usual, a), (small, b) = ((eps, {s: jumped(c) for s, c in seeds.items()})
                               for eps, seeds in found.items())
+    pairs = paired(a, b)
+    _, first, _ = pairs.signs()                         # the smaller eps is later
     many = [sum(map(math.isfinite, steps.values())) for steps in (a, b)]
-    both = [seed for seed in a if seed in b]
-    first = sum(a[seed] < b[seed] for seed in both)
-    verdict = ("So eps decides whether they come, up to that step." if many == [len(a), 0] else
-               "So eps decides when they come." if both and first == len(both) else
-               "So eps does not decide it." if many == [len(a), len(b)] else
-               "So these seeds leave it open.")
     expected = FOLD * math.log(usual / small)
     return (f"**Do the jumps come from AdamW's eps?** {RULE}An eps of {small:g} is reached "
             f"{expected:,.0f} steps later than {usual:g}.\n\n"
             f"Found: with eps {usual:g} {many[0]} of {len(a)} "
             f"seeds jump (after step {span(a.values(), '{:g}')}); with {small:g} {many[1]} of "
             f"{len(b)} up to step {LONG} (after {span(b.values(), '{:g}')}); the larger eps jumps "
-            f"first in {first} of {len(both)} pairs"
-            f"{delay(expected, [(a[s], b[s]) for s in both])}. {verdict} {fall(found[small])}")
+            f"first in {first} of {len(pairs.before)} pairs{delay(expected, pairs.pairs())}. "
+            f"{jumps_verdict(pairs)} {fall(found[small])}")
+
+
+def jumps_verdict(pairs):
+    """What the pairs say of eps, and how sure it is."""
+    of = len(pairs.before)
+    _, first, p = pairs.signs()
+    if first == of > 0:
+        what = "when they come" if any(map(math.isfinite, pairs.after)) else (
+            "whether they come, up to that step")
+        if p <= 0.05:
+            return f"So eps decides {what}."
+        return (f"It looks as if eps decided {what}; {of} pairs cannot prove it (sign test "
+                f"p = {p:.2g}).")
+    if all(map(math.isfinite, pairs.before + pairs.after)) and 2 * first <= of:
+        return "So eps does not decide it."
+    return "So these seeds leave it open."
 
 
 def delay(expected, steps):
@@ -260,5 +298,4 @@ def draw_jumps(figure, data):
         plot_seeds(axes, [(c["step"], c["loss"]) for c in curves], colour, name)
     axes.set_yscale("log")
     style.dress(axes, "training step", "training loss", "")
-    if any(data.values()):
-        axes.legend(frameon=False, fontsize=8.5)
+    axes.legend(frameon=False, fontsize=8.5)

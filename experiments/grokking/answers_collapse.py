@@ -3,9 +3,10 @@
 import math
 
 from collapse import ARMS
-from paired import COLOURS, NOTHING, of_arm, plot_seeds
+from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds
 from reporting.measures import GENERAL, MEMORISED, span
 from reporting.parts import Figure, Section, Table
+from trials import first_step
 
 from npdl.study import plots_style as style
 
@@ -22,11 +23,6 @@ PUBLISHED = {
     "float32": "collapses, then nothing more; rerun, below 40 % (Chou 2025)",
     "float64": "as float32; rerun, below 50 % (Chou 2025)",
 }
-
-
-def first(columns, name, limit):
-    return next((step for step, value in zip(columns["step"], columns[name], strict=True)
-                 if value is not None and value >= limit), math.inf)
 
 
 def collapse_section(records):
@@ -61,11 +57,21 @@ def answer(arms):
 # --- what the seeds of an arm did -----------------------------------------------------------------
 def general(found):
     """{seed: the first epoch with A_val >= GENERAL, or infinity}."""
-    return {seed: first(c, "validation_accuracy", GENERAL) for seed, c in found.items()}
+    return {seed: first_step(c, "validation_accuracy", lambda a: a >= GENERAL)
+            for seed, c in found.items()}
 
 
-def best(found):
-    return {seed: max(c["validation_accuracy"]) for seed, c in found.items()}
+def best(found, until=math.inf):
+    """{seed: the best A_val up to an epoch}."""
+    return {seed: max(a for step, a in zip(c["step"], c["validation_accuracy"], strict=True)
+                      if step <= until) for seed, c in found.items()}
+
+
+def watched(found, arm):
+    """How long the seeds of an arm were watched: for ever where a trial ended before its time,
+    because nothing could change any more."""
+    return min((c["step"][-1] for c in found.values() if c["step"][-1] == ARMS[arm].epochs),
+               default=math.inf)
 
 
 def died(found, arm):
@@ -126,31 +132,38 @@ def stop_verdict(found, many, known, higher, arms):
         return "The seeds differ."
     if not many:
         return "Open: it does not generalise, but does not collapse either."
-    why = [name for name, true in (
-        ("float64", all_general(higher)),
-        ("StableMax", arms and all_general(arms["stablemax"])
+    why = [f"{name}{one_seed(seeds)}" for name, seeds, true in (
+        ("float64", higher, all_general(higher)),
+        ("StableMax", arms and arms["stablemax"], arms and all_general(arms["stablemax"])
          and needed("stablemax", "softmax64", arms))) if true]
     if why:
-        return f"Yes: it collapses and does not generalise, and {' and '.join(why)} does."
+        return (f"Yes: it collapses and does not generalise, and {' and '.join(why)} "
+                f"do{'es' * (len(why) == 1)}.")
     return "It collapses and does not generalise; that the one is the other's cause is not shown."
 
 
+def one_seed(found):
+    return " (one seed)" * (len(found) == 1)
+
+
 def precision(arms):
-    """Each precision against the next lower one, by the best A_val of the same seeds."""
-    lines = []
-    for low, high in (("float16-70", "float32-70"), ("float32-70", "float64-70")):
-        a, b = best(arms[low]), best(arms[high])
-        both = [seed for seed in a if seed in b]
-        names = f"{high[:7]} over {low[:7]}"
-        if not both:
-            lines.append(f"{names}: not tried")
-            continue
-        gain = [b[seed] - a[seed] for seed in both]
-        word = ("yes" if min(gain) > CLEAR else "no, it is worse" if max(gain) < -CLEAR else
-                "no difference" if max(map(abs, gain)) <= CLEAR else "the seeds differ")
-        lines.append(f"{names}: {word} (best A_val {span(a[s] for s in both)} and "
-                     f"{span(b[s] for s in both)}, {len(both)} pair{'s' * (len(both) > 1)})")
-    return "; ".join(lines) + "."
+    """Each precision against the next lower one, by the best A_val of the same seeds in the
+    epochs that both were watched."""
+    return "; ".join(f"{high[:7]} over {low[:7]}: {gain(low, high, arms)}" for low, high in (
+        ("float16-70", "float32-70"), ("float32-70", "float64-70"))) + "."
+
+
+def gain(low, high, arms):
+    until = min(watched(arms[low], low), watched(arms[high], high))
+    pairs = paired(best(arms[low], until), best(arms[high], until))
+    if not pairs.before:
+        return "not tried"
+    gains = [b - a for a, b in pairs.pairs()]
+    word = ("one seed alone, nothing follows" if len(gains) == 1 else
+            "yes" if min(gains) > CLEAR else "no, it is worse" if max(gains) < -CLEAR else
+            "no difference" if max(map(abs, gains)) <= CLEAR else "the seeds differ")
+    within = f" within {until:,} epochs" if math.isfinite(until) else ""
+    return f"{word} (best A_val{within} {span(pairs.before)} and {span(pairs.after)})"
 
 
 def groks(arm, control, arms):
@@ -158,7 +171,8 @@ def groks(arm, control, arms):
     found, other = arms[arm], arms[control]
     if not found:
         return NOTHING
-    head = "Yes: " if all_general(found) else "" if none_general(found) else "Not always: "
+    yes = "Yes, in the one seed tried: " if len(found) == 1 else "Yes: "
+    head = yes if all_general(found) else "" if none_general(found) else "Not always: "
     words = f"{head}{said(arm, arms)} The control, {control}: {said(control, arms)}"
     words = words[0].upper() + words[1:]
     if not other or none_general(found):
@@ -179,20 +193,17 @@ def needed(arm, control, arms):
     if not none_general(other):
         return False
     at = max(step for step in general(found).values() if math.isfinite(step))
-    watched = math.inf if died(other, control) == len(other) else min(
-        c["step"][-1] for c in other.values())
-    return True if watched >= at else None
+    return True if watched(other, control) >= at else None
 
 
 def rival(arms):
     """The orthogonal gradient against weight decay, over the seeds of both."""
-    a, b = general(arms["orthogonal"]), general(arms["decay"])
-    both = [seed for seed in a if seed in b]
-    if not both:
+    pairs = paired(general(arms["decay"]), general(arms["orthogonal"]))
+    if not pairs.before:
         return ""
-    sooner, later = (sum(a[s] < b[s] for s in both), sum(a[s] > b[s] for s in both))
-    return (f" The orthogonal gradient is sooner in {sooner} and later in {later} of {len(both)} "
-            "pairs.")
+    sooner, later, _ = pairs.signs()
+    return (f" The orthogonal gradient is sooner in {sooner} and later in {later} of "
+            f"{len(pairs.before)} pairs.")
 
 
 # --- table and figure -----------------------------------------------------------------------------
@@ -201,8 +212,10 @@ def table(arms):
     for name, found in arms.items():
         columns, arm = found.values(), ARMS[name]
         rows.append((name, f"{arm.share:.0%}", f"{len(found)} of {arm.seeds}",
-                     span((first(c, "train_accuracy", MEMORISED) for c in columns), "{:,}"),
-                     span((first(c, "collapsed", COLLAPSED) for c in columns), "{:,}"),
+                     span((first_step(c, "train_accuracy", lambda a: a >= MEMORISED)
+                            for c in columns), "{:,}"),
+                     span((first_step(c, "collapsed", lambda share: share >= COLLAPSED)
+                            for c in columns), "{:,}"),
                      span((max(c["collapsed"]) for c in columns), "{:.0%}"),
                      span(general(found).values(), "{:,}"), span(best(found).values()),
                      span((c["step"][-1] for c in columns), "{:,}"),

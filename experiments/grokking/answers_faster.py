@@ -2,11 +2,12 @@
 
 import math
 
-from faster import ARMS, FASTER, reached, seeds_of
-from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds
+from faster import ARMS, FASTER, seeds_of
+from paired import COLOURS, LEVEL, NOTHING, of_arm, paired, plot_seeds
 from reporting.measures import GENERAL, span
 from reporting.parts import Figure, Section, Table
 from reporting.records import NAMES
+from trials import first_step
 
 from npdl.study import plots_style as style
 
@@ -26,40 +27,60 @@ def faster_section(records):
 
 
 def steps_of(found, share=SAME):
-    return {seed: reached(columns, share) for seed, columns in found.items()}
+    return {seed: first_step(columns, "validation_accuracy", lambda a: a >= share)
+            for seed, columns in found.items()}
 
 
-def against(found, arm):
-    """The Paired of an arm against AdamW."""
-    return paired(steps_of(found["adamw"]), steps_of(found[arm]))
+def against(found, arm, other="adamw"):
+    """The Paired of an arm against another."""
+    return paired(steps_of(found[other]), steps_of(found[arm]))
 
 
 def answer(arms):
+    comparisons = len(NAMES) * (len(ARMS) - 1 + len(CONTROL_OF))
     return "\n\n".join([
-        *(f"**{arm.capitalize()}{WHAT.get(arm, '')}.** "
-          + "; ".join(f"{NAMES[model]}: {words(against(found, arm))}"
-                      for model, found in arms.items()) + "." for arm in ARMS[1:]),
+        *(f"**{arm.capitalize()}{WHAT.get(arm, '')}.** " + by_model(arms, arm) for arm in ARMS[1:]),
         f"Steps are those to A_val ≥ {SAME:g}, as in both papers; a factor below 1 is sooner, in "
         "brackets its 95 % interval (Student's, of the logarithms paired by seed). Where a seed "
-        "never gets there, signs alone decide, and never counts as the latest. All arms have the "
-        f"learning rate of AdamW's recipe, but Muon moves its matrices {FASTER:g} times as fast; "
-        "none was tuned. Grokfast's paper changes weight decay together with the filter; here all "
-        "arms have decay 1, which leaves less to gain."])
+        "never gets there, signs alone decide, and never counts as the latest. Of "
+        f"{comparisons} such comparisons {LEVEL * comparisons:.1f} are expected to show a "
+        "difference by luck. All arms have the learning rate of AdamW's recipe, but Muon moves its "
+        f"matrices {FASTER:g} times as fast; none was tuned. Grokfast's paper changes weight decay "
+        "together with the filter; here all arms have decay 1, which leaves less to gain."])
 
 
 WHAT = {"momentum": " (the control of Grokfast: as slow a mean, not amplified)",
         "matched": " (Muon with updates of AdamW's size)"}
+CONTROL_OF = {"grokfast": "momentum", "muon": "matched"}
 
 
-def words(pairs):
-    """What a Paired says."""
+def by_model(arms, arm):
+    """An arm against AdamW, and against its control where it has one, for each model."""
+    words = "; ".join(f"{NAMES[model]}: {words_of(against(found, arm))}"
+                      for model, found in arms.items())
+    control = CONTROL_OF.get(arm)
+    if control is None:
+        return f"{words}."
+    beside = "; ".join(f"{NAMES[model]}: {short(against(found, arm, control), control)}"
+                       for model, found in arms.items())
+    return f"{words}. Against {control}: {beside}."
+
+
+def short(pairs, name):
+    """The verdict of a Paired, and its factor where it has one."""
+    factor = f", {pairs.factor()} times {name}'s steps" if pairs.logs else ""
+    return f"{pairs.verdict()}{factor}"
+
+
+def words_of(pairs):
+    """What a Paired against AdamW says."""
     if not pairs.before:
         return pairs.verdict()
     after, before, of = pairs.count()
-    least = "" if math.isinf(pairs.half) or len(pairs.logs) < of else (
-        f"; the smallest factor that so many pairs could show is {10**pairs.half:.2f}")
-    return (f"{pairs.verdict()}, {pairs.factor()} times AdamW's steps; {after} of {of} seeds "
-            f"generalise, with AdamW {before}{least}")
+    unseen = "" if math.isinf(pairs.half) or len(pairs.logs) < of else (
+        f"; a change by less than a factor {10**pairs.half:.2f} could not be told from none")
+    return (f"{short(pairs, 'AdamW')}; {after} of {of} seeds generalise, with AdamW "
+            f"{before}{unseen}")
 
 
 def table(arms):

@@ -36,7 +36,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from trials import Trial, columns_of, main
+from trials import Trial, all_right, columns_of, main
 
 from npdl.backend import stream
 from npdl.losses import CrossEntropy, StableMaxLoss
@@ -50,7 +50,6 @@ SEEDS = (0, 1, 2)
 SECONDS = {"float16": 0.11}         # of an epoch at 40 % on one core, expected; else:
 USUAL = 0.045
 DEAD = 300                          # epochs without any gradient that end a trial
-RUNNING = 3                         # evaluations in a row, all of them right, that end a trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +119,7 @@ def train(arm, seed, p=P, hidden=HIDDEN):
     model = MLP([2 * p, hidden, hidden, p], bias=False, rng=stream(seed, 1))
     optimizer = AdamW(model, arm.lr, arm.betas, arm.eps, weight_decay=arm.decay)
     params, loss, rows = list(optimizer.params.values()), LOSSES[arm.loss](), []
-    dead = running = 0
+    dead = 0
     with ONE_BLAS_THREAD, np.errstate(over="ignore", under="ignore", divide="ignore"):
         for epoch in range(1, arm.epochs + 1):
             optimizer.zero_grad()
@@ -131,8 +130,7 @@ def train(arm, seed, p=P, hidden=HIDDEN):
             dead = 0 if dlogits.any() or arm.decay else dead + 1
             if is_due(epoch, arm) or dead == DEAD:
                 rows.append(look(epoch, model, params, value, logits, dlogits, y, validation))
-                running = running + 1 if rows[-1]["validation_accuracy"] == 1 else 0
-                if running == RUNNING or dead == DEAD:
+                if all_right(rows) or dead == DEAD:
                     break
             turn(params, arm.gradient)
             optimizer.step()

@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import study
-from trials import Trial, columns_of, evaluations, main, settings
+from trials import Trial, all_right, columns_of, evaluations, main, settings
 
 from npdl.core import embedding_names
 from npdl.optim import Grokfast, Muon
@@ -43,7 +43,6 @@ ARMS = ("adamw", "grokfast", "muon", "momentum", "matched")
 CONTROLS = ("momentum", "matched")
 KEEP, AMPLIFY, FASTER = 0.98, 2.0, 20.0
 SHARE = 0.2                         # of lr: what "matched" makes an update's root mean square
-RUNNING = 3                         # evaluations in a row that end a trial
 MINUTES = {"gpt": 2.4, "lstm": 1.2}     # of a trial on one core, expected; Muon's SLOWER times
 SLOWER = 1.35
 
@@ -118,19 +117,12 @@ def facts(model, arm, seed):
 def train(model, arm, seed, **changed):
     """The columns of a training: step, losses, accuracies, norm."""
     config = dataclasses.replace(config_of(model, arm, seed), **changed)
-    rows, running = [], 0
+    rows = []
     for row in evaluations(Arm(config, arm)):
         rows.append(row)
-        running = running + 1 if row["validation_accuracy"] == 1 else 0
-        if running == RUNNING:
+        if all_right(rows):
             break
     return columns_of(rows)
-
-
-def reached(columns, share):
-    """The first step with at least that validation accuracy, or infinity."""
-    return next((step for step, value in zip(columns["step"], columns["validation_accuracy"],
-                                             strict=True) if value >= share), math.inf)
 
 
 TRIALS = [Trial(f"{model}-{arm}-seed{seed}", facts(model, arm, seed),

@@ -3,11 +3,13 @@
 import dataclasses
 import math
 
+from reporting.measures import mean
 from reporting.rules import STUDENT
 
 from npdl.study import plots_style as style
 
 NOTHING = "Not tried yet."
+LEVEL = 0.05                # a verdict by luck once in twenty
 COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE)
 
 
@@ -31,7 +33,7 @@ class Paired:
 
     @property
     def mean(self):
-        return math.fsum(self.logs) / len(self.logs) if self.logs else math.nan
+        return mean(self.logs) if self.logs else math.nan
 
     @property
     def half(self):
@@ -60,7 +62,8 @@ class Paired:
             return "one seed alone: nothing follows"
         if len(self.logs) < n:
             sooner, later, p = self.signs()
-            words = open_ if p > 0.05 else "sooner" if sooner > later else "later"
+            words = (f"{n} pairs cannot decide it by signs" if LEVEL * 2**n < 2 else
+                     open_ if p > LEVEL else "sooner" if sooner > later else "later")
             return f"{words} (sooner in {sooner} pairs, later in {later}, sign test p = {p:.2g})"
         if self.mean + self.half < 0:
             return "sooner"

@@ -9,11 +9,13 @@ circuit   the study's default GPT, watched by the paper's two progress measures.
           answers, each answer's column a sum of waves over s. The key frequencies are those that
           hold 95 % of the power when the training ends.
           restricted loss  over all equations, from the mean and the key frequencies alone
-          excluded loss    over the training set, the key frequencies taken out of the logits
+          excluded loss    over the training set, the key frequencies taken out of the logits;
+                           and the same with the five strongest of these alone
           Half of the equations are memorised, and so is b + a with a + b: their table peaks at
-          the answers without any circuit. So both are left out of a third measure:
-          fresh loss       restricted, table and loss of the equations of which neither a + b nor
-                           b + a is trained
+          the answers without any circuit. So both are left out of two further measures, over
+          the fresh equations, of which neither a + b nor b + a is trained:
+          fresh circuit    restricted loss, from their own table
+          fresh loss       of the logits as they are: what shows
 jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-8 and 1e-12, until
           its training loss has jumped a hundredfold after memorising, or to step 48001
 """
@@ -34,7 +36,7 @@ import numpy as np
 import study
 from reporting.jumps import FACTOR, jump_places
 from reporting.measures import GENERAL, MEMORISED
-from trials import Trial, columns_of, evaluations, main, settings
+from trials import Trial, columns_of, evaluations, first_step, main, settings
 
 from npdl.backend import to_host
 from npdl.functions import log_softmax
@@ -46,7 +48,7 @@ SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jum
 EPS = (1e-8, 1e-12)
 POWER = 0.95                        # of the logits' waves, that the key frequencies hold
 LONG, AFTER = 48_001, 3             # steps of a jumps trial, and evaluations after its jump
-STRONGEST = 5                       # frequencies of the embedding that are kept
+STRONGEST = 5                       # frequencies of the logits, and of the embedding, looked at
 MINUTES = {"circuit": 4.3, 1e-8: 10, 1e-12: 20}
 
 
@@ -92,18 +94,24 @@ def loss_of(logits, answers):
 
 
 def measured(logits, sums, trained, fresh, frequencies, p):
-    """(restricted, excluded, fresh loss) of the logits (N, p) of all equations."""
-    table = by_sum(logits, sums, p)
-    key = waves_of(table, frequencies)
-    restricted = loss_of((table.mean(0) + key)[sums], sums)
-    excluded = loss_of((logits - key[sums])[trained], sums[trained])
-    return restricted, excluded, fresh_loss(logits[fresh], sums[fresh], frequencies, p)
+    """{name: loss} of the logits (N, p) of all equations: see the top of this file."""
+    return {"restricted": restricted_loss(logits, sums, frequencies, p),
+            "excluded": excluded_loss(logits, sums, trained, frequencies, p),
+            "excluded_strongest": excluded_loss(logits, sums, trained, frequencies[:STRONGEST], p),
+            "fresh_circuit": restricted_loss(logits[fresh], sums[fresh], frequencies, p),
+            "fresh_loss": loss_of(logits[fresh], sums[fresh])}
 
 
-def fresh_loss(logits, sums, frequencies, p):
-    """The restricted loss of these equations alone, from their own table."""
+def restricted_loss(logits, sums, frequencies, p):
+    """The loss of these equations from the mean and these waves of their own table."""
     table = by_sum(logits, sums, p)
     return loss_of((table.mean(0) + waves_of(table, frequencies))[sums], sums)
+
+
+def excluded_loss(logits, sums, trained, frequencies, p):
+    """The loss of the trained equations without these waves of the table of all."""
+    waves = waves_of(by_sum(logits, sums, p), frequencies)
+    return loss_of((logits - waves[sums])[trained], sums[trained])
 
 
 def untouched(ids, trained, p):
@@ -133,9 +141,7 @@ def circuit(seed, **changed):
         seen.append(logits)
     frequencies = key_frequencies(by_sum(seen[-1], sums, config.p))
     for row, logits in zip(rows, seen, strict=True):
-        row["restricted"], row["excluded"], row["fresh"] = measured(
-            logits, sums, trained, fresh, frequencies, config.p)
-        row["keys"] = frequencies
+        row.update(measured(logits, sums, trained, fresh, frequencies, config.p), keys=frequencies)
     return columns_of(rows)
 
 
@@ -179,24 +185,25 @@ def jumping(eps, seed, **changed):
     return columns_of(rows)
 
 
-def moments(columns):
-    """{phase: the step that ends it}: memorised, circuit formed, generalised; infinity for never.
+def moments(columns, p=study.BASE.p):
+    """{phase: the step that ends it}: memorised, circuit formed, shown, generalised; infinity for
+    never.
 
-    The circuit is formed where the fresh loss has come down to half of what it is at the start,
-    about ln p.
+    The circuit is formed, and it shows, where the fresh circuit's loss, and the fresh loss itself,
+    has come down to half of that of a guess, ln p: one threshold for both.
     """
-    def first(name, test):
-        return next((step for step, value in zip(columns["step"], columns[name], strict=True)
-                     if test(value)), math.inf)
+    def halved(loss):
+        return loss <= math.log(p) / 2
 
-    half = columns["fresh"][0] / 2
-    return {"memorised": first("train_accuracy", lambda a: a >= MEMORISED),
-            "circuit": first("fresh", lambda loss: loss <= half),
-            "generalised": first("validation_accuracy", lambda a: a >= GENERAL)}
+    return {"memorised": first_step(columns, "train_accuracy", lambda a: a >= MEMORISED),
+            "circuit": first_step(columns, "fresh_circuit", halved),
+            "shown": first_step(columns, "fresh_loss", halved),
+            "generalised": first_step(columns, "validation_accuracy", lambda a: a >= GENERAL)}
 
 
 def circuit_trial(seed):
-    facts = {"kind": "circuit", "seed": seed, **settings(circuit_config(seed)), "power": POWER}
+    facts = {"kind": "circuit", "seed": seed, **settings(circuit_config(seed)), "power": POWER,
+             "strongest": STRONGEST}
     return Trial(f"circuit-seed{seed}", facts, MINUTES["circuit"], lambda: circuit(seed))
 
 
