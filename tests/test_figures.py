@@ -178,3 +178,34 @@ def test_lists_of_layers_are_complete():
         text = (ROOT / page).read_text()
         for cls in npdl_layers():
             assert re.search(rf"\b{cls.__name__}\b", text), (page, cls.__name__)
+
+
+def test_the_minutes_of_the_quick_start_are_the_benchmarks():
+    (_, rows), = tables("training.md")
+    seconds = next(float(row["seconds"]) for row in rows if row["by"] == "npdl")
+    assert "(some three minutes on two cores)" in words("README.md")
+    assert 2.5 < seconds / 60 < 3.5
+
+
+def test_where_the_start_of_the_lstm_fails_is_the_runs():
+    from reporting.measures import mean
+    from reporting.model_size import CONFIGS
+    from reporting.records import Store
+
+    store = Store()
+
+    def accuracies(view, *sizes):
+        found = [mean(run.best("validation_accuracy") for run in view.all_runs(
+            CONFIGS["lstm"][size]).values()) for size in sizes]
+        return [f"{value:.2f}" for value in found]
+
+    low = ((1, 64), (2, 64), (3, 64), (3, 128))
+    configs = list(CONFIGS["lstm"].values())
+    ours, release = store.chosen(configs), store.by(configs, "release")
+    a, b, c, d = accuracies(ours, *low)
+    e, f, g, h = accuracies(release, *low)
+    page = words("docs/results.md")
+    assert f"(A_val {a}, {b} and {c} with one, two and three layers of 64, and {d})" in page
+    assert f"({e}, {f}, {g} and {h}, by older code)" in page
+    others = [size for size in CONFIGS["lstm"] if size not in low]
+    assert min(accuracies(ours, *others) + accuracies(release, *others)) >= "0.99"

@@ -211,7 +211,7 @@ def test_what_runs_show_is_a_list_of_its_own_that_speaks_of_luck():
     lines = [line for line in ledger.error_list(claims) if line]
     assert [line[:6] for line in lines] == ["### St", "1. **0", "### No", "**Luck", "2. **0"]
     assert "*Right:* two; not three *Proof:* counted" in lines[1]
-    assert lines[3].startswith("**Luck.** ") and "expected to be luck" in lines[3]
+    assert lines[3].startswith("**Luck.** ") and "coin flips" in lines[3]
     assert lines[4].endswith("*Runs:* seed 0: no")
     text = " ".join(ledger.as_text(claims).split())
     assert "Luck. " in text and "runs: seed 0: no Claims:" in text

@@ -6,7 +6,7 @@ import re
 import pytest
 import report
 import study
-from reporting import data_size, decay, front, parts, sanity
+from reporting import data_size, decay, draw, front, parts, sanity, shapes
 from reporting.parts import (
     AGAIN,
     CONTRADICTED,
@@ -157,6 +157,24 @@ def test_a_picture_carries_the_digest_of_its_data(tmp_path):
     nearly = dataclasses.replace(figure, data={"x": [1, 2.0000000001, 3]})
     assert nearly.digest() == figure.digest()
     assert parts.digest_of(tmp_path / "none.png") is None
+
+
+def test_a_panel_of_ones_is_left_out_and_named():
+    def panel(title, *values):
+        return {"title": title, "y": "", "scale": "accuracy",
+                "lines": [{"label": "GPT", "x": [1, 2], "seeds": [list(values)]}]}
+
+    data = {"shape": [1, 2], "x": {"label": "x", "scale": "linear", "values": [1, 2]}, "bar": None,
+            "panels": [panel("A_train", 1.0, 1.0), panel("A_val", 1.0, 0.9)]}
+    made = shapes.figure(Store(), "1", "name", "Words.", data, [], str, (4, 2))
+    assert made.caption == "Words. Not drawn, as all values are 1: A_train."
+    assert [one["scale"] for one in made.data["panels"]] == ["none", "accuracy"]
+
+
+def test_a_curves_median_drops_spikes_and_leaves_slopes():
+    rising = [2.0**i for i in range(20)]
+    assert draw.running_median(rising)[5:-5] == rising[5:-5]
+    assert draw.running_median([1.0] * 6 + [9.0] + [1.0] * 6 + [9.0]) == [1.0] * 14
 
 
 def test_tables_are_markdown():

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from reporting import attention, extract, fourier
+import study
+from reporting import attention, extract, fourier, sanity, scatter
 from reporting.parts import (
     FAILS,
     HOLDS,
@@ -14,11 +15,13 @@ from reporting.parts import (
     section_markdown,
     write_png,
 )
+from reporting.records import Store
 
 from npdl.errors import InputError
 from npdl.models.gpt import attentions
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
+from tests.report_fakes import put_runs
 
 TINY = Config(p=7, width=8, heads=2, steps=3, threads=1, eval_first=0)
 
@@ -118,7 +121,8 @@ def looking(seed, first, second):
             mean[layer, :, t, 0] = weight
     spread = np.ones((2, 4, 6))
     spread[0] = 0.5
-    return {"seed": seed, "settings": {}, "step": 9, "accuracy": [1.0, 1.0], "equations": 3,
+    return {"model": "gpt", "seed": seed, "settings": {}, "step": 9, "accuracy": [1.0, 1.0],
+            "equations": 3,
             "mean": mean.tolist(), "maps": mean[None].repeat(2, 0).tolist(),
             "spread": spread.tolist(), "tokens": [["BOS", str(seed), "+", "3", "=", "4"]] * 2}
 
@@ -134,6 +138,23 @@ def test_claims_about_bos_are_judged_against_the_even_head():
     even = looking(1, 0.2, 0.2)
     assert "+0.71" not in attention.bos_table([even]).rows[0]
     assert "+0.61" in attention.bos_table([strong]).rows[0]         # 0.9 - 0.29
+
+
+def test_half_and_twice_of_most_attention_stand_beside():
+    far = looking(0, 0.3, 0.2)              # BOS is the largest at the queries 3 to 5 alone
+    found = attention.verdicts([far])[0]
+    assert found.verdict == HOLDS and "4 of 4 heads at 3 of 5" in found.ours
+    assert found.beside == "threshold × 0.5: fails; threshold × 2: holds"
+
+
+def test_a_run_is_called_by_its_recipe():
+    def name(model, **settings):
+        return attention.called({"model": model, "seed": 42, "settings": settings})
+
+    assert name("gpt") == name("lstm") == "seed 42, stated"
+    assert name("gpt", clip=1.0) == name("lstm", clip=1.0) == "seed 42, default"
+    assert name("lstm", clip=1.0, init="xavier") == "seed 42, release"
+    assert name("gpt", p=7) == "seed 42, p 7"
 
 
 def test_the_attention_section_is_drawn(monkeypatch, tmp_path):
@@ -175,3 +196,48 @@ def test_before_and_after_are_told_by_the_accuracies(monkeypatch, tmp_path):
 def test_random_tables_share_their_power():
     mean, least, largest = fourier.random_top()
     assert 5 / 15 < least < mean < largest < 0.45
+
+
+# --- rounding and seeds ---------------------------------------------------------------------------
+def runs_of(*losses, step=100):
+    """Facts of runs with these lowest losses."""
+    return {i: (loss, 1.0, step * (i + 1)) for i, loss in enumerate(losses)}
+
+
+NEAR, WIDE = (1.0, 1.1, 1.2, 1.3, 1.4), (1.0, 10.0, 100.0, 1e3, 1e4)
+
+
+@pytest.mark.parametrize("rounded, seeded, words", [
+    (NEAR, WIDE, ": rounding is less"), (WIDE, NEAR, ": rounding is more"),
+    (WIDE, WIDE, "a ratio of 1 (0.32 to 3.1): of one size cannot be excluded"),
+    (WIDE, WIDE[:3], "of one size cannot be excluded"),
+    (WIDE, WIDE[:2], "open: 5 runs by rounding, or 2 by the seed, are too few"),
+    ((1.0,) * 5, WIDE, "open: "),
+])
+def test_the_scatter_by_rounding_is_compared_with_that_of_the_seeds(rounded, seeded, words):
+    assert words in scatter.compared(runs_of(*rounded), runs_of(*seeded), 0)
+
+
+def test_two_scatters_are_told_apart_by_fishers_distribution():
+    assert scatter.limit(5, 5) == scatter.limit(9, 9) == pytest.approx(3.1, abs=0.01)
+    assert scatter.limit(3, 5) == pytest.approx(math.sqrt(2 * (0.025**-0.5 - 1)), rel=1e-3)
+    assert scatter.limit(3, 4) < scatter.limit(4, 3)
+
+
+def test_seeds_that_never_generalise_are_counted():
+    never = runs_of(*WIDE, step=math.inf) | {0: (1.0, 1.0, 100)}
+    words = scatter.compared(runs_of(*WIDE), never, 2)
+    assert words.startswith("open: ") and "(left out, as they never reach it: 0 and 4)" in words
+    both = {"gpt": {}, "lstm": runs_of(*WIDE)}
+    text = scatter.answer(both, both)
+    assert "LSTM, L_val: " in text and "GPT" not in text and "less than 3.1-fold" in text
+
+
+def test_what_older_code_made_of_a_seed_stands_beside_what_newer_did(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "RESULTS", tmp_path)
+    config = study.with_recipe(sanity.CONFIGS["lstm"], "release")
+    put_runs(config, floor=2e-3, made={"engine": "0123456789ab"})
+    assert scatter.other_code(Store()) == ""
+    put_runs(config, floor=1e-3, seeds=(42,), made=False)
+    text = scatter.other_code(Store())
+    assert "newer is 0.3 and 0.31 (seed 42). More than one" in text

@@ -54,6 +54,8 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
     assert not apart.fits()
     assert puzzle.judged({("gpt", "x"): fitting}, "gpt", "x").verdict == HOLDS
     assert puzzle.judged({("gpt", "x"): apart}, "gpt", "x").verdict == FAILS
+    assert puzzle.judged({("gpt", "x"): fitting}, "gpt", "x").beside.endswith(
+        "L_train: fails, L_val: holds, t_f(A_train): holds")
     slow = reading(0.0002, 0.004, 200)
     assert puzzle.judged({("gpt", "x"): slow}, "gpt", "x").verdict == FAILS
 

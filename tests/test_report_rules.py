@@ -126,12 +126,12 @@ def test_a_section_is_of_the_first_recipe_that_has_all_its_runs(kept):
     assert "Glorot's gates: 2 runs" in view.words([default])
     statement = Statement("1", "words", "theirs", {1: default}, lambda runs: (
         runs[1].reach("validation_accuracy", 0.9) < 6000, "because"))
-    assert judge(view, statement).beside == "" and judge(view, statement).verdict == HOLDS
+    assert judge(view, statement).otherwise == "" and judge(view, statement).verdict == HOLDS
     put_runs(default, generalise=6000)
     view = Store().chosen([default])
     assert view.recipe == "default"
     found = judge(view, statement)
-    assert found.verdict == FAILS and found.beside == "release: holds"
+    assert found.verdict == FAILS and found.otherwise == "release: holds"
 
 
 def test_runs_by_different_code_are_never_mixed(kept):
@@ -212,6 +212,18 @@ def test_a_statement_with_a_run_missing_is_not_decided(kept):
     found = judge(Store(), statement)
     assert found.verdict == MISSING
     assert found.ours == "seed 0: yes, because; missing 1 of 4 runs: GPT r_train 0.3 seed 42"
+
+
+def test_half_and_twice_are_of_all_readings_together(kept):
+    config = variant("gpt")
+    put_runs(config)
+    statement = Statement(
+        "1", "words", "theirs", {1: config}, lambda runs, times=1: (2 <= 2 * times, "because"),
+        threshold=True, readings={"more": lambda runs, times=1: (3 <= 2 * times, "because")})
+    found = judge(Store(), statement)
+    assert found.verdict == DEPENDS
+    assert found.beside == ("as tested first: holds; more: fails; threshold × 0.5: fails; "
+                            "threshold × 2: holds")
 
 
 def test_half_and_twice_of_a_threshold_stand_beside(kept):
@@ -343,6 +355,11 @@ def test_rank_correlation():
     assert measures.correlation([1, 2, 3], [5, 5, 5]) == 0
     assert measures.correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
     assert measures.slope([0, 1, 2], [1, 3, 5]) == pytest.approx(2)
+
+
+def test_a_change_is_said_with_its_direction():
+    assert measures.moved(-0.0111, ".4f") == "falls by 0.0111"
+    assert measures.moved(0.2, ".3f") == "rises by 0.200"
 
 
 @pytest.mark.parametrize("model", ["lstm", "gpt"])

@@ -2,9 +2,10 @@
 
 import math
 
+import study
+
 from reporting import (
     attention,
-    compute_answers,
     compute_claims,
     data_size,
     decay_claims,
@@ -15,12 +16,14 @@ from reporting import (
     sanity,
 )
 from reporting.effects import LOW, change, means
-from reporting.measures import GENERAL, MEMORISED, losses, slope, span, steps
+from reporting.measures import GENERAL, MEMORISED, listed, losses, mean, slope, span, steps
 from reporting.parts import CONTRADICTED, DEPENDS, FAILS, HOLDS, OPEN
 from reporting.records import NAMES
 
 L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
 NOTHING = "Not answered: the runs are missing."
+EQUATIONS = study.BASE.p**2
+NAMED = 4                           # claims that an answer names of each kind
 
 
 def answers(store, sections):
@@ -35,7 +38,7 @@ def answers(store, sections):
         if section is None:
             continue
         try:
-            words = f"{answer(store)} {confidence(section.verdicts)}"
+            words = f"{answer(store)}\n\n{judgement(section.verdicts)}"
         except Missing:
             words = NOTHING
         found.append((section.title, words, figure))
@@ -46,29 +49,46 @@ class Missing(Exception):
     """A run that an answer needs is not there."""
 
 
-def confidence(verdicts):
-    """How many of the document's claims hold, and in how many the seeds agree."""
+def judgement(verdicts):
+    """Where the document is right, wrong or not to be judged, by name; in how many tests the seeds
+    agree; and what hangs on the recipe."""
+    said = [named(verdicts, HOLDS, "The document is right in {}"),
+            named(verdicts, FAILS, "wrong in {}"),
+            named(verdicts, CONTRADICTED, "at odds with itself in {}"),
+            named(verdicts, DEPENDS, "right or wrong by what is meant in {}"),
+            named(verdicts, OPEN, "not to be judged by these seeds in {}")]
+    words = "; ".join(filter(None, said))
     counted = [v for v in verdicts if v.seeds]
-    kinds = {kind: sum(v.verdict == kind for v in verdicts)
-             for kind in (HOLDS, FAILS, CONTRADICTED, DEPENDS, OPEN)}
-    also = [f"in {kinds[CONTRADICTED]} it contradicts itself"] if kinds[CONTRADICTED] else []
-    also += [many(kinds[DEPENDS], "depends on what is meant", "depend on what is meant")
-             ] if kinds[DEPENDS] else []
-    also += [many(kinds[OPEN], "is not decided", "are not decided")] if kinds[OPEN] else []
-    words = (f"Of the document's claims here {many(kinds[HOLDS], 'holds', 'hold')} and "
-             f"{many(kinds[FAILS], 'fails', 'fail')}" + ("; " + ", ".join(also) if also else "")
-             + ".")
     if counted:
         alike = sum(len(set(v.seeds.values())) == 1 for v in counted)
         seeds = sorted({len(v.seeds) for v in counted})
-        words += (f" In {alike} of the {len(counted)} tests of them all seeds "
-                  f"({' or '.join(map(str, seeds))}) say the same.")
-    return words
+        words += (f". In {alike} of the {len(counted)} tests all seeds "
+                  f"({' or '.join(map(str, seeds))}) say the same")
+    return f"{words[0].upper()}{words[1:]}.{by_recipes(verdicts)}"
 
 
-def many(count, one, several):
-    """"1 holds", "4 hold"."""
-    return f"{count} {one if count == 1 else several}"
+def named(verdicts, kind, words):
+    """The words with the number of claims of a kind, and the first of these by name: those of the
+    document's written answers before those of its captions."""
+    found = [v for v in verdicts if v.verdict == kind]
+    if not found:
+        return ""
+    shown = sorted(found, key=lambda v: v.where.startswith("Figure"))[:NAMED]
+    more = ", …" if len(found) > len(shown) else ""
+    return f"{words.format(len(found))} ({', '.join(f'*{v.claim}*' for v in shown)}{more})"
+
+
+def by_recipes(verdicts):
+    """How many of the verdicts are others by the other recipes, as sentences."""
+    said = ""
+    for recipe in dict.fromkeys(recipe for v in verdicts for recipe in v.recipes):
+        pairs = [(v.verdict, v.recipes[recipe]) for v in verdicts
+                 if recipe in v.recipes and v.verdict in (HOLDS, FAILS, DEPENDS, OPEN)]
+        opposite = sum({a, b} == {HOLDS, FAILS} for a, b in pairs)
+        others = sum(a != b for a, b in pairs)
+        said += (f" By the {recipe} recipe {others} of {len(pairs)} verdicts are others, "
+                 f"{opposite} of them the opposite.") if pairs else ""
+    return said
 
 
 def lower(found, one="lstm", other="gpt"):
@@ -96,9 +116,8 @@ def factor(decades):
     if low < 0 < high:
         return (f"goes both ways, from {two_digits(10**-low)} times lower with one seed to "
                 f"{two_digits(10**high)} times higher with another")
-    ends = list(dict.fromkeys(map(two_digits, sorted((10 ** abs(low), 10 ** abs(high))))))
-    span = " to ".join(ends)
-    return f"{'falls' if high <= 0 else 'rises'} by a factor of {span}"
+    ends = dict.fromkeys(map(two_digits, sorted((10 ** abs(low), 10 ** abs(high)))))
+    return f"{'falls' if high <= 0 else 'rises'} by a factor of {' to '.join(ends)}"
 
 
 def two_digits(value):
@@ -150,42 +169,54 @@ def without_clipping(store):
 def data_answer(store):
     every = [c for found in data_size.CONFIGS.values() for c in found.values()]
     view = store.chosen(every)
-    slopes, ends, runs_of = {}, {}, {}
-    for model, configs in data_size.CONFIGS.items():
-        found = seeds_of(view, configs)
-        runs_of[model] = found
-        slopes[model] = [slope(data_size.SHARES, [math.log10(runs[r].best(L_VAL))
-                                                  for r in data_size.SHARES])
-                         for runs in found.values()]
-        ends[model] = {seed: (data_size.largest_overfit(runs), data_size.smallest_general(runs))
-                       for seed, runs in found.items()}
+    runs_of = {model: seeds_of(view, configs) for model, configs in data_size.CONFIGS.items()}
+    ends = {model: {seed: (data_size.largest_overfit(runs), data_size.smallest_general(runs))
+                    for seed, runs in found.items()} for model, found in runs_of.items()}
     both = "; ".join(f"{NAMES[m]} " + per_seed({seed: f"{low:g} and {high:g}" for seed, (low, high)
                                                in found.items()}) for m, found in ends.items())
     gaps = [high - low for found in ends.values() for low, high in found.values()]
     from_on = {m: span([high for _, high in found.values()], "{:g}") for m, found in ends.items()}
-    top = next((r for r in data_size.SHARES if all(
-        runs[s].best(A_VAL) >= MEMORISED for found in runs_of.values() for runs in found.values()
-        for s in data_size.SHARES if s >= r)), math.inf)
-    steeper = lower(slopes)
-    lowest = [data_size.lower_at({(m, r): found[seed][r] for m, found in runs_of.items()
-                                  for r in data_size.SHARES})
-              for seed in runs_of["lstm"] if seed in runs_of["gpt"]]
+    top = known_from(runs_of)
     return (
         f"**The LSTM generalises from r_train = {from_on['lstm']} on, the GPT from "
         f"{from_on['gpt']}"
         + (f"; from {top:g} on both have A_val ≥ {MEMORISED:g}" if math.isfinite(top) else "")
-        + ".** (c) In A_val that is the difference. In L_val "
-        + (f"the {NAMES[steeper]}'s fall is the steeper" if steeper else
-           "neither falls the more steeply with every seed")
-        + f": {losses(slopes['lstm'])} (LSTM) and {losses(slopes['gpt'])} (GPT) decades for a "
-        "whole unit of r_train, a value for each seed; the LSTM's L_val is the lower one at "
-        f"{span(lowest, '{:g}')} of the nine r_train. (d) The largest r_train that only overfits "
-        f"and the smallest that generalises are {both}: {span([961 * g for g in gaps], '{:.0f}')} "
-        "equations apart; the document says 0.3 of all 961. A "
+        + f".** (c) {courses(runs_of)} (d) The largest r_train that only overfits and the smallest "
+        f"that generalises are {both}: {span([EQUATIONS * g for g in gaps], '{:.0f}')} equations "
+        "apart; the document says 0.3, and that the model needs substantial data, which no run can "
+        f"deny: it would be as true of any of these numbers up to {EQUATIONS}. A "
         "reason for a gap so small, which is not tested here: each equation more is one that a "
         "memorising solution has to store and a general one has for nothing, so that under "
         "weight decay the cheaper of the two changes at some number; and generalising takes the "
         "longer the fewer there are, so that the number of steps sets it, too.")
+
+
+def known_from(runs_of):
+    """The smallest r_train from which on every run knows the validation set, or infinity."""
+    every = [runs for found in runs_of.values() for runs in found.values()]
+    return next((r for r in data_size.SHARES if all(
+        runs[s].best(A_VAL) >= MEMORISED for runs in every for s in data_size.SHARES if s >= r)),
+        math.inf)
+
+
+def courses(runs_of):
+    """How both models' A_val and L_val go with r_train, means over the seeds."""
+    few, some = (0.2, 0.3), (0.3, 0.5, 0.9)
+    accuracy = {m: listed([mean(runs[r].best(A_VAL) for runs in found.values()) for r in few])
+                for m, found in runs_of.items()}
+    loss = {m: [10 ** mean(math.log10(runs[r].best(L_VAL)) for runs in found.values())
+                for r in some] for m, found in runs_of.items()}
+    rising = [NAMES[m] for m, (_, middle, high) in loss.items() if high > middle]
+    lowest = [data_size.lower_at({(m, r): found[seed][r] for m, found in runs_of.items()
+                                  for r in data_size.SHARES})
+              for seed in runs_of["lstm"] if seed in runs_of["gpt"]]
+    return (f"With fewer equations the A_val at r_train = {listed(few, '{:g}')} is "
+            f"{accuracy['lstm']} for the LSTM, {accuracy['gpt']} for the GPT. L_val at r_train = "
+            f"{listed(some, '{:g}')} is {losses(loss['lstm'])} for the LSTM and "
+            f"{losses(loss['gpt'])} for the GPT (geometric means over the seeds)"
+            + (f": once it generalises, more data make that of the {' and of the '.join(rising)} "
+               "no lower" if rising else "")
+            + f"; the LSTM's is the lower one at {span(lowest, '{:g}')} of the nine r_train.")
 
 
 def mixed_answer(store):
@@ -237,17 +268,33 @@ def size_answer(store):
             f"changes by {rise['d']}; from one layer to three (mean over d) L_val {factor(deep)} "
             f"and A_val changes by {rise['L']}; for ten times as many parameters P L_val changes "
             f"by {losses(by_size)} decades")
-    width, depth, size = (helped(found) for found in change_of.values())
-    return (f"**In validation loss width helps {width}, depth {depth}, more parameters {size}.** "
-            f"(c) {'; '.join(said)}.")
+    width, depth, size = (effect(found) for found in change_of.values())
+    return (f"**The validation loss: width {width}; depth {depth}; the number of parameters "
+            f"{size}.** (c) {'; '.join(said)}. {narrow(store)}")
 
 
-def helped(changes):
-    """Whose validation loss a setting lowers with every seed, and whose more, in words."""
-    falls, more = [m for m in changes if max(changes[m]) < 0], lower(changes)
-    if len(falls) == 2:
-        return f"both models (the {NAMES[more]} more)" if more else "both models"
-    return f"the {NAMES[falls[0]]} alone" if falls else "neither model"
+def effect(changes):
+    """What a setting does to both models' validation loss, in words: {model: decades by seed}."""
+    said = {model: ("lowers {}" if max(found) < 0 else "raises {}" if min(found) > 0 else
+                    "leaves {} open") for model, found in changes.items()}
+    if len(set(said.values())) > 1:
+        return " and ".join(word.format(f"the {NAMES[model]}'s") for model, word in said.items())
+    more = lower(changes)
+    return said["lstm"].format("both models'") + (
+        f" (the {NAMES[more]}'s more)" if more and said["lstm"].startswith("lowers") else "")
+
+
+def narrow(store):
+    """What the start does to the LSTM at the smallest width, as a sentence."""
+    configs = [model_size.CONFIGS["lstm"][L, 64] for L in model_size.LAYERS]
+    values = [mean(run.best(A_VAL) for c in configs for run in view.all_runs(c).values())
+              for view in (store.chosen(configs), store.by(configs, "release"))
+              if all(view.all_runs(c) for c in configs)]
+    if len(values) < 2:
+        return "By the release recipe, another start of the LSTM, these sizes were not run."
+    return (f"The LSTM's A_val at d = 64 is {values[0]:.2f} by this start, {values[1]:.2f} by that "
+            "of the release recipe (older code; means over L and seeds): what width brings it "
+            "depends on the start.")
 
 
 def compute_answer(store):
@@ -255,8 +302,8 @@ def compute_answer(store):
     view, T, said, worse = store.chosen(every), compute_claims.T, [], {}
     for model, c in compute_claims.CONFIGS.items():
         rows = seeds_of(view, c)
-        least, most = (change(view, c[32], c[512], until) for until in ((LOW * T,) * 2, (T, T)))
-        better = gains(rows)
+        least, most = (change(view, c[32], c[512], (until, until)) for until in (LOW * T, T))
+        better = gains(rows, T)
         low = [f"{runs[32].best(A_VAL, LOW * T):.3f} to {runs[512].best(A_VAL, LOW * T):.3f}"
                for runs in rows.values()]
         said.append(
@@ -264,18 +311,18 @@ def compute_answer(store):
             f" as B goes from 32 to 512, and L_val {factor(least)}"
             f"; after all steps L_val {factor(most)}; from α = 0.1 to 1 L_val falls by a factor of "
             f"{two_digits(min(better))} to {two_digits(max(better))}, over all B")
-        worse[model] = {True: "worse", False: "better"}.get(min(least) > 0) if (
-            min(least) > 0 or max(least) < 0) else "better or worse, by the seed"
+        worse[model] = ("worse" if min(least) > 0 else "better" if max(least) < 0 else
+                        "better or worse, by the seed,")
     return (f"**After {LOW:.0%} of the steps a batch of 512 is, in L_val, {worse['lstm']} "
             f"than one of 32 for the LSTM and {worse['gpt']} for the GPT.** (c) {'; '.join(said)}. "
             "(Equal steps are not equal compute: a batch of 512 costs sixteen times one of 32.)")
 
 
-def gains(rows):
-    """By what factor L_val (a median of some evaluations) falls from a tenth of the steps to all
-    of them: for every seed and batch."""
-    return [compute_answers.after(run, L_VAL, 0.1) / compute_answers.after(run, L_VAL, 1.0)
-            for runs in rows.values() for run in runs.values()]
+def gains(rows, T):
+    """By what factor the lowest L_val falls from a tenth of the steps to all of them: for every
+    seed and batch."""
+    return [run.best(L_VAL, T / 10) / run.best(L_VAL) for runs in rows.values()
+            for run in runs.values()]
 
 
 def decay_answer(store):
@@ -285,10 +332,8 @@ def decay_answer(store):
     loss = {seed: losses([runs[d].best(L_VAL) for d in configs]) for seed, runs in rows.items()}
     general = {seed: steps([runs[d].reach(A_VAL, GENERAL) for d in configs])
                for seed, runs in rows.items()}
-    norm = {}
-    for seed, runs in rows.items():
-        values, _ = decay_claims.late(runs)
-        norm[seed] = ", ".join(f"{sum(v) / len(v):.0f}" for v in values.values())
+    norm = {seed: steps(map(mean, decay_claims.late(runs)[0].values()))
+            for seed, runs in rows.items()}
     fall = change(view, configs[0.25], configs[1.0])
     ordered = sum(decay_claims.norm_and_general(runs)[0] for runs in rows.values())
     ends = all(runs[0.25].reach(A_VAL, GENERAL) > runs[1.0].reach(A_VAL, GENERAL)

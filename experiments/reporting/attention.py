@@ -9,12 +9,15 @@ import numpy as np
 from study import READ
 
 from npdl.study import plots_style as style
+from npdl.training.cli import RECIPES
 from reporting import extract
+from reporting.measures import relaxed
 from reporting.parts import FAILS, HOLDS, MISSING, OPEN, Figure, Section, Table, Verdict
-from reporting.rules import silent
+from reporting.rules import TIMES, silent
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer
+MOST = 0.6                          # of the five queries: a head that gives BOS most attention
 
 
 def section():
@@ -51,9 +54,11 @@ def one_for_each_seed(runs):
 
 
 def called(run):
-    """What a run is called in a table."""
-    extra = ", ".join(f"{name} {value}" for name, value in run["settings"].items())
-    return f"seed {run['seed']}" + (f", {extra}" if extra else "")
+    """What a run is called in a table: its seed and its recipe."""
+    added = {"clip": None, **run["settings"]}
+    recipe = next((name for name, recipes in RECIPES.items() if recipes[run["model"]] == added),
+                  ", ".join(f"{name} {value}" for name, value in run["settings"].items()))
+    return f"seed {run['seed']}, {recipe}"
 
 
 def introduction(runs):
@@ -209,15 +214,16 @@ def verdicts(runs, others=()):
     def anchored(run):
         return float(to_bos(run)[0, :, EQUALS - 1].mean())
 
-    def focused(run):
-        return int((first_at_bos(run)[0] >= 3).sum())
+    def focused(run, times=1):
+        return int((first_at_bos(run)[0] >= 5 * relaxed(MOST, times)).sum())
 
     heads = len(runs[0]["mean"][0]) if runs else 0
     beside = float(np.mean([2 / (t + 1) for t in range(2, len(TOKENS))]))
     rules = [
         ("8 (b)", "many heads of the first layer give BOS most attention",
-         "many heads of Layer 0", lambda run: focused(run) >= heads / 2,
-         lambda run: f"{focused(run)} of {heads} heads at 3 of 5 queries or more"),
+         "many heads of Layer 0", lambda run, times=1: focused(run, times) >= heads / 2,
+         lambda run: f"{focused(run)} of {heads} heads at {5 * MOST:g} of 5 queries or more",
+         True),
         ("8 (b)", "above all at early queries", "especially for early query positions",
          lambda run: excess(run, early) > max(0, excess(run, late)),
          lambda run: f"above even by {excess(run, early):+.2f} early, {excess(run, late):+.2f} "
@@ -248,16 +254,19 @@ def verdicts(runs, others=()):
     return [judged(runs, others, *rule) for rule in rules]
 
 
-def judged(runs, others, where, claim, document, test, words):
-    """A Verdict: what every run says, or that runs do not agree; beside it, the other recipe."""
+def judged(runs, others, where, claim, document, test, words, threshold=False):
+    """A Verdict: what every run says, or that runs do not agree; beside it, other thresholds and
+    the other recipe."""
     numbers = "; ".join(f"{called(run)}: {words(run)}" for run in runs) or "no run"
-    beside = "" if not others else f"stated: {agreed_on(test, others)}, " + "; ".join(
-        f"seed {run['seed']}: {words(run)}" for run in others)
-    return Verdict(where, claim, document, numbers, agreed_on(test, runs), beside,
-                   {run["seed"]: bool(test(run)) for run in runs})
+    beside = [f"threshold × {times:g}: {agreed_on(test, runs, times)}"
+              for times in TIMES if threshold]
+    beside += [f"{called(run)}: {words(run)}" for run in others]
+    recipes = {"stated": agreed_on(test, others)} if others else {}
+    return Verdict(where, claim, document, numbers, agreed_on(test, runs), "; ".join(beside),
+                   recipes, {run["seed"]: bool(test(run)) for run in runs})
 
 
-def agreed_on(test, runs):
-    answers = {bool(test(run)) for run in runs}
+def agreed_on(test, runs, *times):
+    answers = {bool(test(run, *times)) for run in runs}
     return MISSING if not answers else OPEN if len(answers) == 2 else (
         HOLDS if answers == {True} else FAILS)

@@ -3,9 +3,8 @@
 from npdl.training.metrics import METRICS
 from reporting.compute_answers import answers
 from reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, T, captions
-from reporting.draw import draw_panels
-from reporting.parts import Figure, Section, Table
-from reporting.records import NAMES, missing_words, parameters
+from reporting.parts import Section, Table
+from reporting.records import NAMES, parameters
 from reporting.rules import judge
 from reporting.shapes import LABELS, family, figure, plus_minus, scale_of, summary_line, y_of
 
@@ -90,12 +89,11 @@ def compute_figure(store):
     data = {"shape": [2, 2], "x": {"label": "compute C = P B α T (log scale)", "scale": "log",
                                    "values": [min(ends), max(ends)]},
             "bar": {"label": BATCH_BAR, "values": list(BATCHES)}, "panels": panels}
-    gone = missing_words(store, BOTH, called)
-    return Figure("fig32-compute-budget", "32",
-                  "L_val and A_val against the compute, one line for each batch size, with the ten "
-                  "fractions α as points: at equal C a smaller batch has made more steps. (The "
+    return figure(store, "32", "fig32-compute-budget",
+                  "L_val and A_val against the compute, the batch size by colour, with the ten "
+                  "fractions α as marks: at equal C a smaller batch has made more steps. (The "
                   "document's caption repeats that of Figure 31; its question asks for no ninth "
-                  f"figure.) {gone}".strip(), data, draw_panels, (11, 6.2))
+                  "figure.)", data, BOTH, called, (11, 6.2))
 
 
 def table(store):

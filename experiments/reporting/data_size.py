@@ -106,9 +106,7 @@ def statements():
         Statement("3 (c)", "the LSTM's L_val falls with every step of r_train",
                   "decreases monotonically", lstm, monotone),
         Statement("3 (c)", "in L_val the LSTM scales better than the GPT",
-                  "superior scaling, particularly in L_val", both, scales_better,
-                  readings={"is the lower one": mostly_lower,
-                            "generalises from less data": needs_less}),
+                  "superior scaling, particularly in L_val", both, scales_better),
         Statement("3 (c)", "A_val improves with r_train for both models", "both models improve",
                   both, both_improve),
         Statement("3 (c)", "the LSTM's A_val is the steadier one over all r_train",
@@ -147,16 +145,6 @@ def lower_at(runs):
     """At how many r_train the LSTM has the lower L_val."""
     return sum(runs["lstm", r].best("validation_loss") < runs["gpt", r].best("validation_loss")
                for r in SHARES)
-
-
-def mostly_lower(runs):
-    return 2 * lower_at(runs) > len(SHARES), f"at {lower_at(runs)} of {len(SHARES)} r_train"
-
-
-def needs_less(runs):
-    small = {m: smallest_general(of(runs, m)) for m in NAMES}
-    return small["lstm"] < small["gpt"], (
-        f"from {share(small['lstm'])} (LSTM), {share(small['gpt'])} (GPT)")
 
 
 def both_improve(runs):

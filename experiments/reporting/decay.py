@@ -9,7 +9,7 @@ from reporting.measures import GENERAL, MEMORISED
 from reporting.parts import CONTRADICTED, NO_CLAIM, Section, Table, Verdict
 from reporting.records import Spread
 from reporting.rules import judge
-from reporting.shapes import best_table, eight, family, figure, plus_minus
+from reporting.shapes import EMPTY, best_table, eight, family, figure, plus_minus
 
 BAR = "weight decay"
 
@@ -26,7 +26,7 @@ def section(store):
     made.parts.append(f"The LSTM of the default recipe, T = {T}, weight decay 1/4 to 1; the norm "
                       "is that of all its parameters, embeddings included.")
     data = family(store, CONFIGS, BAR, (*METRICS, "l2_norm"), (2, 3))
-    data["panels"].append({"title": "", "y": "", "scale": "none", "lines": []})
+    data["panels"].append(EMPTY)
     made.parts.append(figure(
         store, "33", "fig33-decay-curves", "Loss, accuracy and the l2 norm of the parameters over "
         "the training steps, the weight decay by colour.", data, everything, called, (13, 6.2)))

@@ -12,7 +12,8 @@ LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
 MARKERS = ("o", "s", "^", "D")
 DASHES = ("-", (0, (2, 1)), ":", "-.", (0, (5, 1)))    # of a setting's seeds, in their order
 NARROW = 3                          # a log scale spans at least such a factor
-MANY = 20                           # points from which each seed is a line of its own
+MANY = 20                           # points from which a line is a curve
+WINDOW = 11                         # evaluations whose median is a curve's strong line
 NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
 SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
 TIGHT = 0.13                        # of the width, between two ticks of the steps' scale
@@ -28,8 +29,8 @@ def draw_panels(figure, data):
     bar      {label, values}: lines are coloured by their "value"; or None: by their "label",
              which a legend names
     panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
-             many points are a line for each seed, few are their mean (on a log scale that of the
-             logarithms) with a mark for each seed;
+             a line for each seed, of few points with marks, of many their running median over
+             faint values;
              the place of one with the scale none stays empty
     """
     rows, columns = data["shape"]
@@ -44,8 +45,8 @@ def draw_panels(figure, data):
             continue
         lowest = not any(drawn[number + columns::columns])
         style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
-        axes.tick_params(labelbottom=lowest)
-        draw_lines(axes, panel["lines"], colours, panel["scale"] == "log")
+        axes.tick_params(labelbottom=True)
+        draw_lines(axes, panel["lines"], colours)
         scale_y(axes, panel["scale"])
         scale_x(axes, data["x"])
         if not any(line["x"] for line in panel["lines"]):
@@ -58,26 +59,30 @@ def draw_panels(figure, data):
         name_lines(figure, grid)
 
 
-def draw_lines(axes, lines, colours, log):
+def draw_lines(axes, lines, colours):
     order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
     for line in lines:
         if not line["x"]:
             continue
         number = order.get(line.get("label"), 0)
         colour = colours[line["value"]] if colours else LEGEND[number % len(LEGEND)]
-        x, seeds = np.array(line["x"], float), [np.array(v, float) for v in line["seeds"]]
-        label, marker = line.get("label"), MARKERS[number % len(MARKERS)]
-        if len(x) >= MANY:
-            for i, values in enumerate(seeds):
-                axes.plot(x, values, color=colour, linewidth=0.9, linestyle=DASHES[i % len(DASHES)],
-                          label=label if i == 0 else None)
-            continue
-        middle = np.exp(np.mean(np.log(seeds), 0)) if log else np.mean(seeds, 0)
-        axes.plot(x, middle, color=colour, linewidth=1.3, label=label, marker=marker,
-                  markersize=3)
-        for values in seeds:
-            axes.plot(x, values, color=colour, linestyle="none", marker=marker, markersize=6,
-                      markerfacecolor="none", markeredgewidth=0.7, alpha=0.75)
+        x, curve = line["x"], len(line["x"]) >= MANY
+        for i, values in enumerate(line["seeds"]):
+            look = {"color": colour, "linestyle": DASHES[i % len(DASHES)],
+                    "label": None if i else line.get("label")}
+            if curve:
+                axes.plot(x, values, color=colour, linewidth=0.6, alpha=0.35)
+                axes.plot(x, running_median(values), linewidth=1.3, **look)
+            else:
+                axes.plot(x, values, linewidth=0.8, marker=MARKERS[number % len(MARKERS)],
+                          markersize=5, markerfacecolor="none" if i else colour, **look)
+
+
+def running_median(values):
+    """Of the WINDOW values around each, of fewer at the ends. As many before as after: a curve
+    that only rises or falls stays as it is."""
+    half = WINDOW // 2
+    return [np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))]
 
 
 def scale_y(axes, scale):
@@ -130,7 +135,7 @@ def scale_x(axes, x):
 
 def bar_colours(values):
     """{value: colour}, evenly spaced in the order of the values."""
-    places = np.linspace(0.0, 0.87, len(values))
+    places = np.linspace(0.0, 0.8, len(values))
     return {value: colormaps["plasma"](place) for value, place in zip(values, places, strict=True)}
 
 

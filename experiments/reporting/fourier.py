@@ -10,6 +10,7 @@ import numpy as np
 from npdl.study import plots_style as style
 from npdl.study.plots_embeddings import spectrum
 from reporting import extract
+from reporting.attention import called
 from reporting.parts import Figure, Section, Table
 
 NUMBERS, WIDTH = 31, 128
@@ -43,8 +44,7 @@ def by_run(entries):
 
     series = {}
     for entry in sorted(entries, key=order):
-        extra = "".join(f", {name} {value}" for name, value in entry["settings"].items())
-        series.setdefault((entry["model"], f"seed {entry['seed']}{extra}"), []).append(entry)
+        series.setdefault((entry["model"], called(entry)), []).append(entry)
     return series
 
 
@@ -76,8 +76,8 @@ def introduction(chance):
         f"{extract.TOP} strongest frequencies. In {TABLES} random tables it is {chance[0]:.3f} "
         f"({chance[1]:.3f} to {chance[2]:.3f}). *Before* is the last of the checkpoints that has "
         f"memorised (training accuracy at least {MEMORISED}) and not generalised (validation "
-        f"accuracy below {UNGENERAL}); *after* the last that generalises (at least {GENERAL}). A "
-        "run with settings behind its seed differs in them from the recipe as the text states it."
+        f"accuracy below {UNGENERAL}); *after* the last that generalises (at least {GENERAL}). "
+        "Behind a run's seed stands its recipe."
     )
 
 
@@ -166,8 +166,8 @@ def time_figure(series, chance):
         for (model, name), run in series.items() if len(run) > 1]}
     return Figure(
         "fourier-time", "F2",
-        f"Share of the {extract.TOP} strongest frequencies (full lines) and validation accuracy "
-        "(dotted, crosses) at the checkpoints there are. Band: random tables.", data, draw_time,
+        f"Share of the {extract.TOP} strongest frequencies (dots) and validation accuracy "
+        "(crosses) at the checkpoints there are. Band: random tables.", data, draw_time,
         size=(10.5, 3.8))
 
 
@@ -178,10 +178,9 @@ def draw_time(figure, data):
         axes.axhspan(*data["chance"][1:], color="#dddddd", linewidth=0)
         runs = [run for run in data["runs"] if run["model"] == model]
         for run, colour in zip(runs, marks, strict=False):
-            axes.plot(run["steps"], run["top"], "o-", color=colour, markersize=4,
-                      linewidth=1.5, label=run["name"])
-            axes.plot(run["steps"], run["accuracy"], "x:", color=colour, markersize=4,
-                      linewidth=1.1)
+            axes.plot(run["steps"], run["top"], "o", color=colour, markersize=5,
+                      label=run["name"])
+            axes.plot(run["steps"], run["accuracy"], "x", color=colour, markersize=6)
         axes.set_xscale("symlog", linthresh=100)
         axes.set_ylim(0, 1.03)
         style.dress(axes, "step (log scale from 100 on)", "", model)

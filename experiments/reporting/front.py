@@ -11,6 +11,7 @@ from reporting.parts import (
     DECIDED,
     DEPENDS,
     FAILS,
+    HOLDS,
     NO_CLAIM,
     OPEN,
     VERDICTS,
@@ -40,12 +41,14 @@ within each seed: it *holds* if it is true with both, *fails* if it is false wit
 each is tested: one that holds and one that fails make it *depend on what is meant*; otherwise \
 those that are decided decide, if they are at least half.
 * Where a verdict hangs on a threshold, what it is at half and at twice of it stands beside it \
-(for an accuracy: of what it leaves to 1), and what it is by the other recipes, where their runs \
-are there.
+(for an accuracy or a share: of what it leaves to 1; for a factor: of what it has above 1; for \
+several readings: of all together), and what it is by the other recipes, where their runs are \
+there.
 * What another place of the document denies is *contradicted by the document itself*, whatever \
 our runs say; what they say stands beside it. What another place says, too, is counted there.
-* Where a run is missing, nothing is decided. Runs by different code, or on different \
-processors, are never in one table or test of a model.
+* Where a run is missing, nothing is decided. Runs of a model by different code, or on different \
+processors, are never in one verdict or one column; columns, and the verdicts by other recipes, \
+may be by other code than their neighbours, as the runs' list says.
 * In the tests, generalised means A_val ≥ 0.9 and memorised A_train ≥ 0.99. How unsteady an \
 accuracy is, its *shortfall* says: how far it lies below its own highest value so far, on average \
 over the evaluations. A trend is a rank correlation of at least 0.5 in size: among nine settings \
@@ -67,6 +70,8 @@ LIMITS = """\
 training length each. What is said of width, depth or batch size is said of these.
 * The recipe is a reading of the document, not its code run again; the document's figures were \
 read by eye, so that only its printed numbers and words are judged.
+* The start of the LSTM decides many of its verdicts: each answer says how many are others by \
+another reading of the recipe.
 * A long training is chaotic: rounding alone, without another seed, moves when a model \
 generalises and how low its loss gets (the section on rounding)."""
 
@@ -104,9 +109,8 @@ def recipes_paragraph():
         f"{NAMES[model]} {recipe_words(study.with_recipe(variant(model), recipe))}"
         for model in NAMES) for recipe in RECIPES]
     return ("**The recipe is a reading.** The document's text leaves open how its models start and "
-            f"whether gradients are clipped. {'. '.join(said)}. The second is what the published "
-            "starter code of its course has. Each section says by which its LSTM's runs are: the "
-            "default, or, where those are not all made, the next that is.")
+            f"whether gradients are clipped. {'. '.join(said)}. *Release* is what the published "
+            "starter code of its course has.")
 
 
 def luck(verdicts):
@@ -117,11 +121,10 @@ def luck(verdicts):
     decided = [v for v in tests if v.verdict in (*DECIDED, DEPENDS) and v not in apart]
     lucky = sum(odds(len(v.seeds)) for v in apart)
     return (f"**Luck.** {len(tests)} statements were tested seed by seed: in {len(apart)} the "
-            f"seeds disagree, in {len(decided)} they agree. A claim that is a coin flip for each "
-            "seed is decided by two seeds half of the time, and as often as not with yes. If the "
-            "claims on which the seeds disagree are such, as many as "
-            f"**about {lucky:.0f} of the {len(decided)}** decided ones are expected to be luck, "
-            "too: a single verdict of two seeds is a hint, not a finding.")
+            f"seeds disagree, in {len(decided)} they agree. Two coins fall alike as often as not: "
+            "if the claims on which the seeds disagree are coin flips, then so are **about "
+            f"{lucky:.0f} of the {len(decided)}** on which they agree. A single verdict of two "
+            "seeds is a hint, not a finding.")
 
 
 def odds(seeds):
@@ -141,9 +144,12 @@ def verdict_counts(sections):
     rows.append(("**all**", *(f"**{count(every, kind)}**" for kind in VERDICTS),
                  f"**{len(every)}**"))
     claims = [v for v in every if v.verdict not in (NO_CLAIM, AGAIN)]
-    decided = sum(v.verdict in DECIDED for v in claims)
-    return Table(f"{len(claims)} claims, each counted once, {decided} of them decided; and "
-                 f"{len(every) - len(claims)} places that claim nothing, or what another does.",
+    by_runs = sum(v.verdict in (HOLDS, FAILS) for v in claims)
+    by_words = sum(v.verdict == CONTRADICTED for v in claims)
+    return Table(f"{len(claims)} claims, each counted once: {by_runs} decided by the runs, "
+                 f"{by_words} by the document's own words, {len(claims) - by_runs - by_words} "
+                 f"open; and {len(every) - len(claims)} places that claim nothing, or what another "
+                 "does.",
                  ("section", *VERDICTS, "places"), rows)
 
 

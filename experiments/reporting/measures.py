@@ -74,6 +74,11 @@ def steps(values):
     return listed(values, "{:.0f}")
 
 
+def moved(change, form):
+    """"rises by 0.0111" or "falls by 0.0111"."""
+    return f"{'falls' if change < 0 else 'rises'} by {abs(change):{form}}"
+
+
 def span(values, form="{:.3g}"):
     """"a to b", "a", or "-"; infinity is "never"."""
     values = list(values)

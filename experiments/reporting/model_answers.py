@@ -2,7 +2,7 @@
 
 import math
 
-from reporting.measures import accuracies, correlation, deviation, losses, mean, slope
+from reporting.measures import accuracies, correlation, deviation, losses, mean, moved, slope
 from reporting.model_claims import A_VAL, L_VAL, LAYERS, WIDTHS, by_size, claim
 from reporting.records import NAMES
 
@@ -37,6 +37,12 @@ def gain(runs, few, many):
                       for a, b in zip(few, many, strict=True))
 
 
+def fallen(factor):
+    """"falls by a factor of 24" or "rises by a factor of 1.9"."""
+    size = float(f"{max(factor, 1 / factor):.2g}")
+    return f"{'falls' if factor > 1 else 'rises'} by a factor of {size:g}"
+
+
 def rise(runs, few, many):
     """By how much A_val rises between settings paired with each other, mean."""
     return mean(runs[b].best(A_VAL) - runs[a].best(A_VAL) for a, b in zip(few, many, strict=True))
@@ -49,15 +55,15 @@ SHALLOW, DEEP = [(1, d) for d in WIDTHS], [(3, d) for d in WIDTHS]
 def accuracy_by_width(models):
     found = {m: rise(runs, NARROW, WIDE) for m, runs in models.items()}
     return found["gpt"] > found["lstm"], (
-        f"A_val rises from d = 64 to 256, mean over L, by {found['gpt']:+.4f} (GPT), "
-        f"{found['lstm']:+.4f} (LSTM)")
+        f"from d = 64 to 256, mean over L, A_val {moved(found['gpt'], '.4f')} (GPT), "
+        f"{moved(found['lstm'], '.4f')} (LSTM)")
 
 
 def loss_by_width(models):
     found = {m: gain(runs, NARROW, WIDE) for m, runs in models.items()}
     return found["gpt"] > found["lstm"], (
-        f"L_val falls from d = 64 to 256, mean over L, by a factor of {found['gpt']:.2g} (GPT), "
-        f"{found['lstm']:.2g} (LSTM)")
+        f"from d = 64 to 256, mean over L, L_val {fallen(found['gpt'])} (GPT), "
+        f"{fallen(found['lstm'])} (LSTM)")
 
 
 def steadier_with_width(models):
@@ -120,22 +126,22 @@ def no_gain_from_depth(models):
     runs = models["lstm"]
     factor, more = gain(runs, SHALLOW, DEEP), rise(runs, SHALLOW, DEEP)
     return factor <= 1 and more <= 0, (
-        f"from one layer to three L_val falls by a factor of {factor:.2g}, A_val rises by "
-        f"{more:+.4f} (means over d)")
+        f"from one layer to three, means over d, L_val {fallen(factor)}, A_val "
+        f"{moved(more, '.4f')}")
 
 
 def loss_by_depth(models):
     found = {m: gain(runs, SHALLOW, DEEP) for m, runs in models.items()}
     return found["gpt"] > found["lstm"], (
-        f"L_val falls from one layer to three by a factor of {found['gpt']:.2g} (GPT), "
-        f"{found['lstm']:.2g} (LSTM)")
+        f"from one layer to three, mean over d, L_val {fallen(found['gpt'])} (GPT), "
+        f"{fallen(found['lstm'])} (LSTM)")
 
 
 def accuracy_by_depth(models):
     found = {m: rise(runs, SHALLOW, DEEP) for m, runs in models.items()}
     return found["gpt"] > found["lstm"], (
-        f"A_val rises from one layer to three, mean over d, by {found['gpt']:+.4f} (GPT), "
-        f"{found['lstm']:+.4f} (LSTM)")
+        f"from one layer to three, mean over d, A_val {moved(found['gpt'], '.4f')} (GPT), "
+        f"{moved(found['lstm'], '.4f')} (LSTM)")
 
 
 # --- parameters ---------------------------------------------------------------------------------

@@ -62,8 +62,9 @@ def captions_by_depth(configs):
     whole = {"lstm": configs["lstm"]}
     return [
         claim("Figure 12", "GPT, L = 1: it converges fastest for small d",
-              "rapid convergence for small d", gpt[0], lambda m: fastest_small(m["gpt"], 1),
-              readings={"small d is fast at all": lambda m: fast(m["gpt"], (1, 64))}),
+              "rapid convergence for small d", gpt[0],
+              lambda m, times=1: fastest_small(m["gpt"], 1), threshold=True, readings={
+                  "small d is fast at all": lambda m, times=1: fast(m["gpt"], (1, 64), times)}),
         claim("Figure 12", "GPT, L = 1: A_val is least steady for d = 256",
               "unstable for d = 256", gpt[0], lambda m: unsteady_wide(m["gpt"], 1)),
         claim("Figure 13", "GPT, L = 2: steady for all d, with high accuracy",

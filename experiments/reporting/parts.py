@@ -42,7 +42,8 @@ class Verdict:
     document what the document says or prints
     ours     the numbers that decide
     verdict  one of VERDICTS
-    beside   what it is at other thresholds, by other readings, by the other recipes
+    beside   what it is at other thresholds, by other readings
+    recipes  {recipe: the verdict by its runs}, of the other recipes
     seeds    {seed: whether it is true}, for what is looked at within each seed
     """
 
@@ -52,11 +53,18 @@ class Verdict:
     ours: str
     verdict: str
     beside: str = ""
+    recipes: dict = dataclasses.field(default_factory=dict)
     seeds: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
             raise InputError(f"verdict {self.verdict!r}: choose one of {'; '.join(VERDICTS)}")
+
+    @property
+    def otherwise(self):
+        """What it is by any other measure, in words."""
+        recipes = [f"{recipe}: {verdict}" for recipe, verdict in self.recipes.items()]
+        return "; ".join(filter(None, [self.beside, *recipes]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +166,7 @@ def cell(text):
 
 def verdict_table(verdicts, caption="Verdicts of this section."):
     """The Table of some verdicts."""
-    rows = [(v.where, v.claim, v.document, v.ours, f"**{v.verdict}**", v.beside)
+    rows = [(v.where, v.claim, v.document, v.ours, f"**{v.verdict}**", v.otherwise)
             for v in verdicts]
     return Table(caption, ("where", "claim", "document", "ours", "verdict", "otherwise"), rows,
                  left=6)

@@ -15,20 +15,16 @@ from npdl.training.summary import summarise
 from reporting import mechanism, readings, sanity
 from reporting.parts import FAILS, HOLDS, MISSING, Figure, Section, Table, Verdict
 from reporting.records import origin
+from reporting.rules import compare
 
 NAMES = {"gpt": "GPT", "lstm": "LSTM"}
-DOCUMENT = {                        # as printed, mean and standard deviation of seeds 0 and 42
-    "lstm": {"train_loss": (0.0001, 0.0), "validation_loss": (0.0008, 0.0004),
-             "t_f_train_accuracy": (300, 0)},
-    "gpt": {"train_loss": (0.0001, 0.0), "validation_loss": (0.0035, 0.0031),
-            "t_f_train_accuracy": (82.5, 5.5)},
-}
 OTHERS = {                          # A_val, t_f(L_val), t_f(A_train), t_f(A_val) of the document
     "lstm": ("1.0000", "10001", "300", "7850 ± 350"),
     "gpt": ("0.9979 ± 0.0021", "9100 ± 500", "82.5 ± 5.5", "8400 ± 200"),
 }
 LOSSES = ("train_loss", "validation_loss")
-SHORT = {"train_loss": "L_train", "validation_loss": "L_val", "t_f_train_accuracy": "t_f(A_train)"}
+SHORT = {key: sanity.ROWS[key] for key in (*LOSSES, "t_f_train_accuracy")}   # what is looked at
+DOCUMENT = {model: {key: rows[key] for key in SHORT} for model, rows in sanity.DOCUMENT.items()}
 STATED, CLIPPED = "as stated", "clip at norm 1"
 RELEASED = "Glorot's gates, clip at norm 1"     # as the course's published starter code has it
 JUDGED = {"lstm": (STATED, CLIPPED, RELEASED), "gpt": (STATED, CLIPPED)}
@@ -206,7 +202,8 @@ def answer(found):
         f"{NEAR['t_f_train_accuracy']:g} and one evaluation (these bounds were set when the first "
         "runs were seen, the evaluation and the geometric mean of losses, both as in question 2, "
         "when the verdicts were; a reading holds or fails by its mean over the seeds, with no "
-        "third outcome). "
+        "third outcome: what the rule of question 2's table says of each number stands beside its "
+        "verdict). "
         f"What fits: {'; '.join(said) or 'nothing was run'}. The "
         "validation loss of a model that is still generalising at the last step depends on when "
         "its seed began to, and so differs between seeds far more than the other two."
@@ -250,5 +247,8 @@ def judged(found, model, name):
         f"{reading.each('train_loss', '.2g')}; {reading.each('validation_loss', '.2g')}; "
         f"{reading.each('t_f_train_accuracy')}")
     verdict = MISSING if not reading.runs else HOLDS if reading.fits() else FAILS
+    beside = "" if not reading.runs else "by the rule of question 2's table: " + ", ".join(
+        f"{SHORT[key]}: {compare(sanity.printed(model, key), reading.values(key))[0]}"
+        for key in values)
     return Verdict("table of 2", f"{NAMES[model]}: these follow under the reading: {name}",
-                   document, ours, verdict)
+                   document, ours, verdict, beside)

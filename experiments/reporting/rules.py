@@ -106,11 +106,11 @@ def judge_number(store, where, name, printed, config, of, show):
     words = f"{show(ours.mean)} ± {show(ours.std)}; {why}"
     if len(runs) > len(study.SEEDS):
         words = f"{len(runs)} seeds: {words}"
-    beside = [f"any from {within(printed, ours.values, show)} would hold"]
-    for other in store.others([config]):
-        theirs = compare(printed, [of(run) for run in other.all_runs(config).values()])[0]
-        beside.append(f"{other.recipe}: {theirs}")
-    return Verdict(where, name, document, words, verdict, "; ".join(beside))
+    recipes = {other.recipe: compare(printed, [of(run) for run in
+                                               other.all_runs(config).values()])[0]
+               for other in store.others([config])}
+    return Verdict(where, name, document, words, verdict,
+                   f"any from {within(printed, ours.values, show)} would hold", recipes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,8 @@ class Statement:
 
     needs         {key: Config}: the settings that the test looks at
     test          test({key: Run}) of one seed -> (true or false, the numbers that decide); with
-                  `threshold` also test(runs, times), a threshold of it multiplied by `times`
+                  `threshold` also test(runs, times), a threshold of it multiplied by `times`, and
+                  so each of the readings
     contradiction what in the document speaks against it: the verdict is then given by that, and
                   our runs are reported beside
     readings      {what is meant: test}: further tests of the same words
@@ -147,39 +148,40 @@ def judge(store, statement):
     answers = {seed: statement.test(found) for seed, found in runs.items()}
     words = [f"seed {seed}: {'yes' if true else 'no'}, {why}"
              for seed, (true, why) in answers.items()]
-    verdict, beside = MISSING, []
+    verdict, beside, recipes = MISSING, [], {}
     if gone:
         words.append(gone)
     else:
-        verdict, beside = weighed(statement, store, runs, words)
+        verdict, beside, recipes = weighed(statement, store, runs, words)
     if statement.contradiction:
         words.insert(0, f"{statement.contradiction}; by our runs: {verdict}")
         verdict = CONTRADICTED
     seeds = {} if gone else {seed: bool(true) for seed, (true, _) in answers.items()}
     return Verdict(statement.where, statement.claim, statement.document, "; ".join(words), verdict,
-                   "; ".join(beside), seeds)
+                   "; ".join(beside), recipes, seeds)
 
 
 def weighed(statement, store, runs, words):
-    """(verdict, what it is otherwise); the numbers of further readings are added to `words`."""
-    found, beside = [agreed(ask(statement.test, runs))], []
+    """(verdict, [what it is otherwise], {recipe: what it is by that}); the numbers of further
+    readings are added to `words`."""
+    tests = (statement.test, *statement.readings.values())
+
+    def together(runs, *times):
+        return combined([agreed(ask(test, runs, *times)) for test in tests])
+
+    beside = [] if not statement.readings else [
+        f"as tested first: {agreed(ask(statement.test, runs))}"]
     for name, test in statement.readings.items():
         answers = {seed: test(these) for seed, these in runs.items()}
-        found.append(agreed({seed: true for seed, (true, _) in answers.items()}))
         words.append(f"*{name}*: " + "; ".join(
             f"seed {seed}: {'yes' if true else 'no'}, {why}"
             for seed, (true, why) in answers.items()))
-        beside.append(f"{name}: {found[-1]}")
-    if statement.readings:
-        beside.insert(0, f"as tested first: {found[0]}")
+        beside.append(f"{name}: {agreed(ask(test, runs))}")
     if statement.threshold:
-        beside += [f"threshold × {times:g}: {agreed(ask(statement.test, runs, times))}"
-                   for times in TIMES]
-    for other in store.others(list(statement.needs.values())):
-        theirs = combined([agreed(ask(test, seed_runs(statement, other)))
-                           for test in (statement.test, *statement.readings.values())])
-        beside.append(f"{other.recipe}: {theirs}")
-    return combined(found), beside
+        beside += [f"threshold × {times:g}: {together(runs, times)}" for times in TIMES]
+    recipes = {other.recipe: together(seed_runs(statement, other))
+               for other in store.others(list(statement.needs.values()))}
+    return together(runs), beside, recipes
 
 
 def ask(test, runs, *times):

@@ -81,11 +81,15 @@ def seconds_words(store):
             "(The document's minutes are judged, as arithmetic, in the ledger.)")
 
 
+def printed(model, row):
+    """What the document prints in a row, as the rule of printed numbers takes it."""
+    return Printed(*DOCUMENT[model][row], slack(model, row), row.startswith("delta"),
+                   row.endswith("loss") and not row.startswith(("t_f", "delta")))
+
+
 def numbers(store):
     return [judge_number(
-        store, "2, table", f"{NAMES[model]} {name}",
-        Printed(*DOCUMENT[model][row], slack(model, row), row.startswith("delta"),
-                row.endswith("loss") and not row.startswith(("t_f", "delta"))), CONFIGS[model],
+        store, "2, table", f"{NAMES[model]} {name}", printed(model, row), CONFIGS[model],
         lambda run, row=row: value(run, row), lambda v, row=row: shown(row, v))
         for model in CONFIGS for row, name in ROWS.items()]
 

@@ -12,6 +12,9 @@ from reporting.parts import Section, Table
 from reporting.records import NAMES, label_of, setting
 
 FEW = 3                 # values from which a scatter is given
+PLACES = {"L_val": 0, "the step of A_val ≥ 0.9": 2}     # of the facts of a run
+# 97.5 % points of Fisher's distribution, for 2, 3, 4 degrees of freedom above (rows) and below.
+FISHER = ((39.00, 16.04, 10.65), (39.17, 15.44, 9.98), (39.25, 15.10, 9.60))
 
 
 def section(store):
@@ -26,7 +29,8 @@ def section(store):
                 for model, config in sanity.CONFIGS.items()}
     rows = [(NAMES[model], name, *shown(values)) for group in (by_rounding, by_seeds)
             for model in NAMES for name, values in group[model].items()]
-    made.parts.append(answer(store, by_rounding, by_seeds))
+    made.parts.append(f"How far apart are trainings that should be the same? "
+                      f"{answer(by_rounding, by_seeds)} {other_code(store)}".strip())
     if rows:
         made.parts.append(Table(
             f"The default recipe: with seed {rounding.SEED} and its rounding changed, then by its "
@@ -55,35 +59,68 @@ def shown(values):
     return f"{loss:.2g}", f"{accuracy:.4f}", "never" if math.isinf(step) else f"{step:g}"
 
 
+# --- what the two scatters say ------------------------------------------------------------------
+def decades(found, place):
+    """log10 of the values at a place of the facts, of the runs that have one."""
+    return [math.log10(facts[place]) for facts in found.values() if math.isfinite(facts[place])]
+
+
 def spread(found, place):
-    """Deviation in decades of the values at a place of the facts, or None for too few."""
-    values = [facts[place] for facts in found.values() if math.isfinite(facts[place])]
+    """Deviation of a sample in decades, or None for too few values."""
+    values = decades(found, place)
     if len(values) < FEW:
         return None
-    return deviation(math.log10(value) for value in values) * math.sqrt(
-        len(values) / (len(values) - 1))
+    return deviation(values) * math.sqrt(len(values) / (len(values) - 1))
 
 
-def answer(store, by_rounding, by_seeds):
-    said = []
-    for model in NAMES:
-        pairs = [(name, spread(by_rounding[model], place), spread(by_seeds[model], place))
-                 for name, place in (("L_val", 0), ("the step of A_val ≥ 0.9", 2))]
-        for name, rounded, seeded in pairs:
-            if rounded is None or seeded is None:
-                continue
-            said.append(f"{NAMES[model]}, {name}: {rounded:.2f} decades by rounding, "
-                        f"{seeded:.2f} by the seed")
-    words = ("; ".join(said) + "." if said else
-             "Not measured yet for both (`python experiments/rounding.py`, and the further seeds: "
-             "`python experiments/study.py further`).")
+def limit(above, below):
+    """The factor that chance alone gives the ratio of two equally wide samples' deviations, in
+    one of 40 cases, for the sizes of the samples; of more than five values as of five."""
+    row, column = (min(count, 5) - FEW for count in (above, below))
+    return math.sqrt(FISHER[row][column])
+
+
+def compared(rounded, seeded, place):
+    """The two scatters of a number, their ratio with its interval, and what follows."""
+    one, other = spread(rounded, place), spread(seeded, place)
+    counts = [len(decades(found, place)) for found in (rounded, seeded)]
+    never = [len(found) - count for found, count in zip((rounded, seeded), counts, strict=True)]
+    left = f" (left out, as they never reach it: {never[0]} and {never[1]})" if any(never) else ""
+    if not one or not other:
+        return (f"open: {counts[0]} runs by rounding, or {counts[1]} by the seed, are too few or "
+                f"all alike{left}")
+    ratio = one / other
+    low, high = ratio / limit(*counts), ratio * limit(*counts[::-1])
+    said = ("rounding is less" if high < 1 else "rounding is more" if low > 1 else
+            "of one size cannot be excluded")
+    return (f"{one:.2f} decades by rounding, {other:.2f} by the seed{left}, a ratio of {ratio:.2g} "
+            f"({low:.2g} to {high:.2g}): {said}")
+
+
+def answer(by_rounding, by_seeds):
+    said = [f"{NAMES[model]}, {name}: {compared(by_rounding[model], by_seeds[model], place)}"
+            for model in NAMES if by_rounding[model] and by_seeds[model]
+            for name, place in PLACES.items()]
+    if not said:
+        return ("Not measured yet for both (`python experiments/rounding.py`, and the further "
+                "seeds: `python experiments/study.py further`).")
+    return (f"{'; '.join(said)}. Decades are deviations of log10. Behind a ratio stands its "
+            "interval of 95 % by Fisher's test, which takes the logarithms for normal: with five "
+            f"runs and five, deviations less than {limit(5, 5):.1f}-fold apart cannot be told "
+            f"apart. (Seed {rounding.SEED} with its usual rounding is in both groups.) If "
+            "rounding moves a run as far as another seed does, a single run says little of its "
+            "setting: settings are to be compared over several seeds.")
+
+
+def other_code(store):
+    """What older code made of the same seeds: more than its rounding may differ."""
     config = study.with_recipe(sanity.CONFIGS["lstm"], "release")
-    old = [run for runs in store.settings.get(setting(config), {}).values() for run in runs
-           if run.config.seed == rounding.SEED and label_of(run)]
-    known = (" One such case was met: a change of the code that altered nothing but the order of "
-             "two additions moved the lowest L_val of the LSTM's release recipe with seed "
-             f"{rounding.SEED} from {old[0].best('validation_loss'):.2g} to 0.0060, more than "
-             "five-fold, as far as seeds do." if old else "")
-    return (f"How far apart are trainings that should be the same? {words} Where the two are of "
-            "one size, a seed is one draw among many that its own number does not fix: a "
-            f"difference between two settings counts only over several seeds.{known}")
+    said = []
+    for seed, runs in sorted(store.settings.get(setting(config), {}).items()):
+        losses = {bool(label_of(run)): run.best("validation_loss") for run in reversed(runs)}
+        if len(losses) == 2:
+            said.append(f"{losses[True]:.2g} and {losses[False]:.2g} (seed {seed})")
+    return "" if not said else (
+        "A hint from kept runs: the lowest L_val of the LSTM's release recipe by older code and by "
+        f"newer is {', '.join(said)}. More than one change of the code lies between the two, so "
+        "that this does not measure rounding alone.")

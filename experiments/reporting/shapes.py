@@ -3,7 +3,7 @@
 import study
 
 from npdl.training.metrics import METRICS
-from reporting.draw import draw_panels
+from reporting.draw import WINDOW, draw_panels
 from reporting.parts import Figure, Table
 from reporting.records import NAMES, missing_words
 
@@ -13,6 +13,7 @@ TITLES = {"train_loss": "training loss", "validation_loss": "validation loss",
           "train_accuracy": "training accuracy", "validation_accuracy": "validation accuracy",
           "l2_norm": "l2 norm of all parameters"}
 STEP = "training step t (root scale)"
+EMPTY = {"title": "", "y": "", "scale": "none", "lines": []}        # a panel that is left out
 
 
 def steps_axis(last):
@@ -95,18 +96,31 @@ def eight(store, lines, x, bar=None, shape=(2, 4)):
 
 def figure(store, label, name, caption, data, configs, called, size):
     """A Figure whose caption also names the runs that are missing."""
-    gone = missing_words(store, configs, called)
     seeds = sorted({seed for config in configs for seed in store.runs(config)})
-    return Figure(name, label, " ".join(filter(None, [caption, seeds_words(seeds), gone])), data,
-                  draw_panels, size)
+    ones = [panel["title"] for panel in data["panels"] if all_ones(panel)]
+    data = {**data, "panels": [EMPTY if all_ones(panel) else panel for panel in data["panels"]]}
+    words = [caption, f"Not drawn, as all values are 1: {', '.join(ones)}." if ones else "",
+             seeds_words(seeds, data["x"]["scale"] == "steps"),
+             missing_words(store, configs, called)]
+    return Figure(name, label, " ".join(filter(None, words)), data, draw_panels, size)
 
 
-def seeds_words(seeds):
-    """What the lines of a figure are made of."""
-    if len(seeds) < 2:
-        return f"Seed {seeds[0]}." if seeds else ""
-    return (f"Seeds {', '.join(map(str, seeds))}: curves full and dashed; elsewhere hollow marks, "
-            "their mean as a line.")
+def all_ones(panel):
+    """Whether a panel shows nothing but accuracies of 1."""
+    values = {value for line in panel["lines"] for of in line["seeds"] for value in of}
+    return panel["scale"] == "accuracy" and values == {1}
+
+
+def seeds_words(seeds, curves):
+    """How the lines of a figure tell its seeds apart, and what those of curves are."""
+    if not seeds:
+        return ""
+    words = f"Seed {seeds[0]}."
+    if len(seeds) > 1:
+        words = (f"Seeds {', '.join(map(str, seeds))}: lines full and dashed"
+                 + ("." if curves else ", marks filled and hollow."))
+    return words + (f" Strong: the median of {WINDOW} evaluations around a step; faint: each "
+                    "evaluation." if curves else "")
 
 
 # --- numbers as text ----------------------------------------------------------------------------
