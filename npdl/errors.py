@@ -29,10 +29,21 @@ class BackendError(NpdlError, RuntimeError):
     """An array backend that is not installed or cannot run on this machine."""
 
 
+def is_integer(value):
+    """Whether a value is an integer, and no bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def broadcasts(shape, full):
+    """Whether a shape broadcasts to `full`, as it stands."""
+    return len(shape) <= len(full) and all(
+        n in (1, m) for n, m in zip(shape[::-1], full[::-1], strict=False))
+
+
 def require_positive(**sizes):
     """Raise InputError unless every named size is a positive integer."""
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        if not is_integer(value) or value < 1:
             raise InputError(f"{name} = {value!r}; it must be a positive integer")
 
 
@@ -109,9 +120,7 @@ def check_mask(owner, mask, shape):
     """Raise InputError unless `mask` is None, or bools that broadcast to `shape`."""
     if mask is None:
         return
-    lengths = zip(mask.shape[::-1], shape[::-1], strict=False) if hasattr(mask, "ndim") else ()
-    if (not hasattr(mask, "ndim") or mask.dtype.kind != "b" or mask.ndim > len(shape)
-            or any(n not in (1, full) for n, full in lengths)):
+    if not hasattr(mask, "ndim") or mask.dtype.kind != "b" or not broadcasts(mask.shape, shape):
         raise InputError(f"{owner}: the mask is {described(mask)}; it must be bool and broadcast "
                          f"to {tuple(shape)}, True where something may be seen")
 
@@ -130,10 +139,15 @@ def checked_ids(ids, size, what="token ids"):
         raise InputError(f"{what} are rows of different lengths; fill them up") from None
     if not np.issubdtype(ids.dtype, np.integer):
         raise InputError(f"{what} have dtype {ids.dtype}; they must be integers")
-    if ids.size and (ids.min() < 0 or ids.max() >= size):
-        bad = ids.min() if ids.min() < 0 else ids.max()
-        raise InputError(f"{what} contain {bad}; allowed are 0 to {size - 1}")
+    _check_range(ids, size - 1, what)
     return ids
+
+
+def _check_range(values, most, what, more=""):
+    """Raise InputError unless all values are from 0 to `most`."""
+    for value in (values.min(), values.max()) if values.size else ():
+        if not 0 <= value <= most:
+            raise InputError(f"{what} contain {value}; allowed are 0 to {most}{more}")
 
 
 def checked_tokens(ids, owner, max_len=None):
@@ -174,8 +188,7 @@ def checked_positions(x, positions, table):
                              f"{table.shape[0]} positions exist")
         return np.arange(x.shape[-2])
     positions, lead = checked_ids(positions, table.shape[0], "positions"), x.shape[:-1]
-    lengths = zip(positions.shape[::-1], lead[::-1], strict=False)
-    if positions.ndim > len(lead) or any(n not in (1, full) for n, full in lengths):
+    if not broadcasts(positions.shape, lead):
         raise InputError(f"positions: they have shape {positions.shape}; for an input {x.shape} "
                          f"they must broadcast to {lead}")
     return positions
@@ -187,9 +200,7 @@ def checked_lengths(lengths, B, S, owner):
     if lengths.shape != (B,) or not np.issubdtype(lengths.dtype, np.integer):
         raise InputError(f"{owner}: lengths are {lengths.dtype} {lengths.shape}; they must be "
                          f"integers of shape ({B},), one for each sequence")
-    if B and (lengths.min() < 0 or lengths.max() > S):
-        bad = lengths.min() if lengths.min() < 0 else lengths.max()
-        raise InputError(f"{owner}: lengths contain {bad}; allowed are 0 to {S}, the steps given")
+    _check_range(lengths, S, f"{owner}: lengths", ", the steps given")
     return lengths.astype(np.int64)
 
 

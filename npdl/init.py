@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from npdl.backend import stream, to_device, xp
-from npdl.errors import InputError, require_dtype
+from npdl.errors import InputError, is_integer, require_dtype
 
 # In place of a generator: matrices of zeros, which take no memory until they are written into. For
 # a model whose numbers come from a file.
@@ -19,7 +19,7 @@ def generator(rng):
     """`rng` itself if it is a generator or BLANK; a fresh stream if it is a seed, 0 or more."""
     if rng is BLANK or isinstance(rng, np.random.Generator):
         return rng
-    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
+    if not is_integer(rng) or rng < 0:
         raise InputError(f"rng = {rng!r}; it must be a NumPy generator or a seed, 0 or more")
     return stream(rng, 0)
 

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from npdl.backend import xp
-from npdl.errors import InputError
+from npdl.errors import InputError, is_integer
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint"}
 
@@ -125,10 +125,9 @@ def _in_blocks(array, block):
 
 
 def _check_options(bits, rounding, block):
-    if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not 2 <= bits <= 16:
+    if not is_integer(bits) or not 2 <= bits <= 16:
         raise InputError(f"bits = {bits!r}; it must be an integer from 2 to 16")
     if rounding not in tuple(ROUNDINGS):
         raise InputError(f"rounding = {rounding!r}; choose one of: {', '.join(ROUNDINGS)}")
-    if block is not None and (isinstance(block, bool) or not isinstance(block, (int, np.integer))
-                              or block < 1):
+    if block is not None and (not is_integer(block) or block < 1):
         raise InputError(f"block = {block!r}; it must be a positive integer, or None")

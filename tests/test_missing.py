@@ -14,8 +14,8 @@ from npdl.study.inside import changed, evaluated
 from npdl.study.missing import Missing
 from npdl.study.monomials import _product, _scaled, monomials
 from npdl.study.reads import entries_written
-from npdl.study.terms import Turn, explained, summed
-from npdl.study.trials import Trials
+from npdl.study.terms import WHOLES, Turn, explained, summed
+from npdl.study.trials import Place, Trials
 
 RNG = stream(5)
 A, B, C = (RNG.standard_normal((3, 4)) for _ in range(3))
@@ -66,6 +66,12 @@ def test_a_wrong_part_is_named(wrong, right, says):
     assert found is not None and re.search(says, found.text), found
 
 
+def test_a_sum_is_no_mean_whatever_its_array_is_called():
+    right = A * (B - (B * A).sum(-1, keepdims=True))
+    found = explained([Turn(A, right, {"np": np, "a": A, "mean": B})], "a", WHOLES)
+    assert found.kind == "missing sum" and "the sum (mean * a).sum(-1, " in found.text
+
+
 def test_nothing_is_said_of_what_is_right_or_random():
     assert explained([Turn(A, A, NAMES, expression("a"))], "a") is None
     other = Turn(A, RNG.standard_normal((3, 4)), NAMES, expression("a"))
@@ -83,7 +89,8 @@ def test_a_sum_over_turns_lacks_the_same_in_each():
 def test_turns_of_other_shapes_are_not_added_up():
     shapes = ((4, 6), (5, 6))
     steps = [SimpleNamespace(index=at) for at in range(2)]
-    unit = SimpleNamespace(places=[(at, "dW", (), shape, None) for at, shape in enumerate(shapes)],
+    places = [Place(at, "dW", (), shape, None) for at, shape in enumerate(shapes)]
+    unit = SimpleNamespace(places=places,
                            statement=SimpleNamespace(node=ast.parse("dW += x").body[0]),
                            shift={at: [("dW", (), np.ones(s))] for at, s in enumerate(shapes)})
     missing = Missing(SimpleNamespace(steps=steps), SimpleNamespace(of={}), None, None)

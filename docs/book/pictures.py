@@ -182,17 +182,22 @@ def mask():
     return _matrix(np.where(causal_mask(6), 0.7, 0.04), caption, places, places, numbers=False)
 
 
-def _matrix(values, caption, rows, columns, numbers=True, size=44):
-    height, width = values.shape
-    draw = Drawing(width * size + 60, height * size + 40, caption)
-    for r in range(height):
-        draw.text(26, 30 + size * (r + 0.5), rows[r])
-        for c in range(width):
-            words = f"{values[r, c]:.2f}"[1:] if numbers and values[r, c] < 0.995 else ""
-            draw.cell(50 + size * c, 30 + size * r, float(values[r, c]), size, words)
-    for c in range(width):
-        draw.text(50 + size * (c + 0.5), 14, columns[c])
+def _matrix(values, caption, rows, columns, numbers=True):
+    size = 44
+    draw = Drawing(len(columns) * size + 60, len(rows) * size + 40, caption)
+    for r, name in enumerate(rows):
+        draw.text(26, 30 + size * (r + 0.5), name)
+        _row(draw, 50, 30 + size * r, values[r], size, numbers)
+    for c, name in enumerate(columns):
+        draw.text(50 + size * (c + 0.5), 14, name)
     return draw.svg(), caption
+
+
+def _row(draw, left, y, values, size, numbers=True):
+    """A row of cells; of the `numbers` those between 0 and 1 are written in them."""
+    for c, value in enumerate(values):
+        words = f"{value:.2f}"[1:] if numbers and 0 < value < 0.995 else ""
+        draw.cell(left + size * c, y, float(value), size, words)
 
 
 def blocks():
@@ -211,14 +216,14 @@ def _block(draw, x, name, parts):
     draw.text(x, 14, name)
     y, enters = 402, 402
     for part in parts:
-        above = y - 46
-        draw.arrow((x, y), (x, above + (12 if part == "+" else 15)))
+        above, half = y - 46, 12 if part == "+" else 15
+        draw.arrow((x, y), (x, above + half))
         if part == "+":
             draw.dot(x, above, "+")
             draw.arrow((x, enters - 12), (x + 80, enters - 12), (x + 80, above), (x + 13, above))
         else:
             draw.box(x, above, part, 104)
-        y = above - (12 if part == "+" else 15)
+        y = above - half
         if part == "+" or part == "norm" and parts[0] != "norm":
             enters = y
     draw.arrow((x, y), (x, y - 16))
@@ -245,7 +250,7 @@ def prefixes():
             at = x + 64 * (j - 1)
             live = (first, second) in kept
             draw.line([(x, 116), (at, 174)], "" if live else "thin")
-            draw.box(at, 190, f"{second}  {p * q:.2f}"[0:7], 60, kind="hot" if live else "")
+            draw.box(at, 190, f"{second}  {p * q:.2f}", 60, kind="hot" if live else "")
     return draw.svg(), caption
 
 
@@ -270,13 +275,11 @@ def flow():
     draw.arrow((58, 42), (58, 26))
     draw.arrow((74, 26), (74, 42), kind="back")
     draw.text(66, 12, "loss")
-    sizes, size = reached(), 40
-    for t, row in enumerate(sizes):
+    size = 40
+    for t, row in enumerate(reached()):
         draw.text(392, 70 + size * (t + 0.5), f"t = {t}", "small")
         draw.text(420 + size * (t + 0.5), 56, f"k = {t}", "small")
-        for k, value in enumerate(row):
-            draw.cell(420 + size * k, 70 + size * t, float(value), size,
-                      f"{value:.2f}"[1:] if 0 < value < 0.995 else "")
+        _row(draw, 420, 70 + size * t, row, size)
     return draw.svg(), caption
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.errors import InputError, require_number, require_positive
+from npdl.errors import InputError, is_integer, require_number, require_positive
 
 
 class Scorer:
@@ -119,8 +119,7 @@ def check_eos(eos, rows):
     """Raise InputError unless eos is None, a token, or a tuple of tokens."""
     V = rows.shape[1]
     tokens = eos if isinstance(eos, tuple) else () if eos is None else (eos,)
-    if any(isinstance(token, bool) or not isinstance(token, (int, np.integer))
-           or not 0 <= token < V for token in tokens):
+    if any(not is_integer(token) or not 0 <= token < V for token in tokens):
         raise InputError(f"eos = {eos!r}; it must be a token, 0 to {V - 1}, a tuple of tokens, or "
                          "None")
 

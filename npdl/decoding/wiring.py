@@ -15,7 +15,7 @@ import numpy as np
 from npdl.backend import to_device, to_host, xp
 from npdl.decoding.memory import Memory
 from npdl.decoding.scorer import Scorer
-from npdl.errors import InputError, checked_ids, checked_tokens, require_positive
+from npdl.errors import InputError, checked_ids, checked_tokens, is_integer, require_positive
 from npdl.functions import log_softmax
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.encoder import PreNormDecoderBlock
@@ -96,8 +96,7 @@ class CachedGPT(StepByStep):
         self.model = model
         self.prompt = checked_prompt(prompt)
         self.keep = model.max_len - 1 if keep is None else keep
-        if isinstance(self.keep, bool) or not isinstance(self.keep, (int, np.integer)) or not (
-                0 <= self.keep < model.max_len):
+        if not is_integer(self.keep) or not 0 <= self.keep < model.max_len:
             raise InputError(f"keep = {keep!r}; it must be from 0 to {model.max_len - 1}, below "
                              "the model's max_len")
         if capacity is not None:
@@ -149,13 +148,11 @@ class CachedGPT(StepByStep):
         mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
         for i, block in enumerate(model.decoder.blocks):
             pre = isinstance(block, PreNormBlock)
-            n = block.norm1.forward(x)[0] if pre else x
+            n = normed(block.norm1, x, pre)
             kept = memory.put(i, *keys_values(block.attention, n))
-            u = x + attention_after(block.attention, n, mask, kept)
-            u = u if pre else block.norm1.forward(u)[0]
-            m = block.norm2.forward(u)[0] if pre else u
-            y = u + block.ffn.forward(m)[0]
-            x = y if pre else block.norm2.forward(y)[0]
+            u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
+            m = normed(block.norm2, u, pre)
+            x = normed(block.norm2, u + block.ffn.forward(m)[0], not pre)
         return x
 
 
@@ -258,16 +255,18 @@ def cross_block_after(block, x, mask, past, cross, memory_mask):
     block's keys and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's
     own. `cross` holds those of the encoder's output."""
     pre = isinstance(block, PreNormDecoderBlock)
-    n = block.norm1.forward(x)[0] if pre else x
+    n = normed(block.norm1, x, pre)
     kept = keys_values(block.attention, n, past)
-    u = x + attention_after(block.attention, n, mask, kept)
-    u = u if pre else block.norm1.forward(u)[0]
-    m = block.norm2.forward(u)[0] if pre else u
-    w = u + attention_after(block.cross, m, memory_mask, cross)
-    w = w if pre else block.norm2.forward(w)[0]
-    p = block.norm3.forward(w)[0] if pre else w
-    y = w + block.ffn.forward(p)[0]
-    return (y if pre else block.norm3.forward(y)[0]), kept
+    u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
+    m = normed(block.norm2, u, pre)
+    w = normed(block.norm2, u + attention_after(block.cross, m, memory_mask, cross), not pre)
+    p = normed(block.norm3, w, pre)
+    return normed(block.norm3, w + block.ffn.forward(p)[0], not pre), kept
+
+
+def normed(norm, x, here):
+    """norm(x) if the norm stands here, else x."""
+    return norm.forward(x)[0] if here else x
 
 
 def keys_values(attention, x, past=None):

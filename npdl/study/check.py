@@ -11,7 +11,7 @@ from npdl.study.finals import finals
 from npdl.study.guard import held_off
 from npdl.study.nests import alone, kept, leaves, rebuilt, same
 from npdl.study.nudge import Oracle, upstream
-from npdl.study.record import record
+from npdl.study.record import forward_of, record
 from npdl.study.styles import InSelf
 from npdl.study.target import as_float64
 
@@ -23,7 +23,7 @@ class Check:
         layer, self.inputs = as_float64(layer, inputs, seed)
         self.layer = held_off(layer)
         self.options, self.seed = options or {}, seed
-        self.forward = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
+        self.forward = forward or forward_of
         self.notes = [f"input {i} is {value.dtype}: it has no gradient to check"
                       for i, value in enumerate(self.inputs)
                       if isinstance(value, np.ndarray) and value.dtype.kind in "iub"]

@@ -15,6 +15,25 @@ from npdl.study.lines import owner
 from npdl.study.trace import is_helper, original_file
 
 CLOSE = 1e-5
+# What a Blame of no single line begins with, by its kind; what the kinds of edits say.
+HEADS = {"blank": "not written yet:", "unchecked": "not checked:", "random": "not checked:",
+         "manners": "wrong, though every gradient agrees with its numerical value:"}
+SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+=)",
+        "sign": "the sign is wrong", "transposed": "a transpose is missing or too many",
+        "missing sum": "a sum is missing", "missing term": "a term is missing",
+        "missing factor": "a factor is missing", "axis": "the axis is wrong",
+        "factor": "a factor is missing or wrong", "number": "the number is wrong",
+        "operator": "the operation is wrong", "function": "a function is missing",
+        "swapped": "two arrays are exchanged", "name": "another array is meant",
+        "reversed": "a reversal is missing or too many",
+        "comparison": "the mask is not that of the forward", "power": "a power is missing",
+        "order": "the order is wrong", "step": "another step is meant",
+        "part": "only a part of the array is used", "count": "the number is wrong",
+        "brackets": "the brackets are elsewhere", "slope": "it is the slope of another function",
+        "complement": "one minus it is meant", "window": "another part of the array is meant",
+        "subscripts": "the subscripts are those of another order",
+        "room": "a term is missing: it begins with zeros",
+        "repeated": "an index that comes twice is added once only"}
 
 
 @dataclass(repr=False)
@@ -45,6 +64,21 @@ class Blame:
     error: object = None
     either: tuple = ()
     unreached: list = field(default_factory=list)
+
+    @property
+    def head(self):
+        return "the first line that can mend it" if self.either else "the first wrong line"
+
+    @property
+    def first_at(self):
+        """What follows the line's place: the turn of its loops, if it is in any."""
+        turns = ", ".join(f"{n} = {v}" for turn in self.iteration for n, v in turn)
+        return f", first at {turns}" if turns else ""
+
+    @property
+    def others(self):
+        """The lines that may be mended in place of this one."""
+        return [n for n in self.either if n != self.line]
 
     def __repr__(self):
         return describe(self)
@@ -117,24 +151,7 @@ class Diagnosis:
             if numbers:
                 self.kind, says = numbers
                 change = f"{says}; {change}"
-        what = {"overwritten": "the gradient is overwritten where it must be added to (+=)",
-                "sign": "the sign is wrong", "transposed": "a transpose is missing or too many",
-                "missing sum": "a sum is missing", "missing term": "a term is missing",
-                "missing factor": "a factor is missing", "axis": "the axis is wrong",
-                "factor": "a factor is missing or wrong", "number": "the number is wrong",
-                "operator": "the operation is wrong", "function": "a function is missing",
-                "swapped": "two arrays are exchanged",
-                "name": "another array is meant", "reversed": "a reversal is missing or too many",
-                "comparison": "the mask is not that of the forward",
-                "power": "a power is missing", "order": "the order is wrong",
-                "step": "another step is meant", "part": "only a part of the array is used",
-                "count": "the number is wrong", "brackets": "the brackets are elsewhere",
-                "slope": "it is the slope of another function",
-                "complement": "one minus it is meant",
-                "window": "another part of the array is meant",
-                "subscripts": "the subscripts are those of another order",
-                "room": "a term is missing: it begins with zeros",
-                "repeated": "an index that comes twice is added once only"}.get(self.kind)
+        what = SAYS.get(self.kind)
         if isinstance(found.statement.node, (ast.For, ast.While)):
             what = "the loop does not take every turn, or takes one too many"
         self.text = f"{what}; {change}" if what and not change.startswith(what) else change
@@ -160,9 +177,10 @@ def compare(computed, wanted):
     """(kind, sentence) for two arrays that differ in a known way, else None."""
     if not isinstance(computed, np.ndarray) or not isinstance(wanted, np.ndarray):
         return None
-    if computed.size == 0 or not np.isfinite(computed).all():
-        return ("not finite", "it has entries that are not finite, or never written") \
-            if computed.size else None
+    if computed.size == 0:
+        return None
+    if not np.isfinite(computed).all():
+        return "not finite", "it has entries that are not finite, or never written"
     if similar(computed, -wanted) and np.abs(wanted).max() > 0:
         return "sign", "the sign is wrong"
     if computed.ndim >= 2 and similar(computed.swapaxes(-1, -2), wanted):
@@ -184,12 +202,11 @@ def where_wrong(computed, wanted):
     if computed.shape != wanted.shape or not computed.ndim:
         return None
     bad = np.abs(computed - wanted) > CLOSE * max(np.abs(wanted).max(initial=0), 1e-9)
-    for axis in range(bad.ndim):
-        lines = bad.any(tuple(i for i in range(bad.ndim) if i != axis))
-        if lines.any() and not lines.all():
-            at = ", ".join(map(str, np.flatnonzero(lines)[:6]))
+    for axis, at in enumerate(map(np.unique, np.nonzero(bad))):
+        if 0 < at.size < bad.shape[axis]:
             nothing = " (nothing arrives there)" if not computed[bad].any() else ""
-            return "part", f"it is wrong at {at} along axis {axis} only{nothing}"
+            return "part", (f"it is wrong at {', '.join(map(str, at[:6]))} along axis {axis} only"
+                            f"{nothing}")
     return None
 
 
@@ -197,8 +214,7 @@ def _in_parts(step, recording, computed, wanted):
     """Which names of np.concatenate([a, b]) hold what is wrong: ": in `b`"; "" for other lines."""
     value = getattr(step.statement.node, "value", None)
     parts = getattr(value.args[0], "elts", ()) if isinstance(value, ast.Call) and value.args else ()
-    held = {w.name: w.value for s in recording.steps[: step.index] if s.call is step.call
-            for w in s.writes if isinstance(w.value, np.ndarray)}
+    held = _held(step, recording)
     arrays = [held.get(ast.unparse(part)) for part in parts]
     if not arrays or any(array is None or array.ndim != computed.ndim for array in arrays):
         return ""
@@ -210,6 +226,12 @@ def _in_parts(step, recording, computed, wanted):
             return ": in " + ", ".join(f"`{ast.unparse(part)}`" for one, other, part in pairs
                                        if not similar(one, other))
     return ""
+
+
+def _held(step, recording):
+    """{name: array} that the call of a step wrote before it."""
+    return {w.name: w.value for s in recording.steps[: step.index] if s.call is step.call
+            for w in s.writes if isinstance(w.value, np.ndarray)}
 
 
 def summed_axes(computed, wanted):
@@ -242,12 +264,9 @@ def _what_it_read(step, recording):
     holds = getattr(step.error, "obj", None)
     if isinstance(step.error, AttributeError) and isinstance(holds, Cache):
         return f"the cache has no {step.error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
-    shapes = {n: np.shape(v) for n, v in step.call.arguments.items() if isinstance(v, np.ndarray)}
-    for other in recording.steps[: step.index]:
-        if other.call is step.call:
-            shapes |= {w.name: np.shape(w.value) for w in other.writes
-                       if isinstance(w.value, np.ndarray)}
-    read = [f"{n} {shapes[n]}" for n in sorted(step.statement.reads) if n in shapes]
+    arrays = step.call.arguments | _held(step, recording)
+    read = [f"{n} {arrays[n].shape}" for n in sorted(step.statement.reads)
+            if isinstance(arrays.get(n), np.ndarray)]
     return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
 
 
@@ -266,35 +285,33 @@ def shown(value, width=68):
 
 def describe(report):
     """A Blame as text."""
-    notes = [f"note: {note}" for note in report.notes]
     if report.right:
-        worst = max((f.error for f in report.finals if not f.kink), default=0.0)
-        missed = "; ".join(f"{_near(c.file)}:{c.line}, {c}" for c in report.unreached)
-        agree = (f"{len(report.finals)} gradients agree with their numerical values (worst error "
-                 f"{worst:.1e})")
-        return "\n".join([f"right at these inputs; not reached: {missed}; give inputs that do",
-                          f"  {agree}", *notes] if missed else [f"right: {agree}", *notes])
-    if report.kind == "blank":
-        place = f"{_near(report.file)}:{report.line} in {report.function}" if report.line else ""
-        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
-        return "\n".join(["not written yet:", *([f"  {place}", ""] if place else []), said, *notes])
-    if report.kind in ("unchecked", "random"):
-        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
-        return "\n".join(["not checked:", said, *notes])
-    if report.kind == "manners":
-        said = textwrap.fill(report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")
-        return "\n".join(["wrong, though every gradient agrees with its numerical value:", said,
-                          *notes])
+        lines = _right(report)
+    elif report.kind in HEADS:
+        place = [f"  {_where(report)}", ""] if report.kind == "blank" and report.line else []
+        lines = [HEADS[report.kind], *place, textwrap.fill(
+            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")]
+    else:
+        lines = [*_located(report), *_wrong(report)]
+    return "\n".join([*lines, *(f"note: {note}" for note in report.notes)])
+
+
+def _right(report):
+    worst = max((f.error for f in report.finals if not f.kink), default=0.0)
+    agree = (f"{len(report.finals)} gradients agree with their numerical values (worst error "
+             f"{worst:.1e})")
+    missed = "; ".join(f"{_near(c.file)}:{c.line}, {c}" for c in report.unreached)
+    return [f"right at these inputs; not reached: {missed}; give inputs that do",
+            f"  {agree}"] if missed else [f"right: {agree}"]
+
+
+def _located(report):
+    """The line at fault, its numbers, and the lines that may be meant in its place."""
     if not report.line:
         raised = f"it raised {message(report.error)}; " if report.error is not None else ""
-        return "\n".join([f"wrong, but {raised}{report.diagnosis}", *_wrong(report), *notes])
-    where = f"{_near(report.file)}:{report.line} in {report.function}"
-    if report.iteration:
-        turns = ", ".join(f"{n} = {v}" for turn in report.iteration for n, v in turn)
-        where += f", first at {turns}"
-    lines = ["the first line that can mend it:" if report.either else "the first wrong line:",
-             f"  {where}", ""]
-    lines += ["    " + line.strip() for line in report.source.splitlines()] + [""]
+        return [f"wrong, but {raised}{report.diagnosis}"]
+    lines = [f"{report.head}:", f"  {_where(report)}{report.first_at}", "",
+             *("    " + line.strip() for line in report.source.splitlines()), ""]
     if report.error is not None:
         lines.append(f"  raised     {message(report.error)}")
     if report.name and report.computed is not None:
@@ -303,14 +320,17 @@ def describe(report):
     if report.diagnosis:
         lines.append(f"  diagnosis  {report.diagnosis}")
     if report.either:
-        others = [n for n in report.either if n != report.line]
-        lines.append(f"  or line {', '.join(map(str, others))}: each of these alone can mend every "
-                     "gradient that is wrong, and only one need be")
-        lines += [f"    {n}  {linecache.getline(report.file, n).strip()}" for n in others]
-    others = [f"{n} ({f})" for f, n in report.lines if (f, n) != (report.function, report.line)]
-    if others and not report.kind and not report.either:
-        lines.append(f"  or one of the lines that lead to it: {', '.join(others)}")
-    return "\n".join([*lines, *_wrong(report), *notes])
+        lines.append(f"  or line {', '.join(map(str, report.others))}: each of these alone can "
+                     "mend every gradient that is wrong, and only one need be")
+        lines += [f"    {n}  {linecache.getline(report.file, n).strip()}" for n in report.others]
+    before = [f"{n} ({f})" for f, n in report.lines if (f, n) != (report.function, report.line)]
+    if before and not report.kind and not report.either:
+        lines.append(f"  or one of the lines that lead to it: {', '.join(before)}")
+    return lines
+
+
+def _where(report):
+    return f"{_near(report.file)}:{report.line} in {report.function}"
 
 
 def _near(file):

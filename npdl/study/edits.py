@@ -16,7 +16,7 @@ from npdl.study.counts import PLAIN_COUNT, counts
 from npdl.study.lacking import lacking, lacking_whole
 from npdl.study.pairs import partners
 from npdl.study.slips import other_keys, slips
-from npdl.study.syntax import SIGNS, binary, cloned, exchanged, header, names_in, terms
+from npdl.study.syntax import SIGNS, binary, cloned, exchanged, header, names_of, terms
 
 LENGTHS_OF = ("len", "np.zeros_like", "np.ones_like", "np.empty_like")
 ONLY_LENGTHS = 8                # the rank of another array that only lends its shape
@@ -119,7 +119,7 @@ def _of_lacks(statement, whole, words):
     value = getattr(whole, "value", None)
     if statement.binds and isinstance(whole, (ast.Assign, ast.AugAssign)):
         factors = sorted(text for text in words.known
-                         if names_in(text) <= {*words.names, "np", "self"})
+                         if names_of(ast.parse(text)) <= {*words.names, "np", "self"})
         most = 4 if isinstance(value, ast.Name) else ONLY_LENGTHS       # dz = da: what was meant?
         for rank, kind, new in lacking_whole(value, words, factors):
             yield Edit(min(rank, most), kind, ast.unparse(value), ast.unparse(new),

@@ -11,6 +11,7 @@ import numpy as np
 from npdl.study.fold import only_names
 from npdl.study.handed import makes_room
 from npdl.study.reads import uses
+from npdl.study.syntax import names_of
 
 
 class Follows:
@@ -77,13 +78,12 @@ class Follows:
         """The arguments of a call for which its caller reads what is wrong."""
         if call.from_statement is None or call.parent is None:
             return
-        names = [name for name in call.function.arguments if name != "self"]
         given = next((node.args for node in ast.walk(call.from_statement.node) if isinstance(
             node, ast.Call) and ast.unparse(node.func).split(".")[-1] == call.function.name), ())
-        for name, argument in zip(names, given, strict=False):
+        for name, argument in zip(call.function.given, given, strict=False):
             known = self.walk.verdicts.arguments.get((call.number, name))
-            read = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
-            if not (known and known.right) and any((call.parent.number, n) in wrong for n in read):
+            if not (known and known.right) and any(
+                    (call.parent.number, n) in wrong for n in names_of(argument)):
                 yield name
 
 

@@ -24,6 +24,7 @@ from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.manners import manners
 from npdl.study.nests import alone, cast, is_float, kept, leaves, placed, same, upstream
+from npdl.study.record import forward_of
 
 STEP = 5e-4
 LIMIT = 1e-7
@@ -155,9 +156,8 @@ class GradientCheck:
         if not keep:
             randomise(layer, rng)
         self.inputs = inputs = cast(inputs, "float64")
-        run = (lambda *a, **k: forward(layer, *a, **k)) if forward else layer.forward
-        self.run = lambda: run(*inputs, **options)
-        self.forward = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
+        self.forward = forward or forward_of
+        self.run = lambda: self.forward(layer, *inputs, **options)
         self.options = options
         self.seed, self.step, self.bare = seed, step, bare
         self.dout = upstream(self._outputs(), rng)

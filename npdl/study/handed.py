@@ -79,8 +79,7 @@ def only_takes(node):
 
 def _cache_names(function):
     """The names of a backward's cache, of what is unpacked from it, and of its loops' turns."""
-    known = {"self", *function.arguments} - set(
-        [name for name in function.arguments if name != "self"][:1])
+    known = {"self", *function.arguments} - set(function.given[:1])
     yield from known
     for statement in function.statements:
         turns = isinstance(statement.node, ast.For)

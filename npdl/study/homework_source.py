@@ -8,8 +8,10 @@ imported from npdl.
 import ast
 import importlib
 import inspect
+import json
 import sys
 import textwrap
+import types
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,7 @@ from npdl.errors import InputError
 from npdl.study.homework_hints import equation_of, hinted, line_hint, without_answer
 from npdl.study.nudge import upstream
 from npdl.study.samples import sample
+from npdl.study.syntax import names_of
 
 WIDTH = 100
 FUNCTIONS = (ast.FunctionDef,)
@@ -73,7 +76,7 @@ class Source:
 
     def called(self, functions, forward):
         """{name: node} of the module's functions of the wanted direction that these call."""
-        names = {n.id for f in functions for n in ast.walk(f) if isinstance(n, ast.Name)}
+        names = names_of(*functions)
         return {name: node for name, node in self.definitions.items()
                 if isinstance(node, FUNCTIONS) and name in names
                 and _is_asked(name, self.definitions, forward)}
@@ -94,7 +97,7 @@ class Source:
             kept.add(name)
             node = self.definitions[name]
             bases = self._bases(name) if isinstance(node, ast.ClassDef) else ()
-            used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            used = names_of(node)
             waiting += [n for n, other in self.definitions.items()
                         if n in bases or (n in used and isinstance(other, FUNCTIONS))]
         return kept
@@ -116,7 +119,7 @@ def called_first(found):
 
     def put(entry):
         _, qualname, node = entry
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        names = names_of(node)
         names |= {f"{qualname.split('.')[0]}.{n.attr}" for n in ast.walk(node)
                   if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "self"}
         waiting.remove(entry)
@@ -185,7 +188,7 @@ def student_text(sources, title):
     parts, used, defined = [], set(), set()
     for source, names in sources:
         nodes = [source.definitions[name] for name in source.definitions if name in names]
-        used |= {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+        used |= names_of(*nodes)
         defined |= set(names)
         for node in nodes:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
@@ -205,28 +208,29 @@ def _edited(lines, first, last, edits):
 
 
 def _imports(sources, used, defined):
-    """Import statements of what the kept code uses, npdl's after the others."""
-    plain, from_module = [], {}
+    """Import statements of what the kept code uses: the standard library, others, npdl's."""
+    plain, named = set(), {}
     for source in sources:
-        for node in source.tree.body:
-            if isinstance(node, ast.Import):
-                plain += [f"import {a.name}" + (f" as {a.asname}" if a.asname else "")
-                          for a in node.names if (a.asname or a.name).split(".")[0] in used]
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    name = alias.asname or alias.name
-                    if name in used and name not in defined:
-                        shown = alias.name + (f" as {alias.asname}" if alias.asname else "")
-                        from_module.setdefault(node.module, []).append(shown)
-        rest = (set(source.definitions) | source.assigned) & used - defined
-        if rest:
-            from_module.setdefault(source.name, []).extend(rest)
-    order = sorted(from_module, key=lambda m: (m.startswith("npdl"), "." not in m, m))
-    plain = sorted(set(plain))
-    own = [line for line in plain if line.split()[1].split(".")[0] in sys.stdlib_module_names]
-    rest = [line for line in plain if line not in own]
-    plain = [line for block in (own, rest) if block for line in (*block, "")]
-    return plain + [_from(module, sorted(set(from_module[module]))) for module in order]
+        for module, alias in _imported(source):
+            name = alias.asname or alias.name
+            if module is None and name.split(".")[0] in used:
+                plain.add(f"import {ast.unparse(alias)}")
+            elif module is not None and name in used - defined:
+                named.setdefault(module, set()).add(ast.unparse(alias))
+        own = (set(source.definitions) | source.assigned) & used - defined
+        if own:
+            named.setdefault(source.name, set()).update(own)
+    standard = {line for line in plain if line.split()[1].split(".")[0] in sys.stdlib_module_names}
+    order = sorted(named, key=lambda m: (m.startswith("npdl"), "." not in m, m))
+    return [line for block in (standard, plain - standard) if block
+            for line in (*sorted(block), "")] + [_from(m, sorted(named[m])) for m in order]
+
+
+def _imported(source):
+    """(module, alias) of what a module imports from others, (None, alias) of whole modules."""
+    for node in source.tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from ((getattr(node, "module", None), alias) for alias in node.names)
 
 
 def _from(module, names):
@@ -278,13 +282,8 @@ def _docstring(said, indent):
 
 def _raising(message, indent):
     pieces = textwrap.wrap(message, WIDTH - len(indent) - 8, drop_whitespace=False)
-    quoted = [f"{indent}    {_quoted(piece)}" for piece in pieces]
+    quoted = [f"{indent}    {json.dumps(piece, ensure_ascii=False)}" for piece in pieces]
     return [f"{indent}raise NotImplementedError(", *quoted, f"{indent})"]
-
-
-def _quoted(text):
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def statements(function, forward):
@@ -332,6 +331,6 @@ def _outside_calls(value):
 
 def loaded(text, name):
     """The module that a student file's text makes."""
-    module = type(sys)(name)
+    module = types.ModuleType(name)
     exec(compile(text, f"<{name}>", "exec"), module.__dict__)
     return module

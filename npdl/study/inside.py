@@ -10,6 +10,7 @@ from types import FunctionType
 import numpy as np
 
 from npdl import functions
+from npdl.errors import broadcasts
 from npdl.study.atoms import derived, factors_of, fittings, is_mask
 
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
@@ -76,7 +77,7 @@ def _changes(value, atoms, numbers):
     for atom in fits:
         yield "name", f"it should be {atom.label}", 2 + atom.weight, atom.array
     wide = [a for a in atoms if a.array.ndim == value.ndim and a.array.size > value.size
-            and all(n in (1, m) for n, m in zip(value.shape, a.array.shape, strict=True))]
+            and broadcasts(value.shape, a.array.shape)]
     for atom in derived(fits + wide):
         words = f"{atom.label} (the mask)" if is_mask(atom.array) else atom.label
         yield ("missing factor", f"a factor is missing: * {words}", 2 + atom.weight,

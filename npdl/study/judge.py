@@ -166,7 +166,7 @@ class Judge:
         if stem(call.function.name) or call.function.name != "backward" or not call.pairs:
             return
         forward = call.pairs[0]
-        names = [n for n in forward.function.arguments if n != "self"]
+        names = forward.function.given
         value = step.returned
         items = value if isinstance(value, tuple) else (value,)
         arrays = [n for n in names if any((b.call, b.run, b.name) == (forward.number, -1, n)

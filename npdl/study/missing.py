@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from npdl.errors import broadcasts
 from npdl.study.atoms import ratio_of, same
 from npdl.study.handed import is_alias, is_librarys, only_takes
 from npdl.study.inside import FUNCTIONS, evaluated, expression_of
 from npdl.study.pairs import partners
 from npdl.study.patch import function_of
 from npdl.study.reads import entries_written
-from npdl.study.shifts import WATCHED
+from npdl.study.shifts import WATCHED, Seen
 from npdl.study.terms import ODD, PARTS, Explanation, Turn, explained, scaled, summed
 
 
@@ -34,7 +35,7 @@ def not_called(trials, mended):
 
 def _follows(unit, other):
     """Whether a Unit comes after another."""
-    return unit.places[0][0] > other.places[0][0]
+    return unit.places[0].at > other.places[0].at
 
 
 class Missing:
@@ -53,9 +54,9 @@ class Missing:
         found = [(unit, self.explained(unit, looks)) for unit in suspects]
         found = [(unit, e) for unit, e in found if e is not None]
         for unit, e in found:
-            names = {name for _, name, *_ in unit.places}
+            names = {place.name for place in unit.places}
             later = [u for u, other in found if u.code is unit.code and _follows(u, unit)
-                     and other.kind == e.kind and names & {name for _, name, *_ in u.places}]
+                     and other.kind == e.kind and names & {place.name for place in u.places}]
             takes = only_takes(getattr(unit.statement.node, "value", None))
             passed = later or any(u.handed for u, _ in found) and not unit.handed
             if is_librarys(unit.steps[0]):
@@ -66,7 +67,7 @@ class Missing:
                 e.weight += 3                           # nor does what takes a part add a term
             made = [u for u, _ in found if u is not unit and u.code is unit.code and (
                 self._of_gradients(u) or not self._of_gradients(unit)) and any(
-                e.text.startswith(f"in `{name}`:") for _, name, *_ in u.places)]
+                e.text.startswith(f"in `{place.name}`:") for place in u.places)]
             e.weight += 3 * bool(made)                  # and what is in a name, where it is made
             whole = "missing" in e.kind and not e.text.startswith("in ")
             chained = whole and not self._of_gradients(unit) and any(
@@ -83,9 +84,9 @@ class Missing:
         multiplies with, where another whole number would do in every turn; else (None, None)."""
         for unit in (u for u in suspects if not u.handed):
             pairs = self.pairs(unit)
-            turns = [self._turn(unit, *pair) for pair in pairs]
+            turns = [self._turn(unit, seen) for seen in pairs]
             ratios = [ratio_of(turn.value, turn.wanted) for turn in turns]
-            everywhere = len({at for at, *_ in unit.places}) == len(pairs)
+            everywhere = len({place.at for place in unit.places}) == len(pairs)
             if not ratios or None in ratios or everywhere and np.ptp(ratios) < 1e-6:
                 continue                                # one factor in all turns
             for other in (u for u in self.trials.units if u.code is unit.code and not u.places
@@ -96,24 +97,23 @@ class Missing:
                     meant = [turn.names[name] * c**power for turn, c in zip(turns, ratios,
                                                                             strict=True)]
                     if all(n > 0.5 and abs(n - round(n)) < 1e-6 for n in meant) and all(
-                            self._gives(unit, pair, turn.names | {name: n}, c)
-                            for pair, turn, n, c in zip(pairs, turns, meant, ratios, strict=True)):
+                            self._gives(unit, seen, turn.names | {name: n}, c)
+                            for seen, turn, n, c in zip(pairs, turns, meant, ratios, strict=True)):
                         return other, Explanation("count", (
                             f"the number is wrong: {name} is {turns[0].names[name]} where it "
                             f"should be {round(meant[0])}"))
         return None, None
 
     @staticmethod
-    def _gives(unit, pair, names, c):
+    def _gives(unit, seen, names, c):
         """Whether a Unit's expression gives c times what it gave, with these names."""
-        node = expression_of(unit.statement.node, *pair[1:3])
-        own, other = (node and evaluated(node, held) for held in (pair[5], names))
+        node = expression_of(unit.statement.node, seen.name, seen.path)
+        own, other = (node and evaluated(node, held) for held in (seen.names, names))
         return own is not None and other is not None and same(other, c * own)
 
     def _of_gradients(self, unit):
         """Whether a Unit reads or binds a gradient: its function's own, or one by its name."""
-        function = unit.steps[0].call.function
-        handed = [name for name in function.arguments if name != "self"][:1]
+        handed = unit.steps[0].call.function.given[:1]
         forward = {b.name.removeprefix("self.") for b in self.check.oracle.shapes}
         return any(name in handed or forward & set(partners(name))
                    for name in {*unit.statement.reads, *unit.statement.binds})
@@ -125,32 +125,34 @@ class Missing:
             return found and replace(found, text=f"in {unit.handed[2]}, which it hands over: "
                                      + found.text)
         if unit.shift is None and looks is PARTS:       # other values would do, too: a factor first
-            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]], {})
+            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0].at], {})
             if found is not None and found.weight < ODD:
                 return found
         pairs = self.pairs(unit)
-        turns = [self._turn(unit, *pair) for pair in pairs if pair[1:3] == pairs[0][1:3]][:3]
+        turns = [self._turn(unit, seen) for seen in pairs if seen[1:3] == pairs[0][1:3]][:3]
         found = explained(turns, unit.statement.source, looks)
         if found is None and looks is PARTS:
             found = self._together(unit)
         if found is None and looks is PARTS:
-            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0][0]],
+            found = scaled(self.trials.scaling(unit), self.steps[unit.places[0].at],
                            turns[0].names if turns else {})
         return found
 
-    def _turn(self, unit, at, name, path, value, wanted, names, further):
+    def _turn(self, unit, seen):
         """The Turn of one place: of what is added, where a statement adds to an array."""
-        turn = self._written(unit, name, path, value, wanted, names, further)
-        idle = next((own for n, p, own in unit.idle.get(at, ()) if (n, p) == (name, path)), None)
+        turn = self._written(unit, seen)
+        idle = next((own for name, path, own in unit.idle.get(seen.at, ())
+                     if (name, path) == seen[1:3]), None)
         if np.shape(idle) != turn.value.shape or not np.any(idle):
             return turn
         care = 1.0 - idle
         return replace(turn, value=turn.value * care, wanted=turn.wanted * care, care=care)
 
-    def _written(self, unit, name, path, value, wanted, names, further):
+    def _written(self, unit, seen):
         node = unit.statement.node
-        turn = Turn(np.asarray(value, float), np.asarray(wanted, float),
-                    self._in_reach(unit, names), expression_of(node, name, path), further)
+        turn = Turn(np.asarray(seen.before, float), np.asarray(seen.after, float),
+                    self._in_reach(unit, seen.names), expression_of(node, seen.name, seen.path),
+                    seen.ends)
         if not isinstance(node, ast.AugAssign) or turn.node is None:
             return turn
         own, shape = evaluated(turn.node, turn.names), turn.value.shape
@@ -160,8 +162,8 @@ class Missing:
             placed = np.zeros(shape)
             placed[mask] = own.ravel()
             own, turn = placed, replace(turn, node=None)
-        if own is not None and own.shape != shape and own.ndim == len(shape) and all(
-                n in (1, m) for n, m in zip(own.shape, shape, strict=True)):
+        if own is not None and own.shape != shape and own.ndim == len(shape) and broadcasts(
+                own.shape, shape):
             own, turn = np.broadcast_to(own, shape), replace(turn, node=None)
         if own is None or own.shape != shape:
             return turn
@@ -178,9 +180,9 @@ class Missing:
             return []
         with np.errstate(all="ignore"):
             wanted = self.check.oracle.gradient(verdict.local, self.check.weights(self.dout))
-        zeros = {at: [(name, path, np.zeros(shape)) for where, name, path, shape, _
-                      in unit.places if where == at]}
-        names = self._in_reach(unit, self.trials.watched(zeros)[0][3])
+        zeros = {at: [(place.name, place.path, np.zeros(place.shape)) for place in unit.places
+                      if place.at == at]}
+        names = self._in_reach(unit, self.trials.watched(zeros)[0])
         return [Turn(np.asarray(verdict.value), wanted, names, calls[0].args[position])]
 
     def _together(self, unit):
@@ -188,8 +190,8 @@ class Missing:
         _, name, path, shape, _ = unit.places[-1]
         if not isinstance(unit.statement.node, ast.AugAssign) or not 1 < len(
                 unit.places) <= WATCHED or any(
-                mask is not None and not mask.all() for *_, mask in unit.places) or any(
-                other[3] != shape for other in unit.places):    # called with other lengths too
+                place.mask is not None and not place.mask.all() or place.shape != shape
+                for place in unit.places):              # or called with other lengths too
             return None
         targets = self.to_gradients(unit)
         if unit.shift:
@@ -202,7 +204,7 @@ class Missing:
         zeros = {at: [(name, path, np.zeros(shape))] for at, *_ in unit.places}
         node = expression_of(unit.statement.node, name, path)
         return summed([Turn(away, away, self._in_reach(unit, names), node)
-                       for _, _, _, names in self.trials.watched(zeros)], unit.statement.source)
+                       for names in self.trials.watched(zeros)], unit.statement.source)
 
     def _in_reach(self, unit, names):
         """What a statement may read: the module's numbers and arrays, and the locals but those
@@ -229,7 +231,8 @@ class Missing:
         """
         if unit.handed:
             at, _, name, _ = unit.handed
-            return [(at, name, (), turn.value, turn.wanted) for turn in self._argument(unit)]
+            return [Seen(at, name, (), turn.value, turn.wanted, turn.names, {})
+                    for turn in self._argument(unit)]
         targets = self.to_gradients(unit)
         if targets and self.trials.improves(targets, unit.mended, targets=True):
             return self.trials.differences(unit, targets, targets=True)

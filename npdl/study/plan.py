@@ -65,6 +65,11 @@ class Function:
     statements: list = field(default_factory=list)
     at: dict = field(default_factory=dict)
 
+    @property
+    def given(self):
+        """Its arguments but self."""
+        return [name for name in self.arguments if name != "self"]
+
 
 @functools.lru_cache(maxsize=48)
 def _functions(filename, text):

@@ -138,12 +138,11 @@ class Recorder(Listener):
     def ran(self, call, statement, names, value):
         step = self._step(call, statement)
         self._read(step)
-        explicit = set()
+        explicit = set(statement.binds)
         if statement.is_return:
             step.returned = value
             self._write(step, "return", value, "bound")
         for name in statement.binds:
-            explicit.add(name)
             call.kinds[name] = kind_of(names.get(name))
             self._write(step, name, names.get(name), "bound")
         changed = self._changed(call, names, set(statement.binds))
@@ -165,9 +164,8 @@ class Recorder(Listener):
             if name not in explicit:
                 self._write(step, name, names[name], "through a view", mask)
         for write in step.writes:
-            others = [n for n in statement.binds if n != write.name]
-            array = names.get(write.name)
-            write.same_as = next((n for n in others if write.how != "bound" and array is not None
+            array = names.get(write.name) if write.how != "bound" else None
+            write.same_as = next((n for n in statement.binds if array is not None
                                   and names.get(n) is array), "")
         self.before[call.number] = dict(names)
 
@@ -205,9 +203,7 @@ class Recorder(Listener):
 
     def _write(self, step, name, value, how, mask=None):
         copy = floats(value)
-        shown = None
-        if self.digest is not None:
-            shown = self.digest(value)
+        shown = None if self.digest is None else self.digest(value)
         if copy is not None or shown:
             step.writes.append(Write(name, copy, how, mask, shown))
 
@@ -215,7 +211,7 @@ class Recorder(Listener):
         """{name: mask} of the arrays whose entries differ from what they were."""
         known, found = self.known[call.number], {}
         for name, value in list(names.items()):
-            if (not is_float_array(value) or not isinstance(value, np.ndarray)
+            if (not isinstance(value, np.ndarray) or value.dtype.kind != "f"
                     or value.size > COMPARED):
                 known.pop(name, None)
                 continue
@@ -259,6 +255,11 @@ def output_and_cache(layer, returned):
                      "output and a Cache")
 
 
+def forward_of(layer, /, *inputs, **options):
+    """layer.forward, for what takes a function in its place."""
+    return layer.forward(*inputs, **options)
+
+
 def record(layer, inputs, options=None, dout=None, digest=None, backward=True, forward=None):
     """Run forward, then backward with the gradients `dout`, and return the Recording.
 
@@ -269,7 +270,7 @@ def record(layer, inputs, options=None, dout=None, digest=None, backward=True, f
     recorder = Recorder(digest)
     recorder.tracer = tracer = Tracer(wanted(layer), recorder)
     recording = recorder.recording
-    run = forward or (lambda layer, *a, **k: layer.forward(*a, **k))
+    run = forward or forward_of
     with np.errstate(all="ignore"), kept(layer, inputs), tracer(), unwritten_is_nan():
         try:
             returned = run(layer, *inputs, **(options or {}))

@@ -112,31 +112,38 @@ class Search(Suspects):
         if not region:
             return self._report(self.steps[-1], self.steps)
         lead = suspects[0] if suspects else None
-        first = self.steps[lead.places[0][0]] if suspects else region[0]
+        first = self.steps[lead.places[0].at] if suspects else region[0]
         call = not_called(self.trials, lead.mended) if suspects else None
         if call is not None:
             return self._report(first, region, None, lead, call)
-        repair, explained = Repair(self, region, first, suspects), []
+        repair = Repair(self, region, first, suspects)
+        found = self._by_size(repair, suspects, region) or self._although_right(region) \
+            or self._throughout(repair)
+        if found is not None:
+            return found
+        if suspects and lead.handed and self._was_right(lead, suspects[-1]):
+            suspects = suspects[1:]                     # called rightly at first: nothing tells why
+            lead = suspects[0]
+            first = self.steps[lead.places[0].at]
+        return self._either(suspects, self._report(first, region, None, lead))
+
+    def _by_size(self, repair, suspects, region):
+        """A Blame of the smallest edit, or of what is simplest in numbers; None without any."""
+        explained = []
         for ranks, looks, most in ((PLAIN, PARTS, SIMPLE), (LARGER, WHOLES, np.inf)):
             found = repair.find(ranks)
             if found is not None:
                 return self._report_found(found, region)
             unit, explanation = self.missing.counted(suspects)
             if unit is not None:
-                return self._report(unit.steps[0], region, None, lead, explanation, shown=False)
+                return self._report(unit.steps[0], region, None, suspects[0], explanation,
+                                    shown=False)
             explained.append(self.missing.simplest(suspects, looks))
             unit, explanation = next((pair for pair in explained if pair[1] is not None
                                       and pair[1].weight <= most), (None, None))
             if explanation is not None:
                 return self._explained(suspects, region, unit, explanation)
-        found = self._although_right(region) or self._throughout(repair)
-        if found is not None:
-            return found
-        if suspects and lead.handed and self._was_right(lead, suspects[-1]):
-            suspects = suspects[1:]                     # called rightly at first: nothing tells why
-            lead = suspects[0] if suspects else None
-            first = self.steps[lead.places[0][0]]
-        return self._either(suspects, self._report(first, region, None, lead))
+        return None
 
     def _in_the_dark(self, suspects):
         """A Blame of a statement of which no numbers are known, a loop that leaves out a turn or
@@ -160,7 +167,7 @@ class Search(Suspects):
     def _throughout(self, repair):
         """A Blame of what the upstream gradient lacks wherever the backward reads it; or None."""
         call = self.steps[0].call
-        handed = next((n for n in call.function.arguments if n != "self"), "")
+        handed = next(iter(call.function.given), "")
         readers = [s for s in self.steps if s.call is call and handed in s.statement.reads
                    and not s.statement.loops]
         found = repair.upstream(readers[0], handed) if len(readers) > 1 else None
@@ -204,10 +211,10 @@ class Search(Suspects):
         is missing in the sum, the Unit that began it; where a line only hands on what another
         computes, and the sum with another array is missing, that one; else the Unit itself."""
         term = explanation.text.removeprefix("a term is missing: + ")
-        names = {name for _, name, *_ in unit.places}
+        names = {place.name for place in unit.places}
         rooms = [u for u in self.trials.units if u.code is unit.code and makes_room(u.statement)
                  and names & set(u.statement.binds)]
-        handed = [n for n in unit.steps[0].call.function.arguments if n != "self"][:1]
+        handed = unit.steps[0].call.function.given[:1]
         if [term] == handed and isinstance(unit.statement.node, ast.AugAssign) and rooms:
             return rooms[0]
         on = self._handing_on(unit) if term.isidentifier() else None
@@ -220,7 +227,7 @@ class Search(Suspects):
         """The Unit that returns what a Unit computes by its name, right after it, or that adds it
         to a gradient of the layer: where a sum with another term would stand."""
         statements = unit.steps[0].call.function.statements
-        name, value = unit.places[0][1], getattr(unit.statement.node, "value", None)
+        name, value = unit.places[0].name, getattr(unit.statement.node, "value", None)
         if isinstance(value, ast.Name) or not isinstance(unit.statement.node, ast.Assign):
             return None
         for statement in statements[statements.index(unit.statement) + 1 :]:
@@ -268,8 +275,8 @@ class Search(Suspects):
                 return (first, write.name,
                         *added(self.check, first, write.name, [write.value, other.value]))
         elif unit is not None:
-            for at, name, _, value, wanted, *_ in self.missing.pairs(unit):
-                return self.steps[at], name, value, wanted
+            for seen in self.missing.pairs(unit):
+                return self.steps[seen.at], seen.name, seen.before, seen.after
         write = next((w for w in step.writes if w.how != "through a view"), None) \
             or next(iter(step.writes), None)
         if write is None:

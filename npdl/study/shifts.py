@@ -1,5 +1,7 @@
 """Runs of a backward in which chosen statements write something else."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from npdl.study.check import copied
@@ -10,8 +12,24 @@ from npdl.study.trace import Listener
 WATCHED = 24                # places of a statement, whose locals are kept
 
 
+class Seen(NamedTuple):
+    """What backward step `at` wrote under a name, before it was changed and after; the locals
+    then, and those of its call at the end."""
+
+    at: int
+    name: str
+    path: tuple
+    before: object
+    after: object
+    names: dict
+    ends: dict
+
+
 class Shifter(Listener):
-    """Changes what chosen statements write; steps are counted as a recording counts them."""
+    """Changes what chosen statements write; steps are counted as a recording counts them.
+
+    `watch`, a list or None, gets a Seen of each.
+    """
 
     def __init__(self, shifts, targets, watch):
         self.shifts, self.targets, self.watch, self.at = shifts, targets, watch, -1
@@ -50,7 +68,7 @@ class Shifter(Listener):
         after = change()
         if self.watch is not None:
             now = copied(found_at(after, path))
-            self.watch.append((self.at, name, path, before, now, self.names, self.own))
+            self.watch.append(Seen(self.at, name, path, before, now, self.names, self.own))
 
     def raised(self, call, statement, error):
         self.at += 1

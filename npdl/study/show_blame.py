@@ -15,15 +15,12 @@ def blame_html(report):
     if not report.line:
         return _box(GOOD if report.right else BAD, _pre(said))
     where = f"{report.file.rpartition('/')[2]}:{report.line} in {report.function}"
-    turns = ", ".join(f"{n} = {v}" for turn in report.iteration for n, v in turn)
-    word = "the first line that can mend it" if report.either else "the first wrong line"
-    parts = [_heading("not written yet" if report.kind == "blank" else word,
-                      where + (f", first at {turns}" if turns else "")), _source(report)]
+    parts = [_heading("not written yet" if report.kind == "blank" else report.head,
+                      where + report.first_at), _source(report)]
     if report.error is not None and report.kind != "blank":
         parts.append(_heading("raised", message(report.error)))
     if report.either:
-        parts.append(_heading("or line", ", ".join(
-            str(n) for n in report.either if n != report.line)))
+        parts.append(_heading("or line", ", ".join(map(str, report.others))))
     if report.diagnosis:
         parts.append(_heading("diagnosis", report.diagnosis))
     if report.name and report.computed is not None:

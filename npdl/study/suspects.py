@@ -32,7 +32,7 @@ class Suspects:
                 u for u in self.trials.units if u is not unit and u.code is unit.code
                 and any(name in unit.statement.binds and (
                     name not in u.statement.binds or name in u.statement.reads)
-                    for _, name, *_ in u.places)]
+                    for name in {place.name for place in u.places})]
             wrong = [u for u in filled or () if not self.right(u)]
             wrong = [u for u in wrong if u.mended == unit.mended] or wrong
             for filler in wrong:
@@ -44,13 +44,16 @@ class Suspects:
         """[the Unit that called the first suspect's function (from `code`)], if it handed over an
         upstream gradient that is wrong; else []."""
         wrong = {}
-        for call in {id(c): c for c in (self.steps[at].call for at, *_ in first.places)}.values():
-            for position, name in enumerate(n for n in call.function.arguments if n != "self"):
+        calls = [self.steps[place.at].call for place in first.places]
+        for call in {id(call): call for call in calls}.values():
+            last = max(i for i, s in enumerate(self.steps) if s.call is call)
+            at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
+                       and s.statement is call.from_statement), None)
+            if at is None:
+                continue
+            for position, name in enumerate(call.function.given):
                 verdict = self.verdicts.arguments.get((call.number, name))
-                last = max(i for i, s in enumerate(self.steps) if s.call is call)
-                at = next((i for i, s in enumerate(self.steps) if i > last and s.call is call.parent
-                           and s.statement is call.from_statement), None)
-                if at is not None and verdict is not None and (
+                if verdict is not None and (
                         verdict.right is False and not self._leads_to_right(call, name)
                         or takes_on(first, call, verdict, self.verdicts)):
                     wrong.setdefault(id(call.from_statement), []).append(
@@ -102,46 +105,54 @@ class Suspects:
                        and u.places and goal <= u.reached and u.steps[0].first_inner <= last
                        and not self.right(u)]
 
-    def _suspects(self):
-        """The Units that can mend every wrong gradient, or as many as any can; the first first.
-
-        Those that wrote what is known to be right come into question when no other can.
-        """
-        trials, best = self.trials, []
+    def _sorted(self):
+        """(Units that wrote what is known to be right, Units that only hand on). What the others
+        can mend is found out, without the places that are right."""
+        trials, right = self.trials, []
         forward = {s.call.code for s in self.recording.phase("forward")}
         passing = [u for u in trials.units if u.code in forward or hands_on(u)]
-        right = []
         for unit in (u for u in trials.units if u.places and u not in passing):
-            known = {at for at, *_ in unit.places if self._is_right(self.steps[at])}
-            places = [place for place in unit.places if place[0] not in known
-                      and not is_promised(self.steps[place[0]], place[1], self.verdicts)
-                      and not returned_by_name(unit.statement, place[2])]
+            known = {place.at for place in unit.places if self._is_right(self.steps[place.at])}
+            places = [place for place in unit.places if place.at not in known
+                      and not is_promised(self.steps[place.at], place.name, self.verdicts)
+                      and not returned_by_name(unit.statement, place.path)]
             if places and not self.right(unit):
                 unit.places = places
                 trials.mend(unit)
             else:
                 right.append(unit)
-        best = [u for u in trials.units if u.mended == trials.wrong]
-        writers = [u for u in trials.units if u not in right + passing
-                   and any(mask is not None for *_, mask in u.places)]
-        for unit in writers if not best else ():        # entries that it left out may be meant
-            unit.places = [(*place[:4], None) for place in unit.places]
-        rest = [u for u in trials.units if u not in passing]
+        return right, passing
+
+    def _mending(self, right, passing):
+        """The Units that can mend most. As long as none can mend anything: with every entry of
+        what they write, then those that wrote what is right, then a part of what is wrong."""
+        trials, units = self.trials, self.trials.units
+        writers = [u for u in units if u not in right + passing
+                   and any(place.mask is not None for place in u.places)]
+        if all(unit.mended != trials.wrong for unit in units):
+            for unit in writers:                        # entries that it left out may be meant
+                unit.places = [place._replace(mask=None) for place in unit.places]
+        rest = [u for u in units if u not in passing]
         for group, partly in ((writers, False), (right, False), (rest, True), (passing, True)):
-            if not any(unit.mended for unit in trials.units):
+            if not any(unit.mended for unit in units):
                 for unit in group:
                     trials.mend(unit, partly)
-        best = [u for u in trials.units if u.mended == trials.wrong]
-        most = max(len(u.mended) for u in trials.units)
-        if not best and most:
-            lead = next(u for u in trials.units if len(u.mended) == most)
-            best = [u for u in trials.units if u.mended == lead.mended]
+        most = max(units, key=lambda u: len(u.mended)).mended
+        best = [u for u in units if u.mended == most] if most else []
         if best and all(u.spoils for u in best):        # then what is right is followed by it
             for unit in (u for u in right if u.places and not u.mended):
                 trials.mend(unit)
-            best = [u for u in right if u.mended == best[0].mended] or best
+            best = [u for u in right if u.mended == most] or best
         best = [u for u in best if not u.spoils] or best
-        best = [u for u in best if not called_by_another(u, best)] or best
+        return [u for u in best if not called_by_another(u, best)] or best
+
+    def _suspects(self):
+        """The Units that can mend every wrong gradient, or as many as any can; the first first.
+
+        Those that wrote what is known to be right come into question when no other can.
+        """
+        right, passing = self._sorted()
+        best = self._mending(right, passing)
         best.sort(key=lambda u: (is_npdls(u.steps[0]), is_librarys(u.steps[0]), u.first_moved))
         best = self._without_rooms(best)
         if best and best[0] in right:
@@ -159,12 +170,12 @@ class Suspects:
         is wrong in the calls of one of them alone, and so on outwards; else []."""
         found = []
         for unit in first:
-            call = self.steps[unit.places[0][0]].call
+            call = self.steps[unit.places[0].at].call
             alone = Unit(unit.code, unit.statement, unit.steps,
-                         [place for place in unit.places if self.steps[place[0]].call is call])
+                         [place for place in unit.places if self.steps[place.at].call is call])
             self.trials.mend(alone)
             calls = [call] if alone.mended == unit.mended else [
-                self.steps[at].call for at, *_ in unit.places]
+                self.steps[place.at].call for place in unit.places]
             steps = unit.steps
             while calls[0] is not None:
                 wrong = {id(call.from_statement) for call in calls}

@@ -45,8 +45,8 @@ def is_read(node):
     return isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
 
 
-def names_in(text):
-    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+def names_of(*nodes):
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def terms(value):

@@ -112,7 +112,7 @@ def scaled(ratio, step, names):
     """An Explanation of a value that one number, `ratio`, makes right; None where there is none."""
     if ratio is None:
         return None
-    return next(_named_factor(ratio, atoms_of(names, step.writes[0].value)), None)
+    return _named_factor(ratio, atoms_of(names, step.writes[0].value))
 
 
 def _factors(turn):
@@ -120,7 +120,7 @@ def _factors(turn):
     v, wanted, atoms = turn.value, turn.wanted, turn.atoms
     ratio = ratio_of(v, wanted)
     if ratio is not None and (v.size > 1 or is_plain(ratio)):
-        yield from _named_factor(ratio, atoms)
+        yield _named_factor(ratio, atoms)
         return
     if v.size < 2 or ratio is not None or (wanted[v == 0] != 0).any():
         return
@@ -147,25 +147,30 @@ def _times(c, label, numbers=()):
 
 
 def _named_factor(c, atoms):
-    """c times the value is right: what number of the function's is c?"""
+    """The Explanation of a value that is right times c: what number of the function's is c?"""
     if abs(c + 1) < CLOSE:
-        yield Explanation("sign", "the sign is wrong")
-        return
-    found = ""
-    for label, value in numbers_of(atoms):
-        if value in LITERALS and is_length(label):      # one as good as the other
-            label = literal(label, value)
-        ways = [(f"* {label}", value), (f"/ {label}", 1 / value)]
-        if value > 0:
-            ways += [(f"* np.sqrt({label})", value**0.5), (f"/ np.sqrt({label})", value**-0.5)]
-        if 0 < value < 1:
-            ways += [(f"* (1 - {label})", 1 - value), (f"/ (1 - {label})", 1 / (1 - value))]
-        found = found or next((t for t, n in ways if abs(n - c) < CLOSE * abs(c)), "")
+        return Explanation("sign", "the sign is wrong")
+    ways = (way for label, value in numbers_of(atoms) for way in _ways(label, value))
+    found = next((text for text, n in ways if abs(n - c) < CLOSE * abs(c)), "")
     says = f"it is {readable(1 / c)} times what it should be"
     odd = not found and not is_plain(c)
     either = f", or * {readable(c)}" if "sqrt" in found and is_plain(c) else ""     # of 4, of 9
-    yield Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing{either}",
-                      1 + 3 * odd)
+    return Explanation("factor", f"{says}: {found or '* ' + readable(c)} is missing{either}",
+                       1 + 3 * odd)
+
+
+def _ways(label, value):
+    """(text, number) of the factors that one number gives."""
+    if value in LITERALS and is_length(label):          # one as good as the other
+        label = literal(label, value)
+    yield f"* {label}", value
+    yield f"/ {label}", 1 / value
+    if value > 0:
+        yield f"* np.sqrt({label})", value**0.5
+        yield f"/ np.sqrt({label})", value**-0.5
+    if 0 < value < 1:
+        yield f"* (1 - {label})", 1 - value
+        yield f"/ (1 - {label})", 1 / (1 - value)
 
 
 def _orders(turn):
@@ -223,9 +228,9 @@ def _slices_of(n, count):
     """The slices of n entries that have `count`, in steps of 1, 2 or 3."""
     if n == count:
         return [slice(0, n, 1)]
-    return [slice(first, first + step * (count - 1) + 1, step) for step in (1, 2, 3)
-            for first in range(n - step * (count - 1))] if count > 1 or n < 2 else [
-        slice(first, first + 1, 1) for first in range(n)]
+    steps = (1, 2, 3) if count > 1 else (1,)
+    return [slice(first, first + step * (count - 1) + 1, step) for step in steps
+            for first in range(n - step * (count - 1))]
 
 
 def _shown_slice(part, n):
@@ -324,39 +329,40 @@ def _projections(wanted, atoms):
 
     Their outputs depend on each other along an axis; so a sum over it is subtracted.
     """
+    if wanted.size <= 3:
+        return
     full = [a for a in atoms if a.array.shape == wanted.shape]
     factors = [Atom("", np.ones(()))] + [
         Atom(a.label, f) for a in atoms if (f := fitted(a.array, wanted.shape)) is not None]
     factors += [Atom(f"1 / {f.label}", 1 / f.array) for f in factors[1:] if (f.array != 0).all()]
-    for axis in range(wanted.ndim):
-        at = "-1" if axis == wanted.ndim - 1 else str(axis)
-
-        def over(label, array, how, axis=axis, at=at):
-            total = array.sum(axis, keepdims=True) / (array.shape[axis] if how == "mean" else 1)
-            return f"{label}.{how}({at}, keepdims=True)", total
-
+    for axis in (*range(wanted.ndim - 1), -1):
         for a, b in itertools.permutations(full, 2):
-            x, g = a.array, b.array
-            ab = f"({b.label} * {a.label})"
-            along, s = over(ab, x * g, "sum")
-            mean_along, m = over(ab, x * g, "mean")
-            mean, m0 = over(b.label, g, "mean")
-            for label, array, what in (
-                    (f"{a.label} * ({b.label} - {along})", x * (g - s), along),
-                    (f"{b.label} - {mean}", g - m0, mean),
-                    (f"{b.label} - {a.label} * {along}", g - x * s, along),
-                    (f"{b.label} - {a.label} * {mean_along}", g - x * m, mean_along),
-                    (f"{b.label} - {mean} - {a.label} * {mean_along}", g - m0 - x * m,
-                     f"{mean} and {mean_along}")):
-                for f in factors:
-                    c = ratio_of(array * f.array, wanted) if wanted.size > 3 else None
-                    if c is not None:
-                        whole = f"{f.label} * ({label})" if f.label else label
-                        kind = "mean" if "mean" in what else "sum"
-                        yield Explanation(
-                            f"missing {kind}", f"the {kind} {what} is missing or wrong: the "
-                            f"entries along axis {at} depend on each other; it should be "
-                            f"{_times(c, whole)}", 3)
+            for (label, array, kind, what), f in itertools.product(_forms(a, b, axis), factors):
+                c = ratio_of(array * f.array, wanted)
+                if c is not None:
+                    whole = f"{f.label} * ({label})" if f.label else label
+                    yield Explanation(
+                        f"missing {kind}", f"the {kind} {what} is missing or wrong: the entries "
+                        f"along axis {axis} depend on each other; it should be {_times(c, whole)}",
+                        3)
+
+
+def _forms(a, b, axis):
+    """(label, array, "sum" or "mean", which) where one of b, or of b * a, over an axis is
+    subtracted."""
+    def over(label, array, kind):
+        return f"{label}.{kind}({axis}, keepdims=True)", getattr(array, kind)(axis, keepdims=True)
+
+    x, g, product = a.array, b.array, f"({b.label} * {a.label})"
+    along, s = over(product, x * g, "sum")
+    mean_along, m = over(product, x * g, "mean")
+    mean, m0 = over(b.label, g, "mean")
+    yield f"{a.label} * ({b.label} - {along})", x * (g - s), "sum", along
+    yield f"{b.label} - {mean}", g - m0, "mean", mean
+    yield f"{b.label} - {a.label} * {along}", g - x * s, "sum", along
+    yield f"{b.label} - {a.label} * {mean_along}", g - x * m, "mean", mean_along
+    yield (f"{b.label} - {mean} - {a.label} * {mean_along}", g - m0 - x * m, "mean",
+           f"{mean} and {mean_along}")
 
 
 PARTS, WHOLES = (_factors, _orders, _inside, _reductions, _terms), (_wholes, _where, _sums)

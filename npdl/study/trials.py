@@ -8,6 +8,7 @@ are found by running the backward once for every entry it writes, that entry mov
 import ast
 import contextlib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from npdl.study.check import copied
 from npdl.study.handed import is_promised
 from npdl.study.lines import owner
 from npdl.study.nests import kept, leaves
-from npdl.study.shifts import Shifter, found_at, moved, paths
+from npdl.study.shifts import Seen, Shifter, found_at, moved, paths
 from npdl.study.trace import Tracer, wanted
 
 FEW, MOST = 260, 1000       # entries of a statement that are moved, one after the other
@@ -25,11 +26,26 @@ DIFFERENT = 1e-6            # what is nearer is the rounding of the numerical gr
 ENTRIES = 1000              # of one gradient, that are computed numerically
 
 
+class Place(NamedTuple):
+    """An array that backward step `at` writes: its name, its path in a nest, its shape, and which
+    entries (None: all)."""
+
+    at: int
+    name: str
+    path: tuple
+    shape: tuple
+    mask: object
+
+    @property
+    def size(self):
+        return int(np.prod(self.shape) if self.mask is None else self.mask.sum())
+
+
 @dataclass(repr=False, eq=False)
 class Unit:
     """One statement of the backward in all its turns, and the float arrays that it writes.
 
-    places  (which backward step, the name written, its path in a nest, its shape, which entries)
+    places  a Place for each of them
     reached the gradients that it has a part in
     mended  the wrong gradients that other values of it can make right, without a change of those
             that are right; `shift` are these values less its own, None where they are not unique
@@ -58,11 +74,11 @@ class Unit:
                  for at, moved in (self.shift or {}).items()}
         most = max(moves.values(), default=0.0)
         return min((at for at, move in moves.items() if move > DIFFERENT * most),
-                   default=self.places[0][0])
+                   default=self.places[0].at)
 
     @property
     def size(self):
-        return sum(_count(shape, mask) for *_, shape, mask in self.places)
+        return sum(place.size for place in self.places)
 
 
 class Trials:
@@ -115,10 +131,7 @@ class Trials:
             unit = found.setdefault((step.call.code, step.statement),
                                     Unit(step.call.code, step.statement))
             unit.steps.append(step)
-            for write in step.writes:
-                if write.how != "through a view":
-                    unit.places += [(at, write.name, path, np.shape(a), write.mask)
-                                    for path, a in paths(write.value)]
+            unit.places += _places(at, step)
         return list(found.values())
 
     def _given(self):
@@ -131,10 +144,9 @@ class Trials:
 
     def places(self, unit):
         """All places of a Unit, with all their entries."""
-        return [(at, write.name, path, np.shape(a), None) for at, step in enumerate(self.steps)
+        return [place._replace(mask=None) for at, step in enumerate(self.steps)
                 if step.statement is unit.statement and step.call.code is unit.code
-                for write in step.writes if write.how != "through a view"
-                for path, a in paths(write.value)]
+                for place in _places(at, step)]
 
     def _agree(self, value, name):
         right = self.wanted[name]
@@ -148,8 +160,7 @@ class Trials:
         """{name: gradient}, after `shifts` {backward step: [(name, path, array)]} were added.
 
         With `targets` the arrays take the place of what was written. `watch` is a list that gets
-        (step, name, path, what was written, what stands there then, the locals, those of its
-        call at the end) of each.
+        a Seen of each.
         """
         check = self.check
         check.reset()
@@ -169,8 +180,8 @@ class Trials:
                 if isinstance(returned, tuple) and len(places):
                     path = (places[path[0] if path else 0], *path[1:])
                 before, returned = returned, moved(returned, path, shift, targets)
-                last.append((len(self.steps) - 1, name, own, found_at(before, path),
-                             found_at(returned, path), listener.names, {}))
+                last.append(Seen(len(self.steps) - 1, name, own, found_at(before, path),
+                                 found_at(returned, path), listener.names, {}))
         returned = returned if isinstance(returned, tuple) else (returned,)
         got = {f"input {path}": a for path, a in leaves(returned)}
         params = dict(check.layer.params())
@@ -189,26 +200,26 @@ class Trials:
                    if name in goal or name not in self.wrong)
 
     def watched(self, shifts):
-        """[(step, name, path, the locals)] where these shifts are made."""
+        """[the locals] where these shifts are made."""
         watch = []
         self.run(shifts, watch=watch)
-        return [(at, name, path, names) for at, name, path, _, _, names, _ in watch]
+        return [seen.names for seen in watch]
 
     def differences(self, unit, shifts, targets=False):
-        """[(step, name, path, what was written, what is right, the locals, those that are bound
-        further down)] of a Unit where they differ, each when the values before are right."""
+        """[Seen] of a Unit where what it wrote and what is right differ, each when the values
+        before are right; its `ends` are the locals that are bound further down."""
         watch = []
         self.run(shifts, targets, watch)
-        masks = {(at, name, path): mask for at, name, path, _, mask in unit.places}
+        masks = {place[:3]: place.mask for place in unit.places}
         found = []
-        for at, name, path, before, after, names, ends in watch:
-            mask = masks[at, name, path]
-            before, after = (block(np.asarray(a, float), mask) for a in added(
-                self.check, self.steps[at], name, (before, after)))
+        for seen in watch:
+            step = self.steps[seen.at]
+            before, after = (block(np.asarray(a, float), masks[seen[:3]]) for a in added(
+                self.check, step, seen.name, (seen.before, seen.after)))
             if np.abs(after - before).max(initial=0) > DIFFERENT * max(
                     np.abs(after).max(initial=0), 1e-3):
-                further = self._further_down(self.steps[at], ends)
-                found.append((at, name, path, before, after, names, further))
+                found.append(seen._replace(before=before, after=after,
+                                           ends=self._further_down(step, seen.ends)))
         return found
 
     def _further_down(self, step, ends):
@@ -243,7 +254,7 @@ class Trials:
     def _collects(self, unit, goal):
         """Mend a Unit that adds up the gradient of one parameter: the last turn that writes an
         entry adds the rest."""
-        name = unit.places[-1][1]
+        name = unit.places[-1].name
         if not name.endswith(".grad") or len(unit.reached) > 1:
             return False
         rest, = (self.wanted[n] - self.base[n] for n in goal)
@@ -277,7 +288,7 @@ class Trials:
             if at > last and at not in shifts:
                 zeros.setdefault(at, []).append((name, (), np.zeros(value.shape)))
         self.run(shifts | zeros, watch=watch)
-        now = {(at, name): before for at, name, _, before, *_ in watch}
+        now = {(seen.at, seen.name): seen.before for seen in watch}
         return any(np.abs(now.get((at, name), value) - value).max(initial=0)
                    > ENOUGH * np.abs(value).max(initial=0) for at, name, value in self.right
                    if at in zeros)
@@ -323,13 +334,13 @@ class Trials:
 
     def _shifts(self, unit, vector):
         shifts, done = {}, 0
-        for at, name, path, shape, mask in unit.places:
-            size = _count(shape, mask)
+        for place in unit.places:
+            at, name, path, shape, mask = place
             part = np.zeros(shape)
             part[... if mask is None else mask] = np.reshape(
-                vector[done : done + size], shape if mask is None else -1)
+                vector[done : done + place.size], shape if mask is None else -1)
             shifts.setdefault(at, []).append((name, path, part))
-            done += size
+            done += place.size
         return shifts
 
     def _solved(self, J, goal):
@@ -363,13 +374,14 @@ def block(array, mask):
     """The entries of a mask, in their shape when they are a block such as dx[:, t]."""
     if mask is None or mask.shape != array.shape or mask.all() or not mask.any():
         return array
-    lines = [np.flatnonzero(mask.any(tuple(i for i in range(mask.ndim) if i != axis)))
-             for axis in range(mask.ndim)]
+    lines = [np.unique(at) for at in np.nonzero(mask)]
     if not mask[np.ix_(*lines)].all():
         return array[mask]
     single = tuple(i for i, line in enumerate(lines) if len(line) == 1 < array.shape[i])
     return array[np.ix_(*lines)].squeeze(single)
 
 
-def _count(shape, mask):
-    return int(np.prod(shape)) if mask is None else int(mask.sum())
+def _places(at, step):
+    """The Places of backward step `at`."""
+    return [Place(at, write.name, path, np.shape(a), write.mask) for write in step.writes
+            if write.how != "through a view" for path, a in paths(write.value)]
