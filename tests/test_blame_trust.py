@@ -1,12 +1,18 @@
 """When blame may not say "right", and what it says then; and no line accused for its name alone."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
+from npdl.layers.norm import LayerNorm
+from npdl.layers.transformer import Block
+from npdl.study import overhead, repair
 from npdl.study.blame import blame
-from npdl.study.samples import Repeated
+from npdl.study.check import Check
+from npdl.study.samples import Repeated, sample
 from npdl.study.step import step
 from npdl.study.target import find_class
 
@@ -209,3 +215,17 @@ class Count(Layer):
 def test_no_edit_makes_a_while_without_an_end():
     report = blame(Count(), x)
     assert report.source == "while t > 1:" and "the loop does not take every turn" in str(report)
+
+
+# --- what a fix has to stand ----------------------------------------------------------------------
+def test_a_right_layer_stands_another_upstream_gradient_at_any_size():
+    """The numerical gradient of the keys' bias, which is 0, is rounding: it grows with dy."""
+    check = Check(*overhead.wide(Block, 64))
+    assert check.works([repair.times(check.upstreams[0], repair.SCALE)])
+
+
+def test_the_benchmarks_wrong_sign_is_found_in_its_file(tmp_path):
+    wrong = overhead.with_wrong_sign(LayerNorm, sample, tmp_path)
+    layer, inputs, options = sample(wrong)
+    report = blame(layer, *inputs, **options)
+    assert Path(report.file).parent == tmp_path and "the sign is wrong" in report.diagnosis

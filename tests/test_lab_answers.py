@@ -133,6 +133,8 @@ def test_the_answers_on_faster_follow_from_the_records():
     base = [(4000, True), (4400, True), (4100, True)]
     text = faster_text(adamw=base, muon=[(1000, True), (1200, True), (1100, True)])
     assert "**Muon.** LSTM: not tried; GPT: sooner, 0.26" in text
+    assert "sooner?** Grokfast: the LSTM not tried, the GPT not tried; Muon: the LSTM not tried, " \
+        "the GPT sooner; Muon with" in text
     assert "3 of 3 seeds generalise, with AdamW 3; a change by less than a factor 1." in text
     assert "Of 12 such comparisons 0.6 are expected to show a difference by luck" in text
     text = faster_text(adamw=base, muon=[(10001, False)] * 3, grokfast=[(9000, True)] * 3)

@@ -39,6 +39,7 @@ def against(found, arm, other="adamw"):
 def answer(arms):
     comparisons = len(NAMES) * (len(ARMS) - 1 + len(CONTROL_OF))
     return "\n\n".join([
+        f"**Do they make npdl's models generalise sooner?** {in_short(arms)}.",
         *(f"**{arm.capitalize()}{WHAT.get(arm, '')}.** " + by_model(arms, arm) for arm in ARMS[1:]),
         f"Steps are those to A_val ≥ {SAME:g}, as in both papers; a factor below 1 is sooner, in "
         "brackets its 95 % interval (Student's, of the logarithms paired by seed). Where a seed "
@@ -52,6 +53,16 @@ def answer(arms):
 WHAT = {"momentum": " (the control of Grokfast: as slow a mean, not amplified)",
         "matched": " (Muon with updates of AdamW's size)"}
 CONTROL_OF = {"grokfast": "momentum", "muon": "matched"}
+
+
+SAID = {"grokfast": "Grokfast", "muon": "Muon", "matched": "Muon with updates of AdamW's size"}
+
+
+def in_short(arms):
+    """The verdicts of the arms that are no control, against AdamW."""
+    return "; ".join(f"{name}: " + ", ".join(
+        f"the {NAMES[model]} {against(found, arm).verdict().partition(' (')[0]}"
+        for model, found in arms.items()) for arm, name in SAID.items())
 
 
 def by_model(arms, arm):

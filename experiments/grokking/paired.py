@@ -70,14 +70,16 @@ class Paired:
         return "later" if self.mean - self.half > 0 else open_
 
     def factor(self):
-        """10^mean with its interval, "0.41 (0.30 to 0.56)"; of the finite pairs alone, if fewer."""
+        """10^mean with its interval, "0.41 (0.30 to 0.56)"; where only some pairs are finite, of
+        these without one: which they are is no chance."""
         if not self.logs:
             return "-"
-        some = "" if len(self.logs) == len(self.before) else f", {len(self.logs)} pairs alone"
-        if math.isinf(self.half):
-            return f"{10**self.mean:.2f} (one pair{some and ' alone'})"
+        many = len(self.logs)
+        if many == 1 or many < len(self.before):
+            alone = " alone" * (many < len(self.before))
+            return f"{10**self.mean:.2f} ({'one pair' if many == 1 else f'{many} pairs'}{alone})"
         return (f"{10**self.mean:.2f} ({10 ** (self.mean - self.half):.2f} to "
-                f"{10 ** (self.mean + self.half):.2f}{some})")
+                f"{10 ** (self.mean + self.half):.2f})")
 
     def count(self):
         """(how many `after`, how many `before` are finite, of how many)."""

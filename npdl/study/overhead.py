@@ -1,16 +1,22 @@
 """How much longer a layer takes under `step` and `blame` than its forward and backward alone.
 
-    python -m npdl.study.overhead [--rounds 9] [--width 64]
+    python -m npdl.study.overhead [--rounds 3] [--width 32]
 
 Each round times the layer alone and then every tool, in seconds of the processor, so that what else
 the machine does counts little; the table has the medians of the ratios. Everything is in float64,
-the numerical checks of `step` and `blame` included.
+the numerical checks of `step` and `blame` included. The wrong sign stands in a copy of the layer's
+own file.
 """
 
 import argparse
+import ast
+import inspect
 import statistics
 import sys
+import tempfile
+import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -23,29 +29,26 @@ from npdl.script import OneLineParser, begin, guarded
 from npdl.study.blame import blame
 from npdl.study.check import Check, copied
 from npdl.study.edits import edits
-from npdl.study.patch import edited_code, function_of, patched
 from npdl.study.record import record
 from npdl.study.samples import sample
 from npdl.study.step import digest, step
+from npdl.study.target import find_class
+from npdl.study.trace import original_file
 from npdl.study.vocabulary import Vocabulary
 
 AT_LEAST = 0.02             # seconds for which the layer alone runs in a round
+LAYERS = {"LayerNorm": LayerNorm, "LSTM": LSTM, "GPT block": Block}
 
 
-def small():
-    """{name: (layer, inputs, options)} in the sizes of `step`'s own samples."""
-    return {name: sample(cls) for name, cls in
-            {"LayerNorm": LayerNorm, "LSTM": LSTM, "GPT block": Block}.items()}
-
-
-def wide(width):
-    """The same layers on 8 sequences of 16 steps, `width` features."""
+def wide(cls, width):
+    """(layer, inputs, options) of a class of LAYERS: 8 sequences of 16 steps, `width` features."""
     rng = stream(0, 15)
     x = rng.standard_normal((8, 16, width))
-    mask = causal_mask(16)
-    return {"LayerNorm": (LayerNorm(width), (x,), {}),
-            "LSTM": (LSTM(width, width, rng=rng), (x,), {}),
-            "GPT block": (Block(width, 4, 4, rng=rng), (x,), {"mask": mask})}
+    if cls.__name__ == "LayerNorm":
+        return cls(width), (x,), {}
+    if cls.__name__ == "LSTM":
+        return cls(width, width, rng=rng), (x,), {}
+    return cls(width, 4, 4, rng=rng), (x,), {"mask": causal_mask(16)}
 
 
 def alone(check):
@@ -64,35 +67,37 @@ def watched(check, shown):
            forward=check.forward)
 
 
-def wrong_sign(check):
-    """(function, code): the backward's last statement that a changed sign makes wrong."""
+def with_wrong_sign(cls, given_of, folder):
+    """The class from a copy of its file in which the backward's last sign that matters is wrong."""
+    file = inspect.getsourcefile(cls)
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    check = Check(*given_of(cls))
     recording = record(check.layer, check.inputs, check.options, copied(check.upstreams[0]))
     for run in reversed(recording.phase("backward")):
-        for edit in edits(run.statement, Vocabulary()):
-            if edit.kind == "sign" and edit.rank == 0:
-                code = edited_code(run.call.code, run.statement, edit.node)
-                function = function_of(run.call.code)
-                with patched(function, code):
-                    if not check.works():
-                        return function, code
-    raise ValueError("no statement of this backward has a sign to change")
+        own = original_file(run.call.code.co_filename) == file
+        first, last = run.statement.first, run.statement.last
+        indent = " " * (len(lines[first - 1]) - len(lines[first - 1].lstrip()))
+        for edit in edits(run.statement, Vocabulary()) if own else ():
+            if (edit.kind, edit.rank) == ("sign", 0):
+                changed = textwrap.indent(ast.unparse(ast.fix_missing_locations(edit.node)), indent)
+                copy = Path(folder) / f"wrong_{len(list(Path(folder).iterdir()))}.py"
+                copy.write_text("\n".join([*lines[: first - 1], changed, *lines[last:], ""]))
+                wrong = find_class(f"{copy}:{cls.__name__}")
+                if not Check(*given_of(wrong)).works():
+                    return wrong
+    raise ValueError(f"no statement of {cls.__name__}'s backward has a sign to change")
 
 
-def tools(check, given):
+def tools(check, cls, given_of, folder):
     """{what: a call to time}; the column heads of the table."""
-    layer, inputs, options = given
-    function, code = wrong_sign(check)
-
-    def blamed():
-        with patched(function, code):
-            blame(layer, *inputs, **options)
-
+    layer, inputs, options = given_of(cls)
+    wrong = given_of(with_wrong_sign(cls, given_of, folder))
     return {
         "recorded": lambda: watched(check, None),
         "recorded with pictures": lambda: watched(check, digest),
         "step": lambda: step(layer, *inputs, **options),
         "blame, right": lambda: blame(layer, *inputs, **options),
-        "blame, a wrong sign": blamed,
+        "blame, a wrong sign": lambda: blame(wrong[0], *wrong[1], **wrong[2]),
     }
 
 
@@ -103,40 +108,43 @@ def seconds(work, times=1):
     return (time.process_time() - begun) / times
 
 
-def measured(given, rounds):
+def measured(cls, given_of, rounds):
     """(median seconds alone, {tool: median ratio})."""
-    check = Check(given[0], given[1], given[2])
+    check = Check(*given_of(cls))
     alone(check)
     times = max(1, round(AT_LEAST / seconds(lambda: alone(check), 3)))
-    works = tools(check, given)
-    bare, ratios = [], {name: [] for name in works}
-    for _ in range(rounds):
-        bare.append(seconds(lambda: alone(check), times))
-        for name, work in works.items():
-            ratios[name].append(seconds(work) / bare[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        works = tools(check, cls, given_of, folder)
+        bare, ratios = [], {name: [] for name in works}
+        for _ in range(rounds):
+            bare.append(seconds(lambda: alone(check), times))
+            for name, work in works.items():
+                ratios[name].append(seconds(work) / bare[-1])
     return statistics.median(bare), {name: statistics.median(r) for name, r in ratios.items()}
 
 
 def run(options):
     """Print the table."""
-    rows = {f"{name}, as `step` shows it": given for name, given in small().items()}
-    rows |= {f"{name}, width {options.width}": given
-             for name, given in wide(options.width).items()}
-    for i, (name, given) in enumerate(rows.items()):
-        bare, ratios = measured(given, options.rounds)
-        if not i:
-            print(f"| layer | alone | {' | '.join(ratios)} |")
-            print(f"|---|--:|{'--:|' * len(ratios)}")
-        factors = " | ".join(f"{factor:.0f} x" for factor in ratios.values())
-        print(f"| {name} | {1000 * bare:.2f} ms | {factors} |", flush=True)
+    sizes = {"as `step` shows it": sample,
+             f"width {options.width}": lambda cls: wide(cls, options.width)}
+    head = True
+    for size, given_of in sizes.items():
+        for name, cls in LAYERS.items():
+            bare, ratios = measured(cls, given_of, options.rounds)
+            if head:
+                print(f"| layer | alone | {' | '.join(ratios)} |")
+                print(f"|---|--:|{'--:|' * len(ratios)}")
+            head = False
+            factors = " | ".join(f"{factor:.0f} x" for factor in ratios.values())
+            print(f"| {name}, {size} | {1000 * bare:.2f} ms | {factors} |", flush=True)
     return 0
 
 
 def main(arguments=None):
     parser = OneLineParser(prog="python -m npdl.study.overhead",
                            description="Time layers under step and blame.")
-    parser.add_argument("--rounds", type=_count, default=9, help="medians are of so many")
-    parser.add_argument("--width", type=_count, default=64, help="of the larger layers")
+    parser.add_argument("--rounds", type=_count, default=3, help="medians are of so many")
+    parser.add_argument("--width", type=_count, default=32, help="of the larger layers")
     options = parser.parse_args(arguments)
     return guarded(parser.prog, lambda: run(options))
 

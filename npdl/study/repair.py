@@ -15,7 +15,8 @@ from npdl.study.trace import file_of, original_file
 from npdl.study.vocabulary import Forward, vocabulary
 
 MOST_EDITS = 3000
-SCALE = -30.0                   # a backward is linear in what it is handed
+SCALE = -1 / 30                 # a backward is linear in what it is handed: a smaller one, as the
+                                # rounding in a numerical gradient that is 0 grows with it
 FOR_SUSPECTS = 4                # rank of edits that statements beside them are spared
 
 
