@@ -209,3 +209,22 @@ def test_where_the_start_of_the_lstm_fails_is_the_runs():
     assert f"({e}, {f}, {g} and {h}, by older code)" in page
     others = [size for size in CONFIGS["lstm"] if size not in low]
     assert min(accuracies(ours, *others) + accuracies(release, *others)) >= "0.99"
+
+
+def test_what_makes_the_models_grok_sooner_is_the_laboratorys():
+    import faster
+    from answers_faster import against
+    from paired import of_arm
+    from trials import records
+
+    kept = records(faster.FOLDER, faster.TRIALS)
+    arms = {model: {arm: of_arm(kept, model=model, arm=arm) for arm in faster.ARMS}
+            for model in ("lstm", "gpt")}
+    page = words("docs/results.md")
+    for arm in ("grokfast", "muon"):
+        assert against(arms["lstm"], arm).verdict().startswith("later")
+        assert against(arms["gpt"], arm).verdict().startswith("no difference")
+    gpt, lstm = (against(arms[model], "matched") for model in ("gpt", "lstm"))
+    assert gpt.verdict() == "sooner" and lstm.verdict().startswith("no difference")
+    assert f"needs {gpt.factor()} times AdamW's steps to A_val ≥ 0.95; for the LSTM, " \
+        f"{lstm.factor()}, the seeds leave it open" in page
