@@ -42,7 +42,8 @@ from npdl.training.files import write_atomically
 
 REPORT = Path(__file__).parent / "REPORT.md"
 FIGURES = Path(__file__).parent / "results" / "figures"
-DOCS = Path(__file__).parents[1] / "docs" / "results.md"        # has the table of question 2, too
+ROOT = Path(__file__).parents[1]
+DOCS, README = ROOT / "docs" / "results.md", ROOT / "README.md"  # with the table of question 2
 MARKS = "<!-- the table of question 2: python experiments/report.py -->\n", "<!-- end -->"
 FROM_RECORDS = (sanity, data_size, mixed, model_size, compute, decay, scatter)
 OTHERS = (attention, fourier, puzzle)
@@ -64,17 +65,22 @@ def figures(store, found):
     return [summary_figure(store), *(figure for s in found for figure in s.figures())]
 
 
-def docs_text(found):
-    """docs/results.md with the table of today's records."""
-    before, _, rest = DOCS.read_text(encoding="utf-8").partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
+def pages(found):
+    """{path: text} of the pages that have the table of question 2, with that of today's records."""
     table = next(part for part in found[0].parts if isinstance(part, Table))
-    return before + MARKS[0] + "\n" + table_markdown(table) + "\n\n" + MARKS[1] + after
+    return {DOCS: with_table(DOCS, table), README: with_table(README, sanity.in_brief(table))}
+
+
+def with_table(path, table):
+    before, _, rest = path.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return f"{before}{MARKS[0]}\n{table_markdown(table)}\n\n{MARKS[1]}{after}"
 
 
 def stale(store, found):
     """What is out of date: the names of files, none if all is well."""
-    names = [] if DOCS.read_text(encoding="utf-8") == docs_text(found) else [DOCS.name]
+    names = [path.name for path, text in pages(found).items()
+             if path.read_text(encoding="utf-8") != text]
     if not REPORT.exists() or REPORT.read_text(encoding="utf-8") != markdown(store, found):
         names.append(REPORT.name)
     known = {f"{figure.name}.png": figure for figure in figures(store, found)}
@@ -97,7 +103,7 @@ def write(store, found, draw=True, redraw=False):
         for path in FIGURES.glob("*.png"):
             if path.name not in known:
                 path.unlink()
-    for path, text in ((REPORT, markdown(store, found)), (DOCS, docs_text(found))):
+    for path, text in {REPORT: markdown(store, found), **pages(found)}.items():
         write_atomically(path, lambda file, text=text: file.write(text.encode()))
 
 

@@ -64,8 +64,10 @@ def test_the_figures_are_small():
 def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
     monkeypatch.setattr(report, "REPORT", tmp_path / "REPORT.md")
     monkeypatch.setattr(report, "FIGURES", tmp_path / "figures")
-    monkeypatch.setattr(report, "DOCS", tmp_path / "results.md")
-    report.DOCS.write_text(f"Words.\n{report.MARKS[0]}{report.MARKS[1]}\nMore.\n")
+    for name in ("DOCS", "README"):
+        page = tmp_path / f"{name}.md"
+        page.write_text(f"Words.\n{report.MARKS[0]}{report.MARKS[1]}\nMore.\n")
+        monkeypatch.setattr(report, name, page)
     monkeypatch.setattr(front, "answers", lambda store, found: [])
     monkeypatch.setattr(report, "sections", lambda store: [sanity.section(store)])
     put_runs(sanity.CONFIGS["lstm"])
@@ -75,6 +77,7 @@ def test_a_new_record_makes_the_report_out_of_date(kept, monkeypatch, tmp_path):
     assert report.main(["--text"]) == 0 and report.main(["--check"]) == 1    # figures are old
     assert report.main([]) == 0 and report.main(["--check"]) == 0
     assert "| L_val |" in report.DOCS.read_text() and "More." in report.DOCS.read_text()
+    assert "\n| GPT, document | 0.0001" in report.README.read_text()
     (tmp_path / "figures" / "other.png").write_bytes(b"")
     assert report.main(["--check"]) == 1
 

@@ -156,6 +156,14 @@ def comparison(store):
            if len(apart) > 1 else ""), heading, rows)
 
 
+def in_brief(table):
+    """The Table of `comparison` in a few numbers, a row for each model and recipe."""
+    names = ["L_train", "L_val", "A_val", "t_f(A_train)", "t_f(A_val)"]
+    rows = [[cell.replace("*", "") for cell in row] for row in table.rows if row[0] in names]
+    return Table("", ("", *(row[0] for row in rows)),
+                 [(head, *(row[i] for row in rows)) for i, head in enumerate(table.heading) if i])
+
+
 def seeds_count(runs):
     return "no run" if not runs else f"{len(runs)} seed{'s' * (len(runs) > 1)}"
 
