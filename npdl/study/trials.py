@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npdl.backend import stream
 from npdl.study.check import copied
 from npdl.study.handed import is_promised
 from npdl.study.lines import owner
@@ -23,7 +24,7 @@ FEW, MOST = 260, 1000       # entries of a statement that are moved, one after t
 RAN = 100_000               # statements that may be run for more than a few
 ENOUGH = 1e-5
 DIFFERENT = 1e-6            # what is nearer is the rounding of the numerical gradients
-ENTRIES = 1000              # of one gradient, that are computed numerically
+ENTRIES, SAMPLED = 1000, 300    # of one gradient, computed numerically: all, or so many of more
 
 
 class Place(NamedTuple):
@@ -120,8 +121,11 @@ class Trials:
     def _numerical(self, oracle, name, weights):
         """A numerical gradient; NaN where an array is large and not every entry is computed."""
         found = np.full(oracle.shape(name), np.nan)
-        every = -(-max(found.size, 1) // ENTRIES)
-        for entry in list(np.ndindex(found.shape))[::every]:
+        places = np.arange(found.size)
+        if found.size > ENTRIES:                        # in no pattern: every column is met
+            places = stream(0, 16).permutation(found.size)[:SAMPLED]
+        for place in places:
+            entry = np.unravel_index(place, found.shape)
             found[entry] = oracle.along(name, weights, entry)
         return found
 
