@@ -20,9 +20,10 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import collapse
 import faster
 import phases
-from answers_circuit import circuit_section, jumps_section
+from answers_circuit import circuit_section
 from answers_collapse import collapse_section
 from answers_faster import faster_section
+from answers_jumps import jumps_section
 from reporting.parts import digest_of, section_markdown, write_png
 from trials import RESULTS, origin, records
 

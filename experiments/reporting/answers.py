@@ -16,14 +16,13 @@ from reporting import (
     sanity,
 )
 from reporting.effects import LOW, change, means
+from reporting.judgement import judgement
 from reporting.measures import GENERAL, MEMORISED, listed, losses, mean, slope, span, steps
-from reporting.parts import CONTRADICTED, DEPENDS, FAILS, HOLDS, OPEN
 from reporting.records import NAMES
 
 L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
 NOTHING = "Not answered: the runs are missing."
 EQUATIONS = study.BASE.p**2
-NAMED = 4                           # claims that an answer names of each kind
 
 
 def answers(store, sections):
@@ -47,48 +46,6 @@ def answers(store, sections):
 
 class Missing(Exception):
     """A run that an answer needs is not there."""
-
-
-def judgement(verdicts):
-    """Where the document is right, wrong or not to be judged, by name; in how many tests the seeds
-    agree; and what hangs on the recipe."""
-    said = [named(verdicts, HOLDS, "The document is right in {}"),
-            named(verdicts, FAILS, "wrong in {}"),
-            named(verdicts, CONTRADICTED, "at odds with itself in {}"),
-            named(verdicts, DEPENDS, "right or wrong by what is meant in {}"),
-            named(verdicts, OPEN, "not to be judged by these seeds in {}")]
-    words = "; ".join(filter(None, said))
-    counted = [v for v in verdicts if v.seeds]
-    if counted:
-        alike = sum(len(set(v.seeds.values())) == 1 for v in counted)
-        seeds = sorted({len(v.seeds) for v in counted})
-        words += (f". In {alike} of the {len(counted)} tests all seeds "
-                  f"({' or '.join(map(str, seeds))}) say the same")
-    return f"{words[0].upper()}{words[1:]}.{by_recipes(verdicts)}"
-
-
-def named(verdicts, kind, words):
-    """The words with the number of claims of a kind, and the first of these by name: those of the
-    document's written answers before those of its captions."""
-    found = [v for v in verdicts if v.verdict == kind]
-    if not found:
-        return ""
-    shown = sorted(found, key=lambda v: v.where.startswith("Figure"))[:NAMED]
-    more = ", …" if len(found) > len(shown) else ""
-    return f"{words.format(len(found))} ({', '.join(f'*{v.claim}*' for v in shown)}{more})"
-
-
-def by_recipes(verdicts):
-    """How many of the verdicts are others by the other recipes, as sentences."""
-    said = ""
-    for recipe in dict.fromkeys(recipe for v in verdicts for recipe in v.recipes):
-        pairs = [(v.verdict, v.recipes[recipe]) for v in verdicts
-                 if recipe in v.recipes and v.verdict in (HOLDS, FAILS, DEPENDS, OPEN)]
-        opposite = sum({a, b} == {HOLDS, FAILS} for a, b in pairs)
-        others = sum(a != b for a, b in pairs)
-        said += (f" By the {recipe} recipe {others} of {len(pairs)} verdicts are others, "
-                 f"{opposite} of them the opposite.") if pairs else ""
-    return said
 
 
 def lower(found, one="lstm", other="gpt"):

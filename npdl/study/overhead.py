@@ -69,23 +69,31 @@ def watched(check, shown):
 
 def with_wrong_sign(cls, given_of, folder):
     """The class from a copy of its file in which the backward's last sign that matters is wrong."""
+    for i, text in enumerate(with_other_signs(cls, given_of)):
+        copy = Path(folder) / f"wrong_{i}.py"
+        copy.write_text(text, encoding="utf-8")
+        wrong = find_class(f"{copy}:{cls.__name__}")
+        if not Check(*given_of(wrong)).works():
+            return wrong
+    raise ValueError(f"no statement of {cls.__name__}'s backward has a sign to change")
+
+
+def with_other_signs(cls, given_of):
+    """The text of a class's file with one sign of its backward changed, the last one first."""
     file = inspect.getsourcefile(cls)
     lines = Path(file).read_text(encoding="utf-8").splitlines()
     check = Check(*given_of(cls))
     recording = record(check.layer, check.inputs, check.options, copied(check.upstreams[0]))
-    for run in reversed(recording.phase("backward")):
-        own = original_file(run.call.code.co_filename) == file
-        first, last = run.statement.first, run.statement.last
-        indent = " " * (len(lines[first - 1]) - len(lines[first - 1].lstrip()))
-        for edit in edits(run.statement, Vocabulary()) if own else ():
+    own = [run.statement for run in reversed(recording.phase("backward"))
+           if original_file(run.call.code.co_filename) == file]
+    for statement in own:
+        first = lines[statement.first - 1]
+        indent = first[: len(first) - len(first.lstrip())]
+        for edit in edits(statement, Vocabulary()):
             if (edit.kind, edit.rank) == ("sign", 0):
-                changed = textwrap.indent(ast.unparse(ast.fix_missing_locations(edit.node)), indent)
-                copy = Path(folder) / f"wrong_{len(list(Path(folder).iterdir()))}.py"
-                copy.write_text("\n".join([*lines[: first - 1], changed, *lines[last:], ""]))
-                wrong = find_class(f"{copy}:{cls.__name__}")
-                if not Check(*given_of(wrong)).works():
-                    return wrong
-    raise ValueError(f"no statement of {cls.__name__}'s backward has a sign to change")
+                changed = ast.unparse(ast.fix_missing_locations(edit.node))
+                yield "\n".join([*lines[: statement.first - 1], textwrap.indent(changed, indent),
+                                 *lines[statement.last:], ""])
 
 
 def tools(check, cls, given_of, folder):
