@@ -22,7 +22,7 @@ import dataclasses
 import sys
 
 import study
-from trials import Trial, columns_of, evaluations, main
+from trials import Trial, columns_of, evaluations, main, settings
 
 from npdl.training.engine import Batch
 from npdl.training.loop import Trainer
@@ -55,18 +55,26 @@ class Reversed(Trainer):
         self.task.batch = batch
 
 
-def train(model, variant, **settings):
+def config_of(model, variant):
+    return dataclasses.replace(study.variants((model,), (SEED,))[0], **VARIANTS[variant])
+
+
+def train(model, variant, **changed):
     """The columns of a training: step, losses, accuracies, norm."""
-    config = dataclasses.replace(study.variants((model,), (SEED,))[0], **VARIANTS[variant],
-                                 **settings)
+    config = dataclasses.replace(config_of(model, variant), **changed)
     trainer = (Reversed if variant == "rows" else Trainer)(config)
     return columns_of(list(evaluations(trainer)))
 
 
-TRIALS = [Trial(f"{model}-{variant}", {"model": model, "variant": variant, "seed": SEED},
-                MINUTES[model].get(variant, USUAL[model]),
-                lambda model=model, variant=variant: train(model, variant))
-          for model in USUAL for variant in VARIANTS]
+def trial(model, variant):
+    config = config_of(model, variant)
+    facts = {"model": model, "variant": variant, "seed": SEED, **settings(config),
+             "engine": config.engine, "threads": config.threads}
+    return Trial(f"{model}-{variant}", facts, MINUTES[model].get(variant, USUAL[model]),
+                 lambda: train(model, variant))
+
+
+TRIALS = [trial(model, variant) for model in USUAL for variant in VARIANTS]
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

@@ -191,7 +191,7 @@ def test_other_settings_are_another_trial(results):
     assert facts["gpt-momentum-seed0"]["betas"] == [0.98, 0.999]
     assert facts["gpt-grokfast-seed0"]["amplify"] == 2 and facts["lstm-muon-seed8"]["faster"] == 20
     assert facts["jumps-eps1e-12-seed0"]["eps"] == 1e-12
-    assert facts["jumps-eps1e-12-seed0"]["steps"] == phases.LONG
+    assert facts["jumps-eps1e-12-seed0"]["steps"] == phases.LONG[1e-12]
     assert json.loads(json.dumps(facts)) == facts
 
 

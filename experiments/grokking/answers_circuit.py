@@ -2,6 +2,7 @@
 
 import math
 
+import study
 from paired import COLOURS, NOTHING, of_arm
 from phases import POWER, SEEDS, STRONGEST, moments
 from reporting.measures import span
@@ -10,8 +11,9 @@ from reporting.parts import Figure, Section, Table
 from npdl.study import plots_style as style
 
 LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded")
-RELIES = 2.0                # the factor by which the excluded loss has to rise
+GUESS = math.log(study.BASE.p)      # the loss of a guess
 CLEANED = 0.5               # the share of the norm's fall that a cleanup has to have
+NEARLY_ALL = 10             # key frequencies from which the loss without these all says little
 
 
 def circuit_section(records):
@@ -29,59 +31,69 @@ def value_at(columns, name, step):
 def between(columns, name, start, end=math.inf):
     """The values of a column from one step to another."""
     return [value for step, value in zip(columns["step"], columns[name], strict=True)
-            if start <= step <= end]
+            if start <= step <= end and value is not None]
 
 
 # --- three phases, each seed by seed --------------------------------------------------------------
 def is_hidden(columns):
     """Whether the circuit is formed after memorising, and before it shows."""
     at = moments(columns)
-    return at["memorised"] < at["circuit"] < at["shown"]
+    return at["memorised"] < at["circuit"] < at["shown"] < math.inf
 
 
-def reliance(columns):
-    """By which factor the loss without the strongest frequencies rises from its least, after
-    memorising, to the end; NaN where nothing is memorised."""
-    known = moments(columns)["memorised"]
-    if math.isinf(known):
-        return math.nan
-    least = min(between(columns, "excluded", known))
-    return columns["excluded"][-1] / least if least else math.inf
+def without_strongest(columns):
+    """(least, last) of the loss without the strongest frequencies, once memorised; None for
+    never."""
+    losses = between(columns, "excluded", moments(columns)["memorised"])
+    return (min(losses), losses[-1]) if losses else None
+
+
+def relies(columns, times=1):
+    """Whether the model, once memorised, does without the strongest frequencies, and at the end
+    no more: the loss without them comes from below half (or `times` that) of a guess's to it."""
+    ends = without_strongest(columns)
+    return ends is not None and ends[0] < times * GUESS / 2 <= ends[1]
 
 
 def cleanup(columns):
-    """The share of the norm's fall, in its logarithm from memorising to its least, that comes after
-    the circuit is formed; NaN where there is none."""
+    """The share of the norm's fall, in its logarithm, that comes after the circuit is formed: its
+    fall from there to its least over that and the fall from memorising to there; NaN for none."""
     at = moments(columns)
     if not math.isfinite(at["memorised"] + at["circuit"]):
         return math.nan
-    before, formed = (value_at(columns, "l2_norm", at[name]) for name in ("memorised", "circuit"))
-    least = min(between(columns, "l2_norm", at["memorised"]))
-    return math.log(formed / least) / math.log(before / least) if least < before else math.nan
+    start, middle = at["memorised"], max(at["memorised"], at["circuit"])
+    first, then = (math.log(value_at(columns, "l2_norm", a)
+                            / min(between(columns, "l2_norm", a, b)))
+                   for a, b in ((start, middle), (middle, math.inf)))
+    return then / (first + then) if first + then else math.nan
 
 
 def answer(found):
     each = list(found.values())
-    tests = (("the circuit is formed before it shows", list(map(is_hidden, each))),
-             ("the model comes to rely on it", [reliance(c) >= RELIES for c in each]),
-             ("its norm falls mostly afterwards", [cleanup(c) >= CLEANED for c in each]))
+    tests = (("the model comes to rely on the strongest frequencies", list(map(relies, each))),
+             ("its norm falls mostly after the circuit is formed",
+              [cleanup(c) >= CLEANED for c in each]))
     each_seed = [sum(seen) for _, seen in tests]
     verdict = ("Yes" if min(each_seed) == len(each) else "No" if not any(each_seed) else
                "In part")
     counts = "; ".join(f"{words} in {sum(seen)} of {len(seen)} seeds" for words, seen in tests)
     return " ".join(filter(None, [
-        f"**Are there three phases?** {verdict}: {counts}.", lead(each), numbers(each),
+        f"**Are there three phases?** {verdict}: {counts}.", numbers(each), lead(each),
         plateau(each), frequencies(each)]))
 
 
 def lead(each):
-    """By how many steps the circuit is ahead of what shows."""
+    """By how many steps the circuit is ahead of what shows, and how little that proves."""
     ahead = [at["shown"] - at["circuit"] for at in map(moments, each)
              if math.isfinite(at["shown"] + at["circuit"])]
     if not ahead:
-        return "No seed comes as far as a fresh loss of half a guess's."
+        return "No seed comes to half a guess's loss on fresh equations in both ways."
+    of = f" (in {len(ahead)} of {len(each)} seeds)" * (len(ahead) < len(each))
     return (f"On fresh equations the circuit alone comes to half a guess's loss {words_of(ahead)} "
-            "the model as it is.")
+            f"the model as it is{of}, after memorising and before it shows in "
+            f"{sum(map(is_hidden, each))} of {len(each)} seeds. That alone proves no circuit: "
+            "its logits are means over some eight equations, and the loss of a mean is never above "
+            "the mean of the losses, so that equations learned one by one would lead, too.")
 
 
 def words_of(ahead):
@@ -89,20 +101,27 @@ def words_of(ahead):
     low, high = min(ahead), max(ahead)
     if low == high == 0:
         return "together with"
-    if low > 0:
+    if low >= 0:
         return f"{span(ahead, '{:g}')} steps before"
-    if high < 0:
+    if high <= 0:
         return f"{span([-n for n in ahead], '{:g}')} steps after"
-    return f"{high:g} steps before to {-low:g} after"
+    return f"from {high:g} steps before to {-low:g} after"
 
 
 def numbers(each):
-    rises = [rise for rise in map(reliance, each) if math.isfinite(rise)]
+    ends = [found for found in map(without_strongest, each) if found]
     shares = [share for share in map(cleanup, each) if math.isfinite(share)]
     said = []
-    if rises:
-        said.append(f"Without the {STRONGEST} strongest key frequencies the training loss is at "
-                    f"last {span(rises, '{:.2g}')} times what it was at its least.")
+    if ends:
+        least, last = zip(*ends, strict=True)
+        plain = [2 * columns["train_loss"][-1] for columns in each]     # of two tokens' mean
+        half, twice = (sum(relies(columns, times) for columns in each) for times in (0.5, 2))
+        said.append(f"Without the {STRONGEST} strongest key frequencies the loss of the training "
+                    f"set's answers is, once memorised, {span(least, '{:.2g}')} at the least, and "
+                    f"{span(last, '{:.2g}')} at the end, where with them it is at most "
+                    f"{span(plain, '{:.1g}')}. To rely on them is to come to half of a guess's "
+                    f"{GUESS:.2f} without them (to a quarter: {half} of {len(each)}; to all of it: "
+                    f"{twice}).")
     if shares:
         said.append(f"Of the norm's fall {span(shares, '{:.0%}')} comes after the circuit.")
     return " ".join(said)
@@ -113,6 +132,7 @@ def plateau(each):
     both = [[value_at(c, name, moments(c)["circuit"]) for name in
              ("mirror_accuracy", "fresh_accuracy")] for c in each
             if math.isfinite(moments(c)["circuit"])]
+    both = [pair for pair in both if None not in pair]
     if not both:
         return ""
     mirror, fresh = zip(*both, strict=True)
@@ -122,12 +142,17 @@ def plateau(each):
 
 def frequencies(each):
     keys = [c["keys"][-1] for c in each]
-    shared = [len(set(c["keys"][-1]) & set(c["embedded"][-1])) for c in each]
-    return (f"Of the 15 frequencies {span(map(len, keys), '{:g}')} are needed for "
-            f"{POWER:.0%} of the power, nearly all, so the loss without these all says little; of "
-            f"the embedding's {STRONGEST} strongest {span(shared, '{:g}')} are among them. The "
-            "paper finds five on addition modulo 113 with one layer; here there are two layers, 31 "
-            "residues and LayerNorm.")
+    most = study.BASE.p // 2
+    said = (f"Of the {most} frequencies {span(map(len, keys), '{:g}')} are needed for {POWER:.0%} "
+            "of the power")
+    if min(map(len, keys)) >= NEARLY_ALL:
+        said += ", nearly all, so that the loss without these all would say little."
+    else:
+        shared = [len(set(c["keys"][-1]) & set(c["embedded"][-1])) for c in each]
+        said += (f"; of the embedding's {STRONGEST} strongest {span(shared, '{:g}')} are among "
+                 "them.")
+    return said + (" The paper finds five on addition modulo 113 with one layer; here there are "
+                   f"two layers, {study.BASE.p} residues and LayerNorm.")
 
 
 def table(found):

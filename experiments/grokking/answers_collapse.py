@@ -3,7 +3,7 @@
 import math
 
 from collapse import ARMS
-from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds
+from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds, wait_for
 from reporting.measures import GENERAL, MEMORISED, span
 from reporting.parts import Figure, Section, Table
 from trials import first_step
@@ -12,14 +12,21 @@ from npdl.study import plots_style as style
 
 COLLAPSED = 0.4         # a softmax has collapsed when so many pairs have a probability of 1: the
                         # share that the published plot of 40 % of the data marks
+COLUMNS = {             # of the figure: {title: arms}
+    "gradient, 40 % of the pairs": ("plain", "orthogonal", "published", "decay"),
+    "precision, 70 %": ("float16-70", "float32-70", "float64-70"),
+    "precision, 40 %": ("float32", "float64"),
+    "StableMax, 40 %": ("softmax64", "stablemax"),
+}
 CLEAR = 0.05            # a difference of validation accuracies that says something
+PAPER_EPOCHS = 80_000   # of the published run with StableMax
 PUBLISHED = {
     "orthogonal": "all right within the 300 epochs of its run; rerun, at 125 (Chou 2025)",
     "published": "those 300 epochs' own code",
     "decay": "all right at 143 (Chou 2025)",
     **dict.fromkeys(("float16-70", "float32-70", "float64-70"),
                     "more precision, more accuracy before it stops"),
-    "stablemax": "generalises within 80,000 epochs",
+    "stablemax": f"generalises within {PAPER_EPOCHS:,} epochs",
     "float32": "collapses, then nothing more; rerun, below 40 % (Chou 2025)",
     "float64": "as float32; rerun, below 50 % (Chou 2025)",
 }
@@ -44,11 +51,12 @@ CODE = (
 
 def answer(arms):
     return "\n\n".join([
-        "**Does float32 stop before it groks?** At 40 % of the pairs: "
-        + stops(arms["float32"], arms["float64"], arms)
-        + " At 70 %: " + stops(arms["float32-70"], arms["float64-70"]),
-        "**Does more precision help?** At 70 %: " + precision(arms),
-        "**Does StableMax grok without weight decay?** " + groks("stablemax", "softmax64", arms),
+        "**Does float32 stop before it groks?** With 40 % of the pairs to train on: "
+        + stops("float32", "float64", arms, stable=True)
+        + " With 70 %: " + stops("float32-70", "float64-70", arms),
+        "**Does more precision help?** With 70 %: " + precision(arms),
+        "**Does StableMax grok without weight decay?** " + groks("stablemax", "softmax64", arms)
+        + unfinished(arms["stablemax"]),
         "**Does the orthogonal gradient grok at once?** " + groks("orthogonal", "plain", arms)
         + " As published: " + said("published", arms) + " With weight decay in its place, tuned: "
         + said("decay", arms) + rival(arms)])
@@ -108,9 +116,10 @@ def seeds(many, of):
 
 
 # --- the questions --------------------------------------------------------------------------------
-def stops(found, higher, arms=None):
-    """Whether float32 stops: `higher` is the same in float64; with `arms` StableMax counts, too,
-    where softmax at its settings does not generalise."""
+def stops(arm, higher, arms, stable=False):
+    """Whether an arm in float32 stops: `higher` is the same in float64; if `stable`, StableMax
+    counts, too, where softmax at its settings does not generalise."""
+    found = arms[arm]
     if not found:
         return NOTHING
     shares = {seed: max(c["collapsed"]) for seed, c in found.items()}
@@ -120,12 +129,13 @@ def stops(found, higher, arms=None):
     numbers = (
         f"{known} of {of} generalise within {last:,} epochs (best A_val "
         f"{span(best(found).values())}). The largest share of training pairs whose probability is "
-        f"rounded to 1 is {span(shares.values(), '{:.0%}')}.")
-    return f"{stop_verdict(found, many, known, higher, arms)} {numbers}"
+        f"rounded to 1 is {span(shares.values(), '{:.0%}')}."
+        + (f" In {gone} no gradient was left." if (gone := died(found, arm)) else ""))
+    return f"{stop_verdict(found, many, known, arms[higher], arms if stable else None)} {numbers}"
 
 
 def stop_verdict(found, many, known, higher, arms):
-    of = len(found)
+    of, higher = len(found), {seed: c for seed, c in higher.items() if seed in found}
     if known == of:
         return "No, it generalises."
     if known or 0 < many < of:
@@ -160,7 +170,8 @@ def gain(low, high, arms):
         return "not tried"
     gains = [b - a for a, b in pairs.pairs()]
     word = ("one seed alone, nothing follows" if len(gains) == 1 else
-            "yes" if min(gains) > CLEAR else "no, it is worse" if max(gains) < -CLEAR else
+            f"yes in all {len(gains)} pairs" if min(gains) > CLEAR else
+            f"no, it is worse in all {len(gains)} pairs" if max(gains) < -CLEAR else
             "no difference" if max(map(abs, gains)) <= CLEAR else "the seeds differ")
     within = f" within {until:,} epochs" if math.isfinite(until) else ""
     return f"{word} (best A_val{within} {span(pairs.before)} and {span(pairs.after)})"
@@ -182,6 +193,17 @@ def groks(arm, control, arms):
         False: " So the settings alone can do it, too.",
         None: " It was watched for too short a time to say that its lack matters."}[
             needed(arm, control, arms)]
+
+
+def unfinished(found):
+    """How StableMax stood at the end, against the longer run of the paper."""
+    if not none_general(found):
+        return ""
+    half = max(c["step"][-1] for c in found.values()) / 2
+    rising = all(a - b > CLEAR for a, b in zip(best(found).values(), best(found, half).values(),
+                                               strict=True))
+    return (f" The paper's run has {PAPER_EPOCHS:,} epochs, so that this does not contradict it"
+            + ("; in the later half the accuracy was still rising." if rising else "."))
 
 
 def needed(arm, control, arms):
@@ -233,18 +255,26 @@ def table(arms):
 def figure(arms):
     data = {arm: [{name: c[name] for name in ("step", "validation_accuracy", "collapsed")}
                   for c in found.values()] for arm, found in arms.items()}
-    return Figure("collapse", "L1", "Validation accuracy, and the share of the training pairs "
-                  "whose probability is rounded to 1. A line is a seed.", data, draw, (13, 4.5))
+    return Figure("collapse", "L1", "Validation accuracy (above), and the share of the training "
+                  "pairs whose probability is rounded to 1 (below), a column for each question. A "
+                  f"line is a seed; dotted: generalised (A_val ≥ {GENERAL:g}) and collapsed "
+                  f"({COLLAPSED:.0%} rounded).", data, draw, (14, 6.2))
 
 
 def draw(figure, data):
-    panels = figure.subplots(1, 2)
-    for i, (arm, curves) in enumerate(data.items()):
-        colour, line = COLOURS[i % len(COLOURS)], ("-", "--", ":")[i // len(COLOURS)]
-        for axes, name in zip(panels, ("validation_accuracy", "collapsed"), strict=True):
-            plot_seeds(axes, [(c["step"], c[name]) for c in curves], colour, arm, line)
-    for axes, label in zip(panels, ("validation accuracy", "share rounded to 1"), strict=True):
-        axes.set_xscale("log")
-        style.dress(axes, "epoch (log scale)", label, "")
-    if any(data.values()):
-        panels[0].legend(frameon=False, fontsize=8)
+    panels = figure.subplots(2, len(COLUMNS), sharex="col", sharey="row")
+    for (above, below), (title, names) in zip(panels.T, COLUMNS.items(), strict=True):
+        for colour, arm in zip(COLOURS, names, strict=False):
+            for axes, name in ((above, "validation_accuracy"), (below, "collapsed")):
+                plot_seeds(axes, [(c["step"], c[name]) for c in data[arm]], colour, arm)
+        style.dress(above, "", "", title)
+        style.dress(below, "epoch (log scale)", "")
+        wait_for(above, GENERAL)
+        below.axhline(COLLAPSED, color=style.INK, linewidth=1, linestyle=":")
+        below.set_ylim(-0.03, 1.03)
+        below.set_xscale("log")
+        if any(data[arm] for arm in names):
+            below.set_xlim(left=10)
+            below.legend(frameon=False, fontsize=8.5, loc="upper left")
+    panels[0, 0].set_ylabel("A_val (widened near 1)")
+    panels[1, 0].set_ylabel("share rounded to 1")

@@ -3,7 +3,7 @@
 import math
 
 from faster import ARMS, FASTER, seeds_of
-from paired import COLOURS, LEVEL, NOTHING, of_arm, paired, plot_seeds
+from paired import COLOURS, LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
 from reporting.measures import GENERAL, span
 from reporting.parts import Figure, Section, Table
 from reporting.records import NAMES
@@ -79,8 +79,8 @@ def by_model(arms, arm):
 
 def short(pairs, name):
     """The verdict of a Paired, and its factor where it has one."""
-    factor = f", {pairs.factor()} times {name}'s steps" if pairs.logs else ""
-    return f"{pairs.verdict()}{factor}"
+    factor = pairs.factor()
+    return f"{pairs.verdict()}" + (f", {factor} times {name}'s steps" if factor != "-" else "")
 
 
 def words_of(pairs):
@@ -105,7 +105,7 @@ def table(arms):
                          span(at.values(), "{:g}"), ratio, PAPER.get(arm, "")))
     return Table(f"The first steps with A_val ≥ {GENERAL:g} and ≥ {SAME:g}, least to largest of "
                  "the seeds, and the paired factor of the second against AdamW's with its 95 % "
-                 "interval.",
+                 "interval, where every seed of both gets there.",
                  ("model", "arm", "seeds", f"A_val ≥ {GENERAL:g}", f"A_val ≥ {SAME:g}", "factor",
                   "published"), rows, left=2)
 
@@ -114,16 +114,19 @@ def figure(arms):
     data = {NAMES[model]: {arm: [{"step": c["step"], "accuracy": c["validation_accuracy"]}
                                  for c in columns.values()] for arm, columns in found.items()}
             for model, found in arms.items()}
-    return Figure("faster", "L2", "Validation accuracy until all of it is right. A line is a seed.",
-                  data, draw, (11, 4))
+    return Figure("faster", "L2", "Validation accuracy until all of it is right: AdamW (grey) "
+                  f"against each other arm. A line is a seed; dotted: A_val = {SAME:g}.", data,
+                  draw, (14, 6.2))
 
 
 def draw(figure, data):
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, (model, found) in zip(panels, data.items(), strict=True):
-        for colour, (arm, curves) in zip(COLOURS, found.items(), strict=False):
-            plot_seeds(axes, [(c["step"], c["accuracy"]) for c in curves], colour, arm)
-        style.dress(axes, "training step", "", model)
-        if any(found.values()):
-            axes.legend(frameon=False, fontsize=8.5)
-    panels[0].set_ylabel("validation accuracy")
+    panels = figure.subplots(len(data), len(ARMS) - 1, sharex=True, sharey=True)
+    for row, (model, found) in zip(panels, data.items(), strict=True):
+        for axes, arm, colour in zip(row, ARMS[1:], COLOURS, strict=False):
+            for name, look in ((ARMS[0], "#a9a9a9"), (arm, colour)):
+                plot_seeds(axes, [(c["step"], c["accuracy"]) for c in found[name]], look, name)
+            style.dress(axes, "", "", f"{model}: {arm}")
+            wait_for(axes, SAME)
+        row[0].set_ylabel("A_val (widened near 1)")
+    for axes in panels[-1]:
+        axes.set_xlabel("training step")

@@ -2,7 +2,7 @@
 
 import math
 
-from paired import COLOURS, of_arm, paired, plot_seeds
+from paired import COLOURS, LEVEL, of_arm, paired, plot_seeds
 from phases import EPS, LONG, TRIALS
 from reporting.jumps import jump_places
 from reporting.measures import span
@@ -12,7 +12,7 @@ from npdl.study import plots_style as style
 from npdl.training.config import Config
 
 BETA2 = Config().betas[1]
-LAST = 4000                 # steps before the lowest loss in which its fall is measured
+HIGH, ABOVE = 1e-4, 100     # the fall is measured from this loss to so many times the lowest
 FOLD = 2 / (1 - BETA2)      # steps in which the rule lets the loss fall by a factor e
 CLOSE = 1.5                 # a factor within which a number is as expected
 RULE = (
@@ -29,30 +29,32 @@ def jumped(columns):
 
 
 def folding(columns):
-    """In how many steps the training loss fell by a factor e, over LAST steps to its lowest."""
+    """In how many steps the training loss fell by a factor e, once memorised and before it levels
+    off; infinity where no such fall is seen."""
     steps, losses = columns["step"], columns["train_loss"]
-    low = min(range(len(steps)), key=losses.__getitem__)
-    early = next(i for i, step in enumerate(steps) if step >= steps[low] - LAST)
-    fall = math.log(losses[early] / losses[low])
-    return (steps[low] - steps[early]) / fall if fall > 0 else math.inf
+    begun, ended = (next(i for i, loss in enumerate(losses) if loss <= limit)
+                    for limit in (max(HIGH, min(losses)), ABOVE * min(losses)))
+    if begun >= ended:
+        return math.inf
+    return (steps[ended] - steps[begun]) / math.log(losses[begun] / losses[ended])
 
 
 def jumps_section(records):
     """The Section on AdamW's eps and the jumps."""
     made = Section("4. Late jumps and AdamW's eps")
     found = {eps: of_arm(records, kind="jumps", eps=eps) for eps in EPS}
-    if not all(found.values()):
+    if not set.intersection(*map(set, found.values())):
         of = sum(trial.facts["kind"] == "jumps" for trial in TRIALS)
-        made.parts.append(f"Tried so far: {sum(map(len, found.values()))} of {of}; without both "
-                          "eps nothing follows.")
+        made.parts.append(f"Tried so far: {sum(map(len, found.values()))} of {of}; no seed has "
+                          "both values of eps, which are to be compared.")
         return made
-    rows = [(f"{eps:g}", str(seed), f"{jumped(c):g}" if math.isfinite(jumped(c)) else "none",
-             str(c["step"][-1]), f"{min(c['train_loss']):.2g}", f"{folding(c):.0f}")
+    rows = [(f"{eps:g}", str(seed), span([jumped(c)], "{:g}"), str(c["step"][-1]),
+             f"{min(c['train_loss']):.2g}", span([folding(c)], "{:.0f}"))
             for eps, seeds in found.items() for seed, c in seeds.items()]
     made.parts += [jumps_answer(found), Table(
         "The LSTM with decay 1/4 in float64: the last evaluation before its training loss rises "
         "more than a hundredfold, the last step watched, the lowest training loss, and the "
-        f"steps in which it fell by a factor e, in the {LAST} before that.",
+        f"steps in which it fell by a factor e, from {HIGH:g} to {ABOVE} times the lowest.",
         ("eps", "seed", "jump after", "watched to", "lowest L_train", "factor e in"), rows),
         jumps_figure(found)]
     return made
@@ -62,53 +64,73 @@ def jumps_answer(found):
     (usual, a), (small, b) = ((eps, {s: jumped(c) for s, c in seeds.items()})
                               for eps, seeds in found.items())
     pairs = paired(a, b)
-    _, first, _ = pairs.signs()                         # the smaller eps is later
-    many = [sum(map(math.isfinite, steps.values())) for steps in (a, b)]
     expected = FOLD * math.log(usual / small)
-    return (f"**Do the jumps come from AdamW's eps?** {RULE}An eps of {small:g} is reached "
-            f"{expected:,.0f} steps later than {usual:g}.\n\n"
-            f"Found: with eps {usual:g} {many[0]} of {len(a)} "
-            f"seeds jump (after step {span(a.values(), '{:g}')}); with {small:g} {many[1]} of "
-            f"{len(b)} up to step {LONG} (after {span(b.values(), '{:g}')}); the larger eps jumps "
-            f"first in {first} of {len(pairs.before)} pairs{delay(expected, pairs.pairs())}. "
-            f"{jumps_verdict(pairs)} {fall(found[small])}")
+    seen = "; ".join(f"with eps {eps:g}, watched to step {LONG[eps]}, {counted(steps.values())}"
+                     for eps, steps in ((usual, a), (small, b)))
+    folds = "; ".join(f"with eps {eps:g} {fall(seeds)}" for eps, seeds in found.items())
+    return (f"**Do the jumps come from AdamW's eps?** {jumps_verdict(pairs, expected)}\n\n"
+            f"{RULE}An eps of {small:g} is reached {expected:,.0f} steps later than {usual:g}."
+            f"\n\nFound: {seen}. The larger eps jumps first in {pairs.signs()[1]} of "
+            f"{len(pairs.before)} pairs{delay(expected, pairs.pairs())}. Where the loss falls, "
+            f"it does so by a factor e {folds}.")
 
 
-def jumps_verdict(pairs):
+def counted(steps):
+    """How many seeds jump, and when those do."""
+    there = [step for step in steps if math.isfinite(step)]
+    return f"{len(there)} of {len(steps)} jump" + (
+        f" (after step {span(there, '{:g}')})" if there else "")
+
+
+def jumps_verdict(pairs, expected):
     """What the pairs say of eps, and how sure it is."""
     of = len(pairs.before)
-    _, first, p = pairs.signs()
-    if first == of > 0:
-        what = "when they come" if any(map(math.isfinite, pairs.after)) else (
-            "whether they come, up to that step")
-        if p <= 0.05:
-            return f"So eps decides {what}."
-        return (f"It looks as if eps decided {what}; {of} pairs cannot prove it (sign test "
-                f"p = {p:.2g}).")
-    if all(map(math.isfinite, pairs.before + pairs.after)) and 2 * first <= of:
-        return "So eps does not decide it."
-    return "So these seeds leave it open."
+    sooner, first, p = pairs.signs()                    # of the smaller eps
+    later = [b - a for a, b in pairs.pairs()]
+    if first == of:
+        what = ("when they come" if any(map(math.isfinite, pairs.after)) else
+                "whether they come, as long as they were watched"
+                if max(unseen(pairs.pairs())) >= expected else "when they come, or whether")
+        if p <= LEVEL:
+            return f"Eps decides {what}."
+        return f"It looks as if eps decided {what}; {of} pairs cannot prove it (p = {p:.2g})."
+    if sooner == of:
+        return "The smaller eps jumps first with every seed, the opposite of what is expected."
+    if all(map(math.isfinite, later)):
+        return "Not from eps alone: with the smaller one they come no later with every seed."
+    return "These seeds leave it open."
+
+
+def unseen(steps):
+    """How long the smaller eps was watched after the jump of the larger one, without its own."""
+    return [LONG[EPS[1]] - a for a, b in steps if math.isfinite(a) and math.isinf(b)]
 
 
 def delay(expected, steps):
     """The steps between both jumps, expected and found, for [(step, step)] of the seeds."""
-    late = [b - a for a, b in steps if math.isfinite(a + b)]
-    if not late:
-        least = [LONG - a for a, b in steps if math.isfinite(a)]
-        return f", and for {span(least, '{:g}')} steps no other follows" if least else ""
-    near = sum(expected / CLOSE <= one <= expected * CLOSE for one in late)
-    return (f", by {span(late, '{:g}')} steps: in {near} of {len(late)} pairs within a factor "
-            f"{CLOSE:g} of what is expected")
+    late, said = [b - a for a, b in steps if math.isfinite(a + b)], ""
+    if late:
+        near = sum(expected / CLOSE <= one <= expected * CLOSE for one in late)
+        said = (f"; where both do, the smaller one's comes {span(late, '{:+g}')} steps after: in "
+                f"{near} of {len(late)} within a factor {CLOSE:g} of what is expected")
+    if least := unseen(steps):
+        said += (f"; where the smaller one does not, it was watched for {span(least, '{:g}')} "
+                 "steps more" + ("" if min(least) >= expected else ", fewer than expected, which "
+                                 "cannot tell a delay from an absence"))
+    return said
 
 
 def fall(seeds):
-    """How fast the loss falls where eps is small, against the rule."""
+    """How fast the loss falls with an eps, against the rule."""
     folds = [folding(c) for c in seeds.values()]
-    near = sum(FOLD / CLOSE <= fold <= FOLD * CLOSE for fold in folds)
-    return (f"With the smaller eps the loss falls by a factor e in {span(folds, '{:.0f}')} steps, "
-            + ("as expected." if near == len(folds) else
-               f"as expected in {near} of {len(folds)} seeds." if near else
-               "which is not what is expected: the explanation fails."))
+    there = [fold for fold in folds if math.isfinite(fold)]
+    if not there:
+        return "it is not seen to"
+    near = sum(FOLD / CLOSE <= fold <= FOLD * CLOSE for fold in there)
+    return (f"in {span(there, '{:.0f}')} steps, "
+            + ("as expected" if near == len(there) else
+               f"as expected with {near} of {len(there)} seeds" if near else
+               "which is not what is expected: the explanation fails"))
 
 
 def jumps_figure(found):

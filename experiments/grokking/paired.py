@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from reporting.draw import scale_y
 from reporting.measures import mean
 from reporting.rules import STUDENT
 
@@ -64,20 +65,18 @@ class Paired:
             sooner, later, p = self.signs()
             words = (f"{n} pairs cannot decide it by signs" if LEVEL * 2**n < 2 else
                      open_ if p > LEVEL else "sooner" if sooner > later else "later")
-            return f"{words} (sooner in {sooner} pairs, later in {later}, sign test p = {p:.2g})"
+            return f"{words} (of {n} pairs {sooner} sooner, {later} later, sign test p = {p:.2g})"
         if self.mean + self.half < 0:
             return "sooner"
         return "later" if self.mean - self.half > 0 else open_
 
     def factor(self):
-        """10^mean with its interval, "0.41 (0.30 to 0.56)"; where only some pairs are finite, of
-        these without one: which they are is no chance."""
-        if not self.logs:
+        """10^mean with its interval, "0.41 (0.30 to 0.56)"; "-" unless every pair is finite: which
+        of them are is no chance."""
+        if not self.logs or len(self.logs) < len(self.before):
             return "-"
-        many = len(self.logs)
-        if many == 1 or many < len(self.before):
-            alone = " alone" * (many < len(self.before))
-            return f"{10**self.mean:.2f} ({'one pair' if many == 1 else f'{many} pairs'}{alone})"
+        if len(self.logs) == 1:
+            return f"{10**self.mean:.2f} (one pair)"
         return (f"{10**self.mean:.2f} ({10 ** (self.mean - self.half):.2f} to "
                 f"{10 ** (self.mean + self.half):.2f})")
 
@@ -98,6 +97,12 @@ def plot_seeds(axes, curves, colour, label, line="-"):
     for i, (steps, values) in enumerate(curves):
         axes.plot(steps, values, line, color=colour, linewidth=1.1, alpha=0.85,
                   label=label if i == 0 else None)
+
+
+def wait_for(axes, share):
+    """The study's axis of accuracies, and a dotted line at the one that is waited for."""
+    scale_y(axes, "accuracy")
+    axes.axhline(share, color=style.INK, linewidth=1, linestyle=":")
 
 
 def of_arm(records, **wanted):

@@ -53,7 +53,7 @@ def markdown(made, found):
                      f"{len(module.TRIALS)} trials{by}" + (
                          f"; about {minutes:.0f} minutes on one core left" if gone else ""))
     return "\n\n".join([
-        "# The laboratory: three questions on grokking",
+        "# The laboratory: live questions on grokking",
         "Written by `python experiments/grokking/report.py` from the records in "
         "`results/grokking/`; do not edit it by hand. Arms that are compared share split and "
         "start with the same seed; a difference is taken within each seed.",

@@ -24,7 +24,7 @@ def jump_places(columns):
     known = next((i for i, accuracy in enumerate(columns["train_accuracy"])
                   if accuracy >= MEMORISED), len(losses))
     return [i for i, (before, after) in enumerate(zip(losses, losses[1:], strict=False))
-            if i >= known and after > FACTOR * before]
+            if i >= known and None not in (before, after) and after > FACTOR * before > 0]
 
 
 def jumps(run):

@@ -39,8 +39,8 @@ def section(store):
 
 
 def points_of(columns):
-    return {name: list(zip(columns["step"], columns[name], strict=True))
-            for name in ("validation_loss", "validation_accuracy")}
+    return {name: [(step, value) for step, value in zip(columns["step"], columns[name], strict=True)
+                   if value is not None] for name in ("validation_loss", "validation_accuracy")}
 
 
 def of_run(run):
@@ -62,7 +62,8 @@ def shown(values):
 # --- what the two scatters say ------------------------------------------------------------------
 def decades(found, place):
     """log10 of the values at a place of the facts, of the runs that have one."""
-    return [math.log10(facts[place]) for facts in found.values() if math.isfinite(facts[place])]
+    return [math.log10(facts[place]) for facts in found.values()
+            if 0 < facts[place] < math.inf]
 
 
 def spread(found, place):
@@ -87,12 +88,13 @@ def compared(rounded, seeded, place):
     never = [len(found) - count for found, count in zip((rounded, seeded), counts, strict=True)]
     left = f" (left out, as they never reach it: {never[0]} and {never[1]})" if any(never) else ""
     if not one or not other:
-        return (f"open: {counts[0]} runs by rounding, or {counts[1]} by the seed, are too few or "
-                f"all alike{left}")
+        least = " and ".join(f"{count} by {what}" for count, what, width in zip(
+            counts, ("rounding", "the seed"), (one, other), strict=True) if not width)
+        return f"open: too few runs, or all alike ({least}){left}"
     ratio = one / other
     low, high = ratio / limit(*counts), ratio * limit(*counts[::-1])
     said = ("rounding is less" if high < 1 else "rounding is more" if low > 1 else
-            "of one size cannot be excluded")
+            "that both are of one size cannot be excluded")
     return (f"{one:.2f} decades by rounding, {other:.2f} by the seed{left}, a ratio of {ratio:.2g} "
             f"({low:.2g} to {high:.2g}): {said}")
 
