@@ -47,7 +47,6 @@ ERRORS = (("LSTM first generalises", "where the LSTM generalises"),
           ("large B mean", "larger batches are worse"),
           ("small B and large", "larger batches are worse"))
 REPORT = "experiments/REPORT.md#"
-READING = "puzzle"                          # in the title of the section on readings of the recipe
 
 claim = partial(Claim, "004", "Problem 4")
 
@@ -79,7 +78,7 @@ def judged(title, verdict):
     against, _, ours = verdict.ours.partition("; by our runs: ")
     ours = ours.partition(";")[0]
     slip = named(SLIPS, verdict.claim + against)
-    word = verdict_of(verdict.verdict, ours, slip, READING in title)
+    word = verdict_of(verdict.verdict, ours, slip)
     why = {CONTRADICTED: f"the document contradicts itself: {against}",
            OPEN: "the seeds disagree, or differ too much to decide",
            DEPENDS: "its words hold in one meaning and fail in another",
@@ -109,21 +108,19 @@ def question(title, where):
     if re.match(r"\d+[ ,]", where):
         return where
     number = re.search(r"questions? (\d+)", title)
-    return f"{number.group(1) if number else 2}, {where}"
+    return f"{number.group(1)}, {where}"
 
 
-def verdict_of(verdict, runs="", slip="", reading=False):
+def verdict_of(verdict, runs="", slip=""):
     """The ledger's word for a verdict of the report.
 
     runs     what the runs say of a claim that the document itself contradicts: they decide it
-    reading  the claim is that a reading of the recipe gives the document's numbers
     """
     if verdict == CONTRADICTED:
         wrong = ("under-specified" if runs in (OPEN, DEPENDS) else      # the document says both
                  "slip" if slip and runs in ("", HOLDS) else "wrong")
         return judge(runs == HOLDS and not slip, if_false=wrong)
-    wrong = (UNDECIDED if verdict == OPEN else
-             "under-specified" if reading or verdict == DEPENDS else "wrong")
+    wrong = {OPEN: UNDECIDED, DEPENDS: "under-specified"}.get(verdict, "wrong")
     return judge(verdict == HOLDS, if_false=wrong, provided=verdict != MISSING)
 
 

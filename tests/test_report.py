@@ -6,6 +6,7 @@ import re
 import pytest
 import report
 import study
+from matplotlib.figure import Figure as Canvas
 from reporting import data_size, decay, draw, front, parts, sanity, shapes
 from reporting.parts import (
     AGAIN,
@@ -162,7 +163,7 @@ def test_a_picture_carries_the_digest_of_its_data(tmp_path):
     assert parts.digest_of(tmp_path / "none.png") is None
 
 
-def test_a_panel_of_ones_is_left_out_and_named():
+def test_a_panel_of_ones_says_so():
     def panel(title, *values):
         return {"title": title, "y": "", "scale": "accuracy",
                 "lines": [{"label": "GPT", "x": [1, 2], "seeds": [list(values)]}]}
@@ -170,8 +171,25 @@ def test_a_panel_of_ones_is_left_out_and_named():
     data = {"shape": [1, 2], "x": {"label": "x", "scale": "linear", "values": [1, 2]}, "bar": None,
             "panels": [panel("A_train", 1.0, 1.0), panel("A_val", 1.0, 0.9)]}
     made = shapes.figure(Store(), "1", "name", "Words.", data, [], str, (4, 2))
-    assert made.caption == "Words. Not drawn, as all values are 1: A_train."
+    assert made.caption == "Words."
     assert [one["scale"] for one in made.data["panels"]] == ["none", "accuracy"]
+    assert made.data["panels"][0]["note"] == "A_train = 1 everywhere"
+    canvas = Canvas(layout="constrained")
+    draw.draw_panels(canvas, made.data)
+    assert [[text.get_text() for text in axes.texts] for axes in canvas.axes] == [
+        ["A_train = 1 everywhere"], []]
+
+
+def test_many_curves_have_fainter_values():
+    def faint(seeds):
+        axes = Canvas().subplots()
+        draw.draw_lines(axes, [{"label": "a", "x": list(range(20)), "seeds": [[1.0] * 20] * seeds}],
+                        {})
+        return axes.lines[0]
+
+    few, many = faint(2), faint(20)
+    assert few.get_alpha() == draw.FAINT > many.get_alpha() > 0
+    assert few.get_linewidth() > many.get_linewidth() and few.get_zorder() < 2
 
 
 def test_a_curves_median_drops_spikes_and_leaves_slopes():

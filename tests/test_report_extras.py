@@ -209,9 +209,9 @@ NEAR, WIDE = (1.0, 1.1, 1.2, 1.3, 1.4), (1.0, 10.0, 100.0, 1e3, 1e4)
 
 @pytest.mark.parametrize("rounded, seeded, words", [
     (NEAR, WIDE, ": rounding is less"), (WIDE, NEAR, ": rounding is more"),
-    (WIDE, WIDE, "a ratio of 1 (0.32 to 3.1): of one size cannot be excluded"),
+    (WIDE, WIDE, "a ratio of 1 (0.32 to 3.1): that both are of one size cannot be excluded"),
     (WIDE, WIDE[:3], "of one size cannot be excluded"),
-    (WIDE, WIDE[:2], "open: 5 runs by rounding, or 2 by the seed, are too few"),
+    (WIDE, WIDE[:2], "open: too few runs, or all alike (2 by the seed)"),
     ((1.0,) * 5, WIDE, "open: "),
 ])
 def test_the_scatter_by_rounding_is_compared_with_that_of_the_seeds(rounded, seeded, words):

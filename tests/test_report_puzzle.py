@@ -60,6 +60,29 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
     assert puzzle.judged({("gpt", "x"): slow}, "gpt", "x").verdict == FAILS
 
 
+def test_the_bounds_of_a_reading_are_halved_and_doubled():
+    run = {"train_loss": 0.0004, "validation_loss": 0.001, "t_f_train_accuracy": 500}
+    reading = puzzle.Reading("x", "lstm", 10, [run], [])
+    assert puzzle.bound("train_loss", 0.5) == 2 and puzzle.bound("t_f_train_accuracy", 2) == 1.5
+    assert reading.near("train_loss", times=2) and not reading.near("train_loss")
+    found = puzzle.judged({("lstm", "x"): reading}, "lstm", "x")
+    assert found.verdict == FAILS
+    assert found.beside.startswith("threshold × 0.5: fails; threshold × 2: holds; by the rule")
+
+
+def test_which_losses_the_text_gives_is_said_by_the_rule():
+    def reading(model, *losses):
+        runs = [dict(zip(puzzle.LOSSES, pair, strict=True)) for pair in losses]
+        return (model, puzzle.STATED), puzzle.Reading("x", model, 10, runs, [])
+
+    found = dict([reading("lstm", (3e-4, 1e-3), (3.1e-4, 5e-4)), reading("gpt")])
+    words = puzzle.beside_stated(found)
+    assert "The document's are lower: LSTM L_train (0.0001 ± 0.0000, here 0.0003" in words
+    assert "They are alike: LSTM L_val (" in words and "GPT" not in words
+    assert "that recipe was not run" in puzzle.beside_stated(dict([reading("lstm"),
+                                                                   reading("gpt")]))
+
+
 def test_every_reading_differs_from_the_recipe_and_from_the_others():
     listed = readings.puzzle_runs()
     assert len(listed) == len(set(listed)) and {c.seed for c in listed} == {0, 1, 2, 3, 42}
@@ -93,8 +116,10 @@ def test_the_puzzle_section_is_written_without_any_run(monkeypatch):
     monkeypatch.setattr(study, "kept", lambda config: None)
     monkeypatch.setattr(balance, "load", lambda: ({}, {}))
     monkeypatch.setattr(spikes, "load", dict)
-    text = section_markdown(puzzle.section())
+    section = puzzle.section()
+    text = section_markdown(section)
     assert "not run" in text and MISSING in text
+    assert section.verdicts == []           # readings of npdl's own: no claims of the document's
 
 
 def test_the_two_parts_of_a_step_add_up_to_what_it_did():

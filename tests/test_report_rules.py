@@ -5,7 +5,7 @@ import math
 
 import pytest
 import study
-from reporting import data_size, decay, jumps, measures, mixed, parts, sanity
+from reporting import data_size, decay, decay_claims, jumps, measures, mixed, parts, sanity
 from reporting.parts import (
     AGAIN,
     CONTRADICTED,
@@ -103,6 +103,28 @@ def test_a_printed_number_needs_both_seeds(kept):
     found = {v.claim: v for v in sanity.section(Store()).verdicts}
     assert found["LSTM t_f(A_val)"].verdict != MISSING
     assert found["GPT t_f(A_val)"].verdict == MISSING
+
+
+def test_a_delay_is_counted_with_the_rows_that_it_lies_between(kept):
+    put_runs(sanity.CONFIGS["lstm"])
+    found = {v.claim: v for v in sanity.section(Store()).verdicts}
+    assert {claim for claim, v in found.items() if v.verdict == AGAIN} == {
+        "LSTM Δt(L)", "LSTM Δt(A)", "GPT Δt(L)", "GPT Δt(A)"}
+    assert found["LSTM Δt(L)"].ours.startswith(
+        "as t_f(L_val) less t_f(L_train); by itself: fails, 4501 ± 0; t")
+    assert found["LSTM Δt(L)"].beside == "any from 4401 to 4601 would hold"
+    assert f"by itself: {MISSING}, missing 2" in found["GPT Δt(A)"].ours
+
+
+def test_rows_that_most_runs_satisfy_are_named(kept):
+    assert sanity.easy_rows(Store()).endswith("0 of the GPT), at least two in three, each by "
+                                              "itself, satisfy no row.")
+    put_runs(sanity.CONFIGS["lstm"])
+    put_runs(variant("lstm", r_train=0.3), memorise=900.0, generalise=1e6)
+    put_runs(variant("lstm", r_train=0.1), memorise=1e6)            # does not memorise
+    words = sanity.easy_rows(Store())
+    assert "(4 of the LSTM, 0 of the GPT)" in words
+    assert "LSTM A_train (4)" in words and "LSTM A_val" not in words
 
 
 def test_the_recipes_are_kept_apart_and_shown_side_by_side(kept):
@@ -236,6 +258,18 @@ def test_half_and_twice_of_a_threshold_stand_beside(kept):
     assert found.beside == "threshold × 0.5: fails; threshold × 2: holds"
 
 
+def test_of_several_thresholds_each_is_changed_by_itself(kept):
+    config = variant("gpt")
+    put_runs(config)
+    statement = Statement("1", "words", "theirs", {1: config}, lambda runs, a=1, b=1: (
+        3 <= 4 * a and 3 <= 2 * b, "because"), threshold=("A_val", "the steps"))
+    found = judge(Store(), statement)
+    assert found.verdict == FAILS
+    assert found.beside == (
+        "threshold of A_val × 0.5: fails; threshold of A_val × 2: fails; "
+        "threshold of the steps × 0.5: fails; threshold of the steps × 2: holds")
+
+
 @pytest.mark.parametrize("verdicts, verdict", [
     ([HOLDS, FAILS], DEPENDS), ([HOLDS, FAILS, OPEN], DEPENDS), ([OPEN, HOLDS, HOLDS], HOLDS),
     ([OPEN, OPEN, HOLDS], OPEN), ([OPEN, HOLDS], HOLDS), ([OPEN], OPEN), ([FAILS], FAILS),
@@ -289,6 +323,25 @@ def test_the_norm_and_the_decay(kept):
     assert verdict_of(section, "the norm stays the highest") == HOLDS
     assert verdict_of(section, "sooner the generalisation") == HOLDS
     assert verdict_of(section, "decay 0.25 overfits") == FAILS
+
+
+def test_thresholds_of_a_first_step_are_changed_too(kept):
+    for weight_decay, config in decay.CONFIGS.items():
+        put_runs(config, generalise=4000 / weight_decay)
+    found = {v.claim: v for v in decay.section(Store()).verdicts}
+    both = "threshold × 0.5: holds; threshold × 2: holds"
+    for claim in ("decay 0.75 and 1 generalise sooner than 0.25 and 0.5",
+                  "decay 0.5 and 0.75 generalise sooner than 0.25",
+                  "with decay 0.25 generalisation is the slowest, or fails",
+                  "the more decay, the smaller the norm and the sooner the generalisation"):
+        assert found[claim].verdict == HOLDS and found[claim].beside == both
+
+
+def test_a_first_step_is_later_for_a_stricter_threshold(kept):
+    put_runs(decay.CONFIGS[1.0], generalise=4000)
+    runs = dict.fromkeys(decay.CONFIGS, Store().runs(decay.CONFIGS[1.0])[0])
+    loose, usual, strict = (decay_claims.general(runs, times)[0] for times in (2, 1, 0.5))
+    assert loose < usual < strict
 
 
 def jumping(losses, seed=0, **settings):

@@ -1,6 +1,7 @@
 """The answer of phases.py on the circuit: what the GPT computes while it groks."""
 
 import math
+import statistics
 
 import study
 from paired import COLOURS, NOTHING, of_arm
@@ -11,7 +12,8 @@ from reporting.parts import Figure, Section, Table
 from npdl.study import plots_style as style
 
 LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded")
-GUESS = math.log(study.BASE.p)      # the loss of a guess
+RELIES = 2.0                # the factor by which the loss without the strongest has to rise
+AROUND = 5                  # evaluations before and after one, whose median stands for it
 CLEANED = 0.5               # the share of the norm's fall that a cleanup has to have
 NEARLY_ALL = 10             # key frequencies from which the loss without these all says little
 
@@ -41,18 +43,30 @@ def is_hidden(columns):
     return at["memorised"] < at["circuit"] < at["shown"] < math.inf
 
 
-def without_strongest(columns):
-    """(least, last) of the loss without the strongest frequencies, once memorised; None for
-    never."""
-    losses = between(columns, "excluded", moments(columns)["memorised"])
-    return (min(losses), losses[-1]) if losses else None
+def turning(columns):
+    """(least, last) of the loss without the strongest frequencies, once memorised, and the
+    training loss at the same two places, as medians; None where nothing is memorised."""
+    known = moments(columns)["memorised"]
+    rows = [row for step, *row in zip(*(columns[name] for name in (
+        "step", "excluded", "train_loss")), strict=True) if step >= known and None not in row]
+    if not rows:
+        return None
+    without, whole = (smooth(values) for values in zip(*rows, strict=True))
+    least = min(range(len(without)), key=without.__getitem__)
+    return without[least], without[-1], whole[least], whole[-1]
 
 
-def relies(columns, times=1):
-    """Whether the model, once memorised, does without the strongest frequencies, and at the end
-    no more: the loss without them comes from below half (or `times` that) of a guess's to it."""
-    ends = without_strongest(columns)
-    return ends is not None and ends[0] < times * GUESS / 2 <= ends[1]
+def smooth(values):
+    """The running medians."""
+    return [statistics.median(values[max(0, i - AROUND):i + AROUND + 1])
+            for i in range(len(values))]
+
+
+def relies(columns, factor=RELIES):
+    """Whether the loss without the strongest frequencies rises by a factor after its least, while
+    the loss with them does not."""
+    found = turning(columns)
+    return found is not None and found[1] >= factor * found[0] and found[3] <= found[2]
 
 
 def cleanup(columns):
@@ -109,19 +123,19 @@ def words_of(ahead):
 
 
 def numbers(each):
-    ends = [found for found in map(without_strongest, each) if found]
+    ends = [found for found in map(turning, each) if found]
     shares = [share for share in map(cleanup, each) if math.isfinite(share)]
     said = []
     if ends:
-        least, last = zip(*ends, strict=True)
-        plain = [2 * columns["train_loss"][-1] for columns in each]     # of two tokens' mean
-        half, twice = (sum(relies(columns, times) for columns in each) for times in (0.5, 2))
-        said.append(f"Without the {STRONGEST} strongest key frequencies the loss of the training "
-                    f"set's answers is, once memorised, {span(least, '{:.2g}')} at the least, and "
-                    f"{span(last, '{:.2g}')} at the end, where with them it is at most "
-                    f"{span(plain, '{:.1g}')}. To rely on them is to come to half of a guess's "
-                    f"{GUESS:.2f} without them (to a quarter: {half} of {len(each)}; to all of it: "
-                    f"{twice}).")
+        least, last, before, after = (span(values, "{:.2g}") for values in zip(*ends, strict=True))
+        half, twice = (sum(relies(columns, 1 + (RELIES - 1) * times) for columns in each)
+                       for times in (0.5, 2))
+        said.append(f"Without the {STRONGEST} strongest key frequencies the training loss is, once "
+                    f"memorised, {least} at the least and {last} at the end; with them it is "
+                    f"{before} at the one and {after} at the other (medians of {2 * AROUND + 1} "
+                    f"evaluations). To rely on them is a loss without them that rises {RELIES:g}-"
+                    f"fold, and one with them that does not rise ({1 + (RELIES - 1) / 2:g}-fold: "
+                    f"{half} of {len(each)}; {2 * RELIES - 1:g}-fold: {twice}).")
     if shares:
         said.append(f"Of the norm's fall {span(shares, '{:.0%}')} comes after the circuit.")
     return " ".join(said)

@@ -4,6 +4,7 @@ import math
 
 from collapse import ARMS
 from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds, wait_for
+from reporting.draw import write_in
 from reporting.measures import GENERAL, MEMORISED, span
 from reporting.parts import Figure, Section, Table
 from trials import first_step
@@ -276,5 +277,7 @@ def draw(figure, data):
         if any(data[arm] for arm in names):
             below.set_xlim(left=10)
             below.legend(frameon=False, fontsize=8.5, loc="upper left")
+        else:
+            write_in(above, "not tried yet")
     panels[0, 0].set_ylabel("A_val (widened near 1)")
     panels[1, 0].set_ylabel("share rounded to 1")

@@ -3,7 +3,7 @@
 import math
 
 from faster import ARMS, FASTER, seeds_of
-from paired import COLOURS, LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
+from paired import LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
 from reporting.measures import GENERAL, span
 from reporting.parts import Figure, Section, Table
 from reporting.records import NAMES
@@ -121,10 +121,11 @@ def figure(arms):
 
 def draw(figure, data):
     panels = figure.subplots(len(data), len(ARMS) - 1, sharex=True, sharey=True)
+    colours = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE)
     for row, (model, found) in zip(panels, data.items(), strict=True):
-        for axes, arm, colour in zip(row, ARMS[1:], COLOURS, strict=False):
-            for name, look in ((ARMS[0], "#a9a9a9"), (arm, colour)):
-                plot_seeds(axes, [(c["step"], c["accuracy"]) for c in found[name]], look, name)
+        for axes, arm, colour in zip(row, ARMS[1:], colours, strict=True):
+            for name, own in ((ARMS[0], "#b9b9b9"), (arm, colour)):
+                plot_seeds(axes, [(c["step"], c["accuracy"]) for c in found[name]], own, name)
             style.dress(axes, "", "", f"{model}: {arm}")
             wait_for(axes, SAME)
         row[0].set_ylabel("A_val (widened near 1)")

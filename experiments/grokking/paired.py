@@ -92,10 +92,10 @@ def paired(before, after):
     return Paired(tuple(before[s] for s in seeds), tuple(after[s] for s in seeds))
 
 
-def plot_seeds(axes, curves, colour, label, line="-"):
+def plot_seeds(axes, curves, colour, label):
     """Curves [(steps, values)] of one arm: a line for each seed."""
     for i, (steps, values) in enumerate(curves):
-        axes.plot(steps, values, line, color=colour, linewidth=1.1, alpha=0.85,
+        axes.plot(steps, values, color=colour, linewidth=1.1, alpha=0.85,
                   label=label if i == 0 else None)
 
 

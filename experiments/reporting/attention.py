@@ -154,10 +154,10 @@ def answer(runs):
             if operands and max(first[0], last[0]) < even / 2 else
             "The row that gives the answer looks at more than the operands")
     return (
-        f"**{head}.** (b) = gives a and b together {first[1] + first[3]:.2f} of its weight in the "
-        f"first layer and {last[1] + last[3]:.2f} in the last, where an even head gives "
-        f"{even:.2f}; BOS gets {first[0]:.2f} and {last[0]:.2f}, where an even head gives "
-        f"{even / 2:.2f} (means over heads and the runs shown below). Of the "
+        f"**{head}.** (b) The row of the token = gives a and b together {first[1] + first[3]:.2f} "
+        f"of its weight in the first layer and {last[1] + last[3]:.2f} in the last, where an even "
+        f"head gives {even:.2f}; BOS gets {first[0]:.2f} and {last[0]:.2f}, where an even head "
+        f"gives {even / 2:.2f} (means over heads and the runs shown below). Of the "
         f"{heads[..., 0].size} heads of these runs {looking} give a and b there more than an even "
         f"head does, and {anchored} give BOS more. Over all rows, BOS gets more "
         f"than an even head's share in {above} of {sum(map(len, bos))} layers. That is what the "

@@ -14,6 +14,7 @@ DASHES = ("-", (0, (2, 1)), ":", "-.", (0, (5, 1)))    # of a setting's seeds, i
 NARROW = 3                          # a log scale spans at least such a factor
 MANY = 20                           # points from which a line is a curve
 WINDOW = 11                         # evaluations whose median is a curve's strong line
+FAINT, FEW = 0.35, 8                # opacity of a curve's values, up to so many curves
 NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
 SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
 TIGHT = 0.13                        # of the width, between two ticks of the steps' scale
@@ -31,7 +32,7 @@ def draw_panels(figure, data):
     panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
              a line for each seed, of few points with marks, of many their running median over
              faint values;
-             the place of one with the scale none stays empty
+             one with the scale none has its "note" in its place, or nothing
     """
     rows, columns = data["shape"]
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, hspace=0.05, wspace=0.03)
@@ -42,6 +43,7 @@ def draw_panels(figure, data):
     for number, (axes, panel) in enumerate(zip(grid.flat, data["panels"], strict=True)):
         if not drawn[number]:
             axes.set_axis_off()
+            write_in(axes, panel.get("note", ""))
             continue
         lowest = not any(drawn[number + columns::columns])
         style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
@@ -51,15 +53,24 @@ def draw_panels(figure, data):
         scale_x(axes, data["x"])
         if not any(line["x"] for line in panel["lines"]):
             axes.tick_params(left=False, labelleft=False)
-            axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center",
-                      color=style.SOFT)
+            write_in(axes, "not run")
     if bar:
         colour_bar(figure, grid, bar)
     else:
         name_lines(figure, grid)
 
 
+def write_in(axes, words):
+    """Words in the middle of a panel that has no lines."""
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center",
+              color=style.SOFT)
+
+
 def draw_lines(axes, lines, colours):
+    seeds = sum(len(line["seeds"]) for line in lines)
+    strong, thin = (1.3, 0.6) if seeds <= FEW else (1.0, 0.3)
+    faint = {"linewidth": thin, "zorder": 1,        # behind every strong line
+             "alpha": FAINT * min(1, FEW / max(seeds, 1))}
     order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
     for line in lines:
         if not line["x"]:
@@ -71,8 +82,8 @@ def draw_lines(axes, lines, colours):
             look = {"color": colour, "linestyle": DASHES[i % len(DASHES)],
                     "label": None if i else line.get("label")}
             if curve:
-                axes.plot(x, values, color=colour, linewidth=0.6, alpha=0.35)
-                axes.plot(x, running_median(values), linewidth=1.3, **look)
+                axes.plot(x, values, color=colour, **faint)
+                axes.plot(x, running_median(values), linewidth=strong, **look)
             else:
                 axes.plot(x, values, linewidth=0.8, marker=MARKERS[number % len(MARKERS)],
                           markersize=5, markerfacecolor="none" if i else colour, **look)

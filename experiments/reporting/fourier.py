@@ -11,6 +11,7 @@ from npdl.study import plots_style as style
 from npdl.study.plots_embeddings import spectrum
 from reporting import extract
 from reporting.attention import called
+from reporting.draw import MARKERS, scale_y
 from reporting.parts import Figure, Section, Table
 
 NUMBERS, WIDTH = 31, 128
@@ -166,24 +167,28 @@ def time_figure(series, chance):
         for (model, name), run in series.items() if len(run) > 1]}
     return Figure(
         "fourier-time", "F2",
-        f"Share of the {extract.TOP} strongest frequencies (dots) and validation accuracy "
-        "(crosses) at the checkpoints there are. Band: random tables.", data, draw_time,
-        size=(10.5, 3.8))
+        f"Share of the {extract.TOP} strongest frequencies (above; band: random tables) and "
+        "validation accuracy (below) at the checkpoints there are.", data, draw_time,
+        size=(10.5, 6))
 
 
 def draw_time(figure, data):
-    panels = figure.subplots(1, 2, sharey=True)
-    marks = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE, style.SKY)
-    for axes, model in zip(panels, ("GPT", "LSTM"), strict=True):
-        axes.axhspan(*data["chance"][1:], color="#dddddd", linewidth=0)
+    panels = figure.subplots(2, 2, sharex=True, sharey="row")
+    colours = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE, style.SKY)
+    for (above, below), model in zip(panels.T, ("GPT", "LSTM"), strict=True):
+        style.dress(above, "", "", model)
+        style.dress(below, "training step", "")
+        above.axhspan(*data["chance"][1:], color="#dddddd", linewidth=0)
         runs = [run for run in data["runs"] if run["model"] == model]
-        for run, colour in zip(runs, marks, strict=False):
-            axes.plot(run["steps"], run["top"], "o", color=colour, markersize=5,
-                      label=run["name"])
-            axes.plot(run["steps"], run["accuracy"], "x", color=colour, markersize=6)
-        axes.set_xscale("symlog", linthresh=100)
-        axes.set_ylim(0, 1.03)
-        style.dress(axes, "step (log scale from 100 on)", "", model)
+        for i, (run, colour) in enumerate(zip(runs, colours, strict=False)):
+            look = {"color": colour, "label": run["name"], "linewidth": 0.8,
+                    "marker": MARKERS[i % len(MARKERS)], "markersize": 4 + 2 * i,
+                    "markerfacecolor": "none" if i else colour}
+            above.plot(run["steps"], run["top"], **look)
+            below.plot(run["steps"], run["accuracy"], **look)
+        above.set_ylim(0, 1.03)
+        scale_y(below, "accuracy")
         if runs:
-            axes.legend(frameon=False, fontsize=8.5, loc="upper left")
-    panels[0].set_ylabel(f"share of the top {extract.TOP}; accuracy")
+            below.legend(frameon=False, fontsize=8.5, loc="lower right")
+    panels[0, 0].set_ylabel(f"share of the top {extract.TOP}")
+    panels[1, 0].set_ylabel("A_val (widened near 1)")

@@ -3,7 +3,7 @@
 import study
 
 from npdl.training.cli import RECIPES
-from reporting.answers import answers
+from reporting.answers import WORDS, answers
 from reporting.effects import summary_figure
 from reporting.parts import (
     AGAIN,
@@ -41,11 +41,13 @@ within each seed: it *holds* if it is true with both, *fails* if it is false wit
 each is tested: one that holds and one that fails make it *depend on what is meant*; otherwise \
 those that are decided decide, if they are at least half.
 * Where a verdict hangs on a threshold, what it is at half and at twice of it stands beside it \
-(for an accuracy or a share: of what it leaves to 1; for a factor: of what it has above 1; for \
-several readings: of all together), and what it is by the other recipes, where their runs are \
-there.
+(for an accuracy or a share: of what it leaves to 1, but for one of at most 0.5, of itself; for a \
+factor: of what it has above 1; for several thresholds: of each by itself; for several readings: \
+of all together), and what it is by the other recipes, where their runs are there.
 * What another place of the document denies is *contradicted by the document itself*, whatever \
-our runs say; what they say stands beside it. What another place says, too, is counted there.
+our runs say; what they say stands beside it. What another place says, too, is counted there; \
+so are the differences of a table's own rows. Our own readings of the recipe (the loss puzzle) \
+are counted nowhere.
 * Where a run is missing, nothing is decided. Runs of a model by different code, or on different \
 processors, are never in one verdict or one column; columns, and the verdicts by other recipes, \
 may be by other code than their neighbours, as the runs' list says.
@@ -72,8 +74,12 @@ training length each. What is said of width, depth or batch size is said of thes
 read by eye, so that only its printed numbers and words are judged.
 * The start of the LSTM decides many of its verdicts: each answer says how many are others by \
 another reading of the recipe.
-* A long training is chaotic: rounding alone, without another seed, moves when a model \
-generalises and how low its loss gets (the section on rounding)."""
+* In questions 3 to 6 the LSTM's runs and the GPT's are by different code: no column of a table \
+mixes them, but each claim that compares the two does.
+* L_val and A_val are the best of some hundred evaluations on the validation set itself, which \
+favours runs that fluctuate, the GPT's above all.
+* A long training is chaotic: how far rounding alone moves one is measured in the section on \
+rounding, with one seed."""
 
 
 def front(store, sections):
@@ -85,7 +91,7 @@ def front(store, sections):
         "edit it by hand. Eight questions, two models, every number and every written answer of "
         "the document beside what npdl's runs say of it.",
         recipes_paragraph(), luck(judged),
-        "## The answers", part_markdown(summary_figure(store)),
+        "## The answers", WORDS, part_markdown(summary_figure(store)),
         *answer_blocks(store, sections), LIMITS,
         "## Appendix: verdicts", part_markdown(verdict_counts(sections)),
         *failures(sections),

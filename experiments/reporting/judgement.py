@@ -18,8 +18,8 @@ def judgement(verdicts):
     if counted:
         alike = sum(len(set(v.seeds.values())) == 1 for v in counted)
         seeds = sorted({len(v.seeds) for v in counted})
-        words += (f". In {alike} of the {len(counted)} tests all seeds "
-                  f"({' or '.join(map(str, seeds))}) say the same")
+        words += (f". The {' or '.join(map(str, seeds))} seeds agree in {alike} of {len(counted)} "
+                  "tests")
     return f"{words[0].upper()}{words[1:]}.{by_recipes(verdicts)}"
 
 

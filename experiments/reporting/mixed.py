@@ -33,7 +33,7 @@ def section(store):
     for model, order, label in PLACES:
         made.parts.append(picture(store, label, model, f"_order{order}",
                                   f"{ORDERS[order]} equations"))
-    made.parts.append(order_table(store))
+    made.parts += [orders_picture(store), order_table(store)]
     names = {"6": "the LSTM's curves", "7": "the GPT's curves"}
     names |= {label: f"the {NAMES[m]}'s curves on {ORDERS[order]} operations"
               for m, order, label in PLACES}
@@ -60,6 +60,21 @@ def picture(store, label, model, suffix, what):
     return figure(store, label, f"fig{int(label):02}-mixed-{model}{tail}",
                   f"{NAMES[model]}, p = 11, both orders in training: loss and accuracy on {what}.",
                   data, [config], lambda c: NAMES[c.model], (10, 3.8))
+
+
+def orders_picture(store):
+    """Binary beside ternary: a figure of our own, for what the answer compares."""
+    panels = []
+    for metric in ("train_accuracy", "validation_accuracy"):
+        for model, config in CONFIGS.items():
+            lines = [{"label": name, **store.curve(config, f"{metric}_order{order}")}
+                     for order, name in ORDERS.items()]
+            panels.append({"title": f"{NAMES[model]}: {title_of(metric)}", "y": y_of(metric),
+                           "scale": scale_of(metric), "lines": lines})
+    both = list(CONFIGS.values())
+    data = {"shape": [2, 2], "x": steps_axis(both[0].steps), "bar": None, "panels": panels}
+    return figure(store, "Q4", "mixed-orders", "Accuracy on binary and on ternary equations, both "
+                  "in training, p = 11.", data, both, lambda c: NAMES[c.model], (10, 6.2))
 
 
 def order_table(store):
@@ -108,7 +123,8 @@ def statements():
         Statement("4 (c)", "the LSTM's learning is less steady than the GPT's",
                   "unstable learning overall, in contrast", {**gpt, **lstm}, less_steady),
         Statement("4 (c)", "the LSTM has no clear preference for either order",
-                  "no clear preference or efficiency", lstm, no_preference, threshold=True),
+                  "no clear preference or efficiency", lstm, no_preference,
+                  threshold=("the difference", "A_train and A_val")),
     ]
 
 
@@ -130,11 +146,12 @@ def less_steady(runs):
         f"mean shortfall of A_val {lost['lstm']:.4f} (LSTM), {lost['gpt']:.4f} (GPT)")
 
 
-def no_preference(runs, times=1):
+def no_preference(runs, times=1, accuracy=1):
     run = runs["lstm"]
     even, words = True, []
     for part, limit in (("train", MEMORISED), ("validation", GENERAL)):
-        found = [run.reach(f"{part}_accuracy_order{order}", limit) for order in ORDERS]
+        found = [run.reach(f"{part}_accuracy_order{order}", relaxed(limit, accuracy))
+                 for order in ORDERS]
         best = [run.best(f"{part}_accuracy_order{order}") for order in ORDERS]
         if all(map(math.isinf, found)):
             even &= abs(best[0] - best[1]) <= NEAR * times

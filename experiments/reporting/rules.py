@@ -123,6 +123,7 @@ class Statement:
                   so each of the readings
     contradiction what in the document speaks against it: the verdict is then given by that, and
                   our runs are reported beside
+    threshold     true for one, or the names of several: test(runs, times, ...), in their order
     readings      {what is meant: test}: further tests of the same words
     again         the place that says the same, if another does
     """
@@ -133,7 +134,7 @@ class Statement:
     needs: Mapping
     test: Callable
     contradiction: str = ""
-    threshold: bool = False
+    threshold: bool | tuple = False
     readings: Mapping = dataclasses.field(default_factory=dict)
     again: str = ""
 
@@ -177,11 +178,22 @@ def weighed(statement, store, runs, words):
             f"seed {seed}: {'yes' if true else 'no'}, {why}"
             for seed, (true, why) in answers.items()))
         beside.append(f"{name}: {agreed(ask(test, runs))}")
-    if statement.threshold:
-        beside += [f"threshold × {times:g}: {together(runs, times)}" for times in TIMES]
+    beside += half_and_twice(statement.threshold, lambda *times: together(runs, *times))
     recipes = {other.recipe: together(seed_runs(statement, other))
                for other in store.others(list(statement.needs.values()))}
     return together(runs), beside, recipes
+
+
+def half_and_twice(threshold, verdict):
+    """What verdict(times, ...) is with each threshold by itself at half and at twice of it, as
+    texts; `threshold` as in Statement."""
+    names = [""] * threshold if isinstance(threshold, bool) else [f" of {n}" for n in threshold]
+    said = []
+    for place, name in enumerate(names):
+        for times in TIMES:
+            scaled = [times if i == place else 1 for i in range(len(names))]
+            said.append(f"threshold{name} × {times:g}: {verdict(*scaled)}")
+    return said
 
 
 def ask(test, runs, *times):

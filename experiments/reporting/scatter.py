@@ -31,10 +31,12 @@ def section(store):
             for model in NAMES for name, values in group[model].items()]
     made.parts.append(f"How far apart are trainings that should be the same? "
                       f"{answer(by_rounding, by_seeds)} {other_code(store)}".strip())
+    changed = (f": with seed {rounding.SEED} and its rounding changed, then"
+               if any(by_rounding.values()) else "")
     if rows:
         made.parts.append(Table(
-            f"The default recipe: with seed {rounding.SEED} and its rounding changed, then by its "
-            "seeds.", ("model", "changed", "L_val", "A_val", "A_val ≥ 0.9 at"), rows, left=2))
+            f"The default recipe{changed} by its seeds.",
+            ("model", "changed", "L_val", "A_val", "A_val ≥ 0.9 at"), rows, left=2))
     return made
 
 

@@ -39,6 +39,15 @@ def y_of(metric):
     return LABELS[metric.partition("_order")[0]] + scale
 
 
+def step_scale(metric):
+    """The scale of first steps: those of A_train span a factor of a hundred."""
+    return "log" if metric == "train_accuracy" else "linear"
+
+
+def step_y(metric):
+    return "training step" + (" (log scale)" if step_scale(metric) == "log" else "")
+
+
 def curves(store, configs, metric):
     """The lines of a panel of curves: those of the seeds over steps, for {value: Config}."""
     return [{"value": value, **store.curve(config, metric)} for value, config in configs.items()]
@@ -85,8 +94,8 @@ def eight(store, lines, x, bar=None, shape=(2, 4)):
         for metric in METRICS:
             panels.append({
                 "title": f"t_f({LABELS[metric]})" if first else LABELS[metric],
-                "y": "training step" if first else y_of(metric),
-                "scale": "linear" if first else scale_of(metric),
+                "y": step_y(metric) if first else y_of(metric),
+                "scale": step_scale(metric) if first else scale_of(metric),
                 "lines": [{key: name, **summary_line(store, configs, metric, first)}
                           for name, configs in lines],
             })
@@ -97,10 +106,9 @@ def eight(store, lines, x, bar=None, shape=(2, 4)):
 def figure(store, label, name, caption, data, configs, called, size):
     """A Figure whose caption also names the runs that are missing."""
     seeds = sorted({seed for config in configs for seed in store.runs(config)})
-    ones = [panel["title"] for panel in data["panels"] if all_ones(panel)]
-    data = {**data, "panels": [EMPTY if all_ones(panel) else panel for panel in data["panels"]]}
-    words = [caption, f"Not drawn, as all values are 1: {', '.join(ones)}." if ones else "",
-             seeds_words(seeds, data["x"]["scale"] == "steps"),
+    data = {**data, "panels": [noted(panel) if all_ones(panel) else panel
+                               for panel in data["panels"]]}
+    words = [caption, seeds_words(seeds, data["x"]["scale"] == "steps"),
              missing_words(store, configs, called)]
     return Figure(name, label, " ".join(filter(None, words)), data, draw_panels, size)
 
@@ -109,6 +117,11 @@ def all_ones(panel):
     """Whether a panel shows nothing but accuracies of 1."""
     values = {value for line in panel["lines"] for of in line["seeds"] for value in of}
     return panel["scale"] == "accuracy" and values == {1}
+
+
+def noted(panel):
+    """What stands in the place of a panel of nothing but ones."""
+    return {**EMPTY, "note": f"{panel['title']} = 1 everywhere"}
 
 
 def seeds_words(seeds, curves):
