@@ -144,6 +144,9 @@ def test_luck_is_counted_by_the_seeds_that_disagree():
     found = [verdict(OPEN, True, False)] * 3 + [verdict(HOLDS, True, True)] * 7
     assert "in 3 the seeds disagree, in 7 they agree" in front.luck(found)
     assert "about 3 of the 7" in front.luck(found)
+    printed = [parts.Verdict("2, table", "a", "b", "c", kind) for kind in [HOLDS] * 19 + [FAILS]]
+    assert front.luck(printed).endswith(
+        " 20 printed numbers were tested at 5 %, by which at most 1.0 fail by chance; 1 does.")
     assert front.odds(2) == 1 and front.odds(5) == pytest.approx(12 / 20)
 
 

@@ -139,8 +139,12 @@ def stop_verdict(found, many, known, higher, arms):
     of, higher = len(found), {seed: c for seed, c in higher.items() if seed in found}
     if known == of:
         return "No, it generalises."
-    if known or 0 < many < of:
+    if known:
         return "The seeds differ."
+    if 0 < many < of:
+        half = sum(max(c["collapsed"]) >= COLLAPSED / 2 for c in found.values())
+        return (f"Open: it does not generalise, and collapses with {many} of {of} seeds (by half "
+                f"of that threshold, {COLLAPSED:.0%}, with {half}).")
     if not many:
         return "Open: it does not generalise, but does not collapse either."
     why = [f"{name}{one_seed(seeds)}" for name, seeds, true in (

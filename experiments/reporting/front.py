@@ -19,6 +19,7 @@ from reporting.parts import (
     part_markdown,
 )
 from reporting.records import NAMES, label_of, recipe_words, setting, variant
+from reporting.sanity import TABLE
 
 QUESTIONS = {"sanity": "1, 2: the default recipe", "data": "3: r_train",
              "mixed": "4: mixed orders", "model": "5: layers, width", "compute": "6: batch size",
@@ -130,7 +131,16 @@ def luck(verdicts):
             f"seeds disagree, in {len(decided)} they agree. Two coins fall alike as often as not: "
             "if the claims on which the seeds disagree are coin flips, then so are **about "
             f"{lucky:.0f} of the {len(decided)}** on which they agree. A single verdict of two "
-            "seeds is a hint, not a finding.")
+            f"seeds is a hint, not a finding.{false_alarms(verdicts)}")
+
+
+def false_alarms(verdicts):
+    """How many printed numbers would fail by chance, and how many do, as a sentence."""
+    tests = [v for v in verdicts if v.where == TABLE and v.verdict in (HOLDS, FAILS, OPEN)]
+    fails = sum(v.verdict == FAILS for v in tests)
+    return (f" {len(tests)} printed numbers were tested at 5 %, by which at most "
+            f"{0.05 * len(tests):.1f} fail by chance; {fails} do{'es' * (fails == 1)}."
+            if tests else "")
 
 
 def odds(seeds):

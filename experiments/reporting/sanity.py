@@ -11,6 +11,7 @@ from reporting.records import NAMES, Spread, variant
 from reporting.rules import Printed, compare, judge_number, silent
 from reporting.shapes import figure, number, plus_minus, scale_of, steps_axis, y_of
 
+TABLE = "2, table"          # where the printed numbers stand
 CONFIGS = {model: variant(model) for model in NAMES}
 STEPS = study.BASE.steps
 
@@ -98,7 +99,7 @@ def printed(model, row):
 
 def numbers(store):
     return [once(row, judge_number(
-        store, "2, table", f"{NAMES[model]} {name}", printed(model, row), CONFIGS[model],
+        store, TABLE, f"{NAMES[model]} {name}", printed(model, row), CONFIGS[model],
         lambda run, row=row: value(run, row), lambda v, row=row: shown(row, v)))
         for model in CONFIGS for row, name in ROWS.items()]
 
