@@ -146,7 +146,8 @@ def test_luck_is_counted_by_the_seeds_that_disagree():
     assert "about 3 of the 7" in front.luck(found)
     printed = [parts.Verdict("2, table", "a", "b", "c", kind) for kind in [HOLDS] * 19 + [FAILS]]
     assert front.luck(printed).endswith(
-        " 20 printed numbers were tested at 5 %, by which at most 1.0 fail by chance; 1 does.")
+        " 20 printed numbers were tested at 5 %: at most 1.0 would be expected to fail by chance; "
+        "1 does.")
     assert front.odds(2) == 1 and front.odds(5) == pytest.approx(12 / 20)
 
 

@@ -170,8 +170,8 @@ def test_changes_are_told_by_their_counts_and_their_ends():
                                    "lr / 10": [0.001, 0.001, 0.001, 0.001],
                                    "no clipping": [0.02, 0.001, 0.3, 2.0]}}
     text = mechanism.changes(tried)
-    assert "rises above 0.01 2 times where" in text
-    assert "less often with lr / 10 (0). So a shorter step" in text
+    assert "in 20 steps, the loss rises above 0.01 2 times where nothing is changed; 0 with lr / " \
+        "10, 2 with no clipping. Counts so small" in text
     assert "not recovered from within these steps with no clipping (2)" in text
     assert [row[2] for row in mechanism.changes_table(tried).rows] == ["2", "0", "2"]
     tried["losses"]["no clipping"][-1] = 0.001

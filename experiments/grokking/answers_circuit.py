@@ -11,6 +11,9 @@ from reporting.parts import Figure, Section, Table
 
 from npdl.study import plots_style as style
 
+WORDS = ("*Fresh* are equations of which neither order is trained; the *circuit alone* is their "
+         "logits averaged over equal sums and cut down to the key frequencies; half a guess's loss "
+         "is ln p / 2.")
 LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded")
 RELIES = 2.0                # the factor by which the loss without the strongest has to rise
 AROUND = 5                  # evaluations before and after one, whose median stands for it
@@ -92,7 +95,8 @@ def answer(found):
                "In part")
     counts = "; ".join(f"{words} in {sum(seen)} of {len(seen)} seeds" for words, seen in tests)
     return " ".join(filter(None, [
-        f"**Are there three phases?** {verdict}: {counts}.", numbers(each), lead(each),
+        f"**Are there three phases (memorising, forming a circuit, cleaning up)?** {verdict}: "
+        f"{counts}. {WORDS}", numbers(each), lead(each),
         plateau(each), frequencies(each)]))
 
 
@@ -104,8 +108,8 @@ def lead(each):
         return "No seed comes to half a guess's loss on fresh equations in both ways."
     of = f" (in {len(ahead)} of {len(each)} seeds)" * (len(ahead) < len(each))
     return (f"On fresh equations the circuit alone comes to half a guess's loss {words_of(ahead)} "
-            f"the model as it is{of}, after memorising and before it shows in "
-            f"{sum(map(is_hidden, each))} of {len(each)} seeds. That alone proves no circuit: "
+            f"the model as it is{of}, between memorising and that in {sum(map(is_hidden, each))} "
+            f"of {len(each)} seeds. That alone proves no circuit: "
             "its logits are means over some eight equations, and the loss of a mean is never above "
             "the mean of the losses, so that equations learned one by one would lead, too.")
 
@@ -130,12 +134,13 @@ def numbers(each):
         least, last, before, after = (span(values, "{:.2g}") for values in zip(*ends, strict=True))
         half, twice = (sum(relies(columns, 1 + (RELIES - 1) * times) for columns in each)
                        for times in (0.5, 2))
-        said.append(f"Without the {STRONGEST} strongest key frequencies the training loss is, once "
-                    f"memorised, {least} at the least and {last} at the end; with them it is "
-                    f"{before} at the one and {after} at the other (medians of {2 * AROUND + 1} "
-                    f"evaluations). To rely on them is a loss without them that rises {RELIES:g}-"
-                    f"fold, and one with them that does not rise ({1 + (RELIES - 1) / 2:g}-fold: "
-                    f"{half} of {len(each)}; {2 * RELIES - 1:g}-fold: {twice}).")
+        said.append(f"With the {STRONGEST} strongest key frequencies taken out of the logits the "
+                    f"training loss is {least} where it is lowest after memorising and {last} at "
+                    f"the end; that of the whole model is {before} and {after} at the same places "
+                    f"(medians of {2 * AROUND + 1} evaluations; the table's moments miss the "
+                    f"lowest). A model relies on them where the first rises {RELIES:g}-fold and "
+                    f"the second does not rise ({1 + (RELIES - 1) / 2:g}-fold: {half} of "
+                    f"{len(each)}; {2 * RELIES - 1:g}-fold: {twice}).")
     if shares:
         said.append(f"Of the norm's fall {span(shares, '{:.0%}')} comes after the circuit.")
     return " ".join(said)
@@ -160,7 +165,8 @@ def frequencies(each):
     said = (f"Of the {most} frequencies {span(map(len, keys), '{:g}')} are needed for {POWER:.0%} "
             "of the power")
     if min(map(len, keys)) >= NEARLY_ALL:
-        said += ", nearly all, so that the loss without these all would say little."
+        said += (", nearly all: so only the strongest are taken out above, and to cut down to the "
+                 "key frequencies leaves out little.")
     else:
         shared = [len(set(c["keys"][-1]) & set(c["embedded"][-1])) for c in each]
         said += (f"; of the embedding's {STRONGEST} strongest {span(shared, '{:g}')} are among "

@@ -3,7 +3,7 @@
 import math
 
 from collapse import ARMS
-from paired import COLOURS, NOTHING, of_arm, paired, plot_seeds, wait_for
+from paired import COLOURS, LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
 from reporting.draw import write_in
 from reporting.measures import GENERAL, MEMORISED, span
 from reporting.parts import Figure, Section, Table
@@ -52,6 +52,8 @@ CODE = (
 
 def answer(arms):
     return "\n\n".join([
+        f"A softmax has *collapsed* where the probability of {COLLAPSED:.0%} of the training pairs "
+        "is rounded to 1.",
         "**Does float32 stop before it groks?** With 40 % of the pairs to train on: "
         + stops("float32", "float64", arms, stable=True)
         + " With 70 %: " + stops("float32-70", "float64-70", arms),
@@ -143,8 +145,9 @@ def stop_verdict(found, many, known, higher, arms):
         return "The seeds differ."
     if 0 < many < of:
         half = sum(max(c["collapsed"]) >= COLLAPSED / 2 for c in found.values())
-        return (f"Open: it does not generalise, and collapses with {many} of {of} seeds (by half "
-                f"of that threshold, {COLLAPSED:.0%}, with {half}).")
+        return (f"Open: it does not generalise; at least {COLLAPSED:.0%} of the training pairs are "
+                f"rounded to 1 with {many} of {of} seeds, at least {COLLAPSED / 2:.0%} with "
+                f"{half}.")
     if not many:
         return "Open: it does not generalise, but does not collapse either."
     why = [f"{name}{one_seed(seeds)}" for name, seeds, true in (
@@ -229,8 +232,9 @@ def rival(arms):
     if not pairs.before:
         return ""
     sooner, later, _ = pairs.signs()
+    n = len(pairs.before)
     return (f" The orthogonal gradient is sooner in {sooner} and later in {later} of "
-            f"{len(pairs.before)} pairs.")
+            f"{n} pairs{': so few cannot tell them apart' * (LEVEL * 2**n < 2)}.")
 
 
 # --- table and figure -----------------------------------------------------------------------------

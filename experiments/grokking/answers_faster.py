@@ -2,6 +2,7 @@
 
 import math
 
+import study
 from faster import ARMS, FASTER, seeds_of
 from paired import LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
 from reporting.measures import GENERAL, span
@@ -44,10 +45,11 @@ def answer(arms):
         f"Steps are those to A_val ≥ {SAME:g}, as in both papers; a factor below 1 is sooner, in "
         "brackets its 95 % interval (Student's, of the logarithms paired by seed). Where a seed "
         "never gets there, signs alone decide, and never counts as the latest. Of "
-        f"{comparisons} such comparisons {LEVEL * comparisons:.1f} are expected to show a "
-        "difference by luck. All arms have the learning rate of AdamW's recipe, but Muon moves its "
-        f"matrices {FASTER:g} times as fast; none was tuned. Grokfast's paper changes weight decay "
-        "together with the filter; here all arms have decay 1, which leaves less to gain."])
+        f"{comparisons} such comparisons at most {LEVEL * comparisons:.1f} would be expected to "
+        "show a difference by luck. All arms have the learning rate of AdamW's recipe, but Muon "
+        f"moves its matrices {FASTER:g} times as fast; none was tuned. Grokfast's paper changes "
+        "weight decay together with the filter; here all arms have decay 1, which leaves less to "
+        "gain."])
 
 
 WHAT = {"momentum": " (the control of Grokfast: as slow a mean, not amplified)",
@@ -88,10 +90,11 @@ def words_of(pairs):
     if not pairs.before:
         return pairs.verdict()
     after, before, of = pairs.count()
-    unseen = "" if math.isinf(pairs.half) or len(pairs.logs) < of else (
+    told = abs(pairs.mean) > pairs.half
+    unseen = "" if told or math.isinf(pairs.half) or len(pairs.logs) < of else (
         f"; a change by less than a factor {10**pairs.half:.2f} could not be told from none")
-    return (f"{short(pairs, 'AdamW')}; {after} of {of} seeds generalise, with AdamW "
-            f"{before}{unseen}")
+    return (f"{short(pairs, 'AdamW')}; {after} of {of} seeds get there by step "
+            f"{study.BASE.steps}, with AdamW {before}{unseen}")
 
 
 def table(arms):

@@ -71,8 +71,9 @@ def jumps_answer(found):
     return (f"**Do the jumps come from AdamW's eps?** {jumps_verdict(pairs, expected)}\n\n"
             f"{RULE}An eps of {small:g} is reached {expected:,.0f} steps later than {usual:g}."
             f"\n\nFound: {seen}. The larger eps jumps first in {pairs.signs()[1]} of "
-            f"{len(pairs.before)} pairs{delay(expected, pairs.pairs())}. Where the loss falls, "
-            f"it does so by a factor e {folds}.")
+            f"{len(pairs.before)} pair{'s' * (len(pairs.before) > 1)}"
+            f"{delay(expected, pairs.pairs())}. Where the loss falls, it does so by a factor e "
+            f"{folds}.")
 
 
 def counted(steps):
@@ -93,7 +94,8 @@ def jumps_verdict(pairs, expected):
                 if max(unseen(pairs.pairs())) >= expected else "when they come, or whether")
         if p <= LEVEL:
             return f"Eps decides {what}."
-        return f"It looks as if eps decided {what}; {of} pairs cannot prove it (p = {p:.2g})."
+        return (f"It looks as if eps decided {what}; {of} pair{'s' * (of > 1)} cannot prove it "
+                f"(sign test p = {p:.2g}).")
     if sooner == of:
         return "The smaller eps jumps first with every seed, the opposite of what is expected."
     if all(map(math.isfinite, later)):
@@ -111,7 +113,7 @@ def delay(expected, steps):
     late, said = [b - a for a, b in steps if math.isfinite(a + b)], ""
     if late:
         near = sum(expected / CLOSE <= one <= expected * CLOSE for one in late)
-        said = (f"; where both do, the smaller one's comes {span(late, '{:+g}')} steps after: in "
+        said = (f"; where both do, the smaller one's comes {span(late, '{:g}')} steps later: in "
                 f"{near} of {len(late)} within a factor {CLOSE:g} of what is expected")
     if least := unseen(steps):
         said += (f"; where the smaller one does not, it was watched for {span(least, '{:g}')} "

@@ -8,7 +8,7 @@ from reporting import attention, data_size, extract, mixed, sanity
 from reporting.answers_scaling import compute_answer, decay_answer, size_answer
 from reporting.judgement import judgement
 from reporting.measures import GENERAL, MEMORISED, listed, mean, span, steps
-from reporting.records import NAMES
+from reporting.records import GRID, NAMES
 from reporting.wording import Missing, both, factor, gainer, per_seed, seeds_of
 
 L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
@@ -68,14 +68,14 @@ def without_clipping(store):
     stated, default = ([run.best("train_loss") for run in view.all_runs(config).values()]
                        for view in (store.by([config], recipe) for recipe in ("stated", "default")))
     if not stated:
-        return "The recipe without clipping, as the text states it, was not run."
+        return "The recipe with nothing added to the text, so without clipping, was not run."
     times = min(stated) / printed
-    words = ("Without clipping, as the text states the recipe, the GPT's lowest L_train is "
+    words = ("Without clipping, of which the text says nothing, the GPT's lowest L_train is "
              f"{min(stated):.2g}, some {float(f'{times:.0e}'):g} times the document's "
              f"{printed:g} (the loss puzzle, below)")
     if times > 3 and default and min(default) <= 3 * printed:
-        words += (f"; with clipping, {min(default):.2g}: the document's runs were probably "
-                  "clipped, as those of its course's starter code are")
+        words += (f"; with clipping, {min(default):.2g}: the document's GPT was probably clipped, "
+                  "as its course's starter code does")
     return words + "."
 
 
@@ -115,20 +115,21 @@ def scaling_words(runs_of):
     which = {0: "the GPT's", len(seeds): "the LSTM's"}.get(better)
     lowest = span([data_size.lower_at(one) for one in models], "{:g}")
     return ((f"In L_val {which} falls faster {both(len(seeds))}" if which else
-             "In L_val neither scales better: the seeds disagree")
-            + f"; the LSTM's is the lower one at {lowest} of the nine r_train.")
+             "Which model's L_val falls faster depends on the seed")
+            + f"; the LSTM's is the lower one at {lowest} of the nine r_train, the GPT's at the "
+            "others.")
 
 
 def courses(runs_of):
     """How both models' A_val and L_val go with r_train, means over the seeds."""
-    few, some = (0.2, 0.3), (0.3, 0.5, 0.8, 0.9)
+    few, some = (0.2, 0.3, 0.4), (0.3, 0.5, 0.8, 0.9)
     accuracy = {m: listed([mean(runs[r].best(A_VAL) for runs in found.values()) for r in few])
                 for m, found in runs_of.items()}
     loss = {m: listed([10 ** mean(math.log10(runs[r].best(L_VAL)) for runs in found.values())
                        for r in some], "{:.2g}") for m, found in runs_of.items()}
     fall = {m: factor([math.log10(runs[0.8].best(L_VAL) / runs[0.5].best(L_VAL))
                        for runs in found.values()]) for m, found in runs_of.items()}
-    return (f"Before that, at r_train = {listed(few, '{:g}')}, A_val is {accuracy['lstm']} for the "
+    return (f"At r_train = {listed(few, '{:g}')} A_val is {accuracy['lstm']} for the "
             f"LSTM and {accuracy['gpt']} for the GPT. L_val at r_train = {listed(some, '{:g}')} is "
             f"{loss['lstm']} for the LSTM and {loss['gpt']} for the GPT (geometric means over the "
             "seeds): most of the fall is where a model begins to generalise. From 0.5 to 0.8 that "
@@ -155,10 +156,10 @@ def gap_words(ends):
             f"{span(gaps, '{:g}')} apart ({span([EQUATIONS * g for g in gaps], '{:.0f}')} "
             "equations; the grid's step is 0.1, so that the true gap may be smaller), where the "
             f"document says 0.3 ({EQUATIONS * 0.3:.0f}). A reason for a gap so small, which is not "
-            "tested here: each equation more is one that a memorising solution has to store and a "
-            "general one has for nothing, so that under weight decay the cheaper of the two "
-            "changes at some number; and generalising takes the longer the fewer there are, so "
-            "that the number of steps sets it, too.")
+            "tested here: under weight decay memorising may be the cheaper solution with few "
+            "equations and the general one with many, as each further equation has to be stored by "
+            "the one and costs the other nothing; and the fewer there are, the longer "
+            "generalising takes, so that the number of steps matters, too.")
 
 
 def mixed_answer(store):
@@ -171,9 +172,9 @@ def mixed_answer(store):
     one = round(config.p**2 * (1 - config.r_train))
     return (f"**Which sums does a model generalise on first? {'; '.join(general)}.** (c) Which it "
             f"knows by heart first (A_train ≥ {MEMORISED:g}): {'; '.join(known)}. Evaluations are "
-            "100 steps apart, so that a difference of one says nothing. There are eleven ternary "
-            "equations for each binary one, so that order and number of equations cannot be told "
-            f"apart here; about {one} binary ones are for validation.{forgotten(runs_of)}")
+            f"{GRID} steps apart, so that a difference of one says nothing. There are eleven "
+            "ternary equations for each binary one, so that order and number of equations cannot "
+            f"be told apart here; about {one} binary ones are for validation.{forgotten(runs_of)}")
 
 
 def order_words(model, runs, part, limit):
@@ -181,9 +182,12 @@ def order_words(model, runs, part, limit):
     two, three = ([run.reach(f"{part}_accuracy_order{order}", limit) for run in runs]
                   for order in mixed.ORDERS)
     pairs = list(zip(two, three, strict=True))
-    which = (f"binary ones {both(len(runs))}" if all(a < b for a, b in pairs) else
+    near = [a == b or abs(a - b) <= GRID for a, b in pairs]
+    which = ("within one evaluation of each other" if all(near) else
+             "not alike with every seed" if any(near) else
+             f"binary ones {both(len(runs))}" if all(a < b for a, b in pairs) else
              f"ternary ones {both(len(runs))}" if all(a > b for a, b in pairs) else
-             "both at the same step" if two == three else "it depends on the seed")
+             "not alike with every seed")
     return f"{NAMES[model]}: {which}, at {steps(two)} (binary) and {steps(three)} (ternary)"
 
 

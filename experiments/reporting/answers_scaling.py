@@ -4,7 +4,7 @@ import math
 
 import study
 
-from reporting import compute_claims, decay_claims, model_answers, model_size
+from reporting import compute_answers, compute_claims, decay_claims, model_answers, model_size
 from reporting.effects import LOW, change
 from reporting.jumps import jumps
 from reporting.measures import GENERAL, MEMORISED, accuracies, losses, mean, span, steps
@@ -28,7 +28,8 @@ def size_answer(store):
             for m, runs in runs_of.items()}
     deep = {m: changes(runs, model_answers.SHALLOW, model_answers.DEEP)
             for m, runs in runs_of.items()}
-    return (f"**{width_words(wide)}; three layers have a lower L_val than one in {by_model(deep)}; "
+    return (f"**{width_words(runs_of, wide)}; three layers have a lower L_val than one in "
+            f"{by_model(deep)}; "
             "with the number of parameters alone it falls by more than chance "
             f"{slope_words(runs_of)}.** (c) Which model scales better? "
             f"{scales(runs_of, 'd', model_answers.NARROW, model_answers.WIDE)} "
@@ -36,10 +37,17 @@ def size_answer(store):
             f"{by_parameters(runs_of)} {third_layer(runs_of['lstm'])} {narrow(store)}")
 
 
-def width_words(wide):
-    if all(change < 0 for found in wide.values() for change in found):
-        return "Width lowers L_val, for both models, at every depth and with every seed"
-    return f"Of d = 64 and 256 the larger has the lower L_val in {by_model(wide)}"
+def width_words(runs_of, wide):
+    """What width does from the smallest to the largest, and at each doubling."""
+    pairs = [((L, a), (L, b)) for L in model_size.LAYERS
+             for a, b in zip(model_size.WIDTHS, model_size.WIDTHS[1:], strict=False)]
+    each = {m: changes(runs, *zip(*pairs, strict=True)) for m, runs in runs_of.items()}
+    ends = ("From d = 64 to 256 L_val falls for both models, at every depth and with every seed"
+            if all(change < 0 for found in wide.values() for change in found) else
+            f"Of d = 64 and 256 the larger has the lower L_val in {by_model(wide)}")
+    if all(change < 0 for found in each.values() for change in found):
+        return ends
+    return f"{ends}, but not at every doubling of d: it falls in {by_model(each)}"
 
 
 def changes(runs_of, few, many):
@@ -143,19 +151,23 @@ def compute_answer(store):
     every = [c for found in compute_claims.CONFIGS.values() for c in found.values()]
     view, T = store.chosen(every), compute_claims.T
     rows = {m: seeds_of(view, c) for m, c in compute_claims.CONFIGS.items()}
-    more = "; ".join(f"{NAMES[m]} by a factor of {two_digits(min(gains(found, T)))} to "
-                     f"{two_digits(max(gains(found, T)))}" for m, found in rows.items())
+    better = {m: gains(found) for m, found in rows.items()}
+    every = [one for found in better.values() for one in found]
+    head = ("More steps help at every batch size" if min(every) > 1 else
+            f"More steps help in {sum(one > 1 for one in every)} of {len(every)} runs")
+    more = said_of(better, lambda v: f"{two_digits(min(v))} to {two_digits(max(v))} times")
     full = {m: change(view, c[32], c[512]) for m, c in compute_claims.CONFIGS.items()}
     early = {share: {m: change(view, c[32], c[512], (share * T, share * T))
                      for m, c in compute_claims.CONFIGS.items()} for share in LOW}
     few = "; ".join(f"after {share:.0%}: {said_of(found, factor)}"
                     for share, found in early.items())
     alike = len({of_all(found) for found in (full, *early.values())}) == 1
-    return (f"**More steps help at every batch size (from α = 0.1 to 1 L_val falls: {more}). At "
-            f"equal steps a larger batch, 512 for 32, has after all of them the "
-            f"{of_all(full)}; after few of them {'too' if alike else 'it depends'}.** (c) L_val "
-            f"from B = 32 to 512, after all steps: {said_of(full, factor)}; {few}. A_val: "
-            f"{ceiling(rows)}. {equal_compute(rows, T)}")
+    return (f"**{head} (the median L_val of the last {compute_answers.LAST} evaluations is at α = "
+            f"0.1 so many times that at α = 1: {more}). At equal steps a larger batch, 512 for 32, "
+            f"has after all of them the {of_all(full)}; after few of them "
+            f"{'too' if alike else 'it depends'}.** (c) L_val from B = 32 to 512, after all "
+            f"steps: {said_of(full, factor)}; {few}. A_val: {ceiling(rows)}. "
+            f"{equal_compute(rows, T)}")
 
 
 def of_all(full):
@@ -167,11 +179,11 @@ def of_all(full):
             f"lower L_val in {sum(one < 0 for one in every)} of {len(every)} cases")
 
 
-def gains(rows, T):
-    """By what factor the lowest L_val falls from a tenth of the steps to all of them: for every
-    seed and batch."""
-    return [run.best(L_VAL, T / 10) / run.best(L_VAL) for runs in rows.values()
-            for run in runs.values()]
+def gains(rows):
+    """By what factor L_val, as the median of the last evaluations, falls from a tenth of the steps
+    to all of them: for every seed and batch."""
+    return [compute_answers.after(run, L_VAL, 0.1) / compute_answers.after(run, L_VAL, 1.0)
+            for runs in rows.values() for run in runs.values()]
 
 
 def ceiling(rows):
@@ -233,15 +245,16 @@ def norm_at(run, step):
 
 
 def around(run):
-    """(norm, its relative change from NEAR steps before to NEAR after, steps since it was as
-    small) when a run generalises; None where it does not."""
+    """(norm, its relative change from NEAR steps before to NEAR after, steps that it has been as
+    small without a break) when a run generalises; None where it does not."""
     at = run.reach(A_VAL, GENERAL)
     if math.isinf(at):
         return None
     norm = norm_at(run, at)
     ends = [norm_at(run, step) for step in (at - NEAR, at + NEAR)]
-    first = next(t for t, v in run.points("l2_norm") if v <= norm * (1 + SAME))
-    return norm, abs(ends[1] / ends[0] - 1), at - first
+    points = run.points("l2_norm")
+    over = max((t for t, v in points if t < at and v > norm * (1 + SAME)), default=0)
+    return norm, abs(ends[1] / ends[0] - 1), at - next(t for t, _ in points if t > over)
 
 
 def norm_head(rows, general):
@@ -253,8 +266,9 @@ def norm_head(rows, general):
     at = [step for steps_of in general.values() for step in steps_of.values()
           if math.isfinite(step)]
     return (f"When it generalises, at step {span(at, '{:.0f}')}, the norm of its weights is "
-            f"{span(norms, '{:.0f}')}, whatever the decay, and has been as small (within "
-            f"{SAME:.0%}) for {span(waited, '{:.0f}')} steps.")
+            f"{span(norms, '{:.0f}')}, for decays "
+            f"{max(decay_claims.DECAYS) / min(decay_claims.DECAYS):g}-fold apart, and has stayed "
+            f"as small (within {SAME:.0%}) for the last {span(waited, '{:.0f}')} steps.")
 
 
 def norm_words(rows):
@@ -281,11 +295,15 @@ def norm_words(rows):
 
 
 def late_norms(rows):
-    norm = {seed: steps(map(mean, decay_claims.late(runs)[0].values()))
-            for seed, runs in rows.items()}
+    found = {seed: decay_claims.late(runs) for seed, runs in rows.items()}
+    norm = {seed: f"{steps(map(mean, norms.values()))} in {when}"
+            for seed, (norms, when) in found.items()}
+    done = sum(run.reach(A_VAL, GENERAL) <= decay_claims.calm(runs) / 2
+               for runs in rows.values() for run in runs.values())
     ordered = sum(decay_claims.norm_and_general(runs)[0] for runs in rows.values())
-    return (f"In the later half of the steps before the first jump of the loss its mean is "
-            f"{per_seed(norm)}: smaller norm and sooner generalisation with every step of the "
+    return ("Its mean in the steps that the decays of a seed share, before any of them jumps, is "
+            f"{per_seed(norm)} ({done} of {sum(map(len, rows.values()))} runs have generalised "
+            "before these steps): smaller norm and sooner generalisation with every step of the "
             f"decay in {ordered} of {len(rows)} seeds.")
 
 

@@ -73,14 +73,15 @@ LIMITS = """\
 training length each. What is said of width, depth or batch size is said of these.
 * The recipe is a reading of the document, not its code run again; the document's figures were \
 read by eye, so that only its printed numbers and words are judged.
-* The start of the LSTM decides many of its verdicts: each answer says how many are others by \
-another reading of the recipe.
+* By the release recipe, another start of the LSTM, verdicts change (each answer says how many, \
+and how many into the opposite); two seeds, and in part older code, could do this, too, so that \
+the start's own part is not known.
 * In questions 3 to 6 the LSTM's runs and the GPT's are by different code: no column of a table \
 mixes them, but each claim that compares the two does.
 * L_val and A_val are the best of some hundred evaluations on the validation set itself, which \
 favours runs that fluctuate, the GPT's above all.
-* A long training is chaotic: how far rounding alone moves one is measured in the section on \
-rounding, with one seed."""
+* A long training is chaotic: how far rounding alone moves one, with one seed, the section on \
+rounding asks."""
 
 
 def front(store, sections):
@@ -138,8 +139,9 @@ def false_alarms(verdicts):
     """How many printed numbers would fail by chance, and how many do, as a sentence."""
     tests = [v for v in verdicts if v.where == TABLE and v.verdict in (HOLDS, FAILS, OPEN)]
     fails = sum(v.verdict == FAILS for v in tests)
-    return (f" {len(tests)} printed numbers were tested at 5 %, by which at most "
-            f"{0.05 * len(tests):.1f} fail by chance; {fails} do{'es' * (fails == 1)}."
+    return (f" {len(tests)} printed numbers were tested at 5 %: at most "
+            f"{0.05 * len(tests):.1f} would be expected to fail by chance; {fails} "
+            f"do{'es' * (fails == 1)}."
             if tests else "")
 
 

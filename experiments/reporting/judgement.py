@@ -8,19 +8,19 @@ NAMED = 4                           # claims that are named of each kind
 def judgement(verdicts):
     """Where the document is right, wrong or not to be judged, by name; in how many tests the seeds
     agree; and what hangs on the recipe."""
-    said = [named(verdicts, HOLDS, "The document is right in {}"),
-            named(verdicts, FAILS, "wrong in {}"),
-            named(verdicts, CONTRADICTED, "at odds with itself in {}"),
-            named(verdicts, DEPENDS, "right or wrong by what is meant in {}"),
-            named(verdicts, OPEN, "not to be judged by these seeds in {}")]
-    words = "; ".join(filter(None, said))
+    said = [named(verdicts, HOLDS, "{} borne out by our runs"),
+            named(verdicts, FAILS, "{} not borne out"),
+            named(verdicts, CONTRADICTED, "{} contradicted by the document itself"),
+            named(verdicts, DEPENDS, "{} borne out or not by what is meant"),
+            named(verdicts, OPEN, "{} not decided by these seeds")]
+    words = f"Of the document's claims: {'; '.join(filter(None, said))}"
     counted = [v for v in verdicts if v.seeds]
     if counted:
         alike = sum(len(set(v.seeds.values())) == 1 for v in counted)
         seeds = sorted({len(v.seeds) for v in counted})
         words += (f". The {' or '.join(map(str, seeds))} seeds agree in {alike} of {len(counted)} "
                   "tests")
-    return f"{words[0].upper()}{words[1:]}.{by_recipes(verdicts)}"
+    return f"{words}.{by_recipes(verdicts)}"
 
 
 def named(verdicts, kind, words):
@@ -42,6 +42,6 @@ def by_recipes(verdicts):
                  if recipe in v.recipes and v.verdict in (HOLDS, FAILS, DEPENDS, OPEN)]
         opposite = sum({a, b} == {HOLDS, FAILS} for a, b in pairs)
         others = sum(a != b for a, b in pairs)
-        said += (f" By the {recipe} recipe {others} of {len(pairs)} verdicts are others, "
-                 f"{opposite} of them the opposite.") if pairs else ""
+        said += (f" By the {recipe} recipe the verdict is another in {others} of "
+                 f"{len(pairs)} cases, the opposite in {opposite}.") if pairs else ""
     return said

@@ -149,8 +149,8 @@ def beside_stated(found):
                 f"{NAMES[model]} {SHORT[key]} ({plus_minus(DOCUMENT[model], key)}, here "
                 f"{reading.each(key, '.2g')})")
     return " ".join([
-        "Document 004's lowest losses, and those that its recipe gives as its text states it, by "
-        "the rule of question 2's table.",
+        "Beside the document's lowest losses stand those of its recipe with nothing added to the "
+        "text; the rule is that of question 2's table.",
         *(f"{words}: {', '.join(losses)}." for words, losses in said.items() or [
             ("Not compared", ["that recipe was not run"])])])
 
@@ -159,8 +159,8 @@ def arithmetic():
     """What needs no run to be ruled out."""
     wrong = [round((1 - 0.9979 + sign * 0.0021) * VALIDATION) for sign in (-1, 1)]
     return (
-        "What arithmetic rules out as the reason. *Other tokens in the mean*: with the operands "
-        "counted, no loss on the validation set could fall below 2 ln 31 / 6 = "
+        "Arithmetic rules out these reasons for the difference. *Other tokens in the mean*: with "
+        "the operands counted, no loss on the validation set could fall below 2 ln 31 / 6 = "
         f"{2 * math.log(31) / 6:.2f}; without EOS, "
         "losses would be up to twice as high, not lower. *Batches*: 480 equations are fewer than "
         "512, so that every batch is the whole training set, and neither its order nor a dropped "
@@ -241,7 +241,25 @@ def answer(found):
         f"What fits: {'; '.join(said) or 'nothing was run'}. The "
         "validation loss of a model that is still generalising at the last step depends on when "
         "its seed began to, and so differs between seeds far more than the other two."
+        + start_words(found)
     )
+
+
+def start_words(found):
+    """What the LSTM's two starts, both clipped, have for and against them."""
+    pair = [found["lstm", name] for name in (RELEASED, CLIPPED)]
+    if not all(reading.runs for reading in pair):
+        return ""
+    step, loss = (DOCUMENT["lstm"][key][0] for key in ("t_f_train_accuracy", "validation_loss"))
+    (a, n), (b, m) = ((sum(value == step for value in reading.values("t_f_train_accuracy")),
+                       len(reading.runs)) for reading in pair)
+    means = [reading.mean("validation_loss") for reading in pair]
+    far = [abs(math.log(mean / loss)) for mean in means]
+    split = (a * m - b * n) * (far[1] - far[0]) <= 0
+    return (f" The LSTM's two starts, both clipped: t_f(A_train) is the document's {step:g} in {a} "
+            f"of {n} runs with Glorot's gates and in {b} of {m} with PyTorch's; the geometric mean "
+            f"of L_val is {means[0]:.2g} and {means[1]:.2g}, the document's {loss:g}."
+            + " So which start the document had stays open." * split)
 
 
 def bounds(times):

@@ -106,8 +106,9 @@ def answer(by_rounding, by_seeds):
             for model in NAMES if by_rounding[model] and by_seeds[model]
             for name, place in PLACES.items()]
     if not said:
-        return ("Not measured yet for both (`python experiments/rounding.py`, and the further "
-                "seeds: `python experiments/study.py further`).")
+        return ("Not measured yet: no model has runs both of another rounding and of other seeds "
+                "(`python experiments/rounding.py`, and the further seeds: `python "
+                "experiments/study.py further`).")
     return (f"{'; '.join(said)}. Decades are deviations of log10. Behind a ratio stands its "
             "interval of 95 % by Fisher's test, which takes the logarithms for normal: with five "
             f"runs and five, deviations less than {limit(5, 5):.1f}-fold apart cannot be told "
