@@ -20,7 +20,7 @@ RULE = (
     "takes, so m / (sqrt(v) + eps) stays at decay times weight, far below 1. Gradients that small "
     "add nothing to v: sqrt(v) only shrinks, by a factor e in 2 / (1 - beta2) = "
     f"{FOLD:.0f} steps, and the gradient and the loss shrink with it. That ends where sqrt(v) "
-    "comes down to eps. ")
+    "comes down to eps; the loss then stays at a level in proportion to eps. ")
 
 
 def jumped(columns):
@@ -73,7 +73,7 @@ def jumps_answer(found):
             f"\n\nFound: {seen}. The larger eps jumps first in {pairs.signs()[1]} of "
             f"{len(pairs.before)} pair{'s' * (len(pairs.before) > 1)}"
             f"{delay(expected, pairs.pairs())}. Where the loss falls, it does so by a factor e "
-            f"{folds}.")
+            f"{folds}. {floors(found, usual / small)}")
 
 
 def counted(steps):
@@ -120,6 +120,14 @@ def delay(expected, steps):
                  "steps more" + ("" if min(least) >= expected else ", fewer than expected, which "
                                  "cannot tell a delay from an absence"))
     return said
+
+
+def floors(found, expected):
+    """The lowest losses with the larger eps over those with the smaller one, seed by seed."""
+    a, b = found.values()
+    times = [min(a[seed]["train_loss"]) / min(b[seed]["train_loss"]) for seed in a if seed in b]
+    return (f"With the larger eps the lowest training loss is {span(times, '{:,.0f}')} times that "
+            f"with the smaller one, where {expected:,.0f} times are expected.")
 
 
 def fall(seeds):
