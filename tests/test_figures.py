@@ -241,3 +241,73 @@ def test_what_makes_the_models_grok_sooner_is_the_laboratorys():
     assert gpt.verdict() == "sooner" and lstm.verdict().startswith("no difference")
     assert f"needs {gpt.factor()} times AdamW's steps to A_val ≥ 0.95; for the LSTM, " \
         f"{lstm.factor()}, the seeds leave it open" in page
+
+
+def lab_arms():
+    """{arm: {seed: columns}} of the laboratory's first question."""
+    import collapse
+    from paired import of_arm
+    from trials import records
+
+    kept = records(collapse.FOLDER, collapse.TRIALS)
+    return {arm: of_arm(kept, arm=arm) for arm in collapse.ARMS}
+
+
+def test_what_is_said_of_collapse_is_the_laboratorys():
+    from answers_collapse import all_general, best, general, none_general
+    from reporting.measures import span
+
+    arms, page = lab_arms(), words("docs/results.md")
+    found = {arm: span(best(seeds).values()) for arm, seeds in arms.items()}
+    at = {arm: span(general(seeds).values(), "{:g}") for arm, seeds in arms.items()}
+    assert all(map(all_general, (arms["orthogonal"], arms["decay"])))
+    assert none_general(arms["plain"]) and arms["plain"][0]["step"][-1] == 500
+    assert max(max(best(arms[arm]).values()) for arm in ("float32", "float64")) < 0.02
+    assert arms["float32"][0]["step"][-1] == arms["float64"][0]["step"][-1] == 20_000
+    for sentence in (
+            f"best A_val {found['float16-70']} in float16, {found['float32-70']} in float32, "
+            f"{found['float64-70']} in float64",
+            f"A_val ≥ 0.9 at epoch {at['orthogonal']}, with tuned weight decay at {at['decay']},",
+            f"StableMax is at {found['stablemax']} after "
+            f"{arms['stablemax'][0]['step'][-1]:,} epochs and still rises; softmax with its "
+            f"settings is at {found['softmax64']} after {arms['softmax64'][0]['step'][-1]:,}."):
+        assert sentence in page
+
+
+def phases_records():
+    import phases
+    from trials import records
+
+    return records(phases.FOLDER, phases.TRIALS)
+
+
+def test_what_is_said_of_the_circuit_is_the_laboratorys():
+    from answers_circuit import cleanup, relies, turning
+    from paired import of_arm
+    from reporting.measures import span
+
+    each = list(of_arm(phases_records(), kind="circuit").values())
+    least, last, *_ = zip(*map(turning, each), strict=True)
+    assert all(map(relies, each)) and len(each) == 5
+    page = words("docs/results.md")
+    assert (f"the five strongest frequencies its training loss is {span(least, '{:.2g}')} where it "
+            f"is lowest after memorising and {span(last, '{:.2g}')} at the end") in page
+    assert f"{span(map(cleanup, each), '{:.0%}')} of the norm's fall" in page
+
+
+def test_what_is_said_of_late_jumps_is_the_laboratorys():
+    from answers_jumps import folding, jumped
+    from paired import of_arm
+    from reporting.measures import span
+
+    usual, small = (of_arm(phases_records(), kind="jumps", eps=eps) for eps in (1e-8, 1e-12))
+    seeds = [seed for seed in usual if seed in small]
+    runs = [found[seed] for found in (usual, small) for seed in seeds]
+    floors = [min(usual[s]["train_loss"]) / min(small[s]["train_loss"]) for s in seeds]
+    later = [jumped(small[s]) - jumped(usual[s]) for s in seeds]
+    assert min(later) > 0
+    for name in ("docs/results.md", "docs/book/chapters/17-grokking.md"):
+        page = words(name)
+        for number in (span(map(folding, runs), "{:,.0f}"), span(floors, "{:,.0f}"),
+                       f"{span(later, '{:,.0f}')} steps later"):
+            assert number in page, (name, number)

@@ -194,13 +194,26 @@ def groks(arm, control, arms):
     head = yes if all_general(found) else "" if none_general(found) else "Not always: "
     words = f"{head}{said(arm, arms)} The control, {control}: {said(control, arms)}"
     words = words[0].upper() + words[1:]
-    if not other or none_general(found):
+    if other and none_general(found):
+        return words + further(arm, control, arms)
+    if not other:
         return words
     return words + {
         True: " So the settings alone do not do it in that time.",
         False: " So the settings alone can do it, too.",
         None: " It was watched for too short a time to say that its lack matters."}[
             needed(arm, control, arms)]
+
+
+def further(arm, control, arms):
+    """Whether an arm that does not generalise comes further than its control all the same."""
+    until = min(watched(arms[arm], arm), watched(arms[control], control))
+    pairs = paired(best(arms[control], until), best(arms[arm], until))
+    if not pairs.before or min(b - a for a, b in pairs.pairs()) <= CLEAR:
+        return ""
+    within = f" within {until:,} epochs" if math.isfinite(until) else ""
+    return (f" But it comes further: best A_val{within} {span(pairs.after)} against "
+            f"{span(pairs.before)}.")
 
 
 def unfinished(found):
