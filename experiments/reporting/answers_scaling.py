@@ -10,7 +10,7 @@ from reporting.jumps import jumps
 from reporting.measures import GENERAL, MEMORISED, accuracies, losses, mean, span, steps
 from reporting.records import NAMES
 from reporting.rules import STUDENT
-from reporting.wording import both, factor, gainer, per_seed, seeds_of, two_digits
+from reporting.wording import both, factor, gainer, of_both, per_seed, seeds_of, two_digits
 
 L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
 TRAINED = int(study.BASE.r_train * study.BASE.p**2)     # equations in the training set
@@ -23,14 +23,13 @@ BEFORE = 300                # steps before a jump that still belong to it
 def size_answer(store):
     every = [c for found in model_size.CONFIGS.values() for c in found.values()]
     view = store.chosen(every)
-    runs_of = {m: seeds_of(view, configs) for m, configs in model_size.CONFIGS.items()}
+    runs_of = of_both(view, model_size.CONFIGS)
     wide = {m: changes(runs, model_answers.NARROW, model_answers.WIDE)
             for m, runs in runs_of.items()}
     deep = {m: changes(runs, model_answers.SHALLOW, model_answers.DEEP)
             for m, runs in runs_of.items()}
     return (f"**{width_words(runs_of, wide)}; three layers have a lower L_val than one in "
-            f"{by_model(deep)}; "
-            "with the number of parameters alone it falls by more than chance "
+            f"{by_model(deep)}; with the number of parameters alone it falls by more than chance "
             f"{slope_words(runs_of)}.** (c) Which model scales better? "
             f"{scales(runs_of, 'd', model_answers.NARROW, model_answers.WIDE)} "
             f"{scales(runs_of, 'L', model_answers.SHALLOW, model_answers.DEEP)} "

@@ -15,6 +15,16 @@ def seeds_of(view, configs):
     return {seed: {key: found[seed] for key, found in runs.items()} for seed in seeds}
 
 
+def of_both(view, configs):
+    """{model: {seed: {key: Run}}} for {model: {key: Config}}, with the seeds that both models
+    have; Missing without any."""
+    found = {model: seeds_of(view, these) for model, these in configs.items()}
+    seeds = [seed for seed in found["lstm"] if seed in found["gpt"]]
+    if not seeds:
+        raise Missing
+    return {model: {seed: runs[seed] for seed in seeds} for model, runs in found.items()}
+
+
 def factor(decades):
     """"falls 12 to 30-fold" for changes of log10 of several seeds."""
     if not decades:
