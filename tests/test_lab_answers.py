@@ -328,8 +328,8 @@ def test_the_answer_on_jumps_follows_from_the_records():
             "as long as they were watched; 2 pairs cannot prove it (sign test p = 0.5).") in text
     assert ("in 2 of 2 pairs; where the smaller one does not, it was watched for 71801 steps more. "
             "Where") in text
-    assert ("lowest training loss is 10 times that with the smaller one, where 10,000 times are "
-            "expected.") in text
+    assert ("lowest training loss is 10 times that with the smaller one; 10,000 times are expected "
+            "where both level off before they jump.") in text
     text = jumps_text(usual=[early] * 6, small=[calm] * 6)
     assert "Eps decides whether they come" in text
     assert "An eps of 1e-12 is reached 18,421 steps later than 1e-08." in text

@@ -127,7 +127,8 @@ def floors(found, expected):
     a, b = found.values()
     times = [min(a[seed]["train_loss"]) / min(b[seed]["train_loss"]) for seed in a if seed in b]
     return (f"With the larger eps the lowest training loss is {span(times, '{:,.0f}')} times that "
-            f"with the smaller one, where {expected:,.0f} times are expected.")
+            f"with the smaller one; {expected:,.0f} times are expected where both level off before "
+            "they jump.")
 
 
 def fall(seeds):
