@@ -212,7 +212,9 @@ NEAR, WIDE = (1.0, 1.1, 1.2, 1.3, 1.4), (1.0, 10.0, 100.0, 1e3, 1e4)
     (WIDE, WIDE, "a ratio of 1 (0.32 to 3.1): that both are of one size cannot be excluded"),
     (WIDE, WIDE[:3], "of one size cannot be excluded"),
     (WIDE, WIDE[:2], "open: too few runs, or all alike (2 by the seed)"),
-    ((1.0,) * 5, WIDE, "open: "),
+    ((1.0,) * 5, WIDE,
+     "rounding changes nothing in 5 runs, the seed 1.58 decades: rounding is less"),
+    (WIDE, (1.0,) * 5, "open: too few runs, or all alike (5 by the seed)"),
 ])
 def test_the_scatter_by_rounding_is_compared_with_that_of_the_seeds(rounded, seeded, words):
     assert words in scatter.compared(runs_of(*rounded), runs_of(*seeded), 0)

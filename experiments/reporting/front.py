@@ -80,8 +80,7 @@ the start's own part is not known.
 mixes them, but each claim that compares the two does.
 * L_val and A_val are the best of some hundred evaluations on the validation set itself, which \
 favours runs that fluctuate, the GPT's above all.
-* A long training is chaotic: how far rounding alone moves one, with one seed, the section on \
-rounding asks."""
+* How far rounding alone moves a training is measured with one seed (the section on rounding)."""
 
 
 def front(store, sections):

@@ -89,6 +89,9 @@ def compared(rounded, seeded, place):
     counts = [len(decades(found, place)) for found in (rounded, seeded)]
     never = [len(found) - count for found, count in zip((rounded, seeded), counts, strict=True)]
     left = f" (left out, as they never reach it: {never[0]} and {never[1]})" if any(never) else ""
+    if one == 0 and other:
+        return (f"rounding changes nothing in {counts[0]} runs, the seed {other:.2f} "
+                f"decades{left}: rounding is less")
     if not one or not other:
         least = " and ".join(f"{count} by {what}" for count, what, width in zip(
             counts, ("rounding", "the seed"), (one, other), strict=True) if not width)
