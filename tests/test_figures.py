@@ -243,6 +243,23 @@ def test_what_makes_the_models_grok_sooner_is_the_laboratorys():
         f"{lstm.factor()}, the seeds leave it open" in page
 
 
+def test_what_is_said_of_rounding_is_the_reports():
+    import rounding
+    from reporting import sanity, scatter
+    from reporting.measures import span
+    from reporting.records import Store
+    from trials import records
+
+    found, page = records(rounding.FOLDER, rounding.TRIALS).values(), words("docs/results.md")
+    for model, config in list(sanity.CONFIGS.items())[1:]:
+        runs = Store().chosen([config], ("default",)).all_runs(config).values()
+        mine = [r["columns"] for r in found if r["trial"]["model"] == model]
+        ours, seeds = ([scatter.facts(points)[0] for points in of] for of in (
+            map(scatter.points_of, mine), map(scatter.of_run, runs)))
+        assert (f"the {model.upper()}'s L_val is {span(ours, '{:.2g}')} by {len(ours)} roundings "
+                f"of one seed and {span(seeds, '{:.2g}')} by {len(seeds)} seeds") in page
+
+
 def lab_arms():
     """{arm: {seed: columns}} of the laboratory's first question."""
     import collapse
