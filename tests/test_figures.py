@@ -271,7 +271,7 @@ def lab_arms():
 
 
 def test_what_is_said_of_collapse_is_the_laboratorys():
-    from answers_collapse import all_general, best, general, none_general
+    from answers_collapse import all_general, best, general, none_general, unfinished
     from reporting.measures import span
 
     arms, page = lab_arms(), words("docs/results.md")
@@ -279,6 +279,7 @@ def test_what_is_said_of_collapse_is_the_laboratorys():
     at = {arm: span(general(seeds).values(), "{:g}") for arm, seeds in arms.items()}
     assert all(map(all_general, (arms["orthogonal"], arms["decay"])))
     assert none_general(arms["plain"]) and arms["plain"][0]["step"][-1] == 500
+    assert unfinished(arms["stablemax"]).endswith("the accuracy was still rising.")
     assert max(max(best(arms[arm]).values()) for arm in ("float32", "float64")) < 0.02
     assert arms["float32"][0]["step"][-1] == arms["float64"][0]["step"][-1] == 20_000
     for sentence in (

@@ -265,7 +265,7 @@ NEVER = {"validation_accuracy": [0.0] * 5, "fresh_circuit": [3.4] * 5, "fresh_lo
     ("Of the norm's fall 100% comes",                       # the circuit before memorising
      {"train_accuracy": [0.0, 0.0, 0.0, 1.0, 1.0], "l2_norm": [80.0, 78.0, 50.0, 40.0, 30.0]})])
 def test_the_answer_on_phases_follows_from_the_records(words, changed, monkeypatch):
-    monkeypatch.setattr(answers_circuit, "AROUND", 0)       # of five evaluations each counts
+    monkeypatch.setattr("reporting.draw.WINDOW", 1)       # of five evaluations each counts
     made = answers_circuit.circuit_section({"a": circuit_record(**changed)})
     assert words in section_markdown(made)
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import study
-from reporting import answers, answers_scaling, wording
+from reporting import answers, answers_decay, answers_size, wording
 from reporting.records import Store
 
 from tests import report_fakes
@@ -38,15 +38,26 @@ class Orders:
 def test_a_norm_that_comes_back_has_not_stayed():
     """As small in the second evaluation, twice as large in the third: it counts from the fourth."""
     run = Course([70, 40, 80, 41, 40, 40], [0, 0, 0, 0, 0.95, 1])
-    norm, moved, waited = answers_scaling.around(run)
-    assert (norm, waited) == (40, 1000) and moved == pytest.approx(1 - 40 / 41)
-    assert answers_scaling.around(Course([70, 40], [0, 0])) is None
+    at, norm, moved, waited = answers_decay.around(run)
+    assert (at, norm, waited) == (5000, 40, 1000) and moved == pytest.approx(1 - 40 / 41)
+    assert answers_decay.around(Course([70, 40], [0, 0])) is None
+    assert answers_decay.around(Course([70, 40], [0, 0.95])) == (2000, 40, pytest.approx(3 / 7), 0)
+
+
+def test_a_run_that_generalises_at_its_last_step_forgets_nothing():
+    run = Course([], [0.2, 0.95])
+    run.columns |= {f"validation_accuracy_order{order}": [0.2, 0.95] for order in (2, 3)}
+    assert answers.forgotten({"gpt": [run]}) == ""
+    run.columns["validation_accuracy_order2"] = [0.95, 0.2]
+    assert answers.forgotten({"gpt": [run]}) == (
+        " In 1 of 2 cases A_val comes below 0.9 again after it was reached, to 0.20 at the lowest "
+        "(GPT, binary sums).")
 
 
 def test_a_slope_has_students_interval():
-    steep, half = answers_scaling.line([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0])
+    steep, half = answers_size.line([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0])
     assert steep == pytest.approx(1) and half == pytest.approx(0)
-    steep, half = answers_scaling.line([0, 1, 2], [0.0, 1.0, 0.0])      # one degree of freedom
+    steep, half = answers_size.line([0, 1, 2], [0.0, 1.0, 0.0])      # one degree of freedom
     assert steep == 0 and half == pytest.approx(12.706 * (2 / 3 / 2) ** 0.5)
 
 
@@ -56,11 +67,11 @@ def test_a_slope_has_students_interval():
     ({"lstm": [1, 2], "gpt": [2, 1]}, "neither with every seed"),
     ({"lstm": [1, 1], "gpt": [1, 0]}, "neither with every seed")])
 def test_a_model_gains_more_with_every_seed_or_neither_does(found, words):
-    assert answers_scaling.who(found) == words
+    assert wording.who(found) == words
 
 
 def test_pairs_of_runs_are_counted():
-    assert answers_scaling.by_model({"lstm": [-1, 1, -1], "gpt": [1, 1, 1]}) == (
+    assert answers_size.by_model({"lstm": [-1, 1, -1], "gpt": [1, 1, 1]}) == (
         "2 of 3 pairs of runs (LSTM), 0 of 3 (GPT)")
     assert wording.factor([-1, -2]) == "falls by a factor of 10 to 100"
     assert wording.factor([-1, 1]).startswith("goes both ways, from 10 times lower")

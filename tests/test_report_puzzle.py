@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from reporting import balance, mechanism, puzzle, readings, spikes
+from reporting import balance, mechanism, puzzle, puzzle_runs, readings, spikes
 from reporting.parts import FAILS, HOLDS, MISSING, section_markdown
 
 from npdl.errors import InputError
@@ -28,18 +28,18 @@ def folder(tmp_path_factory):
 def test_a_spike_is_counted_once_and_only_after_memorising():
     steps = [1, *range(100, 3100, 100)]
     losses = [3.0, *[0.05] * 30]
-    assert puzzle.spikes_of(steps, losses) == (0, 0.05)
+    assert puzzle_runs.spikes_of(steps, losses) == (0, 0.05)
     losses[20:22] = [2.0, 1.0]
     losses[28] = 0.2
-    assert puzzle.spikes_of(steps, losses) == (2, 0.05)
-    assert puzzle.spikes_of(steps, [1.0] * 31)[0] == 0
+    assert puzzle_runs.spikes_of(steps, losses) == (2, 0.05)
+    assert puzzle_runs.spikes_of(steps, [1.0] * 31)[0] == 0
 
 
 def test_a_reading_fits_when_losses_and_memorising_are_near():
     def reading(train_loss, validation_loss, step):
         run = {"train_loss": train_loss, "validation_loss": validation_loss,
                "t_f_train_accuracy": step}
-        return puzzle.Reading("x", "gpt", 10, [run], [])
+        return puzzle_runs.Reading("x", "gpt", 10, [run], [])
 
     fitting = reading(0.0002, 0.004, 80)
     assert fitting.fits() and reading(0.0001, 0.0002, 100).fits()
@@ -62,8 +62,9 @@ def test_a_reading_fits_when_losses_and_memorising_are_near():
 
 def test_the_bounds_of_a_reading_are_halved_and_doubled():
     run = {"train_loss": 0.0004, "validation_loss": 0.001, "t_f_train_accuracy": 500}
-    reading = puzzle.Reading("x", "lstm", 10, [run], [])
-    assert puzzle.bound("train_loss", 0.5) == 2 and puzzle.bound("t_f_train_accuracy", 2) == 1.5
+    reading = puzzle_runs.Reading("x", "lstm", 10, [run], [])
+    assert puzzle_runs.bound("train_loss", 0.5) == 2
+    assert puzzle_runs.bound("t_f_train_accuracy", 2) == 1.5
     assert reading.near("train_loss", times=2) and not reading.near("train_loss")
     found = puzzle.judged({("lstm", "x"): reading}, "lstm", "x")
     assert found.verdict == FAILS
@@ -72,8 +73,8 @@ def test_the_bounds_of_a_reading_are_halved_and_doubled():
 
 def test_which_losses_the_text_gives_is_said_by_the_rule():
     def reading(model, *losses):
-        runs = [dict(zip(puzzle.LOSSES, pair, strict=True)) for pair in losses]
-        return (model, puzzle.STATED), puzzle.Reading("x", model, 10, runs, [])
+        runs = [dict(zip(puzzle_runs.LOSSES, pair, strict=True)) for pair in losses]
+        return (model, puzzle.STATED), puzzle_runs.Reading("x", model, 10, runs, [])
 
     found = dict([reading("lstm", (3e-4, 1e-3), (3.1e-4, 5e-4)), reading("gpt")])
     words = puzzle.beside_stated(found)
@@ -104,7 +105,7 @@ def test_a_reading_is_of_one_code_and_says_by_which(monkeypatch):
         return {"config": config.to_json(), "made": made, "records": records(config)}
 
     monkeypatch.setattr(study, "kept", kept)
-    reading = puzzle.gathered(puzzle.RELEASED, "lstm")
+    reading = puzzle_runs.gathered(puzzle.RELEASED, "lstm")
     assert reading.values("seed") == [0, 42, 1] and reading.origin.startswith("code that was not")
     table = puzzle.readings_table([reading])
     assert table.rows[0][-1] == "a" and "By code: a, code that was not recorded." in table.caption

@@ -1,13 +1,14 @@
 """The answer of phases.py on the circuit: what the GPT computes while it groks."""
 
 import math
-import statistics
 
 import study
 from paired import COLOURS, NOTHING, of_arm
 from phases import POWER, SEEDS, STRONGEST, moments
+from reporting.draw import WINDOW, running_median
 from reporting.measures import span
 from reporting.parts import Figure, Section, Table
+from reporting.rules import TIMES
 
 from npdl.study import plots_style as style
 
@@ -16,7 +17,6 @@ WORDS = ("*Fresh* are equations of which neither order is trained; the *circuit 
          "is ln p / 2.")
 LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded")
 RELIES = 2.0                # the factor by which the loss without the strongest has to rise
-AROUND = 5                  # evaluations before and after one, whose median stands for it
 CLEANED = 0.5               # the share of the norm's fall that a cleanup has to have
 NEARLY_ALL = 10             # key frequencies from which the loss without these all says little
 
@@ -54,15 +54,9 @@ def turning(columns):
         "step", "excluded", "train_loss")), strict=True) if step >= known and None not in row]
     if not rows:
         return None
-    without, whole = (smooth(values) for values in zip(*rows, strict=True))
+    without, whole = (running_median(values) for values in zip(*rows, strict=True))
     least = min(range(len(without)), key=without.__getitem__)
     return without[least], without[-1], whole[least], whole[-1]
-
-
-def smooth(values):
-    """The running medians."""
-    return [statistics.median(values[max(0, i - AROUND):i + AROUND + 1])
-            for i in range(len(values))]
 
 
 def relies(columns, factor=RELIES):
@@ -132,15 +126,15 @@ def numbers(each):
     said = []
     if ends:
         least, last, before, after = (span(values, "{:.2g}") for values in zip(*ends, strict=True))
-        half, twice = (sum(relies(columns, 1 + (RELIES - 1) * times) for columns in each)
-                       for times in (0.5, 2))
+        factors = [1 + (RELIES - 1) * times for times in TIMES]
+        half, twice = (sum(relies(columns, factor) for columns in each) for factor in factors)
         said.append(f"With the {STRONGEST} strongest key frequencies taken out of the logits the "
                     f"training loss is {least} where it is lowest after memorising and {last} at "
                     f"the end; that of the whole model is {before} and {after} at the same places "
-                    f"(medians of {2 * AROUND + 1} evaluations; the table's moments miss the "
+                    f"(medians of {WINDOW} evaluations; the table's moments miss the "
                     f"lowest). A model relies on them where the first rises {RELIES:g}-fold and "
-                    f"the second does not rise ({1 + (RELIES - 1) / 2:g}-fold: {half} of "
-                    f"{len(each)}; {2 * RELIES - 1:g}-fold: {twice}).")
+                    f"the second does not rise ({factors[0]:g}-fold: {half} of {len(each)}; "
+                    f"{factors[1]:g}-fold: {twice}).")
     if shares:
         said.append(f"Of the norm's fall {span(shares, '{:.0%}')} comes after the circuit.")
     return " ".join(said)

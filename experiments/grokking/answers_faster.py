@@ -52,12 +52,10 @@ def answer(arms):
         "gain."])
 
 
-WHAT = {"momentum": " (the control of Grokfast: as slow a mean, not amplified)",
-        "matched": " (Muon with updates of AdamW's size)"}
 CONTROL_OF = {"grokfast": "momentum", "muon": "matched"}
-
-
 SAID = {"grokfast": "Grokfast", "muon": "Muon", "matched": "Muon with updates of AdamW's size"}
+WHAT = {"momentum": " (the control of Grokfast: as slow a mean, not amplified)",
+        "matched": f" ({SAID['matched']})"}
 
 
 def in_short(arms):

@@ -5,7 +5,9 @@ import math
 import study
 
 from reporting import attention, data_size, extract, mixed, sanity
-from reporting.answers_scaling import compute_answer, decay_answer, size_answer
+from reporting.answers_batch import compute_answer
+from reporting.answers_decay import decay_answer
+from reporting.answers_size import size_answer
 from reporting.judgement import judgement
 from reporting.measures import GENERAL, MEMORISED, listed, mean, span, steps
 from reporting.records import GRID, NAMES
@@ -16,8 +18,8 @@ NOTHING = "Not answered: the runs are missing."
 EQUATIONS = study.BASE.p**2
 WORDS = """\
 (a) to (d) are the document's sub-questions. L is the loss, A the accuracy; L_val and A_val \
-without a step are the best over all steps of a run; there is a value for each seed, or the range \
-of several. A decade is a factor of ten."""
+without a step are the best over all steps of a run, and t_f(·) is the first step that reached it; \
+there is a value for each seed, or the range of several. A decade is a factor of ten."""
 
 
 def answers(store, sections):
@@ -75,7 +77,7 @@ def without_clipping(store):
              f"{printed:g} (the loss puzzle, below)")
     if times > 3 and default and min(default) <= 3 * printed:
         words += (f"; with clipping, {min(default):.2g}: the document's GPT was probably clipped, "
-                  "as its course's starter code does")
+                  "as by its course's starter code")
     return words + "."
 
 
@@ -191,7 +193,7 @@ def order_words(model, runs, part, limit):
 
 def forgotten(runs_of):
     """The lowest A_val after generalising, where a run falls below that again."""
-    low = [(min(v for t, v in run.points(f"validation_accuracy_order{order}") if t > at),
+    low = [(min(v for t, v in run.points(f"validation_accuracy_order{order}") if t >= at),
             f"{NAMES[m]}, {name}") for m, runs in runs_of.items() for run in runs
            for order, name in mixed.ORDERS.items()
            if math.isfinite(at := run.reach(f"validation_accuracy_order{order}", GENERAL))]

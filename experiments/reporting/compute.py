@@ -2,7 +2,7 @@
 
 from npdl.training.metrics import METRICS
 from reporting.compute_answers import answers
-from reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, T, captions
+from reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, TRAINED, T, captions
 from reporting.parts import Section, Table
 from reporting.records import NAMES, parameters
 from reporting.rules import judge
@@ -31,8 +31,8 @@ def section(store):
         f"T = {T}; the values for a fraction α of it are the best of the steps up to α T, from "
         "the same run. The compute is C = P B α T with P = "
         + " and ".join(f"{parameters(CONFIGS[m][32]):,} ({NAMES[m]})" for m in NAMES)
-        + ". Only 480 equations are in the training set, so that B = 512 means all of them at "
-        "every step, and C counts it 1.07 times too high.")
+        + f". Only {TRAINED} equations are in the training set, so that B = {BATCHES[-1]} means "
+        f"all of them at every step, and C counts it {BATCHES[-1] / TRAINED:.2f} times too high.")
     for label, part in (("22", "train"), ("23", "validation")):
         made.parts.append(curves_figure(store, label, part))
     made.parts += [fraction_figure(store), compute_figure(store)]

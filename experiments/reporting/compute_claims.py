@@ -2,6 +2,8 @@
 
 import math
 
+import study
+
 from reporting.measures import (
     GENERAL,
     TREND,
@@ -21,6 +23,7 @@ BATCHES = (32, 64, 128, 256, 512)
 ALPHAS = tuple(round(0.1 * i, 1) for i in range(1, 11))
 T = 20001
 CONFIGS = {m: {B: variant(m, batch=B, steps=T) for B in BATCHES} for m in NAMES}
+TRAINED = int(study.BASE.r_train * study.BASE.p**2)     # equations in the training set
 LOWS = (0.1, 0.2, 0.3)              # low budgets: at 0.1 alone no LSTM has begun to generalise
 L_VAL, A_VAL = "validation_loss", "validation_accuracy"
 L_TRAIN, A_TRAIN = "train_loss", "train_accuracy"

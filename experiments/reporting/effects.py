@@ -10,7 +10,6 @@ from reporting.parts import Figure
 from reporting.records import NAMES
 
 L_VAL = "validation_loss"
-LOW = (0.1, 0.2, 0.3)               # the shares of the steps that stand for a low budget
 COLOURS = {"lstm": style.BLUE, "gpt": style.VERMILION}
 
 
@@ -50,7 +49,7 @@ def effects(store):
             sizes, lambda v, c, d=d: change(v, c[1, d], c[3, d]))) for d in model_size.WIDTHS),
         *(("6", f"batch from 32 to 512, {low:.0%} of the steps", each(
             compute, lambda v, c, low=low: change(v, c[32], c[512], (low * T, low * T))))
-          for low in LOW),
+          for low in compute_claims.LOWS),
         ("6", "batch from 32 to 512, all steps", each(
             compute, lambda v, c: change(v, c[32], c[512]))),
         ("7", "weight decay from 0.25 to 1", each(

@@ -61,8 +61,7 @@ The rules for questions 3 to 7 were fixed before most of their runs existed. Set
 runs were seen: the bounds of the loss puzzle; the logarithms, the three low budgets, the windows \
 that end before the jumps, and the readings, when the verdicts were known.
 
-L is the loss, A the accuracy; L_val and A_val without a step are the best over all steps of a \
-run, and t_f(·) is the first step that reached it. Claims about the arithmetic of the document's \
+Claims about the arithmetic of the document's \
 own tables are judged in the [ledger of the exercises](../exercises/LEDGER.md)."""
 
 LIMITS = """\

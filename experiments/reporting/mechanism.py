@@ -13,7 +13,7 @@ LOST = 100                      # times the last loss of the unchanged run: not 
 
 
 def parts(stated, clipped):
-    """What a Section says of it, with the GPT's readings (puzzle.Reading) without and with it."""
+    """What a Section says of it, with the GPT's Readings (puzzle_runs) without and with it."""
     made = [explanation(stated, clipped)]
     (traces, how), tried = balance.load(), spikes.load()
     if traces:

@@ -4,14 +4,11 @@ Built from the kept records of the question "puzzle" (experiments/study.py), and
 reporting.mechanism shows.
 """
 
-import dataclasses
 import math
 
 import numpy as np
-import study
 
 from npdl.study import plots_style as style
-from npdl.training.summary import summarise
 from reporting import mechanism, readings, sanity
 from reporting.draw import WINDOW, running_median
 from reporting.parts import (
@@ -25,7 +22,7 @@ from reporting.parts import (
     Verdict,
     verdict_table,
 )
-from reporting.records import origin
+from reporting.puzzle_runs import BEFORE, DOCUMENT, JUMP, LOSSES, NEAR, SHORT, bound, gathered
 from reporting.rules import TIMES, compare, half_and_twice
 
 NAMES = {"gpt": "GPT", "lstm": "LSTM"}
@@ -33,94 +30,10 @@ OTHERS = {                          # A_val, t_f(L_val), t_f(A_train), t_f(A_val
     "lstm": ("1.0000", "10001", "300", "7850 ± 350"),
     "gpt": ("0.9979 ± 0.0021", "9100 ± 500", "82.5 ± 5.5", "8400 ± 200"),
 }
-LOSSES = ("train_loss", "validation_loss")
-SHORT = {key: sanity.ROWS[key] for key in (*LOSSES, "t_f_train_accuracy")}   # what is looked at
-DOCUMENT = {model: {key: rows[key] for key in SHORT} for model, rows in sanity.DOCUMENT.items()}
 STATED, CLIPPED = "as stated", "clip at norm 1"
 RELEASED = "Glorot's gates, clip at norm 1"     # as the course's published starter code has it
 JUDGED = {"lstm": (STATED, CLIPPED, RELEASED), "gpt": (STATED, CLIPPED)}
-NEAR = {"train_loss": 3, "validation_loss": 3, "t_f_train_accuracy": 1.25}     # factors, see fits
-JUMP, BEFORE = 3.0, 10              # a spike: so many times the median of so many evaluations
 VALIDATION = 481                    # equations, of 961
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """One reading for one model: summaries of the runs there are, and their training losses.
-
-    The runs are of one origin: those that most of them have.
-    """
-
-    name: str
-    model: str
-    steps: int
-    runs: list          # of dicts: npdl.training.summary, with seed, spikes, level, norm
-    curves: list        # of (steps, training losses)
-    origin: str = ""
-
-    def values(self, key):
-        return [run[key] for run in self.runs]
-
-    def each(self, key, form=""):
-        """The value of every run, as text."""
-        return " / ".join(f"{value:{form}}" for value in self.values(key))
-
-    def mean(self, key):
-        """Over the seeds: of a loss the geometric mean."""
-        values = np.array(self.values(key), float)
-        return float(np.exp(np.log(values).mean()) if key in LOSSES else values.mean())
-
-    def near(self, key, value=None, times=1):
-        """True when the mean, or `value`, is within the `bound` of the range that the
-        document's two seeds span, mean - std to mean + std; a step may be one evaluation
-        off."""
-        mean, std = DOCUMENT[self.model][key]
-        value, factor = self.mean(key) if value is None else value, bound(key, times)
-        slack = 0 if key in LOSSES else sanity.slack(self.model, key)
-        return (mean - std) / factor - slack <= value <= (mean + std) * factor + slack
-
-    def fits(self, times=1):
-        """Lowest losses and step of memorising are all near the document's."""
-        return bool(self.runs) and all(self.near(key, times=times) for key in DOCUMENT[self.model])
-
-
-def bound(key, times):
-    """The factor NEAR with what it has above 1 multiplied."""
-    return 1 + (NEAR[key] - 1) * times
-
-
-def gathered(name, model):
-    """The Reading of that name."""
-    configs = readings.runs_of(name, model)
-    runs, curves = [], []
-    kept = [(config, found) for config in configs if (found := study.kept(config)) is not None]
-    origins = [origin(found.get("made", {})) for _, found in kept]
-    most = max(sorted(set(origins)), key=origins.count, default="")
-    for config, found in kept:
-        if origin(found.get("made", {})) != most:
-            continue
-        columns = found["records"]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        spikes, level = spikes_of(columns["step"], columns["train_loss"])
-        runs.append({**summarise(rows), "seed": config.seed, "spikes": spikes, "level": level,
-                     "norm": columns["l2_norm"][-1]})
-        curves.append((columns["step"], columns["train_loss"]))
-    return Reading(name, model, configs[0].steps, runs, curves, most)
-
-
-def spikes_of(steps, losses):
-    """(spikes after memorising, median training loss of the last ten evaluations).
-
-    Memorised is from the first loss below 0.1 on; a spike is a loss above JUMP times the median
-    of the BEFORE evaluations before it, counted once until the loss is back.
-    """
-    start = next((i for i, loss in enumerate(losses) if loss < 0.1), len(losses))
-    count, up = 0, False
-    for i in range(start + BEFORE, len(losses)):
-        above = losses[i] > JUMP * float(np.median(losses[i - BEFORE : i])) and steps[i] > 100
-        count += above and not up
-        up = above
-    return count, float(np.median(losses[-BEFORE:]))
 
 
 # --- the section ----------------------------------------------------------------------------------

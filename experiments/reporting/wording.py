@@ -1,5 +1,7 @@
 """What the answers share: the seeds that every setting has, and how changes are said."""
 
+from reporting.records import NAMES
+
 
 class Missing(Exception):
     """A run that an answer needs is not there."""
@@ -58,3 +60,15 @@ def gainer(found, one="lstm", other="gpt"):
     pairs = list(zip(found[one], found[other], strict=True))
     return (one if all(a > b for a, b in pairs) else other if all(a < b for a, b in pairs) else
             None)
+
+
+def said_of(found, words):
+    """What words(values) says of each model's."""
+    return "; ".join(f"{NAMES[m]} {words(values)}" for m, values in found.items())
+
+
+def who(found):
+    """The model that gains more with every seed."""
+    better = gainer(found)
+    return (f"the {NAMES[better]} {both(len(found[better]))}" if better else
+            "neither with every seed")
