@@ -10,7 +10,7 @@ from npdl.fast.engine import FastEngine, unsupported
 from npdl.fast.memory import Arena
 from npdl.fast.prefix import Rows
 from npdl.functions import ERF_FIT_END, softmax, softmax_backward
-from npdl.layers.activation import GELU
+from npdl.layers.activation import ACTIVATIONS, GELU
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.models.gpt import GPT
@@ -23,6 +23,7 @@ from tests import fakecupy
 
 V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither
 GPTS = {
+    **{name: {"activation": name} for name in ACTIVATIONS},
     "gpt": {}, "pre, learned": {"norm": "pre", "positions": "learned"},
     "tied, 2k/d": {"tied": True, "positions": "2k/d"},
     "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},

@@ -30,6 +30,14 @@ def learns(param):
     return isinstance(param, Param) and param.trainable
 
 
+def own(y, m, out=None):
+    """A textbook layer's output in the wing's own memory: its cache may read the array that it
+    returned, and what comes next writes over what it is given."""
+    out = m.empty(*y.shape) if out is None else out
+    out[...] = y
+    return out
+
+
 # --- gradients -----------------------------------------------------------------------------------
 def is_first(grad, m):
     """Whether a step adds to this gradient, which is zero, for the first time."""
@@ -72,9 +80,7 @@ def linear(layer, x, m, out=None):
     """Linear.forward, Unembedding.forward -> y, cache."""
     if type(layer) not in (Linear, Unembedding):
         y, cache = layer.forward(x)
-        if out is not None:
-            out[...] = y
-        return (y if out is None else out), cache
+        return own(y, m, out), cache
     W = layer.W.data if type(layer) is Linear else layer.W.data.T
     out = m.empty(len(x), W.shape[1]) if out is None else out
     y = xp.matmul(x, W, out=out)
@@ -166,7 +172,8 @@ def layer_norm(layer, x, m, plus=None):
     if plus is not None:
         x = xp.add(x, plus, out=x)
     if type(layer) is not LayerNorm:
-        return layer.forward(x)
+        y, cache = layer.forward(x)
+        return own(y, m), cache
     x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), None
     if is_host():
         squares = m.empty(len(x), 1)
@@ -229,7 +236,8 @@ def normalise_backward(layer, dy, x_hat, squares, spare, m):
 def activation(layer, x, m):
     """GELU.forward -> y, cache. Writes over x."""
     if type(layer) is not GELU:
-        return layer.forward(x)
+        y, cache = layer.forward(x)
+        return own(y, m), cache
     slope = m.empty(*x.shape)
     if not is_host() and x.dtype == np.float32:
         fused.gelu(x, slope, None, None)
