@@ -1,7 +1,7 @@
 """python -m exercises: work one question out, or run them all and print the ledger of claims."""
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()  # Ctrl-C is quiet from here on
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from exercises import ledger, questions
 from exercises.framework import add_parts, failures, guarded, report
+from npdl.console import OneLineParser, place
 from npdl.errors import InputError
-from npdl.script import OneLineParser, place
-from npdl.training.files import is_file
+from npdl.files import is_file
 
 
 def parse(argv):

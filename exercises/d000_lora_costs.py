@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import run_script
 from exercises.probes import learned
+from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.errors import InputError
-from npdl.layers.adapters import FrozenLinear, LoRALinear, QuantLinear
 from npdl.layers.attention import attend
 from npdl.layers.linear import Linear
 

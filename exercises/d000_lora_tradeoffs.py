@@ -12,11 +12,11 @@ from exercises.framework import Claim, judge, judgement, run_script
 from exercises.probes import learned
 from exercises.shown import below, estimate
 from npdl.adapt import add_lora, merged_linear, multiplies, quantize_linears, report
+from npdl.adapt.linears import LoRALinear, QuantLinear
+from npdl.adapt.quantize import dequantize, quantize
 from npdl.errors import InputError
-from npdl.layers.adapters import LoRALinear, QuantLinear
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import Block
-from npdl.quantize import dequantize, quantize
 
 QUESTION = """\
 4.1  How do LoRA and QLoRA differ in their low-rank updates?

@@ -12,8 +12,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exercises.framework import Claim, judge, run_script
+from npdl.adapt.quantize import dequantize, quantize, stored_bytes
 from npdl.errors import InputError
-from npdl.quantize import dequantize, quantize, stored_bytes
 
 QUESTION = """\
 4.   QLoRA keeps a frozen matrix as m-bit integers:

@@ -12,12 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "experiments")]
 
-from report import sections
-from reporting import front
-from reporting.parts import AGAIN, CONTRADICTED, DEPENDS, HOLDS, MISSING, NO_CLAIM, OPEN
-from reporting.records import Store
-
 from exercises.framework import UNDECIDED, Claim, judge, run_script
+from experiments.report import sections
+from experiments.reporting import front
+from experiments.reporting.parts import AGAIN, CONTRADICTED, DEPENDS, HOLDS, MISSING, NO_CLAIM, OPEN
+from experiments.reporting.records import Store
 
 QUESTION = """\
 Problem 4. An LSTM and a GPT learn sums modulo a prime. With numbers, figures and words the document

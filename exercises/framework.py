@@ -25,8 +25,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from exercises.worked import Solution, paragraph, solution_text
+from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.errors import InputError
-from npdl.script import INTERRUPTED, OneLineParser, open_streams, place
 
 FAILED = "our computation failed"           # no verdict on the document: status 1
 UNDECIDED = "undecided"                     # by the runs that there are

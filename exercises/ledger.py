@@ -10,7 +10,7 @@ from pathlib import Path
 from exercises.framework import VERDICTS, WEIGHTS, Claim, draw, shown_verdict
 from exercises.worked import paragraph
 from npdl.errors import InputError
-from npdl.training.files import write_atomically
+from npdl.files import write_atomically
 
 FOLDER = Path(__file__).parent
 LEDGER = FOLDER / "LEDGER.md"

@@ -23,15 +23,12 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import modes, report, training  # noqa: E402  (npdl is found through the line above)
-from bench.cases import DOCUMENT, Case, make_batch, products  # noqa: E402
-from bench.guard import Guard  # noqa: E402
-from bench.harness import Variant  # noqa: E402
-from bench.worker import WorkerError, serve  # noqa: E402
-
-from npdl.script import OneLineParser, folder, guarded  # noqa: E402
+from experiments.bench import modes, report, training  # noqa: E402  (npdl is found through the line above)
+from experiments.bench.cases import DOCUMENT, Case, make_batch, products  # noqa: E402
+from experiments.bench.guard import Guard  # noqa: E402
+from experiments.bench.harness import Variant  # noqa: E402
+from experiments.bench.worker import WorkerError, serve  # noqa: E402
+from npdl.console import OneLineParser, folder, guarded  # noqa: E402
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -75,15 +72,16 @@ def make_step(job):
     """The step that a worker repeats."""
     case, options = Case(**job["case"]), dict(job["options"])
     if job["kind"] == "npdl":
-        from bench.npdl_side import npdl_step
+        from experiments.bench.npdl_side import npdl_step
 
         return npdl_step(case, **options)
     if job["kind"] == "floor" and not options.get("torch"):
-        from bench.floor import numpy_step
+        from experiments.bench.floor import numpy_step
 
         return numpy_step(products(case), options["shards"])
     import torch
-    from bench import torch_side
+
+    from experiments.bench import torch_side
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if job["kind"] == "floor":
@@ -94,16 +92,16 @@ def make_step(job):
 def work(job):
     """What this script does when it is started as a worker."""
     if job["kind"] == "training":
-        from bench import torch_training
+        from experiments.bench import torch_training
 
         torch_training.main(job)
     elif job["kind"] == "tricks":
-        from bench import tricks
+        from experiments.bench import tricks
 
         print(json.dumps(tricks.measure(job["seconds"])))
     elif job["kind"] == "profile":
-        from bench.npdl_side import npdl_step
-        from bench.profile import profile_step
+        from experiments.bench.npdl_side import npdl_step
+        from experiments.bench.profile import profile_step
 
         step = npdl_step(Case(**job["case"]), job["work"])
         print(json.dumps(profile_step(step, job["steps"])))

@@ -24,14 +24,11 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import gpu_measure, gpu_report, report  # noqa: E402  (npdl: the line above finds it)
-from bench.cases import DOCUMENT, Case  # noqa: E402
-from bench.guard import Guard  # noqa: E402
-from bench.worker import WorkerError  # noqa: E402
-
-from npdl.script import OneLineParser, folder, guarded  # noqa: E402
+from experiments.bench import gpu_measure, gpu_report, report  # noqa: E402  (npdl: the line above finds it)
+from experiments.bench.cases import DOCUMENT, Case  # noqa: E402
+from experiments.bench.guard import Guard  # noqa: E402
+from experiments.bench.worker import WorkerError  # noqa: E402
+from npdl.console import OneLineParser, folder, guarded  # noqa: E402
 
 SCRIPT = Path(__file__).resolve()
 MODES = ("step", "growth")
@@ -40,7 +37,7 @@ MODES = ("step", "growth")
 # --- the processes of the variants --------------------------------------------------------------
 def make_side(kind, case, options):
     """The Side of one variant for one case."""
-    from bench import gpu_sides
+    from experiments.bench import gpu_sides
 
     if kind == "npdl":
         return gpu_sides.npdl_side(case, **options)
@@ -54,12 +51,12 @@ def work(job):
     if job["kind"] == "facts":
         print(json.dumps(facts(job["side"])))
     elif job["kind"] == "kernels":
-        from bench.gpu_sides import count_kernels
+        from experiments.bench.gpu_sides import count_kernels
 
         print(json.dumps(count_kernels(make_side(job["side"], Case(**job["case"]),
                                                  job["options"]))))
     else:
-        from bench.gpu_worker import serve
+        from experiments.bench.gpu_worker import serve
 
         serve(lambda case: make_side(job["kind"], Case(**case), job["options"]))
     return 0

@@ -24,16 +24,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import report  # noqa: E402  (npdl is found through the line above)
-from bench.guard import Guard  # noqa: E402
-from bench.harness import Variant, measure_steps  # noqa: E402
-from bench.real_sides import TOKENS, finetuning, npdl_step, torch_step  # noqa: E402
-from bench.worker import WorkerError, serve  # noqa: E402
-
+from experiments.bench import report  # noqa: E402  (npdl is found through the line above)
+from experiments.bench.guard import Guard  # noqa: E402
+from experiments.bench.harness import Variant, measure_steps  # noqa: E402
+from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step  # noqa: E402
+from experiments.bench.worker import WorkerError, serve  # noqa: E402
+from npdl.console import OneLineParser, folder, guarded, place  # noqa: E402
 from npdl.errors import InputError  # noqa: E402
-from npdl.script import OneLineParser, folder, guarded, place  # noqa: E402
 from npdl.training.finetune import model_config  # noqa: E402
 
 SCRIPT = Path(__file__).resolve()

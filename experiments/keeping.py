@@ -5,7 +5,7 @@ import json
 import math
 import zlib
 
-from npdl.training.files import LARGEST_JSON, is_file, parse_json, write_atomically
+from npdl.files import LARGEST_JSON, is_file, parse_json, write_atomically
 
 # what reading a damaged or foreign file, and looking into it, may raise
 UNREADABLE = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError)

@@ -12,7 +12,7 @@ them.
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -20,7 +20,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from reporting import (
+from experiments.reporting import (
     attention,
     compute,
     data_size,
@@ -32,13 +32,18 @@ from reporting import (
     sanity,
     scatter,
 )
-from reporting.effects import summary_figure
-from reporting.front import front
-from reporting.parts import Table, digest_of, section_markdown, table_markdown, write_png
-from reporting.records import Store
-
-from npdl.script import OneLineParser, guarded
-from npdl.training.files import write_atomically
+from experiments.reporting.effects import summary_figure
+from experiments.reporting.front import front
+from experiments.reporting.parts import (
+    Table,
+    digest_of,
+    section_markdown,
+    table_markdown,
+    write_png,
+)
+from experiments.reporting.records import Store
+from npdl.console import OneLineParser, guarded
+from npdl.files import write_atomically
 
 REPORT = Path(__file__).parent / "REPORT.md"
 FIGURES = Path(__file__).parent / "results" / "figures"

@@ -14,16 +14,15 @@ The default recipe of the study with seed 0, for both models, as
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import sys
 
-import study
-from trials import Trial, columns_of, evaluations, main, settings
-
+from experiments import study
+from experiments.trials import Trial, columns_of, evaluations, main, settings
 from npdl.training.engine import Batch
 from npdl.training.loop import Trainer
 

@@ -24,7 +24,7 @@ recovery after any interruption; several launchers may share one --out.
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -36,15 +36,14 @@ import os
 import sys
 from pathlib import Path
 
-from keeping import UNREADABLE, read_record, short, write_record
-from reporting.readings import FURTHER, SEEDS, puzzle_runs
-
+from experiments.keeping import UNREADABLE, read_record, short, write_record
+from experiments.reporting.readings import FURTHER, SEEDS, puzzle_runs
 from npdl.backend import using
+from npdl.console import place
 from npdl.errors import InputError, NpdlError
-from npdl.script import place
+from npdl.files import read_json, reason
 from npdl.training.cli import RECIPES, OneLineParser, guarded
 from npdl.training.config import Config
-from npdl.training.files import read_json, reason
 from npdl.training.folder import checked_config
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import METRICS

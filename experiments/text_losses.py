@@ -8,7 +8,7 @@ The last column says how far the loss on 240 random windows (20 batches of 12) w
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -18,8 +18,8 @@ import sys
 
 import numpy as np
 
+from npdl.console import OneLineParser, guarded, place
 from npdl.errors import InputError
-from npdl.script import OneLineParser, guarded, place
 from npdl.training.engine import Batch, PlainEngine
 from npdl.training.run import load_run
 from npdl.training.task import make_task

@@ -13,7 +13,6 @@ import json
 import math
 import sys
 import time
-from pathlib import Path
 
 try:
     import torch
@@ -23,18 +22,15 @@ except ImportError:
           file=sys.stderr)
     sys.exit(2)
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1]),
-                str(Path(__file__).resolve().parents[1] / "tests")]
 
-import torch_names
-import torch_reference as reference
-from text_losses import whole_windows
-
+from experiments.text_losses import whole_windows
+from npdl.console import OneLineParser, guarded
 from npdl.data.text import Characters, read_text, split_text, windows
 from npdl.schedule import schedule
-from npdl.script import OneLineParser, guarded
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
+from tests.tools import torch_names
+from tests.tools import torch_reference as reference
 
 BLOCK, BATCH, STEPS, EVALUATED = 64, 12, 2000, 20
 BATCHES = 3         # the place of a run's batches in the streams of its seed

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from keeping import UNREADABLE, read_record, short, write_record
-
+from experiments.keeping import UNREADABLE, read_record, short, write_record
+from npdl.console import guarded, note
 from npdl.errors import InputError
-from npdl.script import guarded, note
+from npdl.files import is_file, reason
 from npdl.training.cli import OneLineParser
-from npdl.training.files import is_file, reason
 from npdl.training.loop import unwarned
 from npdl.training.origin import versions
 

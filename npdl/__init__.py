@@ -13,7 +13,7 @@ _NAMES = {
     "npdl.core": "Absent Cache Layer Param",
     "npdl.errors": "BackendError CheckpointError InputError NpdlError",
     "npdl.layers.activation": "GELU ReLU Sigmoid Softmax Tanh TanhGELU",
-    "npdl.layers.adapters": "FrozenLinear LoRALinear QuantLinear",
+    "npdl.adapt.linears": "FrozenLinear LoRALinear QuantLinear",
     "npdl.layers.attention": "AdditiveAttention DotAttention MultiHeadAttention "
                              "ScaledDotAttention causal_mask",
     "npdl.layers.bidirectional": "Bidirectional",
@@ -40,9 +40,9 @@ _NAMES = {
     "npdl.models.mlp": "MLP",
     "npdl.models.seq2seq": "Seq2Seq",
     "npdl.optim": "Adam AdamW Grokfast Muon SGD clip_by_global_norm orthogonal_gradient",
-    "npdl.study.blame": "assert_right blame",
-    "npdl.study.gradcheck": "gradcheck",
-    "npdl.study.step": "step",
+    "npdl_study.blame.blame": "assert_right blame",
+    "npdl_study.check.gradcheck": "gradcheck",
+    "npdl_study.step.step": "step",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_MODULES)

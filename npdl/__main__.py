@@ -7,20 +7,20 @@ import os
 import sys
 
 from npdl import __version__
-from npdl.script import OneLineParser, begin, guarded
+from npdl.console import OneLineParser, begin, guarded
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
 COMMANDS = {
     "step": ("step through a layer's forward and backward, in the terminal or as a page",
-             "npdl.study.commands", "add_step", "run_step"),
+             "npdl_study.commands", "add_step", "run_step"),
     "blame": ("find the first wrong line of a backward; exit status 1 if there is one",
-              "npdl.study.commands", "add_blame", "run_blame"),
-    "example": ("write mine.py, a layer of your own to start from", "npdl.study.example",
+              "npdl_study.commands", "add_blame", "run_blame"),
+    "example": ("write mine.py, a layer of your own to start from", "npdl_study.example",
                 "add_arguments", "run"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
-                 "npdl.study.homework", "add_arguments", "run"),
+                 "npdl_study.homework.homework", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
-             "npdl.study.plots", "add_arguments", "run"),
+             "npdl_study.plots.plots", "add_arguments", "run"),
 }
 # name: what it does; npdl.scripts has a module for each, with a parser of its own
 SCRIPTS = {

@@ -222,6 +222,13 @@ def walk(layer):
         yield from walk(child)
 
 
+def named_layers(layer, name=""):
+    """Yield (dotted name, layer) for the layer and every layer below it."""
+    yield name, layer
+    for child_name, child in layer.children():
+        yield from named_layers(child, f"{name}.{child_name}" if name else child_name)
+
+
 def gradients_of(dout, outputs, owner):
     """What backward was given, in the shape of forward's `outputs`: an array, or a tuple of such.
 

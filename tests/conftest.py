@@ -3,7 +3,6 @@
 import os
 import sys
 import types
-from pathlib import Path
 
 # The products of the tests are tiny: one thread is quicker than several, and repeatable.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -12,10 +11,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import pytest  # after the thread counts, which count when NumPy is first imported
 
 from npdl.training import run
-from tests import blas_check
-
-# torch_names imports torch_reference as a neighbour, and so do the benchmarks.
-sys.path.insert(0, str(Path(__file__).parent))
+from tests.tools import blas_check
 
 
 def pytest_addoption(parser):

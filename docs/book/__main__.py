@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from npdl.console import OneLineParser, begin, guarded
 from npdl.errors import InputError
-from npdl.script import OneLineParser, begin, guarded
 
 
 def parse(argv):

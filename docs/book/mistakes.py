@@ -15,11 +15,11 @@ import numpy as np
 
 from docs.book import checks
 from docs.book.sources import ROOT, _plain, find
-from npdl.study.blame import blame
-from npdl.study.patch import find_code, patched
-from npdl.study.plan import plan
-from npdl.study.samples import sample
-from npdl.study.target import find_class
+from npdl_study.blame.blame import blame
+from npdl_study.check.samples import sample
+from npdl_study.check.target import find_class
+from npdl_study.trace.patch import find_code, patched
+from npdl_study.trace.plan import plan
 
 
 @dataclass

@@ -20,7 +20,7 @@ from docs.book.mistakes import edited, read_mistakes
 from docs.book.render import proof_table
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
-from npdl.study.target import find_class
+from npdl_study.check.target import find_class
 
 TOOLS = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
@@ -107,8 +107,8 @@ import numpy as np
 
 import npdl
 from npdl import *
-from npdl.study import samples
-from npdl.study.gradcheck import randomise
+from npdl_study.check import samples
+from npdl_study.check.gradcheck import randomise
 
 rng = np.random.default_rng({checks.seed(chapter.name)})''', *(text.strip() for text in own), f'''\
 def close(a, b, rel={checks.REL:g}):

@@ -8,7 +8,7 @@ from exercises.d000_lora_tradeoffs import adapted, update_error
 from exercises.d000_quantizer import quantize_exactly
 from exercises.worked import Check, Solution, Step, Table, num
 from npdl.adapt import merged_linear, multiplies
-from npdl.layers.adapters import LoRALinear, QuantLinear
+from npdl.adapt.linears import LoRALinear, QuantLinear
 from npdl.layers.linear import Linear
 
 W = np.array([[0.7, -0.25], [0.45, -0.55]])

@@ -6,7 +6,7 @@ import numpy as np
 
 from exercises.d000_quantizer import quantize_exactly, relative_error
 from exercises.worked import Check, Solution, Step, Table, num, vec
-from npdl.quantize import dequantize, quantize
+from npdl.adapt.quantize import dequantize, quantize
 
 WEIGHTS = tuple(Fraction(value, 10) for value in (7, -3, 2, 5, -6))
 

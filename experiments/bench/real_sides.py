@@ -108,10 +108,10 @@ def _torch_lora(torch, model):
 
 def finetuning(job):
     """Fine-tune as `job` says; print counts, times, losses and peak memory as one line of JSON."""
+    from npdl.process import peak_memory
     from npdl.training.config import Adapters, Config
     from npdl.training.folder import count
     from npdl.training.loop import Trainer
-    from npdl.training.process import peak_memory
 
     adapters = None if job["adapters"] is None else Adapters(**job["adapters"])
     trainer, times = Trainer(Config(**job["config"], adapters=adapters)), []

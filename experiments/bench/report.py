@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from npdl.training.files import write_atomically
+from npdl.files import write_atomically
 
 from .cases import flops
 from .harness import paired_ratio

@@ -1,13 +1,9 @@
 """The PyTorch steps. Imported by the workers that measure torch, and by nothing else."""
 
-import sys
-from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-import torch_reference as reference  # noqa: E402  (found through the line above)
+from tests.tools import torch_reference as reference  # noqa: E402  (found through the line above)
 
 # Forms of the two models, each tried with every AdamW that torch has.
 FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM", "per-gate"), "text": ("plain", "sdpa")}

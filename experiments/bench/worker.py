@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from npdl.training.process import peak_memory
+from npdl.process import peak_memory
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -2,15 +2,14 @@
 
 import math
 
-import study
-from paired import COLOURS, NOTHING, of_arm
-from phases import POWER, SEEDS, STRONGEST, moments
-from reporting.draw import WINDOW, running_median
-from reporting.measures import span
-from reporting.parts import Figure, Section, Table
-from reporting.rules import TIMES
-
-from npdl.study import plots_style as style
+from experiments import study
+from experiments.grokking.paired import COLOURS, NOTHING, of_arm
+from experiments.grokking.phases import POWER, SEEDS, STRONGEST, moments
+from experiments.reporting.draw import WINDOW, running_median
+from experiments.reporting.measures import span
+from experiments.reporting.parts import Figure, Section, Table
+from experiments.reporting.rules import TIMES
+from npdl_study.plots import plots_style as style
 
 WORDS = ("*Fresh* are equations of which neither order is trained; the *circuit alone* is their "
          "logits averaged over equal sums and cut down to the key frequencies; half a guess's loss "

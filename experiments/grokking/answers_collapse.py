@@ -2,14 +2,21 @@
 
 import math
 
-from collapse import ARMS
-from paired import COLOURS, LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
-from reporting.draw import write_in
-from reporting.measures import GENERAL, MEMORISED, span
-from reporting.parts import Figure, Section, Table
-from trials import first_step
-
-from npdl.study import plots_style as style
+from experiments.grokking.collapse import ARMS
+from experiments.grokking.paired import (
+    COLOURS,
+    LEVEL,
+    NOTHING,
+    of_arm,
+    paired,
+    plot_seeds,
+    wait_for,
+)
+from experiments.reporting.draw import write_in
+from experiments.reporting.measures import GENERAL, MEMORISED, span
+from experiments.reporting.parts import Figure, Section, Table
+from experiments.trials import first_step
+from npdl_study.plots import plots_style as style
 
 COLLAPSED = 0.4         # a softmax has collapsed when so many pairs have a probability of 1: the
                         # share that the published plot of 40 % of the data marks

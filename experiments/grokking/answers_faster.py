@@ -2,15 +2,14 @@
 
 import math
 
-import study
-from faster import ARMS, FASTER, seeds_of
-from paired import LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
-from reporting.measures import GENERAL, span
-from reporting.parts import Figure, Section, Table
-from reporting.records import NAMES
-from trials import first_step
-
-from npdl.study import plots_style as style
+from experiments import study
+from experiments.grokking.faster import ARMS, FASTER, seeds_of
+from experiments.grokking.paired import LEVEL, NOTHING, of_arm, paired, plot_seeds, wait_for
+from experiments.reporting.measures import GENERAL, span
+from experiments.reporting.parts import Figure, Section, Table
+from experiments.reporting.records import NAMES
+from experiments.trials import first_step
+from npdl_study.plots import plots_style as style
 
 PAPER = {"grokfast": "39,890 updates to 910 with decay 0.005, where the baseline has none (790: "
                      "another filter, decay 0.01)",

@@ -2,14 +2,13 @@
 
 import math
 
-from paired import COLOURS, LEVEL, of_arm, paired, plot_seeds
-from phases import EPS, LONG, TRIALS
-from reporting.jumps import jump_places
-from reporting.measures import span
-from reporting.parts import Figure, Section, Table
-
-from npdl.study import plots_style as style
+from experiments.grokking.paired import COLOURS, LEVEL, of_arm, paired, plot_seeds
+from experiments.grokking.phases import EPS, LONG, TRIALS
+from experiments.reporting.jumps import jump_places
+from experiments.reporting.measures import span
+from experiments.reporting.parts import Figure, Section, Table
 from npdl.training.config import Config
+from npdl_study.plots import plots_style as style
 
 BETA2 = Config().betas[1]
 HIGH, ABOVE = 1e-4, 100     # the fall is measured from this loss to so many times the lowest

@@ -25,24 +25,21 @@ change any more.
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from trials import Trial, all_right, columns_of, main
 
+from experiments.trials import Trial, all_right, columns_of, main
 from npdl.backend import stream
 from npdl.losses import CrossEntropy, StableMaxLoss
 from npdl.models.mlp import MLP
 from npdl.optim import AdamW, orthogonal_gradient
-from npdl.shared import ONE_BLAS_THREAD
+from npdl.threads import ONE_BLAS_THREAD
 
 FOLDER = "grokking/collapse"
 P, HIDDEN = 113, 200

@@ -19,20 +19,16 @@ running, or to step 10001. The arms share split, start and batches with the same
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import math
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import study
-from trials import Trial, all_right, columns_of, evaluations, main, settings
-
+from experiments import study
+from experiments.trials import Trial, all_right, columns_of, evaluations, main, settings
 from npdl.core import embedding_names
 from npdl.optim import Grokfast, Muon
 from npdl.training.loop import Trainer

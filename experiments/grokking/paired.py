@@ -3,11 +3,10 @@
 import dataclasses
 import math
 
-from reporting.draw import scale_y
-from reporting.measures import mean
-from reporting.rules import STUDENT
-
-from npdl.study import plots_style as style
+from experiments.reporting.draw import scale_y
+from experiments.reporting.measures import mean
+from experiments.reporting.rules import STUDENT
+from npdl_study.plots import plots_style as style
 
 NOTHING = "Not tried yet."
 LEVEL = 0.05                # a verdict by luck once in twenty

@@ -21,27 +21,24 @@ jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import math
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-import study
-from reporting.jumps import FACTOR, jump_places
-from reporting.measures import GENERAL, MEMORISED
-from trials import Trial, columns_of, evaluations, first_step, main, settings
 
+from experiments import study
+from experiments.reporting.jumps import FACTOR, jump_places
+from experiments.reporting.measures import GENERAL, MEMORISED
+from experiments.trials import Trial, columns_of, evaluations, first_step, main, settings
 from npdl.backend import to_host
 from npdl.functions import log_softmax
-from npdl.study.plots_embeddings import spectrum
 from npdl.training.loop import Trainer
+from npdl_study.plots.plots_embeddings import spectrum
 
 FOLDER = "grokking/phases"
 SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jumps

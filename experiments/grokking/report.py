@@ -7,7 +7,7 @@ Trials that are missing are named; the three scripts beside this one make them.
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -15,20 +15,15 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
-
-import collapse
-import faster
-import phases
-from answers_circuit import circuit_section
-from answers_collapse import collapse_section
-from answers_faster import faster_section
-from answers_jumps import jumps_section
-from reporting.parts import digest_of, section_markdown, write_png
-from trials import RESULTS, origin, records
-
-from npdl.script import OneLineParser, guarded
-from npdl.training.files import write_atomically
+from experiments.grokking import collapse, faster, phases
+from experiments.grokking.answers_circuit import circuit_section
+from experiments.grokking.answers_collapse import collapse_section
+from experiments.grokking.answers_faster import faster_section
+from experiments.grokking.answers_jumps import jumps_section
+from experiments.reporting.parts import digest_of, section_markdown, write_png
+from experiments.trials import RESULTS, origin, records
+from npdl.console import OneLineParser, guarded
+from npdl.files import write_atomically
 
 REPORT = Path(__file__).parent / "REPORT.md"
 FIGURES = RESULTS / "grokking" / "figures"

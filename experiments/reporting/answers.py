@@ -2,16 +2,15 @@
 
 import math
 
-import study
-
-from reporting import attention, data_size, extract, mixed, sanity
-from reporting.answers_batch import compute_answer
-from reporting.answers_decay import decay_answer
-from reporting.answers_size import size_answer
-from reporting.judgement import judgement
-from reporting.measures import GENERAL, MEMORISED, listed, mean, span, steps
-from reporting.records import GRID, NAMES
-from reporting.wording import Missing, both, factor, gainer, of_both, per_seed, seeds_of
+from experiments import study
+from experiments.reporting import attention, data_size, extract, mixed, sanity
+from experiments.reporting.answers_batch import compute_answer
+from experiments.reporting.answers_decay import decay_answer
+from experiments.reporting.answers_size import size_answer
+from experiments.reporting.judgement import judgement
+from experiments.reporting.measures import GENERAL, MEMORISED, listed, mean, span, steps
+from experiments.reporting.records import GRID, NAMES
+from experiments.reporting.wording import Missing, both, factor, gainer, of_both, per_seed, seeds_of
 
 L_VAL, A_VAL, A_TRAIN = "validation_loss", "validation_accuracy", "train_accuracy"
 NOTHING = "Not answered: the runs are missing."

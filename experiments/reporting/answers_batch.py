@@ -1,11 +1,11 @@
 """The answer to the document's question 6: on batch sizes and fractions of a training."""
 
-from reporting import compute_answers, compute_claims
-from reporting.compute_claims import A_VAL, BATCHES, L_VAL, LOWS, TRAINED, T
-from reporting.effects import change
-from reporting.measures import accuracies
-from reporting.records import NAMES
-from reporting.wording import factor, said_of, seeds_of, two_digits
+from experiments.reporting import compute_answers, compute_claims
+from experiments.reporting.compute_claims import A_VAL, BATCHES, L_VAL, LOWS, TRAINED, T
+from experiments.reporting.effects import change
+from experiments.reporting.measures import accuracies
+from experiments.reporting.records import NAMES
+from experiments.reporting.wording import factor, said_of, seeds_of, two_digits
 
 
 def compute_answer(store):

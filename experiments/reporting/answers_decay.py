@@ -2,11 +2,11 @@
 
 import math
 
-from reporting import decay_claims
-from reporting.decay_claims import A_TRAIN, A_VAL, L_VAL
-from reporting.jumps import jumps
-from reporting.measures import GENERAL, MEMORISED, accuracies, losses, mean, span, steps
-from reporting.wording import both, factor, per_seed, seeds_of
+from experiments.reporting import decay_claims
+from experiments.reporting.decay_claims import A_TRAIN, A_VAL, L_VAL
+from experiments.reporting.jumps import jumps
+from experiments.reporting.measures import GENERAL, MEMORISED, accuracies, losses, mean, span, steps
+from experiments.reporting.wording import both, factor, per_seed, seeds_of
 
 NEAR = 1000                 # steps around a moment, before it and after it
 SAME = 0.05                 # norms that are that near are as small

@@ -2,11 +2,11 @@
 
 import math
 
-from reporting import model_answers, model_size
-from reporting.measures import mean, span
-from reporting.records import NAMES
-from reporting.rules import STUDENT
-from reporting.wording import factor, of_both, said_of, two_digits, who
+from experiments.reporting import model_answers, model_size
+from experiments.reporting.measures import mean, span
+from experiments.reporting.records import NAMES
+from experiments.reporting.rules import STUDENT
+from experiments.reporting.wording import factor, of_both, said_of, two_digits, who
 
 L_VAL, A_VAL = "validation_loss", "validation_accuracy"
 

@@ -6,14 +6,14 @@ above that says something about BOS.
 """
 
 import numpy as np
-from study import READ
 
-from npdl.study import plots_style as style
+from experiments.reporting import extract
+from experiments.reporting.measures import relaxed
+from experiments.reporting.parts import FAILS, HOLDS, MISSING, OPEN, Figure, Section, Table, Verdict
+from experiments.reporting.rules import TIMES, silent
+from experiments.study import READ
 from npdl.training.cli import RECIPES
-from reporting import extract
-from reporting.measures import relaxed
-from reporting.parts import FAILS, HOLDS, MISSING, OPEN, Figure, Section, Table, Verdict
-from reporting.rules import TIMES, silent
+from npdl_study.plots import plots_style as style
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer

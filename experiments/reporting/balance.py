@@ -7,7 +7,7 @@ are equally long. A spike of the gradient stays in v for some 1 / (1 - beta2) = 
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from npdl.backend import to_host
-from npdl.script import OneLineParser, guarded
-from npdl.study import plots_style as style
+from npdl.console import OneLineParser, guarded
+from npdl.files import write_atomically
 from npdl.training.config import Config
-from npdl.training.files import write_atomically
 from npdl.training.loop import Trainer
 from npdl.training.origin import versions
+from npdl_study.plots import plots_style as style
 
 PATH = Path(__file__).parents[1] / "results" / "balance.json"
 VARIANTS = {"as stated": {"clip": None}, "clip at norm 1": {"clip": 1.0}}

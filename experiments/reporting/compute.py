@@ -1,12 +1,20 @@
 """Question 6 of Problem 4: batch sizes, and fractions of a training."""
 
+from experiments.reporting.compute_answers import answers
+from experiments.reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, TRAINED, T, captions
+from experiments.reporting.parts import Section, Table
+from experiments.reporting.records import NAMES, parameters
+from experiments.reporting.rules import judge
+from experiments.reporting.shapes import (
+    LABELS,
+    family,
+    figure,
+    plus_minus,
+    scale_of,
+    summary_line,
+    y_of,
+)
 from npdl.training.metrics import METRICS
-from reporting.compute_answers import answers
-from reporting.compute_claims import ALPHAS, BATCHES, CONFIGS, TRAINED, T, captions
-from reporting.parts import Section, Table
-from reporting.records import NAMES, parameters
-from reporting.rules import judge
-from reporting.shapes import LABELS, family, figure, plus_minus, scale_of, summary_line, y_of
 
 BATCH_BAR = "batch size B (log2 scale)"
 DRAWN = (0.1, 0.2, 0.3, 0.5, 1.0)   # fractions: with all ten the lines cross too often

@@ -2,9 +2,9 @@
 
 import statistics
 
-from reporting.compute_claims import A_VAL, ALPHAS, BATCHES, L_VAL, T, at_low, claim
-from reporting.measures import GENERAL, accuracies, losses, moved, relaxed
-from reporting.records import NAMES
+from experiments.reporting.compute_claims import A_VAL, ALPHAS, BATCHES, L_VAL, T, at_low, claim
+from experiments.reporting.measures import GENERAL, accuracies, losses, moved, relaxed
+from experiments.reporting.records import NAMES
 
 SHARPLY = 1.5               # a loss that much higher is significantly higher
 SMALL, LATE = 64, 0.2       # batches up to SMALL are small; α is large where 1 - α is up to LATE

@@ -2,9 +2,8 @@
 
 import math
 
-import study
-
-from reporting.measures import (
+from experiments import study
+from experiments.reporting.measures import (
     GENERAL,
     TREND,
     accuracies,
@@ -16,8 +15,8 @@ from reporting.measures import (
     span,
     steps,
 )
-from reporting.records import NAMES, variant
-from reporting.rules import Statement
+from experiments.reporting.records import NAMES, variant
+from experiments.reporting.rules import Statement
 
 BATCHES = (32, 64, 128, 256, 512)
 ALPHAS = tuple(round(0.1 * i, 1) for i in range(1, 11))

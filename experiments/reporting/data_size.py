@@ -2,7 +2,7 @@
 
 import math
 
-from reporting.measures import (
+from experiments.reporting.measures import (
     GENERAL,
     MEMORISED,
     ONLY,
@@ -13,10 +13,10 @@ from reporting.measures import (
     relaxed,
     slope,
 )
-from reporting.parts import Section, Table
-from reporting.records import NAMES, variant
-from reporting.rules import Statement, judge, silent
-from reporting.shapes import best_table, eight, family, figure
+from experiments.reporting.parts import Section, Table
+from experiments.reporting.records import NAMES, variant
+from experiments.reporting.rules import Statement, judge, silent
+from experiments.reporting.shapes import best_table, eight, family, figure
 
 SHARES = [round(0.1 * i, 1) for i in range(1, 10)]
 CONFIGS = {model: {r: variant(model, r_train=r) for r in SHARES} for model in NAMES}

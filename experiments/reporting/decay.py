@@ -2,14 +2,14 @@
 
 import math
 
+from experiments.reporting import jumps
+from experiments.reporting.decay_claims import CONFIGS, T, statements
+from experiments.reporting.measures import GENERAL, MEMORISED
+from experiments.reporting.parts import CONTRADICTED, NO_CLAIM, Section, Table, Verdict
+from experiments.reporting.records import Spread
+from experiments.reporting.rules import judge
+from experiments.reporting.shapes import EMPTY, best_table, eight, family, figure, plus_minus
 from npdl.training.metrics import METRICS
-from reporting import jumps
-from reporting.decay_claims import CONFIGS, T, statements
-from reporting.measures import GENERAL, MEMORISED
-from reporting.parts import CONTRADICTED, NO_CLAIM, Section, Table, Verdict
-from reporting.records import Spread
-from reporting.rules import judge
-from reporting.shapes import EMPTY, best_table, eight, family, figure, plus_minus
 
 BAR = "weight decay"
 

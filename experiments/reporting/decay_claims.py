@@ -2,8 +2,8 @@
 
 import math
 
-from reporting.jumps import ROUNDED, jumps
-from reporting.measures import (
+from experiments.reporting.jumps import ROUNDED, jumps
+from experiments.reporting.measures import (
     GENERAL,
     MEMORISED,
     accuracies,
@@ -13,8 +13,8 @@ from reporting.measures import (
     relaxed,
     steps,
 )
-from reporting.records import GRID, variant
-from reporting.rules import Statement
+from experiments.reporting.records import GRID, variant
+from experiments.reporting.rules import Statement
 
 DECAYS = (0.25, 0.5, 0.75, 1.0)
 T = 40001

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from npdl.study import plots_style as style
-from reporting import compute_claims, data_size, decay_claims, model_size, sanity
-from reporting.parts import Figure
-from reporting.records import NAMES
+from experiments.reporting import compute_claims, data_size, decay_claims, model_size, sanity
+from experiments.reporting.parts import Figure
+from experiments.reporting.records import NAMES
+from npdl_study.plots import plots_style as style
 
 L_VAL = "validation_loss"
 COLOURS = {"lstm": style.BLUE, "gpt": style.VERMILION}

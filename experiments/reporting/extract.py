@@ -9,7 +9,7 @@ step) is given again.
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -18,21 +18,19 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import numpy as np
 
+from experiments.reporting.records import origin
 from npdl.backend import to_host
+from npdl.console import OneLineParser, guarded
 from npdl.errors import InputError
+from npdl.files import write_atomically
 from npdl.models.gpt import attentions
-from npdl.script import OneLineParser, guarded
-from npdl.study.plots_embeddings import spectrum
 from npdl.training.config import Config
 from npdl.training.engine import Batch, PlainEngine
-from npdl.training.files import write_atomically
 from npdl.training.folder import made_by
 from npdl.training.run import load_run
-from reporting.records import origin
+from npdl_study.plots.plots_embeddings import spectrum
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = ((5, 7), (9, 6))          # document 004's; others where they are not in the training set

@@ -7,12 +7,12 @@ power, up to chance, at each of the frequencies 1..p//2.
 
 import numpy as np
 
-from npdl.study import plots_style as style
-from npdl.study.plots_embeddings import spectrum
-from reporting import extract
-from reporting.attention import called
-from reporting.draw import MARKERS, scale_y
-from reporting.parts import Figure, Section, Table
+from experiments.reporting import extract
+from experiments.reporting.attention import called
+from experiments.reporting.draw import MARKERS, scale_y
+from experiments.reporting.parts import Figure, Section, Table
+from npdl_study.plots import plots_style as style
+from npdl_study.plots.plots_embeddings import spectrum
 
 NUMBERS, WIDTH = 31, 128
 TABLES = 500                        # random ones, for the range that chance gives

@@ -1,11 +1,9 @@
 """The first pages of the report: answers, limitations, verdicts and runs counted, the rules."""
 
-import study
-
-from npdl.training.cli import RECIPES
-from reporting.answers import WORDS, answers
-from reporting.effects import summary_figure
-from reporting.parts import (
+from experiments import study
+from experiments.reporting.answers import WORDS, answers
+from experiments.reporting.effects import summary_figure
+from experiments.reporting.parts import (
     AGAIN,
     CONTRADICTED,
     DECIDED,
@@ -18,8 +16,9 @@ from reporting.parts import (
     Table,
     part_markdown,
 )
-from reporting.records import NAMES, label_of, recipe_words, setting, variant
-from reporting.sanity import TABLE
+from experiments.reporting.records import NAMES, label_of, recipe_words, setting, variant
+from experiments.reporting.sanity import TABLE
+from npdl.training.cli import RECIPES
 
 QUESTIONS = {"sanity": "1, 2: the default recipe", "data": "3: r_train",
              "mixed": "4: mixed orders", "model": "5: layers, width", "compute": "6: batch size",

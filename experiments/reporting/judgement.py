@@ -1,6 +1,6 @@
 """What the verdicts of a question come to, in a paragraph."""
 
-from reporting.parts import CONTRADICTED, DEPENDS, FAILS, HOLDS, OPEN
+from experiments.reporting.parts import CONTRADICTED, DEPENDS, FAILS, HOLDS, OPEN
 
 NAMED = 4                           # claims that are named of each kind
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from reporting.measures import MEMORISED
-from reporting.parts import Table
+from experiments.reporting.measures import MEMORISED
+from experiments.reporting.parts import Table
 
 FACTOR = 100                # a training loss that rises by this factor between two evaluations
 UNIT = 2.0**-23             # float32's spacing just above 1

@@ -5,9 +5,9 @@ Built from results/balance.json and results/spikes.json (reporting.balance, repo
 
 import numpy as np
 
-from reporting import balance, spikes
-from reporting.parts import Figure, Table
-from reporting.records import origin
+from experiments.reporting import balance, spikes
+from experiments.reporting.parts import Figure, Table
+from experiments.reporting.records import origin
 
 LOST = 100                      # times the last loss of the unchanged run: not recovered
 

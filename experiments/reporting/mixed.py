@@ -2,12 +2,11 @@
 
 import math
 
-from npdl.training.metrics import METRICS
-from reporting.measures import GENERAL, MEMORISED, relaxed, steps
-from reporting.parts import Section, Table
-from reporting.records import NAMES, Spread, variant
-from reporting.rules import Statement, judge, silent
-from reporting.shapes import (
+from experiments.reporting.measures import GENERAL, MEMORISED, relaxed, steps
+from experiments.reporting.parts import Section, Table
+from experiments.reporting.records import NAMES, Spread, variant
+from experiments.reporting.rules import Statement, judge, silent
+from experiments.reporting.shapes import (
     figure,
     plus_minus,
     scale_of,
@@ -15,6 +14,7 @@ from reporting.shapes import (
     title_of,
     y_of,
 )
+from npdl.training.metrics import METRICS
 
 CONFIGS = {model: variant(model, p=11, orders=(2, 3), stratified=True) for model in NAMES}
 ORDERS = {2: "binary", 3: "ternary"}

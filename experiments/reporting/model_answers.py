@@ -2,9 +2,17 @@
 
 import math
 
-from reporting.measures import accuracies, correlation, deviation, losses, mean, moved, slope
-from reporting.model_claims import A_VAL, L_VAL, LAYERS, WIDTHS, by_size, claim
-from reporting.records import NAMES
+from experiments.reporting.measures import (
+    accuracies,
+    correlation,
+    deviation,
+    losses,
+    mean,
+    moved,
+    slope,
+)
+from experiments.reporting.model_claims import A_VAL, L_VAL, LAYERS, WIDTHS, by_size, claim
+from experiments.reporting.records import NAMES
 
 
 def answers(configs):

@@ -2,7 +2,7 @@
 
 import math
 
-from reporting.measures import (
+from experiments.reporting.measures import (
     GENERAL,
     MEMORISED,
     STEADY,
@@ -17,8 +17,8 @@ from reporting.measures import (
     rises,
     steps,
 )
-from reporting.records import parameters
-from reporting.rules import Statement
+from experiments.reporting.records import parameters
+from experiments.reporting.rules import Statement
 
 LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
 L_VAL, A_VAL = "validation_loss", "validation_accuracy"

@@ -1,11 +1,11 @@
 """Question 5 of Problem 4: layers and width."""
 
-from reporting.model_answers import answers
-from reporting.model_claims import captions
-from reporting.parts import CONTRADICTED, Section, Table, Verdict
-from reporting.records import NAMES, parameters, variant
-from reporting.rules import judge
-from reporting.shapes import best_table, eight, family, figure
+from experiments.reporting.model_answers import answers
+from experiments.reporting.model_claims import captions
+from experiments.reporting.parts import CONTRADICTED, Section, Table, Verdict
+from experiments.reporting.records import NAMES, parameters, variant
+from experiments.reporting.rules import judge
+from experiments.reporting.shapes import best_table, eight, family, figure
 
 LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
 CONFIGS = {model: {(L, d): variant(model, layers=L, width=d) for L in LAYERS for d in WIDTHS}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from npdl.errors import InputError
-from npdl.training.files import write_atomically
+from npdl.files import write_atomically
 
 HOLDS = "holds"
 FAILS = "fails"

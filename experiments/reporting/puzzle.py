@@ -8,10 +8,9 @@ import math
 
 import numpy as np
 
-from npdl.study import plots_style as style
-from reporting import mechanism, readings, sanity
-from reporting.draw import WINDOW, running_median
-from reporting.parts import (
+from experiments.reporting import mechanism, readings, sanity
+from experiments.reporting.draw import WINDOW, running_median
+from experiments.reporting.parts import (
     FAILS,
     HOLDS,
     MISSING,
@@ -22,8 +21,18 @@ from reporting.parts import (
     Verdict,
     verdict_table,
 )
-from reporting.puzzle_runs import BEFORE, DOCUMENT, JUMP, LOSSES, NEAR, SHORT, bound, gathered
-from reporting.rules import TIMES, compare, half_and_twice
+from experiments.reporting.puzzle_runs import (
+    BEFORE,
+    DOCUMENT,
+    JUMP,
+    LOSSES,
+    NEAR,
+    SHORT,
+    bound,
+    gathered,
+)
+from experiments.reporting.rules import TIMES, compare, half_and_twice
+from npdl_study.plots import plots_style as style
 
 NAMES = {"gpt": "GPT", "lstm": "LSTM"}
 OTHERS = {                          # A_val, t_f(L_val), t_f(A_train), t_f(A_val) of the document

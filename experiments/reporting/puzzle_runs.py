@@ -3,11 +3,11 @@
 import dataclasses
 
 import numpy as np
-import study
 
+from experiments import study
+from experiments.reporting import readings, sanity
+from experiments.reporting.records import origin
 from npdl.training.summary import summarise
-from reporting import readings, sanity
-from reporting.records import origin
 
 LOSSES = ("train_loss", "validation_loss")
 SHORT = {key: sanity.ROWS[key] for key in (*LOSSES, "t_f_train_accuracy")}   # what is looked at

@@ -8,15 +8,14 @@ import math
 from collections import Counter
 from pathlib import Path
 
-import study
-
+from experiments import study
 from npdl.training.cli import RECIPES
 from npdl.training.config import Config
 
 NAMES = {"lstm": "LSTM", "gpt": "GPT"}
 GRID = 100                  # evaluations after step 100 are so many steps apart
 UNKNOWN = "code that was not recorded"
-LABELS = Path(__file__).parents[1] / "results" / "labels.json"      # see tests/test_replay.py
+LABELS = Path(__file__).parents[1] / "results" / "labels.json"      # see tests/experiments/test_replay.py
 
 
 def origin(made):

@@ -12,11 +12,11 @@ import json
 import sys
 from pathlib import Path
 
+from experiments.reporting.records import NAMES, Run
 from npdl.training.config import Config
 from npdl.training.loop import Trainer, unwarned
 from npdl.training.metrics import METRICS
 from npdl.training.origin import kernels
-from reporting.records import NAMES, Run
 
 STEPS = 200                 # a record has evaluations at the steps 1 to 100, and at 200
 EVERY = 10                  # of which every tenth is enough

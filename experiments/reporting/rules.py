@@ -18,10 +18,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
-import study
-
-from npdl.errors import InputError
-from reporting.parts import (
+from experiments import study
+from experiments.reporting.parts import (
     AGAIN,
     CONTRADICTED,
     DEPENDS,
@@ -32,7 +30,8 @@ from reporting.parts import (
     OPEN,
     Verdict,
 )
-from reporting.records import NAMES, Spread, setting
+from experiments.reporting.records import NAMES, Spread, setting
+from npdl.errors import InputError
 
 # Two-sided 5 % points of Student's distribution for 1, 2, ... degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

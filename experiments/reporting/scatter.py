@@ -2,14 +2,12 @@
 
 import math
 
-import rounding
-import study
-from trials import records
-
-from reporting import sanity
-from reporting.measures import GENERAL, deviation
-from reporting.parts import Section, Table
-from reporting.records import NAMES, label_of, setting
+from experiments import rounding, study
+from experiments.reporting import sanity
+from experiments.reporting.measures import GENERAL, deviation
+from experiments.reporting.parts import Section, Table
+from experiments.reporting.records import NAMES, label_of, setting
+from experiments.trials import records
 
 FEW = 3                 # values from which a scatter is given
 PLACES = {"L_val": 0, "the step of A_val ≥ 0.9": 2}     # of the facts of a run

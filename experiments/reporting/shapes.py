@@ -1,11 +1,10 @@
 """The data of the report's pictures, and the tables that are alike in several questions."""
 
-import study
-
+from experiments import study
+from experiments.reporting.draw import WINDOW, draw_panels
+from experiments.reporting.parts import Figure, Table
+from experiments.reporting.records import NAMES, missing_words
 from npdl.training.metrics import METRICS
-from reporting.draw import WINDOW, draw_panels
-from reporting.parts import Figure, Table
-from reporting.records import NAMES, missing_words
 
 LABELS = {"train_loss": "L_train", "validation_loss": "L_val",
           "train_accuracy": "A_train", "validation_accuracy": "A_val", "l2_norm": "‖θ‖₂"}

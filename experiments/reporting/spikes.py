@@ -6,7 +6,7 @@ RUN is the folder of a GPT that has memorised its training set; it is left as it
 """
 
 if __name__ == "__main__":
-    from npdl.script import begin
+    from npdl.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.script import OneLineParser, guarded
+from npdl.console import OneLineParser, guarded
+from npdl.files import write_atomically
 from npdl.training import checkpoint
-from npdl.training.files import write_atomically
 from npdl.training.loop import Trainer
 from npdl.training.origin import versions
 from npdl.training.run import read_config

@@ -1,6 +1,6 @@
 """What the answers share: the seeds that every setting has, and how changes are said."""
 
-from reporting.records import NAMES
+from experiments.reporting.records import NAMES
 
 
 class Missing(Exception):

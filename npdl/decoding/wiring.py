@@ -24,7 +24,7 @@ from npdl.layers.transformer import PreNormBlock, padding_mask
 from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
-from npdl.shared import ONE_BLAS_THREAD
+from npdl.threads import ONE_BLAS_THREAD
 
 ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
 AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from npdl.fast.memory import keep_freed_memory
-from npdl.shared import ONE_BLAS_THREAD, Shared
+from npdl.threads import ONE_BLAS_THREAD, Shared
 
 # Seconds after which a thread that waits for the interpreter's lock insists on having it. A step's
 # calls are far shorter than Python's own 5 ms: the holder has taken it again before the other woke.

@@ -18,18 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl import safetensors
-from npdl.adapt import merged_linear, named_layers, quantize_linears
+from npdl.adapt import merged_linear, quantize_linears
+from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
-from npdl.core import Layer
+from npdl.core import Layer, named_layers
 from npdl.errors import InputError, require_dtype
-from npdl.layers.adapters import FrozenLinear, LoRALinear
+from npdl.files import is_file, new_folder, read_json, reason, write_json
 from npdl.layers.linear import Linear
+from npdl.pretrained import safetensors
 from npdl.pretrained.config import Architecture
 from npdl.pretrained.gguf_file import GGUFWeights
 from npdl.pretrained.tokenizer import FILES, read_tokenizer
-from npdl.training.files import is_file, new_folder, read_json, reason, write_json
-from npdl.training.size import memory
+from npdl.process import memory
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 BUFFERS = re.compile(r"(h|layers)\.\d+\.(attn\.(bias|masked_bias)|self_attn\.rotary_emb\.inv_freq)")

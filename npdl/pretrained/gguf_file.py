@@ -14,7 +14,7 @@ import struct
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.training.files import is_file, reason
+from npdl.files import is_file, reason
 
 SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
            12: "<d"}

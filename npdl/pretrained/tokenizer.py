@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.training.files import is_file, read_json, reason, write_json
+from npdl.files import is_file, read_json, reason, write_json
 
 TOKENIZER, SETTINGS, GENERATION = ("tokenizer.json", "tokenizer_config.json",
                                    "generation_config.json")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from npdl.console import place
 from npdl.decoding.wiring import Recomputed
 from npdl.errors import InputError
-from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 

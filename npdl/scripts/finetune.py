@@ -21,10 +21,11 @@ import argparse
 from pathlib import Path
 
 from npdl import backend
+from npdl.adapt.quantize import ROUNDINGS
+from npdl.console import place
 from npdl.errors import InputError
 from npdl.pretrained import Pretrained, is_model, to_huggingface
-from npdl.quantize import ROUNDINGS
-from npdl.script import place
+from npdl.process import peak_memory
 from npdl.training import folder as folders
 from npdl.training import options, run
 from npdl.training.cli import OneLineParser, guarded, parsed
@@ -38,7 +39,6 @@ from npdl.training.finetune import (
 )
 from npdl.training.loop import Trainer
 from npdl.training.metrics import read_records
-from npdl.training.process import peak_memory
 
 ADAPTERS = ("rank", "alpha", "where", "bits", "block", "rounding")
 

@@ -17,12 +17,12 @@ import math
 import time
 from dataclasses import dataclass
 
+from npdl.console import note, place
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.wiring import continuation
 from npdl.errors import InputError, require_positive
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
-from npdl.script import note, place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 

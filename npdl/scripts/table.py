@@ -10,8 +10,8 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+from npdl.console import place
 from npdl.errors import InputError
-from npdl.script import place
 from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
 from npdl.training.folder import model_name

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.training.files import clean_stale, parse_json, reason, write_atomically
+from npdl.files import clean_stale, parse_json, reason, write_atomically
 
 __all__ = ["save", "load", "check_matches", "clean_stale"]
 

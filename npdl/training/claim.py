@@ -17,9 +17,9 @@ import uuid
 from pathlib import Path
 
 from npdl.errors import CheckpointError, InputError, NpdlError
-from npdl.training.files import is_file, parse_json, reason
+from npdl.files import is_file, parse_json, reason
+from npdl.process import born, place
 from npdl.training.meanwhile import meanwhile
-from npdl.training.process import born, place
 
 try:
     import fcntl

@@ -4,8 +4,8 @@ import argparse
 import dataclasses
 
 from npdl import backend
+from npdl.console import OneLineParser, guarded
 from npdl.errors import InputError
-from npdl.script import OneLineParser, guarded
 from npdl.training import options
 from npdl.training.config import TEXT_ONLY, Config, usable_cores
 
@@ -76,7 +76,7 @@ def parsed(p, arguments):
     out, resume, check = given.pop("out"), given.pop("resume"), given.pop("check")
     how = {name: given.pop(name) for name in ("quiet", "for_steps")}
     if check:
-        from npdl.study.nonfinite import Watch
+        from npdl.training.nonfinite import Watch
 
         how["check"] = Watch
     return given, out, resume, how

@@ -4,14 +4,14 @@ import dataclasses
 import math
 import os
 
+from npdl.adapt.quantize import ROUNDINGS
 from npdl.backend import NAMES as BACKENDS
 from npdl.errors import InputError
+from npdl.files import LARGEST_NUMBER
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import POSITIONS
-from npdl.quantize import ROUNDINGS
 from npdl.schedule import SCHEDULES
 from npdl.training.engine import ENGINES
-from npdl.training.files import LARGEST_NUMBER
 from npdl.training.initial import INITS, ONLY
 
 MODELS = ("gpt", "lstm", "pretrained")

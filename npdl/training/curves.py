@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from npdl.errors import InputError
-from npdl.training.files import write_atomically
+from npdl.files import write_atomically
 
 # Blue and vermilion of Okabe and Ito's palette: apart for every kind of colour vision.
 COLOURS = {"train": "#0072B2", "validation": "#D55E00"}

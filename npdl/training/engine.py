@@ -14,9 +14,9 @@ import numpy as np
 
 from npdl import optim
 from npdl.backend import to_device, to_host
+from npdl.console import note
 from npdl.losses import SequenceLoss
-from npdl.script import note
-from npdl.shared import BLASThreads
+from npdl.threads import BLASThreads
 
 ENGINES = ("fast", "plain")
 

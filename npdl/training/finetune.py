@@ -14,13 +14,14 @@ loads, answers and generates without the folder it came from.
 import dataclasses
 import time
 
-from npdl.adapt import merge_lora, named_layers
+from npdl.adapt import merge_lora
+from npdl.adapt.linears import QuantLinear
 from npdl.backend import to_host
+from npdl.core import named_layers
 from npdl.errors import InputError
-from npdl.layers.adapters import QuantLinear
+from npdl.files import new_folder
 from npdl.training import checkpoint
 from npdl.training.config import Adapters, Config
-from npdl.training.files import new_folder
 from npdl.training.folder import conclude, write_config
 from npdl.training.loop import Trainer
 from npdl.training.metrics import MetricsWriter

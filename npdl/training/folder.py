@@ -14,10 +14,10 @@ import typing
 from pathlib import Path
 
 from npdl import adapt
+from npdl.console import note
 from npdl.errors import InputError, NpdlError
-from npdl.script import note
+from npdl.files import clean_stale, read_json, reason, write_json
 from npdl.training.config import Config
-from npdl.training.files import clean_stale, read_json, reason, write_json
 from npdl.training.origin import versions
 from npdl.training.summary import summarise
 

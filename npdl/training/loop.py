@@ -44,7 +44,7 @@ class Trainer:
         self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
                                   plain_threads)
         self.step = 0
-        self.watch = None       # npdl.study.nonfinite.Watch, to look at every layer's numbers
+        self.watch = None       # npdl.training.nonfinite.Watch, to look at every layer's numbers
 
     def update(self):
         """One step of training: the gradients of a batch, then the optimizer."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.training.files import is_file, reason, write_atomically
+from npdl.files import is_file, reason, write_atomically
 
 LARGEST = 1e300             # no loss and no step is as large, so that sums of some stay finite
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")

@@ -3,7 +3,7 @@
 import argparse
 
 from npdl import backend
-from npdl.script import place
+from npdl.console import place
 from npdl.training.config import DTYPES, OPTIMIZERS
 from npdl.training.engine import ENGINES
 from npdl.training.initial import INITS, ONLY

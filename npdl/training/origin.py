@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info
 import npdl
 
 PACKAGE = Path(npdl.__file__).parent
-ENGINE = ("core.py", "functions.py", "losses.py", "optim.py", "layers", "models", "fast")
+ENGINE = ("core.py", "functions.py", "losses.py", "optim.py", "layers", "models", "adapt", "fast")
 
 
 def versions():

@@ -7,7 +7,7 @@ import sys
 
 from tqdm import tqdm
 
-from npdl.script import note
+from npdl.console import note
 
 
 class Progress:

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 from npdl.backend import plain_errors
+from npdl.console import note
 from npdl.errors import CheckpointError, InputError
-from npdl.script import note
+from npdl.files import clean_stale
 from npdl.training import checkpoint
 from npdl.training.claim import claimed
 from npdl.training.config import Config
-from npdl.training.files import clean_stale
 from npdl.training.folder import (
     begin,
     conclude,
@@ -42,7 +42,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
 
     config     a Config; with `resume`, what `resumed_config` returned
     base       parameters to start from (Trainer); they are then evaluated and saved at step 0
-    check      npdl.study.nonfinite.Watch, to look at every layer's numbers at every step: slower,
+    check      npdl.training.nonfinite.Watch, to look at every layer's numbers at every step: slower,
                the same results
     for_steps  updates to make now, if the run is to be left before its end
     mine       this process's Claim on the folder, if it has one; otherwise it is claimed here

@@ -3,6 +3,7 @@
 import os
 
 from npdl.errors import CheckpointError, InputError
+from npdl.process import memory
 
 SPARE = 64 << 20            # bytes that a table of positions may take in any case
 ENTRY = 250                 # bytes of a checkpoint for each array, at least: its headers and names
@@ -68,11 +69,3 @@ def check_file(config, task, path):
     if need > size or (config.model == "gpt" and table > SPARE + 40 * size):
         raise CheckpointError(f"{path}: has {size:,} bytes, too few for the model that config.json "
                               "describes: truncated, or another run's; restore it from a copy")
-
-
-def memory():
-    """Bytes of memory that this machine has, or None where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None

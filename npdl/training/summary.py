@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any
 
 from npdl.errors import InputError
-from npdl.training.files import read_json, reason
+from npdl.files import read_json, reason
 from npdl.training.metrics import METRICS
 
 THRESHOLDS = (0.5, 0.9, 0.99)

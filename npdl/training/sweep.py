@@ -21,11 +21,11 @@ import joblib
 from tqdm import tqdm
 
 from npdl.backend import using
+from npdl.console import guarded, note
 from npdl.errors import InputError
-from npdl.script import guarded, note
+from npdl.files import is_file, parse_json, reason
 from npdl.training.claim import TakenOver, claim
 from npdl.training.config import Config
-from npdl.training.files import is_file, parse_json, reason
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train

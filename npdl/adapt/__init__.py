@@ -1,0 +1,14 @@
+"""LoRA, QLoRA and quantization: the numbers, the linear maps made of them, whole models."""
+
+from npdl.adapt.models import (
+    add_lora,
+    merge_lora,
+    merged_linear,
+    multiplies,
+    quantize_linears,
+    report,
+    unmerge_lora,
+)
+
+__all__ = ["add_lora", "merge_lora", "merged_linear", "multiplies", "quantize_linears", "report",
+           "unmerge_lora"]

@@ -1,0 +1,109 @@
+"""Low-rank adapters over frozen linear maps, in full precision (LoRA) or quantized (QLoRA).
+
+Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314); document 000,
+Question 4. QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
+"""
+
+import math
+
+from npdl.adapt.quantize import dequantize, pack, quantize, unpack
+from npdl.backend import xp
+from npdl.core import Absent, Cache, Layer, Param
+from npdl.errors import InputError, check_gradient, check_width, require_number, require_positive
+from npdl.init import generator, uniform_fan_in
+from npdl.layers.linear import Linear
+
+
+class FrozenLinear(Layer):
+    """y = x W + b as the Linear it is made from, whose numbers it shares and never changes.
+
+    (..., D) -> (..., E). Backward passes the gradient through and computes none for W and b.
+    """
+
+    def __init__(self, linear):
+        self.W = Param(linear.W.data, trainable=False)
+        self.b = frozen_bias(linear.b)
+        self.sizes = linear.sizes                               # (D, E)
+
+    def weight(self):
+        """W (D, E)."""
+        return self.W.data
+
+    def forward(self, x):
+        D, E = self.sizes
+        check_width(x, D, type(self).__name__)
+        y = x.reshape(-1, D) @ self.weight() + self.b.data      # y (N, E)
+        return y.reshape(*x.shape[:-1], E), Cache(shape=x.shape)
+
+    def backward(self, dy, cache):
+        E = self.sizes[1]
+        check_gradient(dy, (*cache.shape[:-1], E), type(self).__name__)
+        dx = dy.reshape(-1, E) @ self.weight().T                # y = x W + b, W and b fixed
+        return dx.reshape(cache.shape)
+
+
+class QuantLinear(FrozenLinear):
+    """y = x dequant(W) + b, made from a Linear: W is kept in `bits` bits a number, b as it is.
+
+    (..., D) -> (..., E). `bits`, `rounding` and `block` are npdl.adapt.quantize's. W is dequantized
+    anew in every forward and backward, so that between them only the packed bits are stored.
+    """
+
+    def __init__(self, linear, bits=4, rounding="floor", block=None):
+        codes, step = quantize(linear.W.data, bits, rounding, block)
+        self.packed = Param(pack(codes, bits), trainable=False)
+        self.step = Param(step, trainable=False)
+        self.b = frozen_bias(linear.b)
+        self.sizes, self.block = linear.sizes, block
+
+    def weight(self):
+        """The dequantized W (D, E)."""
+        return dequantize(unpack(self.packed.data, self.sizes), self.step.data, self.block)
+
+
+class LoRALinear(Layer):
+    """y = base(x) + scale (x A) B^T: (..., D) -> (..., E), A (D, r), B (E, r), scale = alpha / r.
+
+    `base` is a Linear, taken as a FrozenLinear, or a QuantLinear. Only A and B learn. A starts
+    uniform in +-1/sqrt(D), B at zero, so that at first y = base(x). `alpha` None stands for r: a
+    scale of 1, as document 000 has it. Raises InputError when r is larger than D or E.
+    """
+
+    def __init__(self, base, rank=4, alpha=None, rng=0):
+        base = FrozenLinear(base) if isinstance(base, Linear) else base
+        D, E = base.sizes
+        require_positive(rank=rank)
+        if rank > min(D, E):
+            raise InputError(f"rank = {rank} for a map from {D} to {E}; it must be at most "
+                             f"{min(D, E)}")
+        if alpha is not None:
+            require_number("alpha", alpha, lambda value: 0 < value < math.inf,
+                           "a finite number above 0")
+        dtype = base.weight().dtype
+        self.base = base
+        self.A = Param(uniform_fan_in(generator(rng), D, (D, rank), dtype))
+        self.B = Param(xp.zeros((E, rank), dtype))
+        self.sizes, self.scale = base.sizes, 1.0 if alpha is None else alpha / rank
+
+    def forward(self, x):
+        y_base, c_base = self.base.forward(x)                   # y_base (..., E)
+        rows = x.reshape(-1, self.sizes[0])                     # rows   (N, D)
+        u = self.scale * (rows @ self.A.data)                   # u      (N, r)
+        low = u @ self.B.data.T                                 # low    (N, E)
+        y = y_base + low.reshape(y_base.shape)
+        return y, Cache(base=c_base, rows=rows, u=u)
+
+    def backward(self, dy, cache):
+        dx_base = self.base.backward(dy, cache.base)            # y = base(x) + low
+        dlow = dy.reshape(-1, self.sizes[1])
+        self.B.grad += dlow.T @ cache.u                         # low = u B^T
+        du = dlow @ self.B.data
+        self.A.grad += self.scale * (cache.rows.T @ du)         # u = scale x A
+        dx_low = self.scale * (du @ self.A.data.T)
+        dx = dx_base + dx_low.reshape(dx_base.shape)
+        return dx
+
+
+def frozen_bias(b):
+    """The same numbers, shared, as a Param that never learns; an absent bias stays absent."""
+    return b if isinstance(b, Absent) else Param(b.data, trainable=False)

@@ -1,0 +1,223 @@
+"""Parameters as PyTorch modules name and lay them out, to and from npdl's.
+
+    arrays = to_torch(model)                            # {name: NumPy array}
+    from_torch(model, arrays)                           # into npdl's parameters, in place
+    write_safetensors("model.safetensors", arrays)
+    from_torch(model, read_safetensors("model.safetensors"))
+
+With torch itself:  ``{n: t.numpy() for n, t in module.state_dict().items()}``.
+
+Names are the path to a layer and then torch's own: `weight`, `bias`. Where torch has two ways of
+writing the same layer, `style` chooses:
+
+    "course"  document 004's modules: attention as four Linears W_Q, W_K, W_V, W_O; an LSTM cell
+              as four Linears over [x, h]: forget_gate, input_gate, candidate, output_gate
+    "torch"   torch.nn's: MultiheadAttention (in_proj_weight, ...), LSTM (weight_ih_l0, ...)
+
+Layouts differ too: npdl's matrices are (in, out), torch's (out, in); npdl packs an LSTM's gates
+as input, forget, output, candidate, torch as input, forget, candidate, output, and with a second
+bias, which is added to the first on the way in and zero on the way out.
+
+A module of your own may use other names for its parts: ``rename={"decoder.blocks": "blocks"}``
+replaces a part of npdl's name by yours, in the order given; ``ignore=("positions",)`` passes over
+arrays that are no parameters, by the beginning of their names.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl.adapt.linears import FrozenLinear, LoRALinear
+from npdl.backend import to_device, to_host
+from npdl.core import Param, walk
+from npdl.errors import InputError
+from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
+from npdl.layers.linear import Linear
+from npdl.layers.norm import LayerNorm
+from npdl.layers.recurrent import LSTM, LSTMCell
+from npdl.pretrained import safetensors
+
+STYLES = ("course", "torch")
+
+
+@dataclass
+class Place:
+    """Some Params of one layer, and the torch arrays that hold the same numbers.
+
+    `out(*data)` turns the data of `params` into the arrays called `names`; `back(*arrays)` turns
+    those into the data again. Both return a list.
+    """
+
+    params: list
+    names: list
+    out: object
+    back: object
+
+
+def to_torch(layer, style="course", rename=None):
+    """{torch's name: NumPy array, contiguous} for every parameter of `layer`.
+
+    A table that two layers share (weight tying) comes under both names, as torch writes it.
+    Raises InputError for a layer that has no counterpart in torch here.
+    """
+    if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
+        raise InputError("torch has no counterpart of an adapter or a quantized map; merge_lora "
+                         "turns adapters into plain matrices")
+    arrays = {}
+    for place in _places(layer, "", style):
+        values = place.out(*(to_host(param.data) for param in place.params))
+        for name, value in zip(place.names, values, strict=True):
+            arrays[_renamed(name, rename)] = np.array(value, order="C")
+    return arrays
+
+
+def from_torch(layer, arrays, style="course", rename=None, ignore=()):
+    """Write arrays of torch's names and layouts into the parameters of `layer`, cast to its dtype.
+
+    Raises InputError, and changes nothing, when a name is missing or left over, when a shape
+    differs or an array does not hold floats, and when the two names of a shared table disagree.
+    """
+    wanted = {name: array.shape for name, array in to_torch(layer, style, rename).items()}
+    given = {name: np.ascontiguousarray(array) for name, array in arrays.items()
+             if name in wanted or not name.startswith(tuple(ignore))}
+    _check_names(wanted, given)
+    for name, shape in wanted.items():
+        if np.shape(arrays[name]) != shape or given[name].dtype.kind != "f":
+            raise InputError(f"{name!r} is {given[name].dtype} {np.shape(arrays[name])}; "
+                             f"this model needs floats {shape}")
+    values = {}
+    for place in _places(layer, "", style):
+        data = place.back(*(given[_renamed(name, rename)] for name in place.names))
+        for param, value in zip(place.params, data, strict=True):
+            _, before = values.setdefault(id(param), (param, value))
+            if not np.array_equal(before, value, equal_nan=True):
+                raise InputError(f"{place.names[0]!r} differs from the table it is shared with; "
+                                 "in this model the two are one")
+    for param, value in values.values():
+        param.data[...] = to_device(value.astype(param.data.dtype))
+
+
+def read_safetensors(path):
+    """{name: NumPy array} of a safetensors file, in memory; BF16 comes as float32.
+
+    Raises CheckpointError for a file that is none, or is damaged.
+    """
+    file = safetensors.SafetensorsFile(path)
+    return {name: file.read(name) for name in file.entries}
+
+
+def write_safetensors(path, arrays):
+    """Write {name: array} as a safetensors file, whole or not at all."""
+    safetensors.write(path, arrays)
+
+
+def _renamed(name, rename):
+    for ours, theirs in (rename or {}).items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def _check_names(wanted, given):
+    missing, unknown = sorted(wanted.keys() - given.keys()), sorted(given.keys() - wanted.keys())
+    if not missing and not unknown:
+        return
+
+    def brief(names):
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+    raise InputError(
+        f"names differ: missing: {brief(missing) or 'none'}; unknown: {brief(unknown) or 'none'}; "
+        "see 'style', 'rename' and 'ignore'"
+    )
+
+
+def _places(layer, path, style):
+    """Yield the Places of a layer and of all below it."""
+    if style not in STYLES:
+        raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
+    for kind, rule in RULES[style].items():
+        if isinstance(layer, kind):
+            for params, names, out, back in rule(layer):
+                yield Place(params, [f"{path}.{n}" if path else n for n in names], out, back)
+            return
+    if any(isinstance(value, Param) for value in vars(layer).values()):
+        raise InputError(f"{path or 'the layer'}: a {type(layer).__name__} has no counterpart in "
+                         f"torch in the style {style!r}")
+    for name, child in layer.children():
+        yield from _places(child, f"{path}.{name}" if path else name, style)
+
+
+def _same(*data):
+    return list(data)
+
+
+def _transposed(*data):
+    return [array.T for array in data]
+
+
+def _linear(layer, name=""):
+    yield [layer.W], [f"{name}weight"], _transposed, _transposed
+    if isinstance(layer.b, Param):
+        yield [layer.b], [f"{name}bias"], _same, _same
+
+
+def _table(layer):
+    yield [layer.W], ["weight"], _same, _same
+
+
+def _norm(layer):
+    yield [layer.gain], ["weight"], _same, _same
+    if isinstance(layer.bias, Param):
+        yield [layer.bias], ["bias"], _same, _same
+
+
+def _fused_attention(layer):
+    """torch.nn.MultiheadAttention: the first three maps stacked."""
+    inputs = [layer.W_Q, layer.W_K, layer.W_V]
+    yield ([part.W for part in inputs], ["in_proj_weight"],
+           lambda *W: [np.concatenate([w.T for w in W])],
+           lambda W: [w.T for w in np.split(W, 3)])
+    if isinstance(layer.W_Q.b, Param):
+        yield ([part.b for part in inputs], ["in_proj_bias"],
+               lambda *b: [np.concatenate(b)], lambda b: np.split(b, 3))
+    yield from _linear(layer.W_O, "out_proj.")
+
+
+def _fused_lstm(lstm):
+    """torch.nn.LSTM: the gates i, f, g, o stacked, two biases."""
+    for i, layer in enumerate(lstm.layers):
+        cell = layer.cell
+        names = [f"weight_ih_l{i}", f"weight_hh_l{i}"]
+        yield ([cell.W_x, cell.W_h], names,
+               lambda *W: [_swap_gates(w.T) for w in W], lambda *W: [_swap_gates(w).T for w in W])
+        if isinstance(cell.b, Param):
+            yield ([cell.b], [f"bias_ih_l{i}", f"bias_hh_l{i}"],
+                   lambda b: [_swap_gates(b), np.zeros_like(b)],
+                   lambda b_x, b_h: [_swap_gates(b_x + b_h)])
+
+
+def _swap_gates(stacked):
+    """Exchange the last two quarters of the first axis: i, f, o, g <-> i, f, g, o."""
+    i, f, third, fourth = np.split(stacked, 4)
+    return np.concatenate([i, f, fourth, third])
+
+
+def _lstm_cell(cell):
+    """Document 004's cell: a Linear over [x, h] for each gate."""
+    d_in = cell.W_x.shape[0]
+    gates = ("input_gate", "forget_gate", "output_gate", "candidate")    # as npdl packs them
+    yield ([cell.W_x, cell.W_h], [f"{gate}.weight" for gate in gates],
+           lambda W_x, W_h: np.split(np.concatenate([W_x, W_h]).T, 4),
+           lambda *W: np.split(np.concatenate(W).T, [d_in]))
+    if isinstance(cell.b, Param):
+        yield ([cell.b], [f"{gate}.bias" for gate in gates],
+               lambda b: np.split(b, 4), lambda *b: [np.concatenate(b)])
+
+
+_COMMON = {Linear: _linear, Embedding: _table, Unembedding: _table, LearnedPositions: _table,
+           LayerNorm: _norm}
+RULES = {
+    "course": _COMMON | {LSTMCell: _lstm_cell},
+    "torch": _COMMON | {MultiHeadAttention: _fused_attention, LSTM: _fused_lstm},
+}

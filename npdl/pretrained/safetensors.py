@@ -1,0 +1,182 @@
+"""Safetensors files: named arrays behind a header, read with distrust, mapped where they can be.
+
+The file is 8 bytes, the header's length N (little-endian); N bytes of JSON, {name: {"dtype",
+"shape", "data_offsets": [begin, end]}} and perhaps "__metadata__"; then the numbers in C order,
+to which the offsets count from there. The header's claims are checked against the file's size
+before anything is made of them.
+"""
+
+import json
+import math
+import mmap
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from npdl.backend import to_host
+from npdl.errors import CheckpointError, InputError
+from npdl.files import (
+    LARGEST_JSON,
+    LARGEST_NUMBER,
+    is_file,
+    parse_json,
+    reason,
+    write_atomically,
+)
+
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
+          "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
+          "BOOL": "?"}
+FLOATS = ("F64", "F32", "F16", "BF16")
+AT_ONCE = 1 << 17           # numbers converted together
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One array of a file: its dtype's name there, its shape, where its numbers begin."""
+
+    dtype: str
+    shape: tuple
+    start: int
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+    @property
+    def stored(self):
+        return np.dtype(DTYPES[self.dtype])
+
+
+class SafetensorsFile:
+    """The arrays of a file, one by one: `entries` {name: Entry}, from the header alone.
+
+    Raises CheckpointError, one line, for a file that is none, is cut short or claims too much.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            if not is_file(path):
+                raise ValueError("it is not a file")
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                length = int.from_bytes(file.read(8), "little")
+                if size < 8 or length > size - 8:
+                    raise ValueError(f"it has {size:,} bytes, its header claims {length:,} more "
+                                     "than 8: cut short, or no such file")
+                if length > LARGEST_JSON:
+                    raise ValueError(f"its header has more than {LARGEST_JSON >> 20} MiB")
+                self.entries = _entries(parse_json(file.read(length)), 8 + length, size)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path}: cannot be read as safetensors ({reason(error)}); "
+                                  "fetch it again, or check its name") from error
+
+    @cached_property
+    def _map(self):
+        with open(self.path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+    def mapped(self, name):
+        """The array as it lies in the file: it takes memory where it is looked at, and what is
+        written into it changes this process's pages alone. BF16 comes as the uint16 it is."""
+        entry = self.entries[name]
+        if entry.start % entry.stored.itemsize or not entry.size:
+            return self.read(name)
+        flat = np.frombuffer(self._map, entry.stored, entry.size, entry.start)
+        return flat.reshape(entry.shape)
+
+    def read(self, name, dtype=None, out=None):
+        """The array in memory of its own, or in `out` (size,), as floats of `dtype` if it holds
+        floats (BF16 as float32 without); nothing else as large is made on the way."""
+        entry = self.entries[name]
+        is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
+        wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored if is_float
+                          else entry.stored)
+        values = np.empty(entry.size, wanted) if out is None else out
+        with open(self.path, "rb") as file:
+            file.seek(entry.start)
+            for start in range(0, entry.size, AT_ONCE):
+                part = values[start : start + AT_ONCE]
+                given = np.fromfile(file, entry.stored, part.size)
+                if given.size < part.size:
+                    raise CheckpointError(f"{self.path}: was cut short while it was read; fetch it "
+                                          "again")
+                part[...] = (given.astype("<u4") << 16).view("<f4") if is_bf16 else given
+        return values.reshape(entry.shape)
+
+
+def _entries(header, start, size):
+    """{name: Entry} of a header; ValueError for what cannot be in a file of `size` bytes."""
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a JSON object")
+    entries, spans = {}, []
+    for name, about in header.items():
+        if name == "__metadata__":
+            continue
+        entry, begin, end = _entry(name, about, start)
+        if end > size - start:
+            raise ValueError(f"{name!r} ends at byte {start + end:,} of {size:,}: cut short, or a "
+                             "false header")
+        entries[name] = entry
+        spans.append((begin, end, name))
+    spans.sort()
+    for (_, end, _), (begin, _, name) in zip(spans, spans[1:], strict=False):
+        if begin < end:
+            raise ValueError(f"{name!r} begins inside another array")
+    return entries
+
+
+def _entry(name, about, start):
+    try:
+        dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
+        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+        whole = whole and math.prod(max(n, 1) for n in shape) < LARGEST_NUMBER
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole or not isinstance(shape, list) or len(shape) > 32:
+        raise ValueError(f"{name!r} has no dtype, shape and offsets that can be")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"{name!r} is of dtype {str(dtype)[:20]!r}; supported: "
+                         f"{', '.join(DTYPES)}")
+    entry = Entry(dtype, tuple(shape), start + begin)
+    if entry.size * entry.stored.itemsize != end - begin:
+        raise ValueError(f"{name!r} of {dtype} {entry.shape} does not take the {end - begin:,} "
+                         "bytes that it claims")
+    return entry, begin, end
+
+
+def write(path, arrays, metadata=None):
+    """Write {name: array} as a safetensors file, whole or not at all.
+
+    An array may be a function that returns one, called when its turn comes: twice, so that no
+    more than one of them has to be there at a time. Raises InputError for a dtype that the format
+    does not hold, CheckpointError when the system refuses.
+    """
+    names = {np.dtype(stored): name for name, stored in DTYPES.items() if name != "BF16"}
+    header, end = {"__metadata__": metadata} if metadata else {}, 0
+    for name, array in arrays.items():
+        array = made(array)
+        if array.dtype.newbyteorder("<") not in names:
+            raise InputError(f"{name!r} is {array.dtype}; a safetensors file holds: "
+                             f"{', '.join(map(str, names))}")
+        begin, end = end, end + array.nbytes
+        header[name] = {"dtype": names[array.dtype.newbyteorder("<")],
+                        "shape": list(array.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+
+    def fill(file):
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            array = made(array)
+            file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+
+    write_atomically(path, fill)
+
+
+def made(array):
+    """An array on the host, of itself or of the function that makes it."""
+    return to_host(array() if callable(array) else array)

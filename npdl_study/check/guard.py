@@ -1,0 +1,160 @@
+"""A student's code at arm's length: what it may do is raise, no more.
+
+It may call sys.exit, raise what is no Exception, never end, or hold itself; the tools say so in a
+line and go on, or stop with a status of their own.
+"""
+
+import contextlib
+import copy
+import functools
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from npdl.core import Layer
+from npdl.errors import InputError
+from npdl_study.trees import leaves, placed
+
+STUDY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+NUMPY = os.path.dirname(np.__file__) + os.sep
+
+
+class CodeLeft(Exception):
+    """The student's code called sys.exit, or raised something that is no Exception."""
+
+
+class TimeOver(BaseException):
+    """The student's code has not ended in time; no `except Exception` of its own stops this."""
+
+
+def message(error, most=600):
+    """An exception as "Type: text" on one line, whatever its text holds or does."""
+    try:
+        text = str(error)
+    except Exception as second:
+        text = f"(its text can't be shown: {type(second).__name__})"
+    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = text if len(text) <= most else text[:most] + " ..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def called(work, what):
+    """What a student's function returns; CodeLeft when it leaves by anything but an Exception."""
+    try:
+        return work()
+    except (Exception, KeyboardInterrupt, TimeOver):
+        raise
+    except SystemExit as error:
+        raise CodeLeft(f"{what} called sys.exit({error.code!r}); take that out") from error
+    except BaseException as error:
+        raise CodeLeft(f"{what} raised {message(error)}, which is no Exception") from error
+
+
+def held_off(layer):
+    """A layer with the same parameters, whose forward and backward leave by an Exception only."""
+    if type(layer).__module__.startswith("npdl."):
+        return layer
+    twin = copy.copy(layer)
+    twin.__class__ = _guarded(type(layer))
+    return twin
+
+
+@functools.lru_cache(maxsize=64)
+def _guarded(cls):
+    def forward(self, *given, **options):
+        self._floats = [any(True for _ in leaves(value)) for value in given]
+        return called(lambda: cls.forward(self, *given, **options), f"{cls.__name__}.forward")
+
+    def backward(self, *given, **options):
+        returned = called(lambda: cls.backward(self, *given, **options),
+                          f"{cls.__name__}.backward")
+        returned, self._places = placed(returned, self._floats)
+        return returned
+
+    return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
+                                       "__module__": cls.__module__})
+
+
+def refuse_unfit(layer):
+    """Raise InputError unless `layer` is a Layer, and no layer in it holds itself."""
+    if not isinstance(layer, Layer):
+        raise InputError(f"a layer is needed, not {type(layer).__name__}; give an instance of a "
+                         "class such as class Mine(Layer)")
+    _refuse_cycle(layer, (), "")
+
+
+def _refuse_cycle(layer, around, path):
+    if any(layer is other for other in around):
+        name = type(layer).__name__
+        raise InputError(f"{name} holds itself, as {path}: parameters could not be counted to an "
+                         "end; hold the parts of a layer, not the layer they belong to")
+    for name, child in layer.children():
+        _refuse_cycle(child, (*around, layer), f"{path}.{name}" if path else f"self.{name}")
+
+
+@contextlib.contextmanager
+def time_limit(seconds):
+    """Raise InputError when the block runs longer; no limit where the system has no timers."""
+    try:
+        import signal
+
+        before = signal.signal(signal.SIGALRM, _Alarm())
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    except (ImportError, AttributeError, ValueError):       # Windows, a browser, another thread
+        yield
+        return
+    try:
+        yield
+    except TimeOver as error:
+        raise InputError(
+            f"not at an end after {seconds:g} seconds, at {error}: a loop without an end? Give "
+            "more time with --limit, or smaller shapes with --input") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Alarm:
+    """Ends what runs; a second later again, in case a bare `except:` caught that, then for good."""
+
+    def __init__(self):
+        self.times = 0
+
+    def __call__(self, number, frame):
+        self.times += 1
+        where = _place(frame)
+        if self.times > 3:
+            sys.stderr.write(f"not at an end in time, at {where}, where `except:` catches what "
+                             "would stop it; write `except Exception:`\n")
+            sys.stderr.flush()
+            os._exit(2)
+        raise TimeOver(where)
+
+
+def _place(frame):
+    """file.py:12 of the innermost frame that is the student's own."""
+    innermost = frame
+    while frame is not None and frame.f_code.co_filename.startswith((STUDY, NUMPY)):
+        frame = frame.f_back
+    frame = frame or innermost
+    return f"{os.path.basename(frame.f_code.co_filename.split('#')[0])}:{frame.f_lineno}"
+
+
+def written(path, text):
+    """Write a text file whole or not at all, and return its path: what was there stays until the
+    new one is complete. A link is followed; what is no file, such as a pipe, is refused."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is there and is not a file; give the path of a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(os.path.realpath(path))
+    beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_bytes(text.encode("utf-8", "replace"))
+        os.replace(beside, place)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path

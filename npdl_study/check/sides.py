@@ -1,0 +1,226 @@
+"""Which element-wise choices of a layer its inputs reach on one side only.
+
+np.clip where nothing is cut, a comparison that is True everywhere: whatever the backward says of
+the other side, no gradient at these inputs shows it. `one_sided()` runs a forward and a backward
+whose choices note what they choose, and tells of those that chose one way only.
+"""
+
+import ast
+import contextlib
+import copy
+import inspect
+import linecache
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl_study.trace.patch import find_code, function_of, module_of
+from npdl_study.trace.record import record
+from npdl_study.trace.trace import is_helper, original_file
+from npdl_study.trees import kept, leaves
+
+FACTORS = (10.0, -1.0, 0.01, -10.0)     # what inputs are scaled with, to reach other sides
+GUARD = 1e-3                # a bound as near to 0 or 1 guards against log(0), and chooses nothing
+CALLS = {"clip", "minimum", "maximum", "where", "abs", "absolute", "fabs", "sign"}
+GUARDS = {"0", "0.0", *(f"{sign}{module}.inf" for sign in ("", "-") for module in ("np", "math"))}
+HOOK = "_npdl_side"
+
+
+@dataclass(eq=False)
+class Choice:
+    """One choice in the code; `missed` are the sides that no entry took, in words."""
+
+    file: str
+    line: int
+    source: str
+    needs: set = field(default_factory=set)
+    took: set = field(default_factory=set)
+
+    @property
+    def missed(self):
+        return sorted(self.needs - self.took)
+
+    def __str__(self):
+        return f"`{self.source}` {' and '.join(self.missed)} here"
+
+    @property
+    def key(self):
+        return self.file, self.line, self.source
+
+    def note(self, sides):
+        """File what one run took: {side that may be missed: whether an entry took it}."""
+        self.needs |= set(sides)
+        self.took |= {side for side, taken in sides.items() if taken}
+
+
+def one_sided(check):
+    """{key: Choice} of the choices of a Check's layer that take one side only at its inputs."""
+    return {key: choice for key, choice in choices_of(check).items() if choice.missed}
+
+
+def choices_of(check):
+    """{key: Choice} of all choices that a Check's layer makes at its inputs."""
+    dout = check.upstreams[0] if hasattr(check, "upstreams") else None
+    check.reset()
+    recording = record(check.layer, check.inputs, check.options, copy.deepcopy(dout),
+                       forward=check.forward)
+    own = not type(check.layer).__module__.startswith("npdl.")
+    codes = {call.code for call in recording.calls
+             if not (own and is_helper(original_file(call.code.co_filename)))}
+    choices = []
+    with contextlib.ExitStack() as stack:
+        for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
+            stack.enter_context(_watched(code, choices))
+        with np.errstate(all="ignore"), kept(check.layer, check.inputs):
+            check.reset()
+            _, cache = check.forward(check.layer, *check.inputs, **check.options)
+            check.layer.backward(copy.deepcopy(dout), cache)
+    return {choice.key: choice for choice in choices}
+
+
+def scaled(inputs, factor):
+    """Inputs with every float array times a number; others are as they were."""
+    if isinstance(inputs, (tuple, list)):
+        items = [scaled(item, factor) for item in inputs]
+        return type(inputs)(*items) if hasattr(inputs, "_fields") else tuple(items)
+    is_float = isinstance(inputs, (np.ndarray, np.floating)) and inputs.dtype.kind == "f"
+    return inputs * factor if is_float else inputs
+
+
+def finite(check):
+    """Whether the outputs of a Check are numbers."""
+    with np.errstate(all="ignore"):
+        outputs, _ = check.forward(check.layer, *check.inputs, **check.options)
+    return all(np.isfinite(array).all() for _, array in leaves(outputs))
+
+
+@contextlib.contextmanager
+def _watched(code, choices):
+    """Run a function with its choices noted."""
+    function = function_of(code)
+    text = "".join(linecache.getlines(code.co_filename))
+    new = None
+    if function is not None and not inspect.iscoroutinefunction(function):
+        tree = copy.deepcopy(module_of(text, code.co_qualname))
+        watch = _Watch(original_file(code.co_filename), len(choices))
+        tree = ast.fix_missing_locations(watch.visit(tree))
+        new = find_code(compile(tree, code.co_filename, "exec"), code.co_qualname)
+    if new is None or not watch.choices or new.co_freevars != code.co_freevars:
+        yield
+        return
+    choices += watch.choices
+    held, before = function.__globals__, function.__code__
+    held[HOOK] = lambda number, *given, **named: _noted(choices[number], *given, **named)
+    function.__code__ = new
+    try:
+        yield
+    finally:
+        function.__code__ = before
+        held.pop(HOOK, None)
+
+
+def _noted(choice, *given, **named):
+    """A value that is noted, or what a function returns whose arguments are."""
+    if len(given) == 1 and not named:
+        choice.note(_of_mask(given[0]))
+        return given[0]
+    function, *arguments = given
+    returned = function(*arguments, **named)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ndarray):
+        arguments = [owner, *arguments]
+    name = function.__name__
+    sides = {"clip": _of_clip, "where": _of_mask, "minimum": _of_two,
+             "maximum": _of_two}.get(name, _of_sign)
+    with contextlib.suppress(TypeError, ValueError):    # of arguments that are no numbers
+        choice.note(sides(*arguments, **named))
+    return returned
+
+
+def _of_mask(mask, *_, **__):
+    if not isinstance(mask, (np.ndarray, np.bool_)) or mask.dtype.kind != "b" or not mask.size:
+        return {}
+    return {"is never True": mask.any(), "is never False": not mask.all()}
+
+
+def _of_clip(x, low=None, high=None, **named):
+    low = named.get("a_min", named.get("min", low))
+    high = named.get("a_max", named.get("max", high))
+    cut, sides = np.zeros(np.shape(x), bool), {}
+    for bound, beyond, word in ((low, np.less, "below"), (high, np.greater, "above")):
+        if bound is not None and not _guards(bound):
+            cuts = beyond(x, bound)
+            sides[f"never clips from {word}"], cut = cuts.any(), cut | cuts
+    return sides and sides | {"clips everywhere": not cut.all()}
+
+
+def _of_two(a, b, **_):
+    counts = any(np.ndim(n) == 0 and n == 1 and (np.ndim(m) == 0 or m.dtype.kind in "iu")
+                 for n, m in ((a, b), (b, a)))          # np.maximum(mask.sum(), 1)
+    if counts or _guards(a) or _guards(b):
+        return {}
+    first, second = np.less(a, b).any(), np.greater(a, b).any()
+    return {"is never larger in its first argument": second,
+            "is never larger in its second argument": first} if first or second else {}
+
+
+def _of_sign(x, **_):
+    return {"meets no number above 0": np.greater(x, 0).any(),
+            "meets no number below 0": np.less(x, 0).any()} if _is_float(x) else {}
+
+
+def _is_float(x):
+    return isinstance(x, (np.ndarray, np.floating)) and x.dtype.kind == "f" and x.size > 0
+
+
+def _guards(bound):
+    """Whether a bound is there for rounding only, such as 1e-12 or 1 - 1e-7."""
+    size = np.abs(np.asarray(bound, float))
+    return size.ndim == 0 and (0 < size < GUARD or 0 < abs(size - 1) < GUARD)
+
+
+class _Watch(ast.NodeTransformer):
+    """Puts a hook around every choice of a function; one that leads to nothing but an exception
+    is none."""
+
+    def __init__(self, file, first):
+        self.file, self.first, self.choices = file, first, []
+
+    def _hooked(self, node, source, *arguments, keywords=()):
+        number = ast.Constant(self.first + len(self.choices))
+        self.choices.append(Choice(self.file, node.lineno, source))
+        call = ast.Call(ast.Name(HOOK, ast.Load()), [number, *arguments], list(keywords))
+        return ast.copy_location(call, node)
+
+    def visit_If(self, node):
+        if not node.orelse and isinstance(node.body[-1], ast.Raise):
+            return node
+        return self.generic_visit(node)
+
+    def visit_Assert(self, node):
+        return node
+
+    def visit_Compare(self, node):
+        source = ast.unparse(node)
+        equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+        if len(node.ops) > 1 or isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)) or (
+                equal and ast.unparse(node.comparators[0]) in GUARDS):
+            return node
+        return self._hooked(node, source, self.generic_visit(node))
+
+    def visit_Call(self, node):
+        source = ast.unparse(node)
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        compared = bool(node.args) and isinstance(node.args[0], ast.Compare)
+        node = self.generic_visit(node)
+        if name not in CALLS or not (node.args or node.keywords) or name == "where" and (
+                compared or len(node.args) < 3):
+            return node
+        return self._hooked(node, source, node.func, *node.args, keywords=node.keywords)
+
+    def visit_Subscript(self, node):
+        source, plain = ast.unparse(node), isinstance(node.slice, (ast.Name, ast.Attribute))
+        node = self.generic_visit(node)
+        if plain:
+            node.slice = self._hooked(node, source, node.slice)
+        return node

@@ -1,0 +1,103 @@
+"""`python -m npdl step` and `python -m npdl blame`."""
+
+from pathlib import Path
+
+from npdl.console import place
+from npdl.errors import InputError, NpdlError
+from npdl.files import reason
+from npdl_study.blame.blame import blame
+from npdl_study.check.guard import message, time_limit
+from npdl_study.check.target import build
+from npdl_study.step.step import step
+from npdl_study.trace.trace import refuse_debugger
+
+LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
+         "file.py:f for functions f_forward and f_backward; a class of your own needs a "
+         "classmethod sample() that returns (layer, inputs), or --input")
+
+
+def _add_target(parser):
+    parser.add_argument("layer", metavar="LAYER", help=LAYER)
+    parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
+                        help="an input of forward and its shape; once for each input")
+    parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
+                        help="an argument of the constructor")
+    parser.add_argument("--cache", choices=["self"], help="for a class that keeps in self what "
+                        "backward needs: forward returns its output alone, backward takes dy alone")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs and parameters")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
+                        help="stop when your code has not ended by then (default: 60)")
+
+
+def _built(options):
+    """(layer, inputs, keywords) of what the options name."""
+    refuse_debugger()
+    if options.seed < 0:
+        raise InputError(f"--seed {options.seed}: must be 0 or more")
+    if not 0 < options.limit < 1e6:
+        raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
+    return build(options.layer, options.input, options.set, options.seed, options.cache)
+
+
+def _sized(work):
+    """What `work` returns; too little memory is told in the words of these commands."""
+    try:
+        return work()
+    except MemoryError as error:
+        raise InputError(f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
+                         "give smaller shapes with --input") from error
+
+
+def add_step(parser):
+    """Add the arguments of `step` to an argparse parser."""
+    _add_target(parser)
+    parser.add_argument("--html", metavar="FILE", type=place,
+                        help="write a page instead of printing")
+    parser.add_argument("--title", help="the page's title; the layer's name if not given")
+    side = parser.add_mutually_exclusive_group()
+    side.add_argument("--forward", action="store_true", help="the forward only")
+    side.add_argument("--backward", action="store_true", help="the backward only")
+    parser.add_argument("--no-check", action="store_true", help="no numerical gradients")
+
+
+def run_step(options):
+    """Print or write the walk that the options ask for; 1 when the layer raised."""
+    with time_limit(options.limit):
+        layer, inputs, keywords = _built(options)
+        walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
+                                   title=options.title, **keywords))
+    phases = ("forward",) if options.forward else ("backward",) if options.backward else (
+        "forward", "backward")
+    error = walk.recording.error
+    options.status = int(error is not None)
+    if options.html:
+        path = _written(walk, options.html, phases)
+        print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
+        if error is not None:
+            print(f"ended by {message(error)}")
+    else:
+        walk.show(phases)
+    return options.status
+
+
+def _written(walk, name, phases):
+    try:
+        return walk.to_html(Path(name), phases)
+    except (OSError, NpdlError) as error:
+        raise InputError(f"--html {name}: can't be written ({reason(error)}); give a file in a "
+                         "folder that you may write to") from error
+
+
+def add_blame(parser):
+    """Add the arguments of `blame` to an argparse parser."""
+    _add_target(parser)
+
+
+def run_blame(options):
+    """Print what `blame` finds; 1 when something is wrong."""
+    with time_limit(options.limit):
+        layer, inputs, keywords = _built(options)
+        report = _sized(lambda: blame(layer, *inputs, seed=options.seed, **keywords))
+    options.status = int(not report.right)
+    print(report)
+    return options.status

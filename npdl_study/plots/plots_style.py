@@ -1,0 +1,50 @@
+"""How npdl's pictures look, and how they are written."""
+
+import textwrap
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from npdl.files import write_atomically
+
+# Okabe and Ito's palette: apart for every kind of colour vision.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY = "#E69F00", "#56B4E9"
+INK, SOFT, GRID = "#333333", "#777777", "#e4e4e4"
+SEQUENTIAL = "cividis"          # reads the same in grey and for every kind of colour vision
+
+
+def figure(width, height, title, note=""):
+    """A white Figure of inches width x height, with a title and a line of small print."""
+    made = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
+    FigureCanvasAgg(made)
+    made.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.04, hspace=0.04)
+    made.suptitle(textwrap.fill(title, int(9 * width)), color=INK, fontsize=13, parse_math=False)
+    if note:
+        made.supxlabel(note, color=SOFT, fontsize=8.5, parse_math=False)
+    return made
+
+
+def dress(axes, x, y, title="", grid="both"):
+    """Labels, a light grid behind, no frame."""
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
+    if title:
+        axes.set_title(title, color=INK, fontsize=11, loc="left", parse_math=False)
+    if grid:
+        axes.grid(True, axis=grid, color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#999999")
+    axes.tick_params(which="both", color="#999999", labelcolor=INK, labelsize=9)
+
+
+def save(made, path):
+    """Write a Figure as a PNG; the same figure gives the same bytes."""
+    path = Path(path)
+    write_atomically(
+        path, lambda file: made.savefig(file, format="png", metadata={"Software": None},
+                                        pil_kwargs={"optimize": True})
+    )
+    return path

@@ -1,0 +1,227 @@
+"""A walk through a layer as one page that plays by itself: no network, no other file."""
+
+import html
+import io
+import json
+import keyword
+import linecache
+import math
+import string
+import tokenize
+from pathlib import Path
+
+from npdl_study.check.guard import message
+from npdl_study.step import maths
+from npdl_study.trace.fold import is_checking
+from npdl_study.trace.lines import Needed
+from npdl_study.trace.trace import original_file
+
+PARTS = Path(__file__).parent / "page"
+
+
+def page(walk, phases=("forward", "backward")):
+    """The page of a Walk, as text."""
+    read = {name: (PARTS / name).read_text(encoding="utf-8")
+            for name in ("page.html", "page.css", "draw.js", "page.js")}
+    data = json.dumps(_data(walk, phases), separators=(",", ":"))
+    return string.Template(read["page.html"]).substitute(
+        title=html.escape(walk.title), style=read["page.css"], draw=read["draw.js"],
+        script=read["page.js"], data=data.replace("<", "\\u003c"),    # so no tag or comment opens
+    )
+
+
+def framed(walk):
+    """The page in a frame, as a notebook shows it: several of them do not meet."""
+    return (f'<iframe title="{html.escape(walk.title)}, line by line" sandbox="allow-scripts" '
+            'style="width:100%;height:44rem;border:1px solid #8884" '
+            f'srcdoc="{html.escape(page(walk))}"></iframe>')
+
+
+def _data(walk, phases):
+    """What the page shows, as JSON can hold it."""
+    writer = _Data(walk)
+    steps = [writer.step(step) for step in walk.steps(phases)]
+    error = walk.recording.error
+    return {
+        "title": walk.title, "steps": steps, "calls": writer.calls,
+        "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
+        "finals": [{"name": f.name, "right": f.right, "kink": f.kink, "error": _number(f.error)}
+                   for f in walk.finals],
+        "error": message(error) if error is not None else "",
+    }
+
+
+class _Data:
+    """Collects functions and calls as steps mention them."""
+
+    def __init__(self, walk):
+        self.walk = walk
+        self.functions, self.calls, self.arrays = [], [], []
+        self._function_of, self._call_of, self._array_of = {}, {}, {}
+
+    def step(self, step):
+        found = {
+            "call": self.call(step.call), "from": step.statement.first, "to": step.statement.last,
+            "turn": [f"{name} = {value}" for loop in step.iteration for name, value in loop],
+            "reads": [{"name": name + path, "array": self.array(summary)}
+                      for name, shown in step.reads for path, summary in shown],
+            "writes": [w for write in step.writes for w in self.writes(step, write)],
+        }
+        if step.error is not None:
+            found["error"] = message(step.error)
+        return found
+
+    def writes(self, step, write):
+        verdict = self.walk.verdict(step, write.name)
+        if write.same_as:
+            yield {"name": write.name, "how": f"is {write.same_as} now"}
+            return
+        for path, summary in write.shown or ():
+            found = {"name": write.name + path, "how": write.how, "array": self.array(summary)}
+            if verdict is not None and verdict.right is not None:
+                found["check"] = self.check(verdict)
+            yield found
+
+    def array(self, summary):
+        """The number of an array in the page's list, which has each array once."""
+        rows, columns = summary.cells.shape
+        found = {
+            "shape": list(summary.shape), "dtype": summary.dtype, "norm": _number(summary.norm),
+            "low": _number(summary.low), "high": _number(summary.high), "nan": summary.nan,
+            "inf": summary.inf, "rows": rows, "columns": columns,
+            "scale": _number(summary.scale), "picture": summary.packed(),
+        }
+        if summary.values is not None:
+            found["values"] = [[_short(v) for v in row] for row in summary.values.tolist()]
+        key = repr(found)
+        if key not in self._array_of:
+            self._array_of[key] = len(self.arrays)
+            self.arrays.append(found)
+        return self._array_of[key]
+
+    def check(self, verdict):
+        found = {"right": verdict.right, "error": _number(verdict.error), "kink": verdict.kink}
+        if verdict.follows:
+            found["follows"] = True
+        if isinstance(verdict, Needed):
+            found["needed"] = True
+        call = next((c for c in self.walk.recording.calls if verdict.local is not None
+                     and c.number == getattr(verdict.local, "call", -1)), None)
+        if call is not None:
+            found |= {"call": self.call(call), "line": verdict.local.line,
+                      "local": verdict.local.name}
+        return found
+
+    def call(self, call):
+        """The number of a call in the page's list."""
+        if call.number not in self._call_of:
+            parent = None if call.parent is None else self.call(call.parent)
+            pair = self.call(call.pairs[0]) if call.pairs else None
+            self._call_of[call.number] = len(self.calls)
+            self.calls.append({
+                "function": self.function(call), "parent": parent, "phase": call.phase,
+                "pair": pair, "at": call.from_statement.first if call.from_statement else None,
+                "owner": type(call.owner).__name__ if call.owner is not None else "",
+            })
+        return self._call_of[call.number]
+
+    def function(self, call):
+        """The number of a function in the page's list, its lines with code and formulae."""
+        function, code = call.function, call.code
+        key = (code.co_filename, function.first)
+        if key not in self._function_of:
+            self._function_of[key] = len(self.functions)
+            source = linecache.getlines(code.co_filename)
+            formulae = {s.first: maths.mathml(s.node) for s in function.statements
+                        if s.kind == "statement"}
+            said = {s.first: maths.text(s.node) for s in function.statements
+                    if s.kind == "statement"}
+            skip = _docstring_lines(function) | _checking_lines(function)
+            coloured = _coloured(source, function.first, function.last)
+            self.functions.append({
+                "name": function.qualname, "file": _place(code.co_filename),
+                "lines": [[n, *coloured[n], formulae.get(n, ""), said.get(n, "")]
+                          for n in range(function.first, function.last + 1) if n not in skip],
+            })
+        return self._function_of[key]
+
+
+def _docstring_lines(function):
+    """The lines between a function's head and its first statement: its docstring."""
+    if not function.statements:
+        return set()
+    return set(range(function.head, function.statements[0].first))
+
+
+def _checking_lines(function):
+    """The lines that only check what comes in."""
+    return {n for s in function.statements if is_checking(s.node)
+            for n in range(s.first, s.node.end_lineno + 1)}
+
+
+def _place(filename):
+    """A file's name from its package on, never a folder of this machine."""
+    parts = original_file(filename).replace("\\", "/").split("/")
+    at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
+    return "/".join(parts[at:])
+
+
+def _coloured(source, first, last):
+    """{line: (HTML of the code, its comment)} of a function, without its indentation."""
+    spans = {n: [] for n in range(first, last + 1)}
+    for kind, (row, start), (end_row, end) in _colours("".join(source)):
+        if row == end_row and row in spans:
+            spans[row].append((start, end, kind))
+    indent = len(source[first - 1]) - len(source[first - 1].lstrip())
+    found = {}
+    for n, marks in spans.items():
+        line, comment = source[n - 1].rstrip(), ""
+        if marks and marks[-1][2] == "c":
+            start = marks.pop()[0]
+            line, comment = line[:start].rstrip(), line[start:].lstrip("# ")
+        found[n] = _marked(line, marks, indent), comment
+    return found
+
+
+def _colours(source):
+    """Yield (kind, start, end) of what has a colour. An f-string is one string: from Python 3.12
+    on it comes as several tokens, with those of the names and numbers in it between them."""
+    opened = []                                         # starts of the f-strings we are in
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        name = tokenize.tok_name[token.type]
+        if name.endswith("STRING_START"):
+            opened.append(token.start)
+        elif name.endswith("STRING_END"):
+            start = opened.pop()
+            if not opened:
+                yield "s", start, token.end
+        elif not opened and (kind := _kind(token)):
+            yield kind, token.start, token.end
+
+
+def _kind(token):
+    if token.type == tokenize.COMMENT:
+        return "c"
+    if token.type == tokenize.STRING:
+        return "s"
+    if token.type == tokenize.NUMBER:
+        return "n"
+    return "k" if token.type == tokenize.NAME and keyword.iskeyword(token.string) else ""
+
+
+def _marked(line, spans, indent):
+    found, at = [], indent
+    for start, end, kind in spans:
+        found += [html.escape(line[at:start]), f'<i class="{kind}">',
+                  html.escape(line[start:end]), "</i>"]
+        at = end
+    return "".join(found) + html.escape(line[at:])
+
+
+def _number(value):
+    """A float that JSON can hold, with six digits."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _short(value):
+    return f"{value + 0.0:.3g}" if math.isfinite(value) else "NaN" if math.isnan(value) else "inf"

@@ -1,0 +1,141 @@
+"""A walk through a layer, or a report, as lines of a terminal.
+
+Colours and pictures are used only where the output is a terminal and NO_COLOR is not set.
+"""
+
+import os
+import shutil
+import sys
+
+import numpy as np
+
+from npdl_study.check.guard import message
+from npdl_study.step import maths
+from npdl_study.trace.lines import Needed
+
+RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
+    "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
+MOST_ROWS, MOST_READ = 6, 6
+
+
+class Paint:
+    """Colours, or none."""
+
+    def __init__(self, file):
+        self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
+                   and os.environ.get("TERM") != "dumb")
+
+    def __call__(self, text, *codes):
+        return "".join(codes) + text + RESET if self.on and codes else text
+
+
+def show(walk, phases=("forward", "backward"), file=None):
+    """Print every step of a Walk."""
+    file = file or sys.stdout
+    paint = Paint(file)
+    phase = call = None
+    for step in walk.steps(phases):
+        if step.call.phase != phase:
+            phase = step.call.phase
+            print(paint(f"\n=== {walk.title}: {phase} ===", BOLD), file=file)
+        if step.call is not call:
+            call = step.call
+            print(paint(f"\n{_depth(call) * '  '}{call.function.qualname}", BOLD, BLUE), file=file)
+        _step(walk, step, paint, file)
+    _finals(walk, paint, file)
+
+
+def _depth(call):
+    return 0 if call.parent is None else 1 + _depth(call.parent)
+
+
+def _step(walk, step, paint, file):
+    pad = "  " * _depth(step.call)
+    turn = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]"
+                   for loop in step.iteration)
+    lines = step.statement.source.splitlines()
+    code = " ".join(line.split("#")[0].strip() for line in lines)
+    print(f"{pad}{step.statement.first:>5}  {code}{paint(turn, YELLOW)}", file=file)
+    formula = maths.text(step.statement.node)
+    if _plain(formula) == _plain(code):
+        formula = ""                                    # it only says the code again
+    if formula or step.statement.comment:
+        comment = f"# {step.statement.comment}" if step.statement.comment else ""
+        comment = f"    {comment}" if formula and comment else comment
+        print(f"{pad}       {paint(formula, BLUE)}{paint(comment, DIM)}", file=file)
+    read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads
+            for path, summary in shown]
+    if read:
+        print(paint(f"{pad}       from {', '.join(read[:MOST_READ])}", DIM), file=file)
+    for write in step.writes:
+        if write.same_as:
+            print(f"{pad}       {write.name} is {write.same_as} now", file=file)
+            continue
+        for path, summary in write.shown or ():
+            how = "" if write.how == "bound" else f" ({write.how})"
+            mark = _mark(walk.verdict(step, write.name), paint)
+            print(f"{pad}       {write.name}{path} {summary.line()}{how}{mark}", file=file)
+            if paint.on:
+                for row in _picture(summary):
+                    print(f"{pad}         {row}", file=file)
+    if step.error is not None:
+        print(paint(f"{pad}       raised {message(step.error)}", RED), file=file)
+
+
+def _plain(text):
+    """A line without what formulae write differently."""
+    return text.replace(" ", "").replace("−", "-").replace("self.", "")
+
+
+def _mark(verdict, paint):
+    if verdict is None or verdict.right is None:
+        return ""
+    if isinstance(verdict, Needed):
+        return paint("  right (moved a little, a gradient goes wrong)", GREEN)
+    if verdict.right:
+        return paint(f"  right (error {verdict.error:.0e})", GREEN)
+    if verdict.kink:
+        return paint("  at a kink: no numerical value", YELLOW)
+    if verdict.follows:
+        return paint(f"  wrong, here or in what it reads (error {verdict.error:.0e})", YELLOW)
+    return paint(f"  WRONG (error {verdict.error:.0e})", RED, BOLD)
+
+
+def _picture(summary):
+    """Rows of coloured half blocks, two rows of the picture to a line."""
+    cells = summary.cells
+    if cells.size < 2:
+        return
+    width = max(1, min(2, shutil.get_terminal_size().columns // (2 * cells.shape[1] + 20)))
+    rows = cells[: 2 * MOST_ROWS]
+    for top in range(0, len(rows), 2):
+        line = ""
+        for column in range(cells.shape[1]):
+            upper = _colour(rows[top, column], summary.scale)
+            lower = _colour(rows[top + 1, column], summary.scale) if top + 1 < len(rows) else None
+            back = f"\033[48;5;{lower}m" if lower is not None else "\033[49m"
+            line += f"\033[38;5;{upper}m{back}" + "▀" * width
+        yield line + RESET
+
+
+def _colour(value, scale):
+    """A colour of the 256: blue below zero, orange above, grey for NaN."""
+    if not np.isfinite(value):
+        return 240
+    ramp = (25, 31, 74, 110, 153, 255, 223, 216, 209, 202, 166)
+    return ramp[int(round((value / (scale or 1) + 1) / 2 * (len(ramp) - 1)))]
+
+
+def _finals(walk, paint, file):
+    if walk.recording.error is not None:
+        print(paint(f"\nended by {message(walk.recording.error)}", RED, BOLD), file=file)
+    for note in walk.notes:
+        print(f"note: {note}", file=file)
+    if not walk.finals:
+        return
+    print(paint("\n=== gradients against their numerical values ===", BOLD), file=file)
+    width = max(len(f.name) for f in walk.finals)
+    for final in walk.finals:
+        word = paint("right", GREEN) if final.right else \
+            paint("at a kink", YELLOW) if final.kink else paint("WRONG", RED, BOLD)
+        print(f"  {final.name:<{width}}  {final.error:8.1e}  {word}", file=file)

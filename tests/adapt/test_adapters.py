@@ -1,0 +1,232 @@
+"""LoRA and QLoRA: frozen bases, surgery on models, training, merging, counting, saving."""
+
+import numpy as np
+import pytest
+
+from npdl.adapt import (
+    add_lora,
+    merge_lora,
+    quantize_linears,
+    report,
+    unmerge_lora,
+)
+from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
+from npdl.adapt.quantize import dequantize, quantize
+from npdl.core import named_layers
+from npdl.errors import InputError
+from npdl.layers.linear import Linear
+from npdl.losses import CrossEntropy
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import AdamW
+from npdl.training.checkpoint import load, save
+
+IDS = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [4, 4, 0, 1]])
+
+
+def small_gpt(**options):
+    return GPT(5, 8, 2, 2, max_len=6, rng=3, **options)
+
+
+def steps(model, count, lr=0.02):
+    """Train to repeat each token's successor in IDS; the losses before each step."""
+    loss, optimizer, losses = CrossEntropy(), AdamW(model, lr=lr), []
+    for _ in range(count):
+        optimizer.zero_grad()
+        logits, cache = model.forward(IDS[:, :-1])
+        value, c_loss = loss.forward(logits, IDS[:, 1:])
+        model.backward(loss.backward(1.0, c_loss), cache)
+        optimizer.step()
+        losses.append(float(value))
+    return losses
+
+
+def perturb(model, seed=0):
+    """Give every learned parameter other values, so that B is not zero."""
+    rng = np.random.default_rng(seed)
+    for _, param in model.params():
+        param.data += rng.standard_normal(param.shape).astype(param.data.dtype) * 0.1
+
+
+def test_at_first_an_adapter_changes_nothing():
+    model, plain = small_gpt(), small_gpt()
+    names = add_lora(model, rank=3, alpha=6)
+    assert len(names) == 2 * 6 + 1
+    np.testing.assert_array_equal(model.forward(IDS)[0], plain.forward(IDS)[0])
+
+
+def test_the_formula_of_document_000():
+    rng = np.random.default_rng(0)
+    linear = Linear(5, 4, rng=1, dtype="float64")
+    lora = LoRALinear(linear, rank=2, alpha=6, rng=2)
+    lora.B.data[...] = rng.standard_normal((4, 2))
+    x = rng.standard_normal((3, 5))
+    wanted = x @ linear.W.data + linear.b.data + 3.0 * (x @ lora.A.data @ lora.B.data.T)
+    np.testing.assert_allclose(lora.forward(x)[0], wanted, atol=1e-14)
+    quantized = LoRALinear(QuantLinear(Linear(5, 4, rng=1, dtype="float64"), 4), rank=2, rng=2)
+    quantized.B.data[...] = lora.B.data
+    base = dequantize(*quantize(linear.W.data, 4))
+    wanted = x @ base + linear.b.data + x @ lora.A.data @ lora.B.data.T
+    np.testing.assert_allclose(quantized.forward(x)[0], wanted, atol=1e-14)
+
+
+@pytest.mark.parametrize("bits", [None, 4])
+def test_training_learns_and_leaves_the_base_alone(bits):
+    model = small_gpt()
+    if bits:
+        quantize_linears(model, bits)
+    add_lora(model, rank=4, rng=1)
+    before = model.state_dict()
+    losses = steps(model, 60)
+    assert losses[-1] < losses[0] / 3
+    after, learned = model.state_dict(), dict(model.params())
+    for name in before:
+        assert np.array_equal(before[name], after[name]) != (name in learned), name
+    assert all(name.endswith((".A", ".B")) for name in learned)
+
+
+def test_the_optimizer_sees_the_adapters_only():
+    model = small_gpt()
+    add_lora(model, rank=1, where=("W_Q", "W_V"))
+    params = AdamW(model).params
+    assert sum(p.data.size for p in params.values()) == model.count_params() == 2 * 2 * (8 + 8)
+    twin = model.shadow()
+    logits, cache = twin.forward(IDS)
+    twin.backward(np.ones_like(logits), cache)
+    assert any(p.grad.any() for _, p in twin.params())
+    assert not any(p.grad.any() for p in params.values())
+
+
+def test_where_chooses():
+    gpt_maps = {name for name, layer in named_layers(small_gpt()) if isinstance(layer, Linear)}
+    for where, wanted in (
+        (None, gpt_maps),
+        ("classifier", {"classifier"}),
+        (("W_O", "up"), {n for n in gpt_maps if n.endswith(("W_O", "up"))}),
+        (("decoder.blocks.1.attention.W_K",), {"decoder.blocks.1.attention.W_K"}),
+        (lambda name: ".0." in name, {n for n in gpt_maps if ".0." in n}),
+    ):
+        model = small_gpt()
+        assert set(add_lora(model, rank=1, where=where)) == wanted
+        assert {n for n, part in named_layers(model) if isinstance(part, LoRALinear)} == wanted
+    lstm = LSTMLM(5, 4, 1)
+    assert add_lora(lstm, rank=2) == ["classifier"]
+    assert lstm.count_params() == 2 * (4 + 5)
+
+
+def test_a_shared_map_gets_one_adapter():
+    model = small_gpt()
+    first, second = (block.attention for block in model.decoder.blocks)
+    second.W_Q = first.W_Q
+    add_lora(model, rank=1, where="W_Q")
+    assert first.W_Q is second.W_Q and isinstance(first.W_Q, LoRALinear)
+    merge_lora(model)
+    assert first.W_Q is second.W_Q and isinstance(first.W_Q, Linear)
+
+
+@pytest.mark.parametrize("bits", [None, 3])
+def test_merge_computes_the_same_and_unmerge_goes_back_exactly(bits):
+    model = small_gpt().astype("float64")
+    if bits:
+        quantize_linears(model, bits, "nearest", block=16, where=("up", "down"))
+    add_lora(model, rank=2, alpha=5)
+    perturb(model)
+    wanted, state = model.forward(IDS)[0], model.state_dict()
+    adapters = merge_lora(model)
+    np.testing.assert_allclose(model.forward(IDS)[0], wanted, atol=1e-12)
+    plain = small_gpt().astype("float64")
+    plain.load_state_dict(model.state_dict())           # a model that knows no adapters
+    np.testing.assert_allclose(plain.forward(IDS)[0], wanted, atol=1e-12)
+    model.set_trainable(True)
+    steps(model, 2)                                     # nothing is shared with the adapters
+    model.load_state_dict(plain.state_dict())
+    unmerge_lora(model, adapters)
+    assert all(np.array_equal(state[n], a) for n, a in model.state_dict().items())
+    np.testing.assert_array_equal(model.forward(IDS)[0], wanted)
+
+
+def test_a_checkpoint_holds_base_and_adapters(tmp_path):
+    def build():
+        model = small_gpt()
+        quantize_linears(model, 4, where=("up", "down"))
+        add_lora(model, rank=2, rng=5)
+        return model
+
+    model, other = build(), build()
+    perturb(model)
+    save(tmp_path / "adapted.npz", model.state_dict(), {})
+    arrays, _ = load(tmp_path / "adapted.npz")
+    assert arrays["decoder.blocks.0.ffn.up.base.packed"].dtype == np.uint8
+    other.load_state_dict(arrays)
+    np.testing.assert_array_equal(model.forward(IDS)[0], other.forward(IDS)[0])
+
+
+def test_everything_stays_float32():
+    model = small_gpt()
+    quantize_linears(model, 4, block=8)
+    add_lora(model, rank=2, alpha=3)
+    perturb(model)
+    logits, cache = model.forward(IDS)
+    model.backward(np.ones_like(logits), cache)
+    assert logits.dtype == np.float32
+    assert {p.grad.dtype.name for _, p in model.params()} == {"float32"}
+    assert {p.data.dtype.name for _, p in model.params(frozen=True)} == {"float32", "uint8"}
+
+
+def test_counts_are_those_of_document_000():
+    n, d, r, m = 10, 16, 2, 4
+    linear = Linear(d, d, bias=False)
+    lora, counted = (report(LoRALinear(base, r), n) for base in (linear, QuantLinear(linear, m)))
+    assert lora.trainable == 2 * d * r
+    assert lora.multiplies == n * d * d + 2 * n * d * r
+    assert counted.multiplies == lora.multiplies + d * d            # the dequantization
+    scaled = report(LoRALinear(linear, r, alpha=1), n)
+    assert scaled.multiplies == lora.multiplies + n * r
+    assert counted.trainable == 2 * d * r and counted.frozen == d * d
+    assert counted.stored_bytes == m * d * d // 8 + 4 + 4 * 2 * d * r
+
+
+def test_the_report_of_a_model():
+    model, rows = small_gpt(), 6
+    plain = report(model, rows)
+    names = [row.name for row in plain.maps]
+    assert plain.trainable == model.count_params() and plain.frozen == 0
+    assert plain.stored_bytes == 4 * model.count_params()
+    assert plain.multiplies == rows * (2 * (4 * 8 * 8 + 2 * 8 * 32) + 8 * 5)
+    total = model.count_params()
+    quantize_linears(model, 4, where=("up", "down"))
+    add_lora(model, rank=2, where=("W_Q", "up"))
+    adapted = report(model, rows)
+    assert [row.name for row in adapted.maps] == names
+    assert adapted.frozen == total
+    assert adapted.trainable == model.count_params() == 2 * (2 * (8 + 8) + 2 * (8 + 32))
+    quantized = 2 * 2 * 8 * 32
+    assert adapted.stored_bytes == (4 * (total - quantized + adapted.trainable)
+                                    + quantized // 2 + 4 * 4)
+    kinds = {row.name.rsplit(".", 1)[-1]: row.kind for row in adapted.maps}
+    assert kinds["W_Q"] == "LoRALinear+FrozenLinear" and kinds["up"] == "LoRALinear+QuantLinear"
+    assert kinds["down"] == "QuantLinear" and kinds["W_K"] == "Linear"
+    assert f"{adapted.stored_bytes:,}" in str(adapted)
+
+
+def test_nothing_changes_where_it_refuses():
+    model = small_gpt()
+    state = model.state_dict()
+    for call in (lambda: add_lora(model, rank=6), lambda: add_lora(model, where="W_Z"),
+                 lambda: add_lora(model, rank=0), lambda: quantize_linears(model, 1),
+                 lambda: merge_lora(model), lambda: add_lora(Linear(2, 2))):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert model.state_dict().keys() == state.keys()
+    assert model.count_params() == sum(a.size for a in state.values())
+    model.classifier.W.data[0, 0] = np.nan              # the last map: all before it could be done
+    with pytest.raises(InputError):
+        quantize_linears(model)
+    assert model.count_params() == sum(a.size for a in state.values())
+    add_lora(model, rank=1)
+    for call in (lambda: add_lora(model, rank=1), lambda: quantize_linears(model)):
+        with pytest.raises(InputError):
+            call()
+    with pytest.raises(InputError):
+        FrozenLinear(Linear(3, 2)).forward(np.ones((2, 4), "float32"))

@@ -1,0 +1,128 @@
+"""The quantizer of document 000, and the bits it is stored in."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npdl.adapt.quantize import dequantize, pack, quantize, stored_bytes, unpack
+from npdl.errors import InputError
+
+ROUNDINGS = ("floor", "nearest")
+
+
+def test_the_documents_formula_by_hand():
+    W = np.array([[0.7, -0.7, 0.25], [-0.25, 0.0, 0.1]])      # m = 4: step = 0.7 / 7 = 0.1
+    codes, step = quantize(W, 4)
+    np.testing.assert_allclose(step, [0.1], rtol=1e-15)
+    np.testing.assert_array_equal(codes, [[7, -7, 2], [-3, 0, 1]])
+    np.testing.assert_allclose(dequantize(codes, step),
+                               [[0.7, -0.7, 0.2], [-0.3, 0, 0.1]], atol=1e-15)
+    np.testing.assert_array_equal(quantize(W, 4, "nearest")[0], [[7, -7, 2], [-2, 0, 1]])
+
+
+def test_as_a_loop_over_the_numbers():
+    rng = np.random.default_rng(0)
+    for bits in (2, 3, 4, 8, 12):
+        W = rng.standard_normal((5, 7))
+        step = float(abs(W).max()) / (2 ** (bits - 1) - 1)
+        wanted = [[math.floor(w / step) for w in row] for row in W.tolist()]
+        codes, own = quantize(W, bits)
+        largest = abs(W) == abs(W).max()            # w / step may fall a rounding short of it
+        np.testing.assert_array_equal(codes[~largest], np.array(wanted)[~largest])
+        assert abs(codes[largest]) == 2 ** (bits - 1) - 1
+        assert own[0] == pytest.approx(step, rel=1e-15)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 16), st.sampled_from(ROUNDINGS),
+       st.sampled_from([None, 1, 3, 8, 100]), st.sampled_from(["float16", "float32", "float64"]))
+def test_error_bounds_and_packing(seed, bits, rounding, block, dtype):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 8, 2))
+    power = rng.integers(1, 4) if dtype == "float16" else rng.integers(-6, 6)
+    W = (rng.standard_normal(shape) * 10.0**power).astype(dtype)
+    codes, step = quantize(W, bits, rounding, block)
+    assert step.dtype == W.dtype
+    back = dequantize(codes, step, block)
+    assert codes.shape == back.shape == W.shape and back.dtype == step.dtype == W.dtype
+    assert abs(codes.astype(int)).max() <= 2 ** (bits - 1) - 1
+    per_number = np.repeat(step, W.size if block is None else block)[: W.size].reshape(shape)
+    # The numbers and their step sizes are rounded to dtype; tiny float16 steps are far apart.
+    slack = abs(W).astype(float) * np.finfo(dtype).eps * 4 + abs(codes * np.spacing(per_number))
+    error = W - back
+    if rounding == "floor":
+        assert (error >= -slack).all() and (error <= per_number + slack).all()
+    else:
+        assert (abs(error) <= per_number / 2 + slack).all()
+    packed = pack(codes, bits)
+    np.testing.assert_array_equal(unpack(packed, shape), codes)
+    assert unpack(packed, shape).dtype == codes.dtype
+    assert stored_bytes(W.size, bits, block, step.itemsize) == packed.nbytes + step.nbytes
+
+
+def test_what_is_on_the_grid_comes_back():
+    for bits in (2, 4, 8):
+        top = 2 ** (bits - 1) - 1
+        codes = np.arange(-top, top + 1)
+        W = codes * 0.25                                    # exact in binary
+        for rounding in ROUNDINGS:
+            again, step = quantize(W, bits, rounding)
+            np.testing.assert_array_equal(again, codes)
+            np.testing.assert_array_equal(dequantize(again, step), W)
+
+
+def test_floor_is_biased_and_nearest_is_not():
+    W = np.random.default_rng(1).uniform(-1, 1, (200, 200))
+    bias = {}
+    for rounding in ROUNDINGS:
+        codes, step = quantize(W, 4, rounding)
+        bias[rounding] = float((dequantize(codes, step) - W).mean() / step[0])
+    assert bias["floor"] == pytest.approx(-0.5, abs=0.02)
+    assert bias["nearest"] == pytest.approx(0, abs=0.02)
+
+
+def test_blocks_keep_small_numbers_beside_large_ones():
+    W = np.concatenate([np.full(64, 100.0), np.linspace(-1, 1, 64)]).reshape(2, 64)
+    whole = dequantize(*quantize(W, 4, "nearest"))
+    blocks = dequantize(*quantize(W, 4, "nearest", 64), 64)
+    assert abs(whole - W)[1].max() == 1.0                   # all of the second row became 0
+    assert abs(blocks - W)[1].max() <= 1 / 14 + 1e-12
+
+
+def test_a_block_larger_than_the_matrix_is_all_of_it():
+    W = np.random.default_rng(3).standard_normal((3, 4))
+    codes, step = quantize(W, 4)
+    for block in (12, 13, 10**30):
+        again, one = quantize(W, 4, block=block)
+        np.testing.assert_array_equal(again, codes)
+        np.testing.assert_array_equal(one, step)
+        np.testing.assert_array_equal(dequantize(again, one, block), dequantize(codes, step))
+
+
+def test_zeros_and_strides():
+    codes, step = quantize(np.zeros((3, 2), "float32"))
+    assert not codes.any() and not dequantize(codes, step).any() and step.dtype == np.float32
+    W = np.random.default_rng(2).standard_normal((6, 8))
+    np.testing.assert_array_equal(quantize(W.T, 4, block=5)[0],
+                                  quantize(W.T.copy(), 4, block=5)[0])
+    np.testing.assert_array_equal(quantize(W[::2, ::3])[0], quantize(W[::2, ::3].copy())[0])
+
+
+def test_four_bits_take_an_eighth_of_float32():
+    W = np.random.default_rng(3).standard_normal((128, 512)).astype("float32")
+    codes, step = quantize(W, 4)
+    assert pack(codes, 4).nbytes * 8 == W.nbytes and step.nbytes == 4
+
+
+@pytest.mark.parametrize("options", [
+    {"bits": 1}, {"bits": 17}, {"bits": 4.0}, {"bits": True}, {"rounding": "up"}, {"block": 0},
+    {"block": 1.5}, {"W": np.array([1.0, np.nan])}, {"W": np.array([np.inf])},
+    {"W": np.array([1, 2])}, {"W": np.zeros((0, 3))},
+])
+def test_what_it_refuses(options):
+    with pytest.raises(InputError) as caught:
+        quantize(**({"W": np.ones((2, 2))} | options))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,337 @@
+"""Every figure of README.md and docs/ that has a source is that source's."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def words(name):
+    """A page as one line."""
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def numbers(pattern, page):
+    """The numbers that a pattern's groups find in a page, once."""
+    found = re.findall(pattern, page)
+    assert len(found) == 1, f"{pattern}: {len(found)} times"
+    return tuple(float(n) for n in (found[0] if isinstance(found[0], tuple) else found))
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("| \n").split("|")]
+
+
+def tables(name):
+    """[(title, [{heading: cell} of each row])] of the tables of a file of docs/bench."""
+    found, title = [], ""
+    for block in (ROOT / "docs/bench" / name).read_text(encoding="utf-8").split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        title = block.removeprefix("### ") if block.startswith("### ") else title
+        if lines:
+            head, _, *rows = map(cells, lines)
+            found.append((title, [dict(zip(head, row, strict=True)) for row in rows]))
+    return found
+
+
+def variants(name):
+    """[{variant: its row}] of the tables that have a row for each variant."""
+    return [{row["variant"]: row for row in rows} for _, rows in tables(name)
+            if "variant" in rows[0]]
+
+
+def installed(rows):
+    """The forms of PyTorch that do equal work, as they are installed."""
+    return [row for name, row in rows.items() if name.startswith("torch")
+            and row["work"] == "equal" and "memory kept" not in name]
+
+
+def least(rows, heading):
+    return min(rows, key=lambda row: float(row[heading]))
+
+
+PLAIN, SHARED = "npdl, plain (the textbook)", "npdl, shared prefixes, tree prepared"
+
+
+def test_the_speeds_against_pytorch_are_the_benchmarks():
+    text = (ROOT / "docs/speed.md").read_text(encoding="utf-8")
+    said = [cells(line)[1:] for line in text.splitlines() if line.startswith("|") and " ms" in line]
+    wanted = []
+    for rows in variants("step-zen5.md"):
+        best = float(least(installed(rows), "median ms")["median ms"])
+        ours = [rows[name] for name in (PLAIN, "npdl", SHARED) if name in rows]
+        wanted.append([f"{best:.1f} ms", *(f"{float(row['median ms']):.1f} ms "
+                                           f"({row['/ best torch']})" for row in ours)])
+    assert said == wanted
+
+
+def of_the_step():
+    """What docs/speed.md says of a step beside that table."""
+    steps = variants("step-zen5.md")
+    gpt, lstm, _ = steps
+    best = [least(installed(rows), "median ms") for rows in steps]
+    ours = [rows.get(SHARED, rows["npdl"]) for rows in steps]
+    avx2 = [rows["npdl, AVX2 kernels"] for rows in steps]
+    avx2 += [rows["npdl, shared prefixes, AVX2 kernels"] for rows in (gpt, lstm)]
+    quartiles = [float(value) for value in best[1]["quartiles"].split("-")]
+    fastest = float(lstm["npdl"]["min"]) / float(least(installed(lstm), "min")["min"])
+    kept = float(lstm["torch nn.LSTM, fused AdamW, memory kept"]["median ms"])
+    less = gpt["torch plain, fused AdamW, no dead work"]
+    return [
+        "takes {}, {} and {} MB, PyTorch's {}, {} and {}.".format(
+            *(row["peak MB"] for row in ours + best)),
+        f"run at {gpt['products, NumPy, 2 shards']['GFLOP/s']} GFLOP/s in NumPy and at "
+        f"{gpt['products, torch']['GFLOP/s']} in PyTorch",
+        "npdl takes {} (GPT), {} (LSTM) and {} (text) of PyTorch's time at equal work, and {} and "
+        "{} with equal beginnings once,".format(*(row["/ best torch"] for row in avx2)),
+        f"by its {lstm['npdl']['/ best torch']}: PyTorch's quartiles in that run lie at "
+        "{:.1f} and {:.1f} ms.".format(*quartiles),
+        f"By the fastest step of each it is {fastest:.2f},",
+        f"from outside, {float(lstm['npdl']['median ms']) / kept:.2f}.",
+        f"takes {float(less['median ms']):.1f} ms, {less['/ best torch']} of its own time.",
+    ]
+
+
+def test_the_readmes_speeds_are_the_benchmarks():
+    gpt, lstm, text = variants("step-zen5.md")
+    page, name = words("README.md"), "/ best torch"
+    for sentence in (
+            f"takes {gpt[SHARED][name]} of eager PyTorch's time for the GPT and "
+            f"{lstm[SHARED][name]} for the LSTM, since equal beginnings are computed once "
+            f"({gpt['npdl'][name]} and {lstm['npdl'][name]} at equal work); a GPT on text, where "
+            f"nothing is shared, {text['npdl'][name]}.",
+            "With the kernels for AVX2 it is {}, {} and {} at equal work:".format(
+                *(rows["npdl, AVX2 kernels"][name] for rows in (gpt, lstm, text)))):
+        assert sentence in page
+
+
+def of_the_sweep():
+    rates = []
+    for rows in variants("sweep.md"):
+        theirs = [row["steps/s in total"] for row in installed(rows)]
+        rates += [rows[SHARED]["steps/s in total"], max(theirs, key=float)]
+    return ["Two runs at once, one thread each: GPT {} steps a second of both together against "
+            "PyTorch's {}, LSTM {} against {} ([all forms](bench/sweep.md)).".format(*rates)]
+
+
+def of_the_training():
+    [(_, rows)] = tables("training.md")
+    torch, npdl = [row for row in rows if row["model"] == "gpt"]
+    return [f"From start to exit, {int(npdl['steps']):,} updates of the GPT: npdl "
+            f"{npdl['seconds']} s and {npdl['peak MB']} MB at the peak, the plain PyTorch loop "
+            f"{torch['seconds']} s and {torch['peak MB']} MB, {npdl['ratio']} "
+            "([table](bench/training.md))."]
+
+
+def of_the_explanation():
+    said = []
+    for rows in variants("explain.md"):
+        last = rows.get(SHARED, rows["npdl, 2 shards"])
+        said.append(f"{float(rows[PLAIN]['ms']):.1f} ms to {float(last['ms']):.1f} ms, "
+                    f"{last['factor to the first']} times as fast")
+    return ["From the textbook's step to the script's, two cores: GPT {}; LSTM {}; text {} "
+            "([all arrangements and parts](bench/explain.md)).".format(*said)]
+
+
+def of_the_growth():
+    def ahead(name):
+        found = {}
+        for row in tables(name)[0][1]:
+            ms = {variant: float(cell.split(" / ")[0]) for variant, cell in row.items()
+                  if " / " in cell}
+            if ms["npdl"] > min(ms[variant] for variant in ms if variant.startswith("torch")):
+                found.setdefault(row["axis"], []).append(row["value"])
+        return "; ".join(f"{axis} {', '.join(sizes)}" for axis, sizes in found.items()) or "nowhere"
+
+    return [f"Where PyTorch's faster form is ahead at equal work: GPT, {ahead('growth-gpt.md')} "
+            f"([numbers](bench/growth-gpt.md)). LSTM, {ahead('growth-lstm.md')} "
+            "([numbers](bench/growth-lstm.md))."]
+
+
+@pytest.mark.parametrize("said, files, beginning", [
+    (of_the_step, ["step-zen5.md"], "What decides most is the kernels."),
+    (of_the_sweep, ["sweep.md"], "Two runs at once, one thread each:"),
+    (of_the_training, ["training.md"], "From start to exit,"),
+    (of_the_explanation, ["explain.md"], "From the textbook's step to the script's"),
+    (of_the_growth, ["growth-gpt.md", "growth-gpt.png", "growth-lstm.md", "growth-lstm.png"],
+     "Where PyTorch's faster form is ahead"),
+], ids=["step", "sweep", "training", "explain", "growth"])
+def test_what_is_said_of_speed_is_the_benchmarks(said, files, beginning):
+    """All of its files are there and linked, and its sentences are theirs; or nothing is."""
+    page = words("docs/speed.md")
+    there = [(ROOT / "docs/bench" / name).exists() for name in files]
+    linked = [f"(bench/{name})" in page for name in files]
+    assert there == linked == [beginning in page] * len(files)
+    for sentence in said() if beginning in page else []:
+        assert sentence in page
+
+
+def test_every_kept_benchmark_is_linked():
+    page = words("docs/speed.md")
+    for file in (ROOT / "docs/bench").iterdir():
+        assert f"(bench/{file.name})" in page, file.name
+
+
+def test_the_losses_on_a_text_are_the_metrics():
+    table = words("experiments/results/text-gpt/README.md")
+    ours, small, torch = numbers(
+        r"validation loss of ([\d.]+)\].* and ([\d.]+) with GPT-2's starting values, where "
+        r"PyTorch reaches ([\d.]+)\.", words("docs/results.md"))
+    means = [float(value) for value in re.findall(r"\| (\d\.\d+) ± ", table)]
+    for said in (ours, small, torch):
+        assert any(abs(said - mean) <= 0.0051 for mean in means), said
+
+
+def test_lists_of_layers_are_complete():
+    from tests.tools.running import npdl_layers
+
+    for page in ("docs/gradients.md", "docs/parity.md"):
+        text = (ROOT / page).read_text()
+        for cls in npdl_layers():
+            assert re.search(rf"\b{cls.__name__}\b", text), (page, cls.__name__)
+
+
+def test_the_minutes_of_the_quick_start_are_the_benchmarks():
+    (_, rows), = tables("training.md")
+    seconds = next(float(row["seconds"]) for row in rows if row["by"] == "npdl")
+    assert "(some three minutes on two cores)" in words("README.md")
+    assert 2.5 < seconds / 60 < 3.5
+
+
+def test_where_the_start_of_the_lstm_fails_is_the_runs():
+    from experiments.reporting.measures import mean
+    from experiments.reporting.model_size import CONFIGS
+    from experiments.reporting.records import Store
+
+    store = Store()
+
+    def accuracies(view, *sizes):
+        found = [mean(run.best("validation_accuracy") for run in view.all_runs(
+            CONFIGS["lstm"][size]).values()) for size in sizes]
+        return [f"{value:.2f}" for value in found]
+
+    low = ((1, 64), (2, 64), (3, 64), (3, 128))
+    configs = list(CONFIGS["lstm"].values())
+    ours, release = store.chosen(configs), store.by(configs, "release")
+    a, b, c, d = accuracies(ours, *low)
+    e, f, g, h = accuracies(release, *low)
+    page = words("docs/results.md")
+    assert f"(A_val {a}, {b} and {c} with one, two and three layers of 64, and {d})" in page
+    assert f"({e}, {f}, {g} and {h}, by older code)" in page
+    others = [size for size in CONFIGS["lstm"] if size not in low]
+    assert min(accuracies(ours, *others) + accuracies(release, *others)) >= "0.99"
+
+
+def test_what_makes_the_models_grok_sooner_is_the_laboratorys():
+    from experiments.grokking import faster
+    from experiments.grokking.answers_faster import against
+    from experiments.grokking.paired import of_arm
+    from experiments.trials import records
+
+    kept = records(faster.FOLDER, faster.TRIALS)
+    arms = {model: {arm: of_arm(kept, model=model, arm=arm) for arm in faster.ARMS}
+            for model in ("lstm", "gpt")}
+    page = words("docs/results.md")
+    for arm in ("grokfast", "muon"):
+        assert against(arms["lstm"], arm).verdict().startswith("later")
+        assert against(arms["gpt"], arm).verdict().startswith("no difference")
+    gpt, lstm = (against(arms[model], "matched") for model in ("gpt", "lstm"))
+    assert gpt.verdict() == "sooner" and lstm.verdict().startswith("no difference")
+    assert f"needs {gpt.factor()} times AdamW's steps to A_val ≥ 0.95; for the LSTM, " \
+        f"{lstm.factor()}, the seeds leave it open" in page
+
+
+def test_what_is_said_of_rounding_is_the_reports():
+    from experiments import rounding
+    from experiments.reporting import sanity, scatter
+    from experiments.reporting.measures import span
+    from experiments.reporting.records import Store
+    from experiments.trials import records
+
+    found, page = records(rounding.FOLDER, rounding.TRIALS).values(), words("docs/results.md")
+    for model, config in sanity.CONFIGS.items():
+        runs = Store().chosen([config], ("default",)).all_runs(config).values()
+        mine = [r["columns"] for r in found if r["trial"]["model"] == model]
+        ours, seeds = ([scatter.facts(points)[0] for points in of] for of in (
+            map(scatter.points_of, mine), map(scatter.of_run, runs)))
+        assert (f"the {model.upper()}'s L_val is {span(ours, '{:.2g}')} by {len(ours)} roundings "
+                f"of one seed and {span(seeds, '{:.2g}')} by {len(seeds)} seeds") in page
+
+
+def lab_arms():
+    """{arm: {seed: columns}} of the laboratory's first question."""
+    from experiments.grokking import collapse
+    from experiments.grokking.paired import of_arm
+    from experiments.trials import records
+
+    kept = records(collapse.FOLDER, collapse.TRIALS)
+    return {arm: of_arm(kept, arm=arm) for arm in collapse.ARMS}
+
+
+def test_what_is_said_of_collapse_is_the_laboratorys():
+    from experiments.grokking.answers_collapse import (
+        all_general,
+        best,
+        general,
+        none_general,
+        unfinished,
+    )
+    from experiments.reporting.measures import span
+
+    arms, page = lab_arms(), words("docs/results.md")
+    found = {arm: span(best(seeds).values()) for arm, seeds in arms.items()}
+    at = {arm: span(general(seeds).values(), "{:g}") for arm, seeds in arms.items()}
+    assert all(map(all_general, (arms["orthogonal"], arms["decay"])))
+    assert none_general(arms["plain"]) and arms["plain"][0]["step"][-1] == 500
+    assert unfinished(arms["stablemax"]).endswith("the accuracy was still rising.")
+    assert max(max(best(arms[arm]).values()) for arm in ("float32", "float64")) < 0.02
+    assert arms["float32"][0]["step"][-1] == arms["float64"][0]["step"][-1] == 20_000
+    for sentence in (
+            f"best A_val {found['float16-70']} in float16, {found['float32-70']} in float32, "
+            f"{found['float64-70']} in float64",
+            f"A_val ≥ 0.9 at epoch {at['orthogonal']}, with tuned weight decay at {at['decay']},",
+            f"StableMax is at {found['stablemax']} after "
+            f"{arms['stablemax'][0]['step'][-1]:,} epochs and still rises; softmax with its "
+            f"settings is at {found['softmax64']} after {arms['softmax64'][0]['step'][-1]:,}."):
+        assert sentence in page
+
+
+def phases_records():
+    from experiments.grokking import phases
+    from experiments.trials import records
+
+    return records(phases.FOLDER, phases.TRIALS)
+
+
+def test_what_is_said_of_the_circuit_is_the_laboratorys():
+    from experiments.grokking.answers_circuit import cleanup, relies, turning
+    from experiments.grokking.paired import of_arm
+    from experiments.reporting.measures import span
+
+    each = list(of_arm(phases_records(), kind="circuit").values())
+    least, last, *_ = zip(*map(turning, each), strict=True)
+    assert all(map(relies, each)) and len(each) == 5
+    page = words("docs/results.md")
+    assert (f"the five strongest frequencies its training loss is {span(least, '{:.2g}')} where it "
+            f"is lowest after memorising and {span(last, '{:.2g}')} at the end") in page
+    assert f"{span(map(cleanup, each), '{:.0%}')} of the norm's fall" in page
+
+
+def test_what_is_said_of_late_jumps_is_the_laboratorys():
+    from experiments.grokking.answers_jumps import folding, jumped
+    from experiments.grokking.paired import of_arm
+    from experiments.reporting.measures import span
+
+    usual, small = (of_arm(phases_records(), kind="jumps", eps=eps) for eps in (1e-8, 1e-12))
+    seeds = [seed for seed in usual if seed in small]
+    runs = [found[seed] for found in (usual, small) for seed in seeds]
+    floors = [min(usual[s]["train_loss"]) / min(small[s]["train_loss"]) for s in seeds]
+    later = [jumped(small[s]) - jumped(usual[s]) for s in seeds]
+    assert min(later) > 0
+    for name in ("docs/results.md", "docs/book/chapters/17-grokking.md"):
+        page = words(name)
+        for number in (span(map(folding, runs), "{:,.0f}"), span(floors, "{:,.0f}"),
+                       f"{span(later, '{:,.0f}')} steps later"):
+            assert number in page, (name, number)

@@ -1,0 +1,91 @@
+"""`from npdl import LSTM, GPT, AdamW, gradcheck, step, blame`: there, free of charge, anywhere."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl_study.check.samples import layer_classes
+
+ROOT = Path(npdl.__file__).parent
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_name_is_there_and_every_layer_is_among_them():
+    for name in npdl.__all__:
+        value = getattr(npdl, name)
+        assert value.__name__ == name and value.__module__ == npdl._MODULES[name]
+    assert set(npdl.__all__) <= set(dir(npdl))
+    files = [*(ROOT / "layers").glob("*.py"), *(ROOT / "models").glob("*.py"), ROOT / "losses.py"]
+    bases, classes = {"Layer"}, [node for file in files for node in ast.parse(file.read_text()).body
+                                 if isinstance(node, ast.ClassDef)]
+    for _ in range(4):                                  # bases of bases
+        bases |= {c.name for c in classes if {ast.unparse(b) for b in c.bases} & bases}
+    built_on = {ast.unparse(b) for c in classes for b in c.bases}
+    assert bases - built_on <= set(layer_classes()) <= bases
+    with pytest.raises(AttributeError, match="module 'npdl' has no attribute 'LTSM'"):
+        npdl.LTSM  # noqa: B018
+
+
+def test_what_is_not_used_is_not_imported():
+    code = """
+import sys, npdl
+assert not [m for m in sys.modules if m.startswith("npdl.")] and "numpy" not in sys.modules
+from npdl import LSTM
+assert "npdl.layers.recurrent" in sys.modules
+print(sorted(m for m in sys.modules if m.startswith(("npdl_study", "npdl.models", "npdl.optim"))))
+"""
+    assert run(code) == "[]\n"
+
+
+NOTEBOOK = '''
+import numpy as np
+from npdl import Cache, Layer
+class Cell(Layer):
+    def forward(self, x):
+        y = np.tanh(x)
+        return y, Cache(y=y)
+    def backward(self, dy, cache):
+        dx = dy * (1 - cache.y)
+        return dx
+'''
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
+def test_results_show_themselves_in_a_notebook():
+    """The class stands in a cell: no file, but lines that linecache knows."""
+    import linecache
+
+    linecache.cache["<cell 7>"] = len(NOTEBOOK), None, NOTEBOOK.splitlines(True), "<cell 7>"
+    names = {"__name__": "__main__"}
+    exec(compile(NOTEBOOK, "<cell 7>", "exec"), names)
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    walk = npdl.step(names["Cell"](), x)
+    assert [s.statement.source.strip() for s in walk.steps()][:2] == ["y = np.tanh(x)",
+                                                                     "dx = dy * (1 - cache.y)"]
+    assert repr(walk).startswith("Cell: 3 statements, wrong: the gradients of input 0;")
+    shown = walk._repr_html_()
+    assert shown.startswith("<iframe") and shown.count("<iframe") == 1 and "<script" not in shown
+    assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")
+    report = npdl.blame(names["Cell"](), x)
+    assert "dx = dy * (1 - cache.y)" in repr(report)
+    marked = re.findall(r"<mark[^>]*>(.*?)</mark>", report._repr_html_(), re.S)
+    assert [line.split(None, 1)[1] for line in marked] == ["dx = dy * (1 - cache.y)"]
+    assert "<b>diagnosis</b>" in report._repr_html_() and "y = np.tanh(x)" in report._repr_html_()
+    assert not re.search(r"<script|<style| id=", report._repr_html_())
+    names["Cell"].backward = lambda self, dy, cache: dy * (1 - cache.y**2)
+    right = npdl.blame(names["Cell"](), x)
+    assert right.right and "right: 1 gradients" in right._repr_html_()
+    report.source, report.file = "if a < b: <script>", "gone"
+    assert "&lt;script&gt;" in report._repr_html_() and "<script" not in report._repr_html_()

@@ -1,0 +1,87 @@
+"""Engine, gradcheck, step and blame with NumPy alone, as in a browser (Pyodide, JupyterLite): no
+processes, threads, signals or file locks, and no other package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGIN = """
+import sys
+import numpy, numpy.random
+FORBIDDEN = {"_posixsubprocess", "_multiprocessing", "concurrent", "fcntl", "joblib",
+             "matplotlib", "multiprocessing", "resource", "signal", "_signal", "subprocess",
+             "threading", "threadpoolctl", "tqdm"}
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in FORBIDDEN:
+            raise ImportError(f"{name} is not there in a browser")
+
+for name in list(sys.modules):                  # what NumPy has loaded for itself
+    if name.split(".")[0] in FORBIDDEN:
+        del sys.modules[name]
+sys.meta_path.insert(0, Refuse())
+try:
+    import threading
+except ImportError:
+    pass
+else:
+    raise SystemExit("the test forbids nothing")
+sys.path.insert(0, sys.argv[1])
+"""
+ENGINE = """
+import numpy as np
+from npdl import GPT, AdamW, LSTM, SequenceLoss, clip_by_global_norm
+from npdl.data import ModularArithmetic, batch_indices
+data = ModularArithmetic(p=5)
+model = GPT(data.vocabulary.size, d_model=8, num_heads=2, max_len=data.sequence_length)
+optimizer, loss_of, losses = AdamW(model, lr=1e-2), SequenceLoss(), []
+for step in range(30):
+    batch = data.train.take(batch_indices(len(data.train), 32, step, seed=0))
+    logits, cache = model.forward(batch.inputs)
+    loss, c_loss = loss_of.forward(logits, batch.targets, batch.answer_mask)
+    optimizer.zero_grad()
+    model.backward(loss_of.backward(1.0, c_loss), cache)
+    clip_by_global_norm(optimizer.params.values(), 1.0)
+    optimizer.step()
+    losses.append(float(loss))
+print(losses[-1] < losses[0])
+"""
+GRADCHECK = """
+import numpy as np
+from npdl import LSTM, gradcheck
+print(gradcheck(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2))).ok())
+"""
+STEP = """
+from npdl import LSTMCell, step
+from npdl_study.check.samples import sample
+layer, inputs, options = sample(LSTMCell)
+walk = step(layer, *inputs, **options)
+walk.show(file=open(sys.argv[2] + "/walk.txt", "w", encoding="utf-8"))
+walk.to_html(sys.argv[2] + "/walk.html")
+print(walk.said(), "<iframe" in walk._repr_html_())
+"""
+BLAME = """
+import numpy as np
+from npdl import LayerNorm, blame
+from npdl_study.mine import Gate
+class Wrong(Gate):
+    def backward(self, dy, cache):
+        dx = super().backward(dy, cache)
+        self.b.grad -= 2 * dy.sum(0)
+        return dx
+layer, x = Wrong.sample()
+print(blame(layer, x).right, blame(LayerNorm(3), x).right)
+"""
+
+
+@pytest.mark.parametrize("code, said", [
+    (ENGINE, "True"), (GRADCHECK, "True"), (STEP, "gradients are right True"),
+    (BLAME, "False True")], ids=["engine", "gradcheck", "step", "blame"])
+def test_runs_in_a_browser(code, said, tmp_path):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", BEGIN + code, ROOT, tmp_path],
+                          capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr

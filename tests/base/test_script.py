@@ -1,0 +1,139 @@
+"""How the scripts meet their surroundings: outputs that are closed, odd, or cannot show a text."""
+
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+pytest.importorskip("resource", reason="closed descriptors and SIGHUP are POSIX's")
+
+from exercises.__main__ import main as exercises_command
+from npdl.__main__ import main as npdl_command
+from npdl.training import checkpoint
+from npdl.training.config import Config
+from npdl.training.run import train
+from tests.tools.refusals import status_of
+from tests.training.trust.runs import ARITHMETIC, recorded_step, start
+
+TINY = (*ARITHMETIC, "--heads", 2, "--steps", 2)
+
+
+def environment(**settings):
+    """What `start` gives a process, and these settings."""
+    return {"env": {**os.environ, "PYTHONPATH": os.getcwd(), **settings}}
+
+
+def closing(*handles):
+    return {"preexec_fn": lambda: [os.close(handle) for handle in handles]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [
+    environment(PYTHONIOENCODING="cp1252", MPLBACKEND="odd"),
+    environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"), closing(1), closing(0, 1, 2),
+])
+def test_a_training_needs_no_outputs_that_show_everything(tmp_path, how):
+    process = start("train_gpt", *TINY, "--out", tmp_path / "run", **how)
+    output, errors = process.communicate()
+    assert process.returncode == 0 and "Traceback" not in errors, errors
+    assert checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"] == 2
+    assert {"summary.json", "curves.png"} < set(os.listdir(tmp_path / "run"))
+    if "env" in how:
+        assert "t(L)" in output
+
+
+def test_a_reader_that_leaves_ends_no_training(tmp_path):
+    reading, writing = os.pipe()
+    process = start("train_gpt", *TINY, "--out", tmp_path / "run", stderr=writing)
+    os.close(writing)
+    os.close(reading)
+    output, _ = process.communicate()
+    assert process.returncode == 0 and "2 steps in" in output
+
+
+def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
+    process = start("train_gpt", *ARITHMETIC, "--heads", 2, "--steps", 100_000, "--save-every",
+                    100_000, "--out", tmp_path / "run")
+    while recorded_step(tmp_path / "run") < 3 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)                 # a system that shuts down sends both
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate()
+    assert process.returncode == 130 and "go on with: --resume" in errors
+    assert checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"] >= 3
+    assert not (tmp_path / "run" / "claim.json").exists()
+
+
+@pytest.mark.parametrize("odd", ["pipe", "folder", "socket"])
+@pytest.mark.parametrize("command, arguments", [
+    (npdl_command, ["plot", "curves", "{run}", "--out"]),
+    (npdl_command, ["step", "Linear", "--no-check", "--html"]),
+    (exercises_command, ["--only", "001", "--json"])])
+def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, command, arguments, odd):
+    """A socket stands for a device, which takes more rights to make, and to lose."""
+    train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)
+    path = tmp_path / "place"
+    monkeypatch.chdir(tmp_path)                 # a socket's path must be short
+    if odd == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind("place")
+    else:
+        os.mkfifo(path) if odd == "pipe" else path.mkdir()
+    before = os.lstat(path)
+    given = [argument.format(run=tmp_path / "run") for argument in arguments]
+    assert status_of(command, [*given, str(path)]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "place" in errors and "not a file" in errors
+    assert os.lstat(path) == before
+    assert sorted(os.listdir(tmp_path)) == ["place", "run"]
+
+
+def test_a_link_leads_to_what_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.html").symlink_to(tmp_path / "there" / "page.html")
+    for _ in range(2):
+        assert npdl_command(["step", "Linear", "--no-check", "--html",
+                             str(tmp_path / "link.html")]) == 0
+        assert (tmp_path / "link.html").is_symlink()
+        assert (tmp_path / "there" / "page.html").read_text().rstrip().endswith("</html>")
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
+    def cut(*paths):
+        raise OSError(28, os.strerror(28))
+
+    (tmp_path / "page.html").write_text("before")
+    monkeypatch.setattr(os, "replace", cut)
+    assert npdl_command(["step", "Linear", "--no-check", "--html",
+                         str(tmp_path / "page.html")]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["page.html"]
+    assert (tmp_path / "page.html").read_text() == "before"
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monkeypatch, capsys,
+                                                                  curves):
+    def fail(*arguments):
+        raise ValueError("no\nfont")
+
+    monkeypatch.setattr("npdl.training.curves.plot_curves", fail)
+    assert train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run") == 0
+    found = capsys.readouterr()
+    assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err
+    assert "1 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
+
+
+def test_numbers_that_overflow_are_one_line_and_no_warnings(tmp_path):
+    train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "checkpoint.npz"
+    arrays, meta = checkpoint.load(path)
+    for name in arrays:
+        arrays[name][...] = 3e38
+    checkpoint.save(path, arrays, meta)
+    process = start("ask", tmp_path / "run", "1 + 1 =")
+    output, errors = process.communicate()
+    assert process.returncode == 2 and not output
+    assert errors.count("\n") == 1 and "not finite" in errors

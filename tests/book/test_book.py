@@ -1,0 +1,414 @@
+"""The book: every equation's check, every line's citation, what must break a build; the site."""
+
+import dataclasses
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+pytest.importorskip("docutils")
+pytest.importorskip("pygments")
+
+from docs.book import chapter as chapters
+from docs.book import checks, sources
+from docs.book.chapter import BookError, complete, every_equation, read
+from docs.book.formulas import mathml
+from docs.book.frame import step_names
+from docs.book.mistakes import blamed, mistakes
+from docs.book.pictures import PICTURES
+from docs.book.proofs import proof
+from docs.book.render import Page, on_one_line
+from docs.book.site import question_of
+from docs.book.solved import asked
+from docs.book.unicode import HIGH, LOW, mathematics
+from exercises import questions
+from exercises.framework import solutions_of
+from npdl import backend
+from npdl.__main__ import COMMANDS, SCRIPTS
+from npdl_study.homework.homework import homework
+from tests.tools import chromium, fakecupy
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = chapters.paths()
+NAMES = [path.stem for path in PATHS]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_equations_hold_and_are_cited_by_the_source(path):
+    chapter = read(path)
+    complete(chapter)
+    assert list(checks.run(chapter)) == list(chapter.equations)
+    for part in chapter.of("equation"):
+        assert mathml(part.body, block=True).startswith("<math")
+    for part in chapter.of("source"):
+        assert sources.cited(chapter, part).lines
+    for part in chapter.of("proof"):
+        assert all(map(proof, part.given.split()))
+
+
+def test_every_equation_is_cited():
+    found = every_equation([read(path) for path in PATHS])
+    cited = set().union(*(read(path).cited for path in PATHS))
+    assert cited == set(found)
+
+
+def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
+    assert [int(name[:2]) for name in NAMES] == list(range(1, len(NAMES) + 1))
+    assert set(PICTURES) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_drawn_inside_its_frame(name):
+    svg, caption = PICTURES[name]()
+    tree = ElementTree.fromstring(svg)
+    width, height = float(tree.get("width")), float(tree.get("height"))
+    assert tree.get("aria-label") == caption and len(tree) > 5
+    for line in tree.iter("polyline"):
+        for point in line.get("points").split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= width and 0 <= y <= height, (name, point)
+
+
+def test_what_the_index_says_of_a_chapter(tmp_path):
+    path = tmp_path / "01-map.md"
+    for text, said in (("All is there. What is it? It is 3. Why 3?", "What is it? Why 3?"),
+                       ("It is there. It stays.", "It is there.")):
+        path.write_text(f"# 1. A map\n\n{text}\n\n## Forward\n\nWhat not?\n")
+        read.cache_clear()
+        assert question_of(read(path)) == said
+    assert all(question_of(read(path)).endswith("?") for path in PATHS)
+
+
+def test_a_statement_of_several_lines_is_shown_as_one():
+    assert on_one_line("    return f(\n        a, b,\n        c\n    )") == "    return f(a, b, c)"
+    assert on_one_line("return y, Cache(s=s,\n                x=x)") == "return y, Cache(s=s, x=x)"
+
+
+WHOLE = """# 1. A map
+
+Why?
+
+## Forward
+
+```{source} npdl.layers.linear:Linear.forward
+```
+
+## The derivation
+
+```{equation} map-1
+y = x W
+```
+```{check} map-1
+assert close(np.ones(2), np.ones(2))
+```
+
+## Backward, line by line
+
+```{source} npdl.layers.linear:Linear.backward
+dy_rows = dy.reshape(-1, E)   <- map-1
+self.W.grad += rows.T @ dy_rows <- map-1
+self.b.grad += sum_rows(dy_rows) <- map-1
+dx = dy_rows @ self.W.data.T <- map-1
+return dx.reshape(cache.shape) <- map-1
+-- plumbing:
+rows, E = cache.rows, self.W.shape[1]
+```
+
+## The proof
+
+```{proof} Linear
+```
+
+## What goes wrong here
+
+```{mistakes} npdl.layers.linear:Linear
+dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
+: A sign.
+```
+
+## Questions of the course
+
+```{questions} 001.3.1
+```
+
+## Write it yourself
+"""
+
+
+def everything(path):
+    """What a build asks of one chapter, in its order."""
+    read.cache_clear()
+    chapter = read(path)
+    complete(chapter)
+    checks.run(chapter)
+    every_equation([chapter])
+    for part in chapter.of("source"):
+        sources.cited(chapter, part)
+    for part in chapter.of("mistakes"):
+        assert "sign is wrong" in mistakes(chapter, part)[0].said
+    for part in chapter.of("questions"):
+        assert asked(part.given)
+    return chapter
+
+
+def test_a_chapter_in_good_form(tmp_path):
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE)
+    assert step_names(everything(path)) == ["Linear"]
+
+
+def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch):
+    def elsewhere(*arguments):
+        report = blamed(*arguments)
+        return dataclasses.replace(report, line=report.line + 1)
+
+    monkeypatch.setattr("docs.book.mistakes.blamed", elsewhere)
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE)
+    chapter = read(path)
+    with pytest.raises(BookError, match=r"blame first names line \d+ of Linear\.backward, not"):
+        mistakes(chapter, chapter.of("mistakes")[0])
+    path.write_text(WHOLE.replace(": A sign.", ": Left out.\n! Either line\n! can have it."))
+    read.cache_clear()
+    chapter = read(path)
+    made, = mistakes(chapter, chapter.of("mistakes")[0])
+    assert (made.why, made.other) == ("Left out.", "Either line can have it.")
+    page = Page(chapter, every_equation([chapter])).mistakes(chapter.of("mistakes")[0])
+    assert "<p>Either line can have it.</p>" in page
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ("np.ones(2), np.ones(2)", "np.ones(2), np.zeros(2)", ":16: check map-1 fails"),
+    ("np.ones(2), np.ones(2)", "np.ones(2), np.ones((2, 1))", "shapes"),
+    ("np.ones(2), np.ones(2)", "np.zeros(2), np.zeros(2)", "compares nothing"),
+    ("np.ones(2), np.ones(2)", "np.ones(2, 'float32'), np.ones(2)", "float32"),
+    ("np.ones(2), np.ones(2)", "np.ones(2) * np.nan, np.ones(2)", "not finite"),
+    ("assert close", "close", "asserts nothing"),
+    ("np.ones(2), np.ones(2)", "nothing", "NameError"),
+    ("```{check} map-1", "```{check} map-2", "has no check"),
+    ("{equation} map-1", "{equation} map-2", "must be map-1"),
+    ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
+    ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
+    ("self.b.grad += sum_rows(dy_rows) <- map-1", "self.b.grad += sum_rows(dy_rows)", "nothing"),
+    ("<- map-1", "<- ", "cited by no line"),
+    ("## The proof\n", "", "section 4 must be"),
+    ("# 1. A map", "A map", "first line must be the title"),
+    ("Linear.forward", "Linear.fforward", "is not there"),
+    ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
+    ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
+    (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
+    (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
+    (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
+    ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
+    ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
+])
+def test_what_breaks_a_build(old, new, said, tmp_path):
+    path = tmp_path / "01-map.md"
+    assert old in WHOLE
+    path.write_text(WHOLE.replace(old, new))
+    with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
+        everything(path)
+    assert said in str(found.value)
+
+
+def test_a_mistake_that_a_number_shows():
+    """As it is and with the mistake, out of what the checks of the chapter leave."""
+    chapter = read(next(path for path in PATHS if path.stem == "14-adamw-clipping"))
+    said = [m.said for part in chapter.of("mistakes") for m in mistakes(chapter, part)]
+    assert [text.count("with the mistake: ") for text in said] == [1] * 3
+    assert "[-1.]]" in said[0] and "[-3.1623]]" in said[0]
+    assert "[-1.]]" in said[1] and "[nan]]" in said[1]
+    kept, lost = (np.array(re.findall(r"\d\.\d+", line), float) for line in said[2].split("\n"))
+    assert np.abs(kept - 2 * (1 - 0.01 * np.array([0.5, 1e-3])) ** 9).max() < 1e-4
+    assert 2 - lost[1] > 0.089 > 20 * (2 - kept[1])
+
+
+def test_the_commands_that_the_book_names_are_there(tmp_path):
+    """Of npdl, and of homework every set of layers that is named."""
+    texts = [p.read_text(encoding="utf-8") for p in [*PATHS, *(
+        ROOT / "docs" / "book" / "pages").glob("*.md")]]
+    named = {name for text in texts for name in re.findall(r"python -m npdl ([a-z][\w-]*)", text)}
+    assert {"step", "blame", "homework"} <= named <= {*COMMANDS, *SCRIPTS}
+    layers = {names for text in texts for names in re.findall(r"--layers ([A-Z][\w ]*)", text)}
+    assert len(layers) > 10
+    for number, names in enumerate(sorted(layers)):
+        assert homework(tmp_path / str(number), layers=names.split()).holes
+
+
+@pytest.mark.parametrize("arguments, status, said", [
+    (["--check", "--only", "1"], 0, "linear-1 "),
+    (["--only", "99"], 2, "--only 99: there is no such chapter"),
+    (["--out", "docs"], 2, "--out docs: holds something else than a site"),
+    (["--out", "README.md"], 2, "--out README.md: is no folder"),
+])
+def test_the_command(arguments, status, said):
+    done = subprocess.run([sys.executable, "-m", "docs.book", *arguments], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == status and said in done.stdout + done.stderr
+    assert not status or done.stderr.count("\n") == 1
+
+
+def test_numeric_and_inside():
+    x, dout = np.array([0.3, -1.2]), np.array([2.0, -0.5])
+    assert np.abs(checks.numeric(np.sin, x, dout) - dout * np.cos(x)).max() < 1e-11
+
+    def double(a):
+        b = a + a
+        return b * 1.5
+
+    found, own = checks.inside(double, 2.0)
+    assert (found, own.b) == (6.0, 4.0) and sys.getprofile() is None
+
+
+def test_tex_that_is_none_is_refused():
+    with pytest.raises(Exception, match="Unknown LaTeX command"):
+        mathml(r"\nosuch x")
+    assert "<munderover" not in mathml(r"\dot x_k") and "<munderover" in mathml(
+        r"\sum_{t=1}^{T} x", block=True)
+    assert "mspace" in mathml(r"\tanh c") and "mspace" in mathml(r"\tanh^2 c")
+    assert "mspace" not in mathml(r"\tanh(c)") + mathml(r"x^2 c")
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("δ₂ xᵀ", "<msub>δ 2</msub> <msup>x T</msup>"),
+    ("h_T₋₁²", "<msubsup>h T−1 2</msubsup>"),
+    ("(U_f)_ij", "<msub>(<msub>U f</msub>) ij</msub>"),
+    ("e^(x_i)/√d", "<msup>e <msub>x i</msub></msup>/<msqrt>d</msqrt>"),
+    ("2^(m−1) tanh(c')", "<msup>2 m−1</msup> tanh(<msup>c ′</msup>)"),
+    ("w̄₁ < f(", "<msub>w̄ 1</msub> < f("),
+])
+def test_what_a_solution_prints_is_mathematics(text, wanted):
+    tree = ElementTree.fromstring(mathematics(text))
+
+    def shown(element):
+        inside = [shown(child) for child in element]
+        if element.tag in ("msub", "msup", "msubsup", "msqrt"):
+            return f"<{element.tag}>{' '.join(inside)}</{element.tag}>"
+        return element.text or "".join(inside) or (" " if element.tag == "mspace" else "")
+
+    assert shown(tree) == wanted
+
+
+def test_no_letter_of_a_solution_is_lost():
+    def letters(text):
+        return sorted(re.sub(r"[\s_^√()]", "", "".join(LOW.get(c, HIGH.get(c, c)) for c in text)))
+
+    for module in {module for number in ("000", "001", "002", "003", "004")
+                   for _, _, module in questions.find(number)}:
+        for step in (step for s in solutions_of(vars(module)) for step in s.steps):
+            for text in filter(None, (step.formula, step.numbers)):
+                tree = ElementTree.fromstring(mathematics(text))
+                assert letters("".join(tree.itertext())) == letters(text)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The whole site, built by its command."""
+    for name in ("sphinx", "furo", "myst_parser", "jupytext", "ziamath"):
+        pytest.importorskip(name)
+    out = tmp_path_factory.mktemp("book") / "site"
+    done = subprocess.run([sys.executable, "-m", "docs.book", "--out", str(out)], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr
+    return out
+
+
+def html(site):
+    """{path from the site: text} of the pages that Sphinx made."""
+    return {str(p.relative_to(site)): p.read_text(encoding="utf-8") for p in sorted(
+        site.rglob("*.html")) if p.parts[len(site.parts)] not in ("_static", "steps")}
+
+
+@pytest.mark.slow
+def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
+    pages = html(site)
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
+    for name, text in pages.items():
+        for tag, target in re.findall(
+                r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
+            url = urlsplit(target.replace("&amp;", "&"))
+            if url.scheme or url.netloc:                # a link one may follow; nothing is loaded
+                assert tag == "a", f"{name} loads {target}"
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path)))
+            at = name if not url.path else path
+            assert (site / at).is_file(), f"{name}: {target}"
+            if url.fragment and at in ids and at.endswith(".html"):
+                assert unquote(url.fragment) in ids[at], f"{name}: {target}"
+
+
+@pytest.mark.slow
+def test_no_place_of_this_machine_in_the_site(site):
+    for path in site.rglob("*"):
+        if path.suffix in (".html", ".js", ".ipynb", ".css"):
+            assert str(ROOT) not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.find() is None, reason="no browser")
+def test_every_page_in_a_browser(site):
+    """No word on the console, no request elsewhere, formulas as such, nothing wider than the
+    window, in four looks."""
+    with chromium.browser() as page:
+        for name in html(site):
+            looks = [(1330, False), (390, True)] if not name.startswith("chapters/") else [
+                (width, dark) for width in (1330, 390) for dark in (False, True)]
+            for width, dark in looks:
+                page.resize(width, 900, mobile=width < 600)
+                page.dark(dark)
+                page.open((site / name).as_uri(), "document.readyState == 'complete'")
+                assert page.complaints == [], (name, page.complaints)
+                wide = page.value("document.documentElement.scrollWidth")
+                assert wide <= width + 1, f"{name} is {wide} wide in a window of {width}"
+            if name.startswith("chapters/"):
+                shown = page.value("[...document.querySelectorAll('.equation math')].filter("
+                                   "m => m.getBoundingClientRect().height > 8).length")
+                assert shown == page.value("document.querySelectorAll('.equation').length") > 0
+                colours = page.value("[getComputedStyle(document.body).backgroundColor, "
+                                     "getComputedStyle(document.body).color].join()")
+                assert colours.count("rgb") == 2 and "rgb(255" not in colours.split("),")[0]
+        page.open((site / "chapters/06-lstm.html").as_uri(), "document.readyState == 'complete'")
+        page.value("(d => { d.open = true; d.scrollIntoView(); })("
+                   "document.querySelector('details.step'))")
+        end = time.time() + 20
+        while not any(url.endswith("/steps/LSTMCell.html") for url in page.requests):
+            assert time.time() < end, page.requests[-3:]
+            page.value("1")
+        page.open((site / "search.html").as_uri() + "?q=LayerNorm",
+                  "document.querySelectorAll('.search li').length > 3")
+        assert page.complaints == []
+        assert {urlsplit(url).scheme for url in page.requests} <= {"file", "data", "blob", "about"}
+
+
+@pytest.mark.slow
+def test_every_notebook_runs(site, tmp_path):
+    """From a folder of its own, with npdl installed, from the first cell to the last."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    found = sorted((site / "notebooks").glob("*.ipynb"))
+    assert {path.stem for path in found} > set(NAMES)
+    for path in found:
+        made = nbformat.read(path, 4)
+        nbformat.validate(made)
+        shutil.copy(path, tmp_path)
+        nbclient.NotebookClient(made, timeout=300, kernel_name="python3",
+                                resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+
+def test_the_training_notebook_on_a_device(monkeypatch):
+    """Its lines run where arrays do not mix with the host's, as on a GPU."""
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    script = (ROOT / "docs" / "book" / "notebooks" / "train-and-look.py").read_text()
+    space = {}
+    with fakecupy.installed(), backend.using("cupy"):
+        exec(script.replace("range(200)", "range(20)"), space)
+        assert space["model"].decoder.blocks[0].ffn.up.W.data.__class__ is fakecupy.ndarray
+    assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5

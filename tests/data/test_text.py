@@ -1,0 +1,222 @@
+"""Training on text: its characters, its windows, exact resume, the options."""
+
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import pytest
+
+from npdl import backend
+from npdl.data.text import Characters, split_text, windows
+from npdl.errors import InputError
+from npdl.losses import CrossEntropy
+from npdl.models.lstm_lm import LSTMLM
+from npdl.training.cli import main, new_config
+from npdl.training.config import Config
+from npdl.training.loop import Trainer
+from npdl.training.metrics import read_metrics
+from npdl.training.run import load_run, train
+from tests.tools import fakecupy
+from tests.tools.device_helpers import assert_same_records
+from tests.tools.refusals import check_refused
+from tests.tools.trained import ENGINES, assert_same_runs, resumed_from, trained
+
+SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
+         "eval_every": 4, "save_every": 3, "threads": 1}
+PLAY = "To be, or not to be: that is the question.\nWhether 'tis nobler in the mind – é ☃\n" * 20
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "play.txt"
+    path.write_text(PLAY, encoding="utf-8")
+    return path
+
+
+def small(text, model="gpt", **settings):
+    return new_config(model, {"text": str(text), **SMALL, **settings})
+
+
+def test_characters_are_sorted_and_survive_a_round_trip():
+    words = Characters.of(PLAY)
+    assert words.characters == "".join(sorted(set(PLAY))) and words.size == len(set(PLAY))
+    ids = words.encode(PLAY)
+    assert ids.dtype == np.int64 and words.decode(ids) == PLAY
+    assert [words.characters[i] for i in ids[:5]] == list(PLAY[:5])
+    assert words.encode("").shape == (0,)
+    with pytest.raises(InputError, match="character 'Z'"):
+        words.encode("be Z")
+    for ids in ([-1], [words.size]):
+        with pytest.raises(InputError, match="must be from 0"):
+            words.decode(ids)
+    for characters in ("", "ba", "aa"):
+        with pytest.raises(InputError, match="sorted"):
+            Characters(characters)
+
+
+def test_windows_are_keyed_shifted_by_one_and_reach_both_ends():
+    ids = np.arange(100, 120)
+    inputs, targets = windows(ids, 8, 500, 3, 7)
+    assert inputs.shape == targets.shape == (500, 8)
+    np.testing.assert_array_equal(targets, inputs + 1)
+    assert set(inputs[:, 0]) == set(range(100, 112))        # the last target is the last token
+    np.testing.assert_array_equal(windows(ids, 8, 500, 3, 7)[0], inputs)
+    assert (windows(ids, 8, 500, 3, 8)[0] != inputs).any()
+
+
+def test_the_text_is_split_in_order():
+    parts = split_text(np.arange(100), 0.9, 5)
+    assert parts["train"].tolist() == list(range(90))
+    assert parts["validation"].tolist() == list(range(90, 100))
+    assert list(split_text(np.arange(100), 1.0, 5)) == ["train"]
+    with pytest.raises(InputError, match="validation part of the text has 10 characters"):
+        split_text(np.arange(100), 0.9, 10)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_an_update_has_the_gradient_of_the_mean_over_all_positions(text, model, engine):
+    config = small(text, model, dtype="float64", engine=engine)
+    trainer = Trainer(config)
+    ids = trainer.task.vocabulary.encode(PLAY)
+    inputs, targets = windows(ids[: round(0.9 * len(ids))], 8, 5, 0, 0, 3)
+    wanted = next_token_loss(trainer.model, inputs, targets, backward=True)
+    gradients = {name: param.grad.copy() for name, param in trainer.model.params()}
+    for threads in (1, 2, 7) if engine == "fast" else (1,):
+        trainer = Trainer(dataclasses.replace(config, threads=threads))
+        with trainer.engine:
+            assert float(trainer.engine.step(trainer.task.batch(0))) == pytest.approx(wanted)
+        for name, param in trainer.model.params():
+            assert np.abs(gradients[name]).max() > 1e-4 or name.endswith("W_K.b")
+            np.testing.assert_allclose(param.grad, gradients[name], rtol=0, atol=1e-13)
+
+
+def next_token_loss(model, inputs, targets, backward=False):
+    """The mean over all positions by the plain formula; its gradients are left in the model."""
+    out, cache = model.forward(inputs)
+    logits = out[0] if isinstance(model, LSTMLM) else out
+    loss, c_loss = CrossEntropy().forward(logits, targets)
+    if backward:
+        model.backward(CrossEntropy().backward(1.0, c_loss), cache)
+    return float(loss)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_evaluation_agrees_with_the_plain_formulas(text, engine):
+    trainer = trained(small(text, threads=2, eval_batches=200, engine=engine), 5)
+    with trainer.engine:
+        record = trainer.evaluate()
+    ids = trainer.task.vocabulary.encode(PLAY)
+    cut = round(0.9 * len(ids))
+    for place, (name, part) in enumerate((("train", ids[:cut]), ("validation", ids[cut:]))):
+        inputs, targets = windows(part, 8, 1000, 0, place, 4)
+        wanted = next_token_loss(trainer.model, inputs, targets)
+        assert record[f"{name}_loss"] == pytest.approx(wanted, rel=1e-5)
+        right = (trainer.model.forward(inputs)[0].argmax(-1) == targets).mean()
+        assert record[f"{name}_accuracy"] == pytest.approx(right, abs=1e-6)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+@pytest.mark.parametrize("settings", [{}, {"threads": 2, "dropout": 0.2}])
+def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model, engine, settings):
+    config = small(text, model, steps=11, engine=engine, **settings)
+    for name in ("whole", "cut"):
+        train(config, tmp_path / name, quiet=True)
+    resumed_from(tmp_path / "cut", config, 6)
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+    records, _ = read_metrics(tmp_path / "cut/metrics.jsonl")
+    assert [record["step"] for record in records] == [4, 8, 11]
+    assert set(records[0]) == {"step", "train_loss", "train_accuracy", "validation_loss",
+                               "validation_accuracy", "l2_norm", "lr"}
+
+
+def resumed(run, *more):
+    return main("gpt", "", ["--resume", "--quiet", "--out", str(run), *map(str, more)])
+
+
+def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found(
+        tmp_path, text, capsys):
+    run = tmp_path / "run"
+    train(small(text, steps=4), run, quiet=True)
+    before = (run / "checkpoint.npz").read_bytes()
+    text.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
+    assert resumed(run, "--steps", 6) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "has changed since the run began" in error
+    text.unlink()
+    assert resumed(run, "--steps", 6) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "No such file" in error and "--text" in error
+    assert (run / "checkpoint.npz").read_bytes() == before
+    (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
+    assert resumed(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
+    assert load_run(run).step == 6
+
+
+def test_a_small_gpt_of_full_options_can_be_asked_for(tmp_path, text):
+    """The options of a usual character model: pre-norm, tied, decay of matrices, cosine, clip."""
+    options = ["--text", text, "--layers", 4, "--heads", 4, "--width", 16, "--block", 8,
+               "--batch", 12, "--steps", 20, "--norm", "pre", "--positions", "learned", "--tied",
+               "--no-bias", "--no-norm-bias", "--init", "gpt2", "--lr", "1e-3", "--schedule",
+               "cosine", "--lr-min", "1e-4", "--warmup", 5, "--betas", 0.9, 0.99, "--weight-decay",
+               0.1, "--decay", "matrices", "--clip", 1.0, "--threads", 1, "--eval-every", 20,
+               "--eval-batches", 2]
+    run = tmp_path / "run"
+    assert main("gpt", "", [*map(str, options), "--quiet", "--out", str(run)]) == 0
+    loaded = load_run(run)
+    model = loaded.model
+    assert model.classifier.W is model.embedding.W and model.max_len == 8
+    assert not any(name.endswith((".b", ".bias")) for name, _ in model.params())
+    trainer = Trainer(loaded.config)
+    decayed = {name for name, param in trainer.model.params() if param.decay}
+    assert decayed == {name for name, param in model.params() if param.data.ndim == 2}
+    rates = [trainer.learning_rate(step) for step in (0, 4, 5, 20)]
+    assert rates == pytest.approx([2e-4, 1e-3, 1e-3, 1e-4])
+    saved = json.loads((run / "config.json").read_text())["config"]
+    assert saved["betas"] == [0.9, 0.99] and saved["clip"] == 1.0 and saved["init"] == "gpt2"
+
+
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_the_device_path_gives_the_same_run(tmp_path, text, model):
+    train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
+    with fakecupy.installed(), backend.using("cupy"):
+        train(small(text, model, steps=5, backend="cupy"), tmp_path / "device", quiet=True)
+    one, other = (read_metrics(tmp_path / name / "metrics.jsonl")[0]
+                  for name in ("numpy", "device"))
+    assert_same_records(other, one)
+
+
+def test_settings_of_arithmetic_do_not_mention_text():
+    saved = Config().to_json()
+    new = {"text", "sha256", "characters", "block", "eval_batches", "numbers", "init", "adapters",
+           "norm_bias", "engine"}
+    assert not new & saved.keys() and Config.from_json(saved) == Config()
+
+
+BAD = [
+    (("--text", "missing.txt"), "missing.txt: cannot be read (No such file"),
+    (("--text", "."), "cannot be read (Is a directory"),
+    (("--text", "{empty}"), "is empty"),
+    (("--text", "{bytes}"), "not text in UTF-8"),
+    (("--text", "{text}", "--block", 0), "--block 0"),
+    (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
+    (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
+    (("--text", "{text}", "--r-train", 1.5), "--r-train 1.5"),
+    (("--text", "{text}", "--p", 7), "--p cannot go with --text"),
+    (("--block", 32), "--block goes with --text only"),
+    (("--eval-batches", 3), "--eval-batches goes with --text only"),
+    (("--init", "zeros"), "--init"),
+]
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD)
+def test_bad_options_are_one_line_and_status_2(tmp_path, text, capsys, arguments, mentioned):
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    places = {"text": text, "empty": tmp_path / "empty", "bytes": tmp_path / "bytes"}
+    folder = tmp_path / "run"
+    check_refused(functools.partial(main, "gpt", ""),
+                  [*(str(a).format(**places) for a in arguments), "--out", str(folder)],
+                  mentioned, folder, capsys)

@@ -1,0 +1,243 @@
+"""Generation from models: with a cache or without, alone or in a batch, the same numbers."""
+
+import numpy as np
+import pytest
+
+from npdl.adapt import add_lora, quantize_linears
+from npdl.decoding import beam_search, greedy
+from npdl.decoding.wiring import (
+    CachedGPT,
+    CachedLlama,
+    CachedSeq2Seq,
+    CarriedLSTM,
+    Recomputed,
+    continuation,
+)
+from npdl.errors import InputError
+from npdl.functions import log_softmax
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.llama import Llama
+from npdl.models.lstm_lm import LSTMLM
+from npdl.models.seq2seq import Seq2Seq
+from npdl_study.check.gradcheck import randomise
+
+V = 7
+END = 0
+GPTS = [
+    {}, {"norm": "pre"}, {"positions": "learned", "tied": True, "norm": "pre"}, {"num_layers": 1},
+]
+
+
+def gpt(max_len=16, dtype="float32", **options):
+    return randomised(GPT(V, **{"d_model": 16, "num_layers": 3, "num_heads": 2,
+                                "max_len": max_len} | options, dtype=dtype))
+
+
+def lstm(dtype="float32"):
+    return randomised(LSTMLM(V, 16, num_layers=2, dtype=dtype))
+
+
+def llama(max_len=16, dtype="float32", **options):
+    return randomised(Llama(V, **{"d_model": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,
+                                  "d_inner": 12, "max_len": max_len} | options, dtype=dtype))
+
+
+def randomised(model):
+    randomise(model, np.random.default_rng(7), 0.3)
+    return model
+
+
+MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [
+    ("LSTM", lstm()), ("GPT-2", randomised(GPT2(V, 16, 2, 2, max_len=16))), ("Llama", llama()),
+    ("Llama, untied, biases", llama(tied=False, qkv_bias=True, num_kv_heads=1, rope_theta=50.0)),
+    ("Llama, wide heads", llama(num_kv_heads=4, d_head=6)),
+]
+every_model = pytest.mark.parametrize("model", [m for _, m in MODELS], ids=[n for n, _ in MODELS])
+
+
+class Seq2SeqTarget:
+    """A Seq2Seq model with its source filled in, as a model of the target."""
+
+    def __init__(self, model, source, mask=None):
+        self.model, self.source, self.mask = model, np.atleast_2d(source), mask
+
+    def forward(self, ids):
+        source = np.repeat(self.source, len(ids) // len(self.source), 0)
+        mask = None if self.mask is None else np.repeat(self.mask, len(source), 0)
+        return self.model.forward(source, ids, mask)
+
+
+def logits_of(model, ids):
+    """A model's logits (B, S, V) in double precision, by the textbook."""
+    out, _ = model.forward(ids)
+    return (out[0] if isinstance(model, LSTMLM) else out).astype(float)
+
+
+def walk(scorer, rng, steps):
+    """Log-probabilities along a random walk in which hypotheses are copied, dropped, swapped."""
+    rows, state = scorer.start()
+    found = [rows]
+    for _ in range(steps):
+        count = int(rng.integers(1, 5))
+        parents, tokens = rng.integers(0, len(rows), count), rng.integers(0, V, count)
+        rows, state = scorer.advance(state, parents, tokens)
+        found.append(rows)
+    return found
+
+
+def assert_same_walk(first, second, steps=9, seed=1):
+    pair = zip(walk(first, np.random.default_rng(seed), steps),
+               walk(second, np.random.default_rng(seed), steps), strict=True)
+    for step, (cached, plain) in enumerate(pair):
+        np.testing.assert_allclose(cached, plain, atol=1e-6, rtol=1e-6, err_msg=f"step {step}")
+
+
+# Cached and uncached
+
+@every_model
+@pytest.mark.parametrize("prompt", [[1, 2, 3, 4], [5], [[1, 2], [3, 4], [6, 6]]], ids=str)
+def test_cached_and_uncached_log_probabilities_agree(model, prompt):
+    assert_same_walk(continuation(model, prompt), Recomputed(model, prompt))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("mask", [None, np.array([[True, True, False]])])
+def test_cached_seq2seq(norm, mask):
+    model = randomised(Seq2Seq(V, V, 16, 2, 2, 2, max_len=16, norm=norm))
+    source = np.array([[3, 1, 4]])
+    assert_same_walk(CachedSeq2Seq(model, source, [1, 2], mask),
+                     Recomputed(Seq2SeqTarget(model, source, mask), [1, 2]))
+
+
+def test_the_logits_themselves_agree_with_the_training_path():
+    """Token by token with a cache, and the whole sequence at once: float32, to 1e-6 of the
+    largest logit (or of 1)."""
+    ids = np.random.default_rng(3).integers(0, V, 16)
+    for _, model in MODELS:
+        logits = logits_of(model, ids[None])
+        whole, limit = log_softmax(logits)[0], 1e-6 * max(1, np.abs(logits).max())
+        scorer = continuation(model, ids[:1])
+        rows, state = scorer.start()
+        for t in range(16):
+            np.testing.assert_allclose(rows[0], whole[t], atol=limit, rtol=0)
+            if t < 15:
+                rows, state = scorer.advance(state, np.array([0]), ids[t + 1 : t + 2])
+
+
+def test_float64_agrees_to_rounding():
+    prompt = [1, 2, 3]
+    for model in (gpt(dtype="float64"), lstm("float64"), llama(dtype="float64")):
+        pair = zip(walk(continuation(model, prompt), np.random.default_rng(1), 9),
+                   walk(Recomputed(model, prompt), np.random.default_rng(1), 9), strict=True)
+        for cached, plain in pair:
+            np.testing.assert_allclose(cached, plain, atol=1e-13)
+
+
+def test_a_state_is_not_changed_by_advancing():
+    for _, model in MODELS:
+        scorer = continuation(model, [1, 2])
+        _, state = scorer.start()
+        first, _ = scorer.advance(state, np.array([0]), np.array([3]))
+        _, other = scorer.advance(state, np.array([0, 0]), np.array([4, 5]))
+        scorer.advance(other, np.array([1]), np.array([6]))
+        again, _ = scorer.advance(state, np.array([0]), np.array([3]))
+        np.testing.assert_array_equal(first, again)
+
+
+# One token's work a step
+
+def test_a_step_computes_one_position(monkeypatch):
+    """The rows that reach any linear map: the prompt's once, then one for each hypothesis."""
+    from npdl.layers.linear import Linear
+
+    rows, forward = [], Linear.forward
+
+    def counted(self, x):
+        rows.append(x.size // x.shape[-1])
+        return forward(self, x)
+
+    monkeypatch.setattr(Linear, "forward", counted)
+    source = Seq2Seq(V, V, 16, 2, 2, 2, max_len=16)
+    for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
+                   CachedLlama(llama(), np.arange(5)),
+                   CachedSeq2Seq(source, np.arange(6), np.arange(5))):
+        _, state = scorer.start()
+        rows.clear()
+        scorer.advance(state, np.zeros(3, int), np.arange(3))
+        assert set(rows) <= {0, 3} and 3 in rows
+
+
+# Beyond the window
+
+@pytest.mark.parametrize("options", GPTS[:3], ids=str)
+def test_past_max_len_the_window_slides(options):
+    for model in (gpt(max_len=6, **options), llama(max_len=6)):
+        for prompt in ([1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 1]):
+            assert_same_walk(continuation(model, prompt), Recomputed(model, prompt, window=6), 12)
+
+
+def test_a_shorter_context_after_each_move():
+    model = gpt(max_len=6)
+    scorer, tokens = CachedGPT(model, [1, 2, 3, 4], keep=2), [1, 2, 3, 4]
+    rows, state = scorer.start()
+    lengths = []
+    for token in [5, 6, 1, 2, 3, 4, 5, 6]:
+        tokens.append(token)
+        rows, state = scorer.advance(state, np.array([0]), np.array([token]))
+        lengths.append(state.ids.shape[1])
+        seen = np.array([tokens[-lengths[-1] :]])
+        plain = log_softmax(logits_of(model, seen))[:, -1]
+        np.testing.assert_allclose(rows, plain, atol=1e-6)
+    assert lengths == [5, 6, 3, 4, 5, 6, 3, 4]
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: CachedGPT(gpt(), []), "not empty"),
+    (lambda: CachedGPT(gpt(), [[[1]]]), "not empty"),
+    (lambda: CachedGPT(gpt(), [0.5]), "integers"),
+    (lambda: CachedGPT(gpt(), [1], keep=16), "keep"),
+    (lambda: CachedGPT(gpt(), [V]).start(), "allowed are 0 to 6"),
+    (lambda: CarriedLSTM(lstm(), [-1]).start(), "contain -1"),
+    (lambda: beam_search(CachedGPT(gpt(), [[1], [2]]), 2, 2), "from one prompt"),
+    (lambda: greedy(CachedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
+])
+def test_refusals(call, message):
+    with pytest.raises(InputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_has_diverged_is_refused():
+    model = gpt()
+    model.classifier.b.data[0] = np.nan
+    with pytest.raises(InputError, match="not a number"):
+        greedy(continuation(model, [1]), 3)
+
+
+@pytest.mark.parametrize("adapt", [lambda model: add_lora(model, 2),
+                                   lambda model: quantize_linears(model, 4)])
+def test_a_seq2seq_with_adapters_generates_as_it_computes(adapt):
+    model = Seq2Seq(5, 5, 4, 1, 2, 2, 8, dtype="float64", rng=1)
+    adapt(model)
+    (found,) = greedy(CachedSeq2Seq(model, [1, 2], [0]), 4)
+    target = [0]
+    for _ in range(4):
+        logits, _ = model.forward(np.array([[1, 2]]), np.array([target]))
+        target.append(int(logits[0, -1].argmax()))
+    assert found.tokens == tuple(target[1:])
+
+
+@pytest.mark.parametrize("adapt", [lambda model: add_lora(model, 2, where=("W_Q", "W_V", "up")),
+                                   lambda model: quantize_linears(model, 4)])
+@pytest.mark.parametrize("make", [llama, lambda: randomised(GPT2(V, 16, 2, 2, max_len=16))])
+def test_a_language_model_with_adapters_generates_as_it_computes(make, adapt):
+    model = make()
+    adapt(model)
+    randomise(model, np.random.default_rng(4), 0.3)
+    assert_same_walk(continuation(model, [1, 2]), Recomputed(model, [1, 2]))
+
+
+@pytest.mark.parametrize("window", [0, -1, 2.5, True])
+def test_a_window_is_at_least_one_token(window):
+    with pytest.raises(InputError, match="window"):
+        Recomputed(gpt(), [1, 2], window=window)

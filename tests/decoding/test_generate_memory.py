@@ -1,0 +1,126 @@
+"""The memory of keys and values: made once, grown when full, shared by states; and streaming."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from npdl.decoding import Tree, beam_search, greedy, sample, wiring
+from npdl.decoding.memory import Memory
+from npdl.decoding.wiring import CachedLlama, Recomputed, continuation
+from npdl.errors import InputError
+from tests.decoding.test_generate import V, assert_same_walk, gpt, llama, lstm
+
+ONE = np.array([0])
+
+
+@pytest.mark.parametrize("make", [gpt, llama])
+def test_memory_is_made_once_for_the_capacity_that_is_known(make, monkeypatch):
+    made = []
+    before = Memory.__init__
+
+    def counted(self, *args):
+        before(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(Memory, "__init__", counted)
+    (found,) = greedy(continuation(make(), [1, 2, 3], capacity=13), 10)
+    assert len(found.tokens) == 10 and len(made) == 1
+    assert made[0].keys.shape[3] == 13 and made[0].filled == 12     # the last token has no follower
+    made.clear()
+    again = greedy(continuation(make(), [1, 2, 3], capacity=4), 10)
+    assert [memory.keys.shape[3] for memory in made] == [4, 8, 16]  # doubled, up to max_len
+    assert again == [found]
+
+
+def test_grouped_heads_share_their_keys():
+    """A key and a value for each group, not for each head."""
+    _, state = CachedLlama(llama(), [[1, 2], [3, 4]], capacity=5).start()
+    assert state.memory.keys.shape == state.memory.values.shape == (2, 2, 2, 5, 4)
+
+
+def test_two_futures_of_one_state():
+    """The first writes where the state's memory goes on, so the second has to copy."""
+    scorer = continuation(llama(), [1, 2], capacity=9)
+    _, state = scorer.start()
+    _, first = scorer.advance(state, ONE, np.array([3]))
+    _, second = scorer.advance(state, ONE, np.array([4]))
+    assert first.memory is state.memory and second.memory is not state.memory
+    for other, tokens in ((first, [1, 2, 3]), (second, [1, 2, 4])):
+        rows, _ = scorer.advance(other, ONE, np.array([5]))
+        wanted, _ = Recomputed(scorer.model, [*tokens, 5]).start()
+        np.testing.assert_allclose(rows, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 3, 4])
+@pytest.mark.parametrize("make", [gpt, llama])
+def test_a_prompt_in_parts_is_the_same_prompt(make, parts, monkeypatch):
+    monkeypatch.setattr(wiring, "AT_ONCE", parts)
+    model, prompt = make(), [[1, 2, 3, 4, 5], [6, 0, 1, 1, 2]]
+    assert_same_walk(continuation(model, prompt), Recomputed(model, prompt))
+
+
+@pytest.mark.parametrize("make", [gpt, llama])
+def test_a_long_prompt_takes_little_memory(make):
+    """Its attention's weights, whole, are a number for each head and pair of tokens."""
+    model, prompt = make(max_len=1024), np.arange(1024) % V
+    tracemalloc.start()
+    continuation(model, prompt, capacity=1025).start()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once
+
+
+def test_only_the_last_position_is_scored(monkeypatch):
+    """A prompt's other logits, (S, V) numbers, are never made."""
+    from npdl.layers.embedding import Unembedding
+
+    rows, forward = [], Unembedding.forward
+    monkeypatch.setattr(Unembedding, "forward",
+                        lambda self, x: rows.append(x.shape) or forward(self, x))
+    continuation(llama(), [[1, 2, 3], [4, 5, 6]]).start()
+    assert rows == [(2, 16)]
+
+
+def test_each_token_is_told_as_it_is_chosen():
+    scorer, told = continuation(llama(), [[1], [2]]), []
+    found = greedy(scorer, 6, (0, 5), each=lambda *token: told.append((0, *token)))
+    drawn = sample(scorer, 6, 3, (0, 5), 2, each=lambda *token: told.append((1, *token)))
+    for i, hypotheses in enumerate((found, drawn)):
+        for j, hypothesis in enumerate(hypotheses):
+            assert tuple(t for run, place, t in told if (run, place) == (i, j)) == hypothesis.tokens
+    assert len(told) == sum(len(h.tokens) for h in (*found, *drawn))
+
+
+def test_a_search_ends_at_any_of_several_tokens():
+    tree = Tree({"a": (0.6, {"stop": 0.6, "end": 0.4}), "end": 0.4}, probabilities=True)
+    a, end, stop = (tree.token(word) for word in ("a", "end", "stop"))
+    assert greedy(tree, 3, (end, stop))[0].tokens == (a, stop)
+    beam = beam_search(tree, 3, 3, eos=(end, stop))
+    assert {h.tokens for h in beam.finished} == {(end,), (a, stop), (a, end)}
+    with pytest.raises(InputError, match="eos"):
+        greedy(tree, 3, (end, 7))
+
+
+@pytest.mark.parametrize("make", [gpt, lstm, llama])
+def test_one_row_has_one_blas_thread_and_the_setting_comes_back(make):
+    def threads():
+        return [library["num_threads"] for library in threadpool_info()
+                if library["user_api"] == "blas"]
+
+    seen, before = [], threads()
+    greedy(continuation(make(), [1]), 2, each=lambda *_: seen.append(threads()))
+    greedy(continuation(make(), [[1], [2]]), 1, each=lambda *_: seen.append(threads()))
+    assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == threads() == before
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 2.0, True])
+def test_a_capacity_is_a_positive_integer(capacity):
+    with pytest.raises(InputError, match="capacity"):
+        continuation(llama(), [1], capacity=capacity)
+
+
+def test_tokens_stay_in_the_vocabulary():
+    with pytest.raises(InputError, match=f"allowed are 0 to {V - 1}"):
+        continuation(llama(), [V]).start()

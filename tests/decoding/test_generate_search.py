@@ -1,0 +1,74 @@
+"""Searches and samples over models: the same with a cache or without, and on the device."""
+
+import numpy as np
+
+from npdl import backend
+from npdl.decoding import beam_search, exhaustive_search, greedy, sample
+from npdl.decoding.wiring import Recomputed, continuation
+from npdl.functions import log_softmax
+from tests.decoding.test_generate import END, V, every_model, logits_of
+from tests.tools import fakecupy
+
+
+@every_model
+def test_searches_do_not_depend_on_the_cache(model):
+    prompt = [1, 2, 3]
+    pair = continuation(model, prompt), Recomputed(model, prompt)
+    for search in (
+        lambda s: beam_search(s, 4, 8, END, 0.5).finished,
+        lambda s: exhaustive_search(s, 3, END, n_best=5).finished,
+        lambda s: greedy(s, 8, END),
+        lambda s: sample(s, 8, 3, END, count=6, temperature=1.3, top_k=5, top_p=0.9),
+    ):
+        cached, plain = (search(scorer) for scorer in pair)
+        assert [h.tokens for h in cached] == [h.tokens for h in plain]
+        np.testing.assert_allclose([h.log_prob for h in cached], [h.log_prob for h in plain],
+                                   atol=1e-5)
+
+
+@every_model
+def test_a_beam_that_keeps_everything_is_exhaustive(model):
+    scorer = continuation(model, [2, 5])
+    for eos in (END, None):
+        wide, whole = beam_search(scorer, V**3, 3, eos), exhaustive_search(scorer, 3, eos)
+        assert wide.best.tokens == whole.best.tokens
+        assert np.isclose(wide.best.log_prob, whole.best.log_prob, atol=1e-5)
+    assert whole.count == V**3
+
+
+@every_model
+def test_log_probabilities_are_those_of_the_sequence(model):
+    prompt = [1, 2, 3]
+    for found in (*sample(continuation(model, prompt), 5, 0, count=3),
+                  *beam_search(continuation(model, prompt), 3, 5).finished):
+        ids = np.array([prompt + list(found.tokens)])
+        log_p = log_softmax(logits_of(model, ids))[0]
+        steps = [log_p[2 + i, token] for i, token in enumerate(found.tokens)]
+        assert np.isclose(sum(steps), found.log_prob, atol=1e-5)
+
+
+@every_model
+def test_prompts_in_a_batch_go_their_own_ways(model):
+    prompts = np.random.default_rng(4).integers(0, V, (6, 3))
+    together = greedy(continuation(model, prompts), 8, END)
+    for prompt, found in zip(prompts, together, strict=True):
+        (alone,) = greedy(continuation(model, prompt), 8, END)
+        assert alone.tokens == found.tokens
+    drawn = sample(continuation(model, prompts), 4, 0, count=2)
+    assert len(drawn) == 12
+
+
+@every_model
+def test_generation_on_the_device(model):
+    """On the stand-in for CuPy, which refuses what CuPy refuses."""
+    prompt = [1, 2, 3]
+
+    def searches(model):
+        scorer = continuation(model, prompt)
+        return (beam_search(scorer, 3, 6, END).finished, greedy(scorer, 6, END),
+                exhaustive_search(scorer, 2).best, sample(scorer, 6, 0, END, count=3))
+
+    wanted = searches(model)
+    with fakecupy.installed(), backend.using("cupy"):
+        found = searches(model.to_backend())
+    assert found == wanted

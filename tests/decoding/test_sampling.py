@@ -1,0 +1,89 @@
+"""Sampling: temperature, top-k and top-p, and the frequencies of what is drawn."""
+
+import math
+
+import numpy as np
+import pytest
+
+from npdl.decoding import Tree, filtered, greedy, sample
+from npdl.decoding.sampling import best_first
+from tests.decoding.test_decoding import END, random_tree
+
+
+def test_filters_by_hand():
+    p = np.array([[0.5, 0.25, 0.15, 0.1]])
+    log_p = np.log(p)
+    np.testing.assert_allclose(filtered(log_p), p)
+    np.testing.assert_allclose(filtered(log_p, 0.5), p**2 / (p**2).sum())
+    np.testing.assert_allclose(filtered(log_p, top_k=2), [[2 / 3, 1 / 3, 0, 0]])
+    np.testing.assert_allclose(filtered(log_p, top_p=0.74), [[2 / 3, 1 / 3, 0, 0]])
+    np.testing.assert_allclose(filtered(log_p, top_p=0.8), p * [1, 1, 1, 0] / 0.9)
+    np.testing.assert_allclose(filtered(log_p, top_p=1e-9), [[1, 0, 0, 0]])
+    np.testing.assert_allclose(filtered(log_p, top_p=1.0), p)
+    np.testing.assert_allclose(filtered(log_p, top_k=3, top_p=0.8), [[2 / 3, 1 / 3, 0, 0]])
+    np.testing.assert_allclose(filtered(np.log(np.full((1, 4), 0.25)), top_k=2), [[.5, .5, 0, 0]])
+    assert np.flatnonzero(filtered(np.zeros((1, 100)), top_k=5)).tolist() == [0, 1, 2, 3, 4]
+    for tiny in (1e-6, 5e-324):            # the second lets the quotients overflow
+        assert filtered(log_p, tiny).tolist() == [[1, 0, 0, 0]]
+    assert filtered(np.array([[-1e4, -1e4 - 1]]))[0, 0] > 0.7
+
+
+def test_samples_have_the_models_frequencies():
+    tree = Tree({"a": (0.2, {"a": 0.5, "b": 0.5}), "b": (0.7, {"a": 1.0}), "c": 0.1},
+                probabilities=True)
+    found = sample(tree, 2, rng=0, count=20000)
+    share = {"aa": 0.1, "ab": 0.1, "ba": 0.7, "c": 0.1}
+    counts = {word: 0 for word in share}
+    for hypothesis in found:
+        word = "".join(tree.words(hypothesis))
+        counts[word] += 1
+        assert hypothesis.complete and math.isclose(hypothesis.log_prob, math.log(share[word]))
+    for word, p in share.items():
+        assert abs(counts[word] / 20000 - p) < 4 * math.sqrt(p * (1 - p) / 20000)
+
+
+def test_each_sequence_takes_one_number_at_each_step():
+    """Whether the others have ended or not: the draws, followed by hand."""
+    tree = Tree({0: 0.3, 1: (0.4, {0: 0.5, 2: (0.5, {0: 0.9, 1: 0.1})}), 2: (0.3, {0: 1.0})},
+                vocab=range(3), probabilities=True)
+    found = sample(tree, 3, np.random.default_rng(3), END, count=40)
+    draws = np.random.default_rng(3).random((3, 40))
+    for i, hypothesis in enumerate(found):
+        rows, state = tree.start()
+        for u, token in zip(draws[:, i], hypothesis.tokens, strict=False):
+            assert token == np.searchsorted(np.cumsum(np.exp(rows[0])), u, side="right")
+            rows, state = tree.advance(state, [0], [token])
+    assert {len(h.tokens) for h in found} == {1, 2, 3}
+    assert found == sample(tree, 3, np.random.default_rng(3), END, count=40)
+
+
+def test_the_most_probable_one_of_one_is_greedy():
+    tree = random_tree(np.random.default_rng(6), V=4, depth=6)
+    assert sample(tree, 6, 1, END, count=8, top_k=1) == 8 * greedy(tree, 6, END)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 7}, {"top_k": 300, "top_p": 0.6}, {"top_p": 0.3},
+                                     {"top_p": 0.95}, {"top_p": 0.9999}, {"top_k": 5000}], ids=str)
+@pytest.mark.parametrize("temperature", [0.3, 5.0])
+def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temperature):
+    """What is kept is what a sort of everything keeps; half of the numbers have equals."""
+    rng = np.random.default_rng(1)
+    rows = np.round(rng.standard_normal((3, 5000)), 3)
+    kept = filtered(rows, temperature, **options)
+    for row, found in zip(rows, kept, strict=True):
+        p = np.exp((row - row.max()) / temperature)
+        order = sorted(range(len(row)), key=lambda i: (-row[i], i))[: options.get("top_k")]
+        wanted, share = np.zeros_like(p), 0.0
+        enough = options.get("top_p", 1) * math.fsum(p[order])
+        for i in order:
+            if share >= enough - 1e-12:
+                break
+            wanted[i], share = p[i], share + p[i]
+        np.testing.assert_allclose(found, wanted / wanted.sum(), rtol=1e-12)
+
+
+def test_the_best_come_first():
+    rows = np.array([[1.0, 3.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0, 6.0]])
+    assert best_first(rows, 2).tolist() == [[1, 2], [4, 0]]
+    assert best_first(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
+    assert best_first(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]

@@ -1,0 +1,323 @@
+"""The ledger: up to date, complete, well formed; and the command that writes it."""
+
+import ast
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exercises import ledger
+from exercises.__main__ import main
+from exercises.framework import (
+    FAILED,
+    VERDICTS,
+    Claim,
+    judge,
+    judgement,
+    present,
+    run_script,
+)
+from exercises.worked import Check, Solution, Step
+from npdl.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+FIELDS = ["document", "question", "part", "claim", "documents_answer", "computed", "verdict",
+          "evidence", "weight", "error", "link", "basis"]
+
+
+@pytest.fixture(scope="module")
+def claims():
+    found, _ = ledger.gather(ledger.modules())
+    return found
+
+
+def test_ledger_is_up_to_date(claims):
+    stale = ledger.stale_lines(claims)
+    shown = [line[:200] for line in stale[:12]]
+    assert not shown, "\n".join(["write it again: python -m exercises --ledger", *shown])
+
+
+def test_every_document_and_every_verdict_has_claims(claims):
+    assert {claim.document for claim in claims} == {"000", "001", "002", "003", "004"}
+    counts = ledger.counts(claims)
+    assert counts.pop(FAILED) == 0 and all(counts.values())
+
+
+def test_claims_are_said_once(claims):
+    keys = [(claim.document, claim.question, claim.part, claim.claim) for claim in claims]
+    assert sorted(set(keys)) == sorted(keys)
+
+
+def test_data_has_the_schema(claims):
+    rows = json.loads(json.dumps(ledger.as_data(claims)))
+    for row in rows:
+        assert list(row) == FIELDS
+        assert all(isinstance(value, str) for value in row.values())
+        assert row["verdict"] in VERDICTS
+        assert re.fullmatch(r"00\d", row["document"])
+        assert all(row[name].strip() for name in FIELDS if name not in ("part", "error", "link"))
+
+
+def test_claims_hold_no_place_of_this_machine(claims):
+    for row in ledger.as_data(claims):
+        assert not re.search(r"/(home|tmp|root|usr)/|0x[0-9a-f]{6}| at 0x", " ".join(row.values()))
+
+
+def test_markdown_starts_with_counts_and_errors(claims):
+    text = ledger.as_markdown(claims)
+    errors = ledger.errors(claims)
+    heads = ["## Counts", "## Different errors", "## Document 000"]
+    assert sorted(heads, key=text.index) == heads
+    for verdict, count in ledger.counts(claims).items():
+        row = re.search(rf"^\| {verdict} \|(.*)\|$", text, re.M).group(1)
+        *documents, total = map(int, row.split("|"))
+        assert len(documents) == 5 and sum(documents) == total == count
+    assert len(re.findall(r"^\d+\. \*\*", text, re.M)) == len(errors) > 0
+    rows = [line for line in text.split("## Document", 1)[1].splitlines() if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 7 for row in rows)
+
+
+def test_text_shows_every_claim(claims):
+    text = ledger.as_text(claims, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("      evidence") == len(claims)
+
+
+def a_claim(**changes):
+    values = dict(zip(FIELDS[:8], ["004", "Q1", "a", "1 = 1.", "yes", "1", judge(True),
+                                   "counted"],
+                      strict=True))
+    return Claim(**{**values, **changes})
+
+
+@pytest.mark.parametrize("changes", [
+    {"verdict": "right"}, {"verdict": "wrong"}, {"weight": "heavy"}, {"claim": ""},
+    {"evidence": "two\nlines"}, {"computed": 3}, {"evidence": " "},
+])
+def test_claim_refuses_what_is_no_claim(changes):
+    with pytest.raises(InputError) as error:
+        a_claim(**changes)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("holds, provided, names, verdict", [
+    (True, True, (), "confirmed"), (False, True, (), "wrong"), (False, False, (), FAILED),
+    (True, False, (), FAILED), (True, True, ("under-specified",), "under-specified"),
+    (False, True, ("under-specified",), FAILED),    # a counter-example that is none
+    (False, True, ("no answer given",), FAILED),    # an answer of ours that does not hold
+    (False, True, ("confirmed", "slip"), "slip"),
+])
+def test_what_a_comparison_says(holds, provided, names, verdict):
+    found = judge(holds, *names, provided=provided)
+    assert found == verdict and found.basis == "computed"
+
+
+def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
+    assert {claim.basis for claim in claims} == {"computed", "judgement"}
+    assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}
+
+
+@pytest.mark.parametrize("name, words, as_it_is, change, then", [
+    ("d000_counting", "does not scale with the size", "under-specified",
+     {"_work": lambda N, T: N}, FAILED),
+    ("d001_attention_eigenvectors", "P[:i] is the i-th", "slip",
+     {"orthogonal": lambda d, rng: np.eye(d)}, "confirmed"),
+    ("d003_beam_definitions", "y_<t is (y_0", "under-specified",
+     {"NUMBERINGS": {"y_0 is a start symbol": (True, False)}}, "confirmed"),
+    ("d003_points_and_review", "extra credit", "slip", {"EXTRA_FOR": "4644"}, "confirmed"),
+    ("d003_message_passing", "(22) has one reading", "under-specified",
+     {"readings": lambda: dict.fromkeys(("entry by entry", "largest of all", "W by entry"), 1)},
+     "confirmed"),
+    ("d003_parity_lstm", "was mentioned in Question 1", "slip",
+     {"TABLES": {"AND": (0, 1, 1, 0), "OR": (0, 1, 1, 1)}}, "confirmed"),
+])
+def test_a_verdict_that_was_a_constant_follows_what_is_computed(
+        monkeypatch, name, words, as_it_is, change, then):
+    module = importlib.import_module(f"exercises.{name}")
+
+    def says():
+        return next(claim.verdict for claim in module.claims() if words in claim.claim)
+
+    assert says() == as_it_is
+    for attribute, value in change.items():
+        monkeypatch.setattr(module, attribute, value)
+    assert says() == then
+
+
+def test_no_verdict_is_a_literal():
+    for path in ledger.FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "judge":
+                assert not isinstance(node.args[0], ast.Constant), f"{path.name}: {node.lineno}"
+
+
+def test_what_nothing_computes_is_a_judgement():
+    assert judgement("essay").basis == "judgement"
+    assert judgement("essay", provided=False) == FAILED
+    with pytest.raises(InputError, match="only essay and convention"):
+        judgement("wrong")
+    assert "convention, a judgement" in ledger.as_text([a_claim(verdict=judgement("convention"))])
+
+
+def a_solution(holds=True):
+    return Solution("1", (Step("Add.", "1 + 1 = 2"),), "2", (Check("counted", holds),))
+
+
+@pytest.mark.parametrize("verdict, holds, status", [
+    (judge(True), True, 0), (judge(False), True, 0), (judge(False, "under-specified"), True, 1),
+    (judge(True), False, 1),
+])
+def test_a_failure_of_our_own_is_status_1_and_no_verdict(verdict, holds, status, capsys):
+    module = {"claims": lambda: [a_claim(verdict=verdict)], "QUESTION": "What is 1?",
+              "solutions": lambda: [a_solution(holds)]}
+    assert run_script(module, argv=[]) == status
+    captured = capsys.readouterr()
+    assert captured.err.count(FAILED) == status
+    assert captured.out.upper().count(FAILED.upper()) == status
+    claims = module["claims"]()
+    assert len(ledger.errors(claims)) == (verdict == "wrong")
+
+
+def test_the_ledger_command_ends_with_1_where_ours_failed(monkeypatch, capsys):
+    claims = [a_claim(verdict=judge(True, provided=False))]
+    monkeypatch.setattr(ledger, "gather", lambda *given: (claims, []))
+    assert main([]) == 1
+    assert capsys.readouterr().err == f"{FAILED}: 004 Q1 a: 1 = 1.\n"
+
+
+def test_errors_stand_once_and_by_weight():
+    wrong = judge(False)
+    claims = [a_claim(verdict=judge(False, if_false="slip"), claim="slip"),
+              a_claim(verdict=wrong, claim="step", error="sum"),
+              a_claim(verdict=wrong, claim="alone"), a_claim(claim="right", error="sum"),
+              a_claim(verdict=wrong, claim="answer", error="sum", weight="answer"),
+              a_claim(verdict=wrong, claim="seeds", weight="runs")]
+    found = [(kind, [claim.claim for claim in group]) for kind, group in ledger.errors(claims)]
+    assert found == [("answer", ["answer", "step"]), ("step", ["alone"]), ("slip", ["slip"]),
+                     ("runs", ["seeds"])]
+    assert ledger.error_counts(claims) == (
+        "1 in answers, 1 on the way, 1 slips, 1 by the seeds of npdl's runs")
+
+
+def test_what_runs_show_is_a_list_of_its_own_that_speaks_of_luck():
+    claims = [a_claim(verdict=judge(False), claim="sum", computed="two; not three"),
+              a_claim(verdict=judge(False), claim="seeds", computed="seed 0: no; seed 1: no",
+                      weight="runs")]
+    lines = [line for line in ledger.error_list(claims) if line]
+    assert [line[:6] for line in lines] == ["### St", "1. **0", "### No", "**Luck", "2. **0"]
+    assert "*Right:* two; not three *Proof:* counted" in lines[1]
+    assert lines[3].startswith("**Luck.** ") and "coin flips" in lines[3]
+    assert lines[4].endswith("*Runs:* seed 0: no")
+    text = " ".join(ledger.as_text(claims).split())
+    assert "Luck. " in text and "runs: seed 0: no Claims:" in text
+
+
+@pytest.mark.parametrize("question, part, number", [
+    ("Q2", "4a", "2.4a"), ("Q2", "", "2"), ("Problem 7", "1", "7.1"),
+    ("Problem 2.3", "mask", "2.3"),
+    ("Q6", "d, premise", "6d"), ("Points", "", ""), ("Problem 3", "b, summary", "3b"),
+])
+def test_the_number_of_a_claim(question, part, number):
+    assert a_claim(question=question, part=part).number == number
+
+
+def test_order_counts_numbers_and_keeps_topics():
+    questions = ["Q10", "Q2"]
+    parts = ["mask", "axis"]
+    found = sorted([a_claim(question=q, part=p) for q in questions for p in parts],
+                   key=ledger.place)
+    assert [(claim.question, claim.part) for claim in found] == [
+        ("Q2", "mask"), ("Q2", "axis"), ("Q10", "mask"), ("Q10", "axis")]
+    lettered = sorted([a_claim(part="b"), a_claim(part="a")], key=ledger.place)
+    assert [claim.part for claim in lettered] == ["a", "b"]
+
+
+def test_escape_keeps_tables_whole():
+    assert ledger.escape("a*b |x|") == r"a\*b \|x\|"
+    assert ledger.escape("`a_b` c_d") == r"`a_b` c\_d"
+    assert ledger.escape("it`s_") == r"it\`s\_"
+
+
+@pytest.fixture
+def one_module(monkeypatch):
+    monkeypatch.setattr(ledger, "modules", lambda only=(): ["d004_layer_norm"])
+
+
+def test_json_to_a_file_and_to_the_screen(one_module, tmp_path, capsys):
+    path = tmp_path / "ledger.json"
+    assert main(["--json", str(path)]) == 0
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    shown = capsys.readouterr().out
+    assert rows[0]["claim"].split()[0] in shown and "Claims:" in shown
+    assert main(["--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == rows
+    assert "d004_layer_norm" in captured.err
+
+
+def test_ledger_option_writes_the_file(one_module, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(ledger, "FOLDER", tmp_path)
+    monkeypatch.setattr(ledger, "LEDGER", tmp_path / "LEDGER.md")
+    assert main(["--ledger"]) == 0
+    assert (tmp_path / "LEDGER.md").read_text(encoding="utf-8").startswith(ledger.TITLE)
+    assert not ledger.stale_lines(ledger.gather(ledger.modules())[0])
+    assert ledger.stale_lines([a_claim()])
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("options", [
+    ["--only", "999"], ["--only", "04"], ["--ledger", "--only", "004"],
+])
+def test_bad_options_are_one_line_and_2(options, capsys):
+    assert main(options) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
+    assert not captured.out
+
+
+def test_an_unknown_option_is_one_line_and_2(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--odd"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_written_is_one_line_and_2(one_module, tmp_path, capsys):
+    assert main(["--json", str(tmp_path / "absent" / "x.json")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+
+
+def test_only_chooses_documents():
+    assert ledger.modules(["004"]) and all(n.startswith("d004") for n in ledger.modules(["004"]))
+    assert set(ledger.modules(["004"])) < set(ledger.modules())
+
+
+def test_a_script_with_bad_input_ends_with_2(capsys):
+    def claims():
+        raise InputError("x = 0; it must be\n1 or more")
+
+    assert run_script({"claims": claims}, argv=[]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "error: x = 0; it must be 1 or more\n" and not captured.out
+
+
+def test_present_shows_everything(capsys):
+    present("What is 1?", [a_claim()], ["a.png"])
+    shown = capsys.readouterr().out
+    for text in ("What is 1?", "Q1 a: 1 = 1.", "yes", "counted", "CONFIRMED", "wrote a.png"):
+        assert text in shown
+
+
+def test_a_reader_who_stops_early_sees_no_traceback():
+    code = ("from exercises import ledger; from exercises.__main__ import main; import sys; "
+            "ledger.modules = lambda only=(): ['d004_layer_norm']; "
+            "ledger.as_text = lambda *given: 'x' * 10**7; sys.exit(main([]))")
+    run = subprocess.run(f'"{sys.executable}" -c "{code}" | head -c 1', shell=True, cwd=ROOT,
+                         capture_output=True, text=True, timeout=60)
+    assert run.stdout == "x"
+    assert len(run.stderr.splitlines()) == 1 and "d004_layer_norm" in run.stderr

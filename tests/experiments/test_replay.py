@@ -1,0 +1,80 @@
+"""Kept records replay: their first 200 steps come out again, to the last of their digits.
+
+A record of another processor or of other BLAS kernels may round otherwise: it is passed over. One
+that is labelled as no longer replaying (experiments/results/labels.json) is passed over, too.
+"""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import study
+from experiments.keeping import short
+from experiments.reporting import records, replay
+from npdl.training import sweep as sweeping
+from npdl.training.config import Config
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST = 3                            # records of each model and engine
+
+
+def cheap_records():
+    """{name: stored} of the smallest records of each model and engine, but for the labelled."""
+    found = {}
+    for path in sorted(study.RESULTS.glob("*.json.gz")):
+        stored = json.loads(gzip.decompress(path.read_bytes()))
+        run = records.Run(stored)
+        stale = (records.label_of(run) or {}).get("replays") is False
+        if run.config.p == 31 and run.config.steps <= 10_001 and not stale:
+            found.setdefault((run.config.model, run.origin), []).append(
+                (study.cost(run.config) / run.config.steps, path.name, stored))
+    return {name: stored for group in found.values() for _, name, stored in sorted(group)[:MOST]}
+
+
+def marked():
+    """The names, all but the cheapest with the mark slow."""
+    first, *others = sorted(cheap_records(), key=lambda name: study.cost(
+        records.Run(cheap_records()[name]).config))
+    return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+
+
+@pytest.mark.parametrize("name", marked())
+def test_a_kept_record_replays(name):
+    # in a process of its own: OPENBLAS_CORETYPE would choose kernels that are not the processor's
+    usual = {key: value for key, value in os.environ.items()
+             if key not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
+    child = subprocess.run(
+        [sys.executable, "-m", "reporting.replay", study.RESULTS / name], capture_output=True,
+        text=True, env={**usual, "PYTHONPATH": os.pathsep.join([str(ROOT / "experiments"),
+                                                                str(ROOT)])})
+    if child.returncode == 3:
+        pytest.skip(child.stdout)
+    assert child.returncode == 0 and child.stdout + child.stderr == "", child.stdout + child.stderr
+
+
+def test_every_label_says_why_and_is_of_records_that_are_there():
+    runs = records.Store().every()
+    for label in records.labels():
+        assert label["words"] and label["replays"] in (True, False)
+        assert any(records.label_of(run) is not None and records.label_of(run) == label
+                   for run in runs), f"labels.json: no record is by engine {label['engine']}"
+
+
+def test_another_rounding_is_told_in_one_line(tmp_path):
+    config = Config(p=5, width=8, heads=2, steps=4, threads=1)
+    assert sweeping.work(config, sweeping.folder_of(tmp_path, config)) == "finished"
+    kept = sweeping.load_records(tmp_path, config)
+    columns = {key: [short(row[key]) for row in kept] for key in kept[0]}
+    stored = {"config": config.to_json(), "made": {"engine": "0123456789ab", "blas": "b"},
+              "records": columns}
+    assert replay.first_difference(stored, 4, 1) is None
+    columns["validation_loss"][2] *= 1.0001
+    step, metric, now, was = replay.first_difference(stored, 4, 1)
+    assert (step, metric) == (3, "validation_loss") and now != was
+    line = replay.told(stored, "x.json.gz", (step, metric, now, was))
+    assert "\n" not in line and "study.py --anew" in line and "0123456789ab" in line

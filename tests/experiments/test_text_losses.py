@@ -1,0 +1,90 @@
+"""The loss over a whole validation part, and the recipe's training beside PyTorch's."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import text_losses
+from npdl.losses import SequenceLoss
+from npdl.training.cli import main as train_main
+from npdl.training.config import Config
+from npdl.training.loop import Trainer
+from npdl.training.run import load_run, train
+from tests.tools.trained import updated
+
+
+@pytest.fixture(name="text")
+def _text(tmp_path):
+    path = tmp_path / "text.txt"
+    letters = np.random.default_rng(5).choice(list("abcde \n"), 1200)
+    path.write_text("".join(letters))
+    return str(path)
+
+
+def test_windows_at_every_half_block():
+    inputs, targets = text_losses.whole_windows(np.arange(20), 8)
+    assert inputs[:, 0].tolist() == [0, 4, 8] and inputs.shape == (3, 8)
+    np.testing.assert_array_equal(targets, inputs + 1)
+    assert text_losses.whole_windows(np.arange(3), 1)[0].ravel().tolist() == [0, 1]
+
+
+def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
+    out = str(tmp_path / "run")
+    options = ["--text", text, "--block", "8", "--width", "8", "--heads", "2", "--steps", "3",
+               "--eval-batches", "2", "--threads", "1", "--quiet", "--out", out]
+    assert train_main("gpt", "", options) == 0
+    run = load_run(out)
+    part = run.task.parts["validation"]
+    wanted = []
+    for start in range(0, len(part) - 8, 4):
+        ids = part[start : start + 9][None]
+        logits, _ = run.model.forward(ids[:, :-1])
+        wanted.append(SequenceLoss().forward(logits, ids[:, 1:], np.ones((1, 8), bool))[0])
+    monkeypatch.setattr(text_losses, "ROWS", 5)
+    np.testing.assert_allclose(text_losses.whole_losses(run), wanted, rtol=1e-5)
+    assert text_losses.main([out, out]) == 0
+    shown = capsys.readouterr().out
+    assert f"{np.mean(wanted):.4f}" in shown and "mean ± population deviation" in shown
+    assert f"{run.records[-1]['validation_loss']:.4f}" in shown
+    (tmp_path / "run" / "metrics.jsonl").write_text("")             # nothing recorded yet
+    assert text_losses.main([out]) == 0
+    assert f"| nan | {np.mean(wanted):.4f}" in capsys.readouterr().out
+
+
+def test_other_runs_are_refused_in_one_line(tmp_path, text, capsys):
+    train(Config(p=5, width=8, heads=2, steps=1, eval_first=0), tmp_path / "sums", quiet=True)
+    bare = Config(text=text, block=8, width=8, heads=2, steps=1, r_train=1.0,
+                  eval_first=0)
+    train(bare, tmp_path / "bare", quiet=True)
+    for name, mentioned in (("sums", "not trained on a text"), ("bare", "no validation part"),
+                            ("nowhere", "holds no run")):
+        assert text_losses.main([str(tmp_path / name)]) == 2
+        errors = capsys.readouterr().err
+        assert mentioned in errors and len(errors.strip().splitlines()) == 1
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("init", ["gpt2", pytest.param("lecun", marks=pytest.mark.slow)])
+def test_the_recipe_trains_as_in_torch(text, capsys, init):
+    pytest.importorskip("torch", reason="the recipe's other half is PyTorch's")
+    from experiments import text_torch
+
+    steps, seed = 6, 3
+    assert text_torch.main(["--text", text, "--seeds", str(seed), "--steps", str(steps),
+                            "--as-npdl", "--init", init]) == 0
+    found = json.loads(capsys.readouterr().out)
+    trainer = Trainer(Config(
+        text=text, r_train=0.9, batch=12, steps=steps, layers=4, heads=4, width=128, block=64,
+        norm="pre", norm_bias=False, positions="learned", tied=True, bias=False, init=init,
+        lr=1e-3, schedule="cosine", lr_min=1e-4, warmup=3, betas=(0.9, 0.99), weight_decay=0.1,
+        decay="matrices", clip=1.0, seed=seed))
+    first = np.mean(whole(trainer))
+    last = np.mean(whole(updated(trainer, steps)))
+    assert abs(first - last) > 0.01         # the comparison is of something that moved
+    assert found["whole"] == pytest.approx(last, abs=1e-4)
+
+
+def whole(trainer):
+    windows = text_losses.whole_windows(trainer.task.parts["validation"], 64)
+    return text_losses.measured(trainer.model, *windows)

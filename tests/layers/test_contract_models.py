@@ -1,0 +1,133 @@
+"""Whole models over a training step: dtypes, shards that add up, training that learns."""
+
+import numpy as np
+import pytest
+
+from npdl.backend import stream
+from npdl.core import embedding_names, walk
+from npdl.models.gpt import GPT
+from npdl.models.llama import Llama
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm
+from npdl.schedule import schedule
+from npdl_study.check.gradcheck import leaves
+from tests.tools.composites import WithLoss
+from tests.tools.running import arrays_in
+
+V, B, S = 7, 6, 5
+MODELS = {
+    "gpt": lambda **o: GPT(V, 8, 2, 2, 2, S, dropout=0.1, **o),
+    "gpt, pre-norm, learned, tied": lambda **o: GPT(V, 8, 2, 2, 2, S, norm="pre", tied=True,
+                                                    positions="learned", dropout=0.1, **o),
+    "lstm": lambda **o: LSTMLM(V, 6, 2, 8, dropout=0.1, **o),
+    "llama, tied": lambda **o: Llama(V, 8, 2, 4, 2, 12, S, **o),
+}
+OPTIMIZERS = {
+    "sgd": lambda model: SGD(model, 0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda model: Adam(model, 3e-2, weight_decay=0.01),
+    "adamw": lambda model: AdamW(model, 3e-2, weight_decay=1.0),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def batch(seed=0):
+    rng = stream(seed, 3)
+    ids = rng.integers(0, V, (B, S))
+    return ids, rng.integers(0, V, (B, S)), rng.random((B, S)) < 0.7
+
+
+@every_model
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_array_stays_float32_over_a_training_step(name, kind):
+    layer = WithLoss(MODELS[name](rng=1))
+    optimizer = OPTIMIZERS[kind](layer)
+    for step in range(2):
+        optimizer.zero_grad()
+        dropout = {} if "llama" in name else {"rng": stream(0, step)}
+        loss, cache = layer.forward(*batch(), **dropout)
+        returned = layer.backward(np.float32(1), cache)
+        norm = clip_by_global_norm(optimizer.params.values(), 1.0)
+        optimizer.step(schedule("cosine", 1e-2, 10, 2)(step))
+    assert loss.dtype == norm.dtype == np.float32
+    for array in arrays_in(cache):
+        assert array.dtype.kind != "f" or array.dtype == np.float32, "in a cache: float64"
+    for part in walk(layer):
+        for what, value in vars(part).items():
+            # The fixed positions are kept in float64, and cast where they are read.
+            assert what == "table" or getattr(value, "dtype", np.float32) == np.float32, what
+    for what, param in layer.params():
+        assert param.data.dtype == param.grad.dtype == np.float32, what
+    for moment in optimizer.moments:
+        for what, array in getattr(optimizer, moment).items():
+            assert array.dtype == np.float32, f"{moment} of {what}"
+    for path, array in leaves(returned if isinstance(returned, tuple) else (returned,)):
+        assert array.dtype == np.float32, path
+
+
+@every_model
+@pytest.mark.parametrize("parts", [(3, 3), (1, 4, 1), (6,)])
+def test_the_gradients_of_shards_add_up_to_the_batch(name, parts):
+    layer = WithLoss(MODELS[name](rng=1, dtype="float64"), "sum")
+    ids, targets, counted = batch()
+    _, cache = layer.forward(ids, targets, counted)
+    layer.backward(1.0, cache)
+    total = {what: np.zeros_like(param.data) for what, param in layer.params()}
+    start = 0
+    for size in parts:
+        rows = slice(start, start + size)
+        shadow = layer.shadow()
+        _, cache = shadow.forward(ids[rows], targets[rows], counted[rows])
+        shadow.backward(1.0, cache)
+        for what, param in shadow.params():
+            total[what] += param.grad
+        start += size
+    for what, param in layer.params():
+        np.testing.assert_allclose(total[what], param.grad, rtol=0, atol=1e-12, err_msg=what)
+
+
+@every_model
+def test_a_tied_parameter_is_one_in_the_shadow_and_in_copies(name):
+    layer = MODELS[name](rng=1)
+    for twin in (layer.shadow(), layer.astype("float64"), layer.to_backend()):
+        names = [what for what, _ in twin.params()]
+        assert names == [what for what, _ in layer.params()]
+        if "tied" in name:
+            assert twin.classifier.W is twin.embedding.W
+            assert "classifier.W" not in names
+
+
+@pytest.mark.parametrize(("name", "kind"), list(zip(MODELS, [*OPTIMIZERS, "adamw"],
+                                                      strict=True)))
+def test_training_lowers_the_loss(name, kind):
+    layer = WithLoss(MODELS[name](rng=1))
+    optimizer = OPTIMIZERS[kind](layer)
+    optimizer.weight_decay = 0.0
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss, cache = layer.forward(*batch())
+        layer.backward(np.float32(1), cache)
+        optimizer.step()
+        losses.append(float(loss))
+    assert losses[-1] < (0.95 if kind == "sgd" else 0.5) * losses[0]
+
+
+@every_model
+def test_float32_and_float64_start_from_the_same_numbers(name):
+    small, large = MODELS[name](rng=1), MODELS[name](rng=1, dtype="float64")
+    for (what, a), (_, b) in zip(small.params(), large.params(), strict=True):
+        np.testing.assert_array_equal(a.data, b.data.astype("float32"), err_msg=what)
+
+
+@every_model
+def test_equal_seeds_give_equal_models(name):
+    one, two, other = (MODELS[name](rng=seed).state_dict() for seed in (1, 1, 2))
+    for what in one:
+        np.testing.assert_array_equal(one[what], two[what])
+    assert any((one[what] != other[what]).any() for what in one)
+
+
+def test_embedding_names():
+    gpt = MODELS["gpt, pre-norm, learned, tied"]()
+    assert embedding_names(gpt) == {"embedding.W", "positions.W"}
+    assert embedding_names(MODELS["lstm"]()) == {"embedding.W"}

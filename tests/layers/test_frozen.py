@@ -1,0 +1,135 @@
+"""Frozen parameters: saved and copied, never learned."""
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from npdl.adapt import add_lora
+from npdl.adapt.linears import LoRALinear, QuantLinear
+from npdl.core import Cache, Param
+from npdl.init import BLANK
+from npdl.layers import embedding
+from npdl.layers.linear import Linear
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.llama import Llama
+from npdl_study.check.gradcheck import randomise
+
+
+def test_a_frozen_param_collects_nothing_and_takes_no_memory():
+    linear = Linear(3, 2)
+    linear.set_trainable(False)
+    _, cache = linear.forward(np.ones((4, 3), "float32"))
+    linear.backward(np.ones((4, 2), "float32"), cache)
+    assert not hasattr(linear.W.grad, "shape")
+    assert list(linear.params()) == [] and linear.count_params() == 0
+    assert set(linear.state_dict()) == {"W", "b"}
+    linear.set_trainable(True)
+    assert linear.W.grad.shape == (3, 2) and not linear.W.grad.any()
+
+
+def test_frozen_params_stay_frozen_in_every_copy():
+    model = GPT(5, 8, 2, 2, max_len=6)
+    add_lora(model, rank=2)
+    wanted = [name for name, _ in model.params()]
+    for twin in (model.shadow(), model.astype("float64"), model.to_backend(),
+                 copy.deepcopy(model)):
+        assert [name for name, _ in twin.params()] == wanted
+        assert twin.state_dict().keys() == model.state_dict().keys()
+    assert model.shadow().embedding.W.data is model.embedding.W.data
+
+
+def test_what_was_made_frozen_stays_so():
+    layer = LoRALinear(Linear(4, 3), rank=1)
+    layer.set_trainable(False)
+    assert layer.count_params() == 0
+    for twin in (layer, layer.shadow(), layer.astype("float64")):
+        twin.set_trainable(True)
+        assert [name for name, _ in twin.params()] == ["A", "B"]
+    statistics = Param(np.ones(3), trainable=False)
+    statistics.trainable = True
+    assert not statistics.trainable and not statistics.like(np.zeros(3)).trainable
+
+
+def test_integers_are_never_cast():
+    quant = QuantLinear(Linear(4, 3), bits=3)
+    assert quant.astype("float64").packed.data.dtype == np.uint8
+    assert quant.astype("float64").step.data.dtype == np.float64
+
+
+def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
+    """Without what that gradient is made of, the one of the input comes out as ever."""
+    monkeypatch.setattr(embedding, "sum_by_index", None)
+    table, x = embedding.Embedding(5, 3), np.ones((2, 4, 3), "float32")
+    for layer in (Linear(3, 2), embedding.Unembedding(table), embedding.LearnedPositions(4, 3)):
+        y, cache = layer.forward(x)
+        layer.set_trainable(False)
+        without = Cache(**{**vars(cache), "rows": None})
+        wanted = np.ones_like(y) if y.shape == x.shape else np.ones_like(y) @ (
+            layer.W.data.T if isinstance(layer, Linear) else layer.W.data)
+        np.testing.assert_array_equal(layer.backward(np.ones_like(y), without), wanted)
+    y, cache = table.forward(np.array([[1, 4]]))
+    assert table.backward(y, cache) is None                 # frozen with the map back to tokens
+
+
+def test_an_adapted_llama_learns_as_one_whose_every_gradient_is_computed():
+    """The adapters' gradients are those of a model in which nothing is frozen."""
+    ids, rng = np.array([[1, 2, 3, 4, 0]]), np.random.default_rng(2)
+    model = Llama(6, 8, 2, 4, 2, 6, dtype="float64")
+    names = add_lora(model, 2, where=("W_Q", "W_V", "down"))
+    assert names == [f"blocks.{i}.{name}" for i in (0, 1)
+                     for name in ("attention.W_Q", "attention.W_V", "ffn.down")]
+    randomise(model, rng)
+    upstream, found = rng.standard_normal((1, 5, 6)), []
+    for freed in (False, True):
+        model.set_trainable(freed)
+        for name, param in model.params(frozen=True):
+            param.trainable = freed or name.endswith((".A", ".B"))
+        _, cache = model.forward(ids)
+        model.backward(upstream, cache)
+        found.append({n: p.grad for n, p in model.params() if n.endswith((".A", ".B"))})
+    assert len(found[0]) == 12
+    for name, gradient in found[0].items():
+        assert gradient.any()
+        np.testing.assert_array_equal(gradient, found[1][name])
+
+
+@pytest.mark.parametrize("make", [lambda: Llama(9, 8, 2, 4, 2, 6, rng=BLANK),
+                                  lambda: GPT2(9, 8, 2, 2, max_len=5, rng=BLANK)])
+def test_a_blank_model_takes_the_numbers_that_it_is_given(make):
+    model, other = make(), make().astype("float32")
+    matrices = [p for _, p in model.params() if p.data.ndim == 2]
+    assert matrices and not any(p.data.any() for p in matrices)
+    rng = np.random.default_rng(1)
+    for (_, param), (_, same) in zip(model.params(), other.params(), strict=True):
+        same.data = rng.standard_normal(param.shape).astype("float32")
+        param.data = np.asfortranarray(same.data)           # as a mapped, transposed file has them
+        param.data.flags.writeable = False
+    model.set_trainable(False)
+    ids = np.array([[1, 8, 3]])
+    np.testing.assert_allclose(model.forward(ids)[0], other.forward(ids)[0], rtol=2e-5, atol=2e-5)
+
+
+UNWRITTEN = """
+import resource
+from pathlib import Path
+import numpy as np
+from npdl.core import Param
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+data = np.broadcast_to(np.zeros((), "float32"), (10_000, 10_000))
+before = resident()
+param = Param(data)
+assert param.grad.nbytes == 400_000_000 and resident() - before < 40_000_000
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_gradient_takes_no_memory_until_it_is_written():
+    """Of a model that is read from files, only what is trained must be paid for. (In a process of
+    its own: one that keeps what it freed would hand that out, and clear it.)"""
+    subprocess.run([sys.executable, "-c", UNWRITTEN], check=True)

@@ -1,0 +1,101 @@
+"""torch_reference's models, which the benchmarks run, are npdl's: loss and gradients, float64.
+
+Segments are torch's detach.
+"""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
+
+from npdl.backend import stream
+from npdl.layers.recurrent import GRU, LSTM, RNN
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.training.truncated import truncated_bptt
+from npdl_study.check.gradcheck import randomise
+from tests.tools import torch_names
+from tests.tools import torch_reference as reference
+from tests.tools.composites import WithLoss
+from tests.tools.torch_pairs_recurrent import MODULES, packed, run_module
+
+V, B, S, D = 7, 4, 5, 8
+SIZES = {"d_model": D, "num_heads": 2, "num_layers": 2, "multiplier": 3, "max_len": 6}
+GPTS = {
+    "document 004's form": {},
+    "the text recipe's form": {"norm": "pre", "positions": "learned", "tied": True, "bias": False,
+                               "norm_bias": False},
+    "three layers, one head, learned": {"num_layers": 3, "num_heads": 1, "positions": "learned"},
+}
+LSTMS = {
+    "two layers": {"num_layers": 2},
+    "one layer, no bias": {"num_layers": 1, "bias": False},
+    "another hidden size": {"num_layers": 3, "hidden_size": 5},
+}
+
+
+def same(found, wanted, what=""):
+    wanted = wanted.detach().numpy() if torch.is_tensor(wanted) else wanted
+    scale = max(1.0, np.abs(wanted).max(initial=0))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10 * scale, err_msg=what)
+
+
+def pairs():
+    """(name, npdl's model, torch's)."""
+    for what, options in GPTS.items():
+        options = {**SIZES, **options}
+        ours = {**options, "positions": options.get("positions", "k/d")}
+        for fused in (False, True):
+            yield (f"gpt{', fused' * fused}, {what}", GPT(V, **ours, dtype="float64"),
+                   reference.GPT(V, **options, fused=fused))
+    for what, options in LSTMS.items():
+        ours = {("d_hidden" if k == "hidden_size" else k): v for k, v in options.items()}
+        for cls in (reference.LSTMLM, reference.LSTMLMPerGate):
+            yield (f"{cls.__name__}, {what}", LSTMLM(V, D, **ours, dtype="float64"),
+                   cls(V, D, **options))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [pytest.param(a, b, id=name)
+                                              for name, a, b in pairs()])
+def test_models_with_their_loss(ours, theirs):
+    randomise(ours, stream(41))
+    theirs = theirs.double()
+    torch_names.load(theirs, ours.state_dict())
+    ids, targets = stream(41).integers(0, V, (2, B, S))
+    counted = np.arange(S) > np.array([2, 3, 2, 3])[:, None]
+    layer = WithLoss(ours)
+    loss, cache = layer.forward(ids, targets, counted)
+    layer.backward(1.0, cache)
+    t_loss = reference.answer_loss(theirs(torch.tensor(ids)), torch.tensor(targets),
+                                   torch.tensor(counted))
+    t_loss.backward()
+    same(loss, t_loss, "loss")
+    wanted, found = torch_names.gradients(theirs), dict(ours.params())
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        same(found[name].grad, gradient, name)
+    extra = sum(p.numel() for name, p in theirs.named_parameters() if "bias_hh" in name)
+    assert ours.count_params() == sum(p.numel() for p in theirs.parameters()) - extra
+
+
+@pytest.mark.parametrize("kind", [RNN, GRU, LSTM])
+@pytest.mark.parametrize("segment", [1, 2, 7])
+def test_truncated_backpropagation_is_detach(kind, segment):
+    B, S, D, H = 2, 5, 3, 2
+    rng = stream(segment)
+    mine = kind(D, H, rng=rng, dtype="float64")
+    x, z = rng.standard_normal((B, S, D)), rng.standard_normal((B, S, H))
+    y, _, dx = truncated_bptt(mine, x, lambda y, span: 2 * (y - z[:, span]), segment)
+    P = {name: torch.tensor(p.data, requires_grad=True) for name, p in mine.params()}
+    x_t, state, outputs = torch.tensor(x, requires_grad=True), None, []
+    for begin in range(0, S, segment):
+        span = slice(begin, begin + segment)
+        module = MODULES[kind](D, H, batch_first=True, dtype=x_t.dtype)
+        y_t, state = run_module(module, packed(kind, P, "layers.0.cell."), x_t[:, span], state)
+        ((y_t - torch.tensor(z[:, span])) ** 2).sum().backward()
+        state = tuple(s.detach() for s in state) if kind is LSTM else state.detach()
+        outputs.append(y_t)
+    same(y, torch.cat(outputs, 1))
+    same(dx, x_t.grad)
+    for name, param in mine.params():
+        same(param.grad, P[name].grad, name)

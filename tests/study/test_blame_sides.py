@@ -1,0 +1,92 @@
+"""What a right verdict did not reach: choices that take one side only; lines that blame can't tell
+apart."""
+
+import re
+
+import pytest
+
+from npdl_study.blame.blame import blame
+from npdl_study.check.samples import sample
+from npdl_study.check.target import build
+
+FILE = """import numpy as np
+
+
+def net_sample():
+    return np.linspace(-0.3, 0.4, 6).reshape(2, 3),
+
+
+def net_forward(x):
+    return {forward}, (x,)
+
+
+def net_backward(dy, cache):
+    x, = cache
+    return {backward}
+"""
+
+
+def said(folder, forward, backward):
+    name = "net" + re.sub(r"[^a-z0-9]", "_", f"{forward}{backward}")
+    (folder / f"{name}.py").write_text(FILE.format(forward=forward, backward=backward))
+    layer, inputs, options = build(f"{folder / name}.py:net")
+    return blame(layer, *inputs, **options)
+
+
+def test_a_clip_that_cuts_nothing_is_tried_at_larger_inputs(tmp_path):
+    report = said(tmp_path, "np.clip(x, -1, 1)", "dy")
+    assert not report.right and report.line == 14
+    assert "line 9, `np.clip(x, -1, 1)` never clips from above and never clips from below" in str(
+        report) and "wrong with every float input times 10" in str(report)
+    report = said(tmp_path, "np.clip(x, -1, 1)", "dy * (np.abs(x) < 1)")
+    assert report.right and str(report).startswith("right: 1 gradients") and not report.unreached
+
+
+@pytest.mark.parametrize("forward, backward, words", [
+    ("np.clip(np.tanh(x), -2, 2)", "dy * (1 - np.tanh(x)**2)",
+     "py:9, `np.clip(np.tanh(x), -2, 2)` never clips from above and never clips from below here"),
+    ("np.maximum(np.exp(x), -1)", "dy * np.exp(x)", "is never larger in its second argument here"),
+    ("np.where(np.tanh(x) > 3, x**2, x)", "dy", "`np.tanh(x) > 3` is never True here"),
+    ("np.abs(np.exp(x))", "dy * np.exp(x)", "meets no number below 0 here"),
+    ("x if np.tanh(x).max() < 4 else x**2", "dy", "`np.tanh(x).max() < 4` is never False here"),
+])
+def test_what_no_scaled_input_reaches_is_said(forward, backward, words, tmp_path):
+    report = said(tmp_path, forward, backward)
+    first = str(report).splitlines()[0]
+    assert report.right and first.startswith("right at these inputs; not reached: ")
+    assert words in first and first.endswith("; give inputs that do")
+
+
+@pytest.mark.parametrize("forward, backward", [
+    ("np.log(np.maximum(np.exp(x), 1e-12))", "dy"),     # guards against log(0)
+    ("np.maximum(x, 0)", "dy * (x > 0)"), ("np.abs(x)", "dy * np.sign(x)")])
+def test_what_is_reached_and_what_only_guards_is_right(forward, backward, tmp_path):
+    report = said(tmp_path, forward, backward)
+    assert report.right and str(report).startswith("right: "), str(report)
+
+
+def test_npdls_own_layers_are_plainly_right():
+    from npdl import ReLU, Softmax
+    for cls in (ReLU, Softmax):
+        layer, inputs, options = sample(cls)
+        assert str(blame(layer, *inputs, **options)).startswith("right: ")
+
+
+def test_code_that_cannot_be_rewritten_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("npdl_study.blame.right.one_sided", lambda check: 1 / 0)
+    report = said(tmp_path, "2 * x", "2 * dy")
+    assert report.right and "was not looked at: ZeroDivisionError" in str(report)
+
+
+def test_lines_that_could_each_mend_it_are_named_together(tmp_path):
+    text = FILE.replace("    return {backward}", "    dx = dy * 2\n    dx[:, 1:] += dy[:, :-1]\n"
+                        "    return dx")
+    past = "np.concatenate([np.zeros((2, 1)), x[:, :-1] * x[:, 1:]], 1)"
+    text = text.format(forward=f"2 * x + {past}")
+    (tmp_path / "either.py").write_text(text)
+    layer, inputs, options = build(f"{tmp_path / 'either.py'}:net")
+    report = blame(layer, *inputs, **options)
+    assert report.either == (14, 15), str(report)
+    assert "each of these alone can mend every gradient" in str(report)
+    assert "the first line that can mend it" in str(report)
+    assert "the first line that can mend it" in report._repr_html_()

@@ -1,0 +1,40 @@
+"""docs/debugging.md: its file runs, and its session is what pdb says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "debugging.md").read_text(encoding="utf-8")
+
+
+def run(command, typed, cwd=ROOT):
+    done = subprocess.run(command, cwd=cwd, input=typed, capture_output=True, text=True,
+                          timeout=120, env={"PYTHONPATH": str(ROOT)})
+    return done.stdout, done.stderr
+
+
+def test_the_session_is_what_pdb_says(tmp_path):
+    command = re.search(r"^python (-m pdb .* --out) runs/debug$", DOCUMENT, re.M)[1].split()
+    session = re.search(r"^\(Pdb\).*?(?=^```)", DOCUMENT, re.M | re.S)[0]
+    parts = re.split(r"^\(Pdb\) (.*)\n", session, flags=re.M)
+    typed, shown = parts[1::2], parts[2::2]
+    line = int(typed[0].split(":")[1])
+    source = (ROOT / "npdl/layers/recurrent.py").read_text().splitlines()
+    assert source[line - 1].strip().startswith("do = dh * tanh_c"), "the document names its line"
+    for options in (command, ["-m", "pdb", "experiments/train_lstm.py", "--resume", "--out"]):
+        said, trouble = run([sys.executable, *options, str(tmp_path / "debug")],
+                            "\n".join(typed) + "\n")
+        answers = said.split("(Pdb) ")[1:]
+        assert len(answers) == len(typed), said + trouble
+        for command, wanted, answer in zip(typed, shown, answers, strict=True):
+            kept = re.sub(r"^(> .*|Breakpoint .*)\n", "", answer, flags=re.M)
+            assert wanted.strip() == kept.strip(), command
+
+
+def test_the_file_stops_before_backward(tmp_path):
+    code = re.search(r"```python\n(.*?)```", DOCUMENT, re.S)[1]
+    (tmp_path / "debug.py").write_text(code)
+    said, _ = run([sys.executable, "debug.py"], "p y.shape\ns\nc\n", tmp_path)
+    assert "(2, 4, 5)" in said and "def backward(self, dout, cache)" in said

@@ -1,0 +1,149 @@
+"""The page in a real browser: it opens, steps, plays, and asks for nothing."""
+
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from npdl.layers.recurrent import LSTM
+from npdl_study.check.samples import layer_classes, sample
+from npdl_study.step.step import step
+from tests.study.test_step import Fails
+from tests.study.test_step_page import Hostile
+from tests.tools.chromium import browser, find
+
+pytestmark = [
+    pytest.mark.skipif(find() is None, reason="no Chromium; on Debian: apt-get install chromium"),
+    pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot"),
+]
+NOW = "document.querySelector('.lane.active .row.now')"
+AT = "Number(document.body.dataset.step)"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    walks = {"lstm": step(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2))),
+             "fails": step(Fails(3, 4), np.ones((5, 3))),
+             "hostile": step(Hostile(), np.ones((2, 2)))}
+    for name in ("LayerNorm", "Block"):
+        layer, inputs, options = sample(layer_classes()[name])
+        walks[name.lower()] = step(layer, *inputs, **options)
+    return {name: walk.to_html(folder / f"{name}.html") for name, walk in walks.items()}
+
+
+@pytest.fixture(scope="module")
+def tab():
+    with browser() as page:
+        page.resize(1300, 850)
+        yield page
+
+
+@pytest.mark.parametrize("name", ["lstm", "layernorm", "block", "fails"])
+def test_every_step_shows_its_line_and_arrays(tab, pages, name):
+    tab.open(pages[name].as_uri())
+    count = tab.value("Number(document.getElementById('slider').max) + 1")
+    assert count > 3
+    broken = tab.value("""(() => { const slider = document.getElementById('slider'), bad = [];
+        for (let i = 0; i <= Number(slider.max); i++) {
+          slider.value = i; slider.dispatchEvent(new Event('input'));
+          const row = document.querySelector('.lane.active .row.now');
+          const shown = document.querySelectorAll('#written .heat, #written .error').length;
+          if (!row || !shown || Number(document.body.dataset.step) !== i) bad.push(i);
+        } return bad; })()""")
+    assert broken == [] and not tab.complaints
+    assert all(url.startswith("file://") and url.endswith(".html") for url in tab.requests)
+
+
+def test_keys_step_and_play(tab, pages):
+    tab.open(pages["lstm"].as_uri() + "#keys")
+    for key, wanted in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Home", 0)):
+        tab.press(key)
+        assert tab.value(AT) == wanted
+    tab.press("End")
+    last = tab.value(AT)
+    assert last == tab.value("Number(document.getElementById('slider').max)")
+    tab.press(" ")                                      # from the end, play begins anew
+    assert tab.value("document.body.dataset.playing") == "yes"
+    tab.wait(f"{AT} >= 1", 10)
+    tab.press(" ")
+    at = tab.value(AT)
+    time.sleep(1.2)
+    assert tab.value(AT) == at and tab.value("document.body.dataset.playing") == "no"
+
+
+def test_a_loop_is_followed_turn_by_turn(tab, pages):
+    tab.open(pages["lstm"].as_uri() + "#turns")
+    tab.value("""[...Array(200)].some(() => { document.getElementById('on').click();
+        const row = document.querySelector('.lane.active .row.now');
+        return row && row.textContent.includes('do = dh'); })""")
+    line = tab.value(f"{NOW}.dataset.line")
+    turns = [tab.value("document.getElementById('turn').textContent")]
+    for _ in range(2):
+        tab.press("ArrowDown")
+        assert tab.value(f"{NOW}.dataset.line") == line
+        turns.append(tab.value("document.getElementById('turn').textContent"))
+    assert [t[-5:] for t in turns] == ["t = 2", "t = 1", "t = 0"]
+    assert tab.value("document.getElementById('turn-on').disabled")
+    assert "agrees numerically" in tab.value("document.getElementById('written').textContent")
+    assert tab.value("document.querySelector('#forward .row.pair').textContent").strip()
+
+
+def test_every_control_is_reached_by_tab_and_has_a_name(tab, pages):
+    tab.open(pages["layernorm"].as_uri() + "#tab")
+    seen = []
+    for _ in range(12):
+        tab.press("Tab")
+        seen.append(tab.value("document.activeElement.id || document.activeElement.className "
+                              "|| document.activeElement.tagName"))
+    assert {"play", "on", "slider", "formulae", "code", "SUMMARY"} <= set(seen), seen
+    unnamed = tab.value("[...document.querySelectorAll('button, input, canvas[role], section')]"
+                        ".filter((n) => !n.getAttribute('aria-label')).length")
+    assert unnamed == 0
+    tab.press("ArrowRight")
+    assert "line" in tab.value("document.getElementById('said').textContent")
+
+
+def test_an_exception_is_shown(tab, pages):
+    tab.open(pages["fails"].as_uri() + "#error")
+    assert "ended by ValueError" in tab.value("document.getElementById('verdict').textContent")
+    tab.press("w")
+    assert "self.W.grad" in tab.value(f"{NOW}.textContent")
+    assert "raised ValueError" in tab.value("document.getElementById('written').textContent")
+    tab.open(pages["hostile"].as_uri())                 # its error's text opens a comment and a tag
+    assert "<!-- <script" in tab.value("document.getElementById('verdict').textContent")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_nothing_sticks_out_on_a_phone(tab, pages, width):
+    tab.resize(width, 780, True)
+    try:
+        for name in ("lstm", "block"):
+            tab.open(pages[name].as_uri() + f"#step=60&w={width}")
+            assert tab.value("document.documentElement.scrollWidth") <= width
+            small = tab.value("[...document.querySelectorAll('nav button')].filter((b) => "
+                              "b.offsetParent && b.getBoundingClientRect().height < 40).length")
+            assert small == 0
+    finally:
+        tab.resize(1300, 850)
+
+
+def test_formulae_are_drawn(tab, pages):
+    tab.open(pages["layernorm"].as_uri() + "#step=12")
+    assert tab.value(f"{NOW}.querySelector('math').getBoundingClientRect().width") > 20
+    hidden = "[...document.querySelectorAll('.maths')].filter((m) => !m.offsetParent).length"
+    assert tab.value(hidden) > 0
+    tab.press("f")
+    assert tab.value(hidden) == 0
+
+
+def test_an_index_stands_below_its_letter(tab, pages):
+    """With a font for mathematics or without one."""
+    tab.open(pages["lstm"].as_uri())
+    tab.press("f")
+    low = ("[...document.querySelectorAll('.maths msub')]"
+           ".map((m) => m.children[1].getBoundingClientRect().bottom"
+           " - m.children[0].getBoundingClientRect().bottom)")
+    assert tab.value(f"Math.min(...{low})") > 1
+    tab.press("f")

@@ -1,0 +1,63 @@
+"""Cases of the autoencoder, the MLP, threshold neurons and message passing."""
+
+import numpy as np
+
+from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
+from npdl.layers.linear import Linear
+from npdl.layers.neuron import XOR, ThresholdNeuron
+from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
+from npdl.models.mlp import MLP
+from tests.tools.cases import case, ids, off_zero
+
+
+def autoencoder_loss(*sizes):
+    return lambda rng: AutoencoderLoss(Autoencoder(*sizes, rng=rng))
+
+
+def passing(update=True):
+    """Messages of width 2 from states of width 3."""
+    def make(rng):
+        f = Linear(3, 2, True, rng)
+        return MessagePassing(f, AddReLU(3, 2, True, rng) if update else Replace())
+
+    return make
+
+
+def directed(rng):
+    """A random graph without a node that hears no one."""
+    return (rng.random((4, 4)) < 0.5) | np.eye(4, dtype=bool)
+
+
+def deaf(rng):
+    """A graph whose first node hears no one."""
+    edges = directed(rng)
+    edges[0] = False
+    return edges
+
+
+CASES = [
+    case(MLP, "two hidden layers", ([3, 5, 4, 2],), (4, 3)),
+    case(MLP, "sizes of 1, no bias", ([1, 1, 1], False), (2, 2, 1)),
+    case(Autoencoder, "all outputs", (2, 5, 3), (4, 2), (4, 2)),
+    case(Autoencoder, "sizes of 1, no bias", (1, 1, 1, False), (6, 1), (6, 1)),
+    case(Autoencoder, "two leading axes", (3, 2, 2), (2, 2, 3), (2, 2, 3)),
+    case(AutoencoderLoss, "both losses", autoencoder_loss(2, 3, 4), (5, 2), (5, 2), ids(4, 5)),
+    case(AutoencoderLoss, "sizes of 1", autoencoder_loss(1, 1, 1), (1, 1), (1, 1), ids(1, 1)),
+    case(ThresholdNeuron, "flat", (3, 2), (4, 3)),
+    case(ThresholdNeuron, "flat, sizes of 1", (1, 1), off_zero(1, 1)),
+    case(XOR, "flat", (), off_zero(3, 2)),
+    case(XOR, "flat, one row", (), off_zero(1, 2)),
+    case(AddReLU, "update", (3, 2), (4, 3), off_zero(4, 2)),
+    case(AddReLU, "sizes of 1", (1, 1), (1, 1), off_zero(1, 1)),
+    case(Replace, "update", (), (4, 3), (4, 2)),
+    case(Replace, "sizes of 1", (), (1, 1), (1, 1)),
+    case(MessagePassing, "weighted edges", passing(), (4, 3), (4, 4)),
+    case(MessagePassing, "one graph for a batch", passing(), (2, 3, 4, 3), (4, 4)),
+    case(MessagePassing, "a graph each, kept messages only", passing(False), (2, 4, 3), (2, 4, 4)),
+    case(MessagePassing, "edges yes or no", passing(), (2, 4, 3), directed),
+    case(MessagePassing, "one node", passing(), (1, 3), (1, 1)),
+    case(GraphAttention, "complete graph", (3, 2), (2, 4, 3)),
+    case(GraphAttention, "neighbours, a node that hears no one, scaled",
+         (3, 2, {"scale": 0.7, "bias": True}), (2, 4, 3), neighbours=deaf),
+    case(GraphAttention, "one node", (3, 2), (1, 3)),
+]

@@ -1,0 +1,107 @@
+"""What the tests of the device path share; on the stand-in for CuPy and on CuPy itself."""
+
+import numpy as np
+
+from npdl import backend
+from npdl.backend import to_host
+from npdl.training.config import Config
+from npdl_study.check.gradcheck import cast
+from tests.tools import fakecupy
+
+SETTINGS = [
+    {"engine": engine, **settings} for engine in ("fast", "plain") for settings in (
+        {"clip": 1.0}, {"dropout": 0.1}, {"optimizer": "sgd", "momentum": 0.9},
+        {"optimizer": "adam", "norm": "pre"}, {"orders": (2, 3), "p": 5, "batch": 9},
+        {"positions": "learned", "tied": True, "decay": "matrices", "bias": False})
+]
+
+
+def small_config(model, settings, **more):
+    """A Config of a model that trains in no time; None where the settings are not its own."""
+    if model == "lstm" and {"norm", "positions"} & settings.keys():
+        return None
+    return Config(model=model, **{"p": 7, "width": 16, "heads": 2, "steps": 4, **settings, **more})
+
+
+def on_device(nest):
+    """The same nest with its arrays on the device; `lengths` are read on the host."""
+    if isinstance(nest, np.ndarray):
+        return backend.to_device(nest)
+    if isinstance(nest, (tuple, list)):
+        items = [on_device(item) for item in nest]
+        return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
+    if isinstance(nest, dict):
+        return {key: value if key == "lengths" else on_device(value)
+                for key, value in nest.items()}
+    return nest
+
+
+def on_host(nest):
+    """The same nest with contiguous arrays, as a copy to a device makes them."""
+    if isinstance(nest, np.ndarray):
+        return np.ascontiguousarray(nest).reshape(nest.shape)
+    if isinstance(nest, (tuple, list)):
+        items = [on_host(item) for item in nest]
+        return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
+    return {key: on_host(value) for key, value in nest.items()} if type(nest) is dict else nest
+
+
+def flat(nest):
+    """The arrays of a nest, on the host, in order."""
+    if isinstance(nest, (tuple, list)):
+        return [array for item in nest for array in flat(item)]
+    return [np.asarray(to_host(nest))] if hasattr(nest, "dtype") else []
+
+
+def upstream(outputs, rng):
+    """Random gradients in the nest of `outputs`, for the float arrays in it."""
+    if isinstance(outputs, (tuple, list)):
+        items = [upstream(item, rng) for item in outputs]
+        return type(outputs)(*items) if hasattr(outputs, "_fields") else tuple(items)
+    if outputs is None or outputs.dtype.kind != "f":
+        return None
+    return rng.standard_normal(outputs.shape).astype(outputs.dtype)
+
+
+def run_case(case, place, dtype=None):
+    """Outputs, returned gradients and parameters' gradients of one case, on the host; and what
+    made the host wait in forward and in backward. `dtype` replaces the case's own."""
+    with backend.using("numpy"):
+        layer, inputs, options = case.build(backend.stream(3, 5))
+    if dtype is not None:
+        layer, inputs = layer.astype(dtype), cast(tuple(inputs), dtype)
+        options = {name: cast(value, dtype) for name, value in options.items()}
+    layer = layer.to_backend()
+    randomise_on_host(layer)
+    inputs, options = place(tuple(inputs)), place(dict(options))
+    forward = (lambda *a, **k: case.forward(layer, *a, **k)) if case.forward else layer.forward
+    fakecupy.waits.clear()
+    outputs, cache = forward(*inputs, **options)
+    waits = list(fakecupy.waits)
+    dout = place(upstream(outputs, backend.stream(7)))
+    fakecupy.waits.clear()
+    returned = layer.backward(dout, cache)
+    waits += fakecupy.waits
+    grads = [to_host(p.grad) for _, p in layer.params() if p.trainable]
+    return flat(outputs) + flat(returned) + grads, waits
+
+
+def randomise_on_host(layer):
+    """The same random parameters on either backend."""
+    twin_rng = backend.stream(9)
+    for _, param in layer.params():
+        if param.trainable:
+            values = twin_rng.standard_normal(param.data.shape).astype(param.data.dtype)
+            param.data[...] = backend.to_device(values)
+
+
+def assert_same_records(found, wanted, rel=1e-4):
+    """Records of metrics with the same keys, and numbers that agree up to rounding."""
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.keys() == other.keys()
+        for key, value in other.items():
+            if isinstance(value, float):
+                np.testing.assert_allclose(one[key], value, rtol=rel, err_msg=key)
+            else:
+                assert one[key] == value, key

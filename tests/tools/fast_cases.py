@@ -1,0 +1,274 @@
+"""The fast wing beside the textbook: one step of both on the same model, batch and masks."""
+
+import numpy as np
+
+from npdl import backend
+from npdl.adapt import add_lora, quantize_linears
+from npdl.backend import stream, to_host, xp
+from npdl.fast import attention, flat, fused, kernels, prefix
+from npdl.fast.engine import FastEngine, unsupported
+from npdl.fast.memory import Arena
+from npdl.fast.prefix import Rows
+from npdl.functions import ERF_FIT_END, softmax, softmax_backward
+from npdl.layers.activation import ACTIVATIONS, GELU
+from npdl.layers.linear import Linear
+from npdl.layers.norm import LayerNorm
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.models.seq2seq import Seq2Seq
+from npdl.optim import AdamW
+from npdl.training.engine import Batch, PlainEngine
+from npdl_study.check.gradcheck import randomise
+from tests.tools import fakecupy
+
+V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither
+GPTS = {
+    **{name: {"activation": name} for name in ACTIVATIONS},
+    "gpt": {}, "pre, learned": {"norm": "pre", "positions": "learned"},
+    "tied, 2k/d": {"tied": True, "positions": "2k/d"},
+    "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},
+    "one block, padding": {"num_layers": 1, "padding_id": 0},
+    "pre, tied, tanh-gelu": {"norm": "pre", "tied": True, "activation": "gelu-tanh"},
+    "three blocks": {"num_layers": 3},
+}
+LSTMS = {"lstm": {}, "one layer, padding": {"num_layers": 1, "padding_id": 0},
+         "three layers, no bias": {"num_layers": 3, "bias": False}, "wider": {"d_hidden": 5}}
+MODELS = [(GPT, name) for name in GPTS] + [(LSTMLM, name) for name in LSTMS]
+BATCHES = {
+    "many shared": lambda rng: rng.integers(0, 2, (9, S)),
+    "few shared": lambda rng: rng.integers(0, V, (6, S)),
+    "all the same": lambda rng: np.tile(rng.integers(0, V, (1, S)), (5, 1)),
+    "one sequence": lambda rng: rng.integers(0, V, (1, S)),
+    "one position": lambda rng: rng.integers(0, 2, (7, 1)),
+}
+COUNTED = {
+    "the last": lambda rng, shape: np.arange(shape[1]) == np.full((shape[0], 1), shape[1] - 1),
+    "ragged": lambda rng, shape: rng.random(shape) < 0.5,
+    "all": lambda rng, shape: np.ones(shape, bool),
+    "none": lambda rng, shape: np.zeros(shape, bool),
+}
+
+
+def build(kind, name, dropout=0.0, adapters=None, dtype="float64"):
+    """A small model with random parameters."""
+    options = {"num_layers": 2, "dropout": dropout, "dtype": dtype}
+    if kind is GPT:
+        model = GPT(V, D, **{"num_heads": 2, "multiplier": 2, "max_len": S + 1, **options,
+                             **GPTS[name]})
+    else:
+        model = LSTMLM(V, D, **{**options, **LSTMS[name]})
+    if adapters == "qlora":
+        quantize_linears(model, 4)
+    if adapters:
+        add_lora(model, rank=1, alpha=2.0)
+    randomise(model, stream(1, 2))
+    return model
+
+
+def drawn(batch, counted, seed=7):
+    """A Batch of one kind."""
+    rng = stream(seed, 1)
+    ids = BATCHES[batch](rng)
+    return Batch(ids, rng.integers(0, V, ids.shape), COUNTED[counted](rng, ids.shape))
+
+
+def both(make, **options):
+    """(the textbook's engine, the wing's), each with a model of its own from `make`."""
+    models = make(), make()
+    return PlainEngine(models[0], AdamW(models[0])), FastEngine(models[1], AdamW(models[1]),
+                                                                **options)
+
+
+def assert_close(found, wanted, what, atol=1e-12):
+    scale = max(1.0, np.abs(wanted).max(initial=0))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=atol * scale, err_msg=what)
+
+
+def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12):
+    """The loss, every gradient, and what `measure` says of the batch."""
+    rng = (lambda: stream(3, 5)) if dropout else None
+    plain, fast = both(make, threads=threads)
+    with plain, fast:
+        assert_close(fast.step(batch, rng), plain.step(batch, rng), "loss", atol)
+        gradients = dict(fast.model.params())
+        for name, param in plain.model.params():
+            assert_close(gradients[name].grad, param.grad, name, atol)
+        for found, wanted in zip(fast.measure(batch), plain.measure(batch), strict=True):
+            assert_close(found, wanted, "measure", atol)
+
+
+def assert_equal_on_a_device(make, batch, dropout=False, atol=1e-12):
+    """The same, the wing on the stand-in for CuPy; and that it never waits."""
+    rng = (lambda: stream(3, 5)) if dropout else None
+    plain, _ = both(make)
+    with plain:
+        wanted = plain.step(batch, rng)
+        measured = plain.measure(batch)
+    with fakecupy.installed(), backend.using("cupy"):
+        model = make_on_host(make).to_backend()
+        with FastEngine(model, AdamW(model)) as fast:
+            fast.step(batch, rng)
+            fakecupy.waits.clear()
+            loss = fast.step(batch, rng)
+            assert fakecupy.waits == []
+            assert_close(to_host(xp.asarray(loss)), wanted, "loss", atol)
+            gradients = {name: to_host(param.grad) for name, param in model.params()}
+            found = fast.measure(batch)
+    for name, param in plain.model.params():
+        assert_close(gradients[name], param.grad, name, atol)
+    for value, expected in zip(found, measured, strict=True):
+        assert_close(value, expected, "measure", atol)
+
+
+def make_on_host(make):
+    with backend.using("numpy"):
+        return make()
+
+
+def assert_tree(ids):
+    """Rows have one node for each distinct prefix, and runs in which no row moves."""
+    rows = Rows(ids)
+    prefixes = [tuple(row[: t + 1]) for row in ids for t in range(len(row))]
+    assert rows.size == len(set(prefixes)) == len(rows.tokens) == rows.levels[-1].stop
+    nodes = dict(zip(prefixes, rows.node.ravel().tolist(), strict=True))
+    assert [nodes[tokens] for tokens in prefixes] == rows.node.ravel().tolist()
+    for tokens, node in nodes.items():
+        assert (rows.tokens[node], rows.positions[node]) == (tokens[-1], len(tokens) - 1)
+    for run in rows.runs:
+        for t in range(run.first + 1, run.stop):
+            for tokens, node in nodes.items():
+                if len(tokens) == t + 1:
+                    assert node - nodes[tokens[:-1]] == run.nodes
+
+
+def assert_kernels():
+    """Each kernel equals its layer, and writes over nothing but what it says."""
+    rng, m = stream(9, 9), Arena("float64")
+    pairs = [(Linear(3, 5, dtype="float64"), kernels.linear, kernels.linear_backward),
+             (Linear(3, 5, False, dtype="float64"), kernels.linear, kernels.linear_backward),
+             (LayerNorm(5, dtype="float64"), kernels.layer_norm, kernels.layer_norm_backward),
+             (GELU(), kernels.activation, kernels.activation_backward)]
+    for layer, forward, backward in pairs:
+        randomise(layer, rng)
+        x = rng.standard_normal((4, 3 if isinstance(layer, Linear) else 5))
+        y, cache = layer.forward(x)
+        dy = rng.standard_normal(y.shape)
+        for twice in (1, 2):                            # the second time, gradients add up
+            layer.zero_grad()
+            for _ in range(twice):
+                dx = layer.backward(dy, cache)
+            wanted = (y, dx, *(p.grad.copy() for _, p in layer.params()))
+            layer.zero_grad()
+            m.written.clear()
+            for _ in range(twice):
+                given, upstream = x.copy(), dy.copy()
+                found, kept = forward(layer, given, m)
+                assert isinstance(layer, GELU) or np.array_equal(given, x)
+                found = found.copy(), backward(layer, upstream, kept, m).copy()
+                assert not isinstance(layer, Linear) or np.array_equal(upstream, dy)
+            for a, b in zip((*found, *(p.grad for _, p in layer.params())), wanted, strict=True):
+                assert_close(a, b, type(layer).__name__)
+    assert_softmax(m, rng)
+    row = np.full((2, 128), 1000.1, np.float32)         # what varies by rounding alone is 0
+    assert not kernels.layer_norm(LayerNorm(128), row, Arena("float32"))[0].any()
+
+
+def assert_softmax(m, rng):
+    x, dy = rng.standard_normal((2, 3, 2, 7)), rng.standard_normal((2, 3, 2, 7))
+    mask = rng.random((2, 7)) < 0.7
+    mask[:, 0] = True
+    hidden = np.where(mask, 0, -np.inf)
+    for size in (1.0, 1e4):                             # exp would overflow without the maximum
+        y = softmax(0.3 * size * x, mask)
+        dx = 0.3 * softmax_backward(dy, y)
+        found = kernels.softmax(size * x, 0.3, hidden, m)
+        assert_close(found, y, "softmax")
+        assert_close(kernels.softmax_backward(dy.copy(), found, 0.3, m), dx, "softmax")
+
+
+def assert_erf_fit():
+    """Beyond ERF_FIT_END, where the wing does not clamp, the fit's tanh is 1 in float32."""
+    x = np.sqrt(np.geomspace(ERF_FIT_END, 1e36, 20001)).astype(np.float32)
+    for sign in (1, -1):
+        y, slope = sign * x, np.empty_like(x)
+        with np.errstate(over="ignore"):
+            fused.gelu(y, slope, np.empty_like(x), np.empty_like(x))
+        np.testing.assert_allclose(y, np.maximum(sign * x, 0), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(slope, sign > 0, atol=1e-5)
+
+
+def assert_equal_for_large_tables():
+    """A vocabulary that is too large for one-hot rows, rows too long for columns, and batches,
+    queries and sums that are cut in parts."""
+    limits = {(kernels, "SMALL_TABLE"): 1, (kernels, "SHORT_AXIS"): 1, (kernels, "BLOCK"): 20,
+              (kernels, "ROWS"): 3, (attention, "PART"): 2, (prefix, "FEW_WORDS"): 0}
+    before = {(module, name): getattr(module, name) for module, name in limits}
+    try:
+        for (module, name), value in limits.items():
+            setattr(module, name, value)
+        for counted in ("ragged", "all"):
+            assert_equal(lambda: build(GPT, "one block, padding"), drawn("many shared", counted))
+            assert_equal(lambda: build(GPT, "pre, learned"), drawn("few shared", counted))
+            assert_equal(lambda: build(LSTMLM, "one layer, padding"), drawn("few shared", counted))
+    finally:
+        for (module, name), value in before.items():
+            setattr(module, name, value)
+
+
+def refusals():
+    """[(model, optimizer's class, why the wing hands it to the textbook, None where it does not)].
+    """
+    mixed = build(LSTMLM, "lstm")
+    mixed.classifier.b.data = mixed.classifier.b.data.astype("float32")
+    own_block, own_heads = build(GPT, "gpt"), build(GPT, "pre, learned")
+    own_layer = build(LSTMLM, "lstm")
+    own_positions = build(GPT, "gpt")
+    for part in (own_positions.positions, own_block.decoder.blocks[1],
+                 own_heads.decoder.blocks[0].attention, own_layer.lstm.layers[1]):
+        part.__class__ = type("Own", (type(part),), {})
+    other = "it has layers of another kind"
+    return [
+        (Seq2Seq(5, 5, 4, 1, 2, 2, 4), AdamW, "Seq2Seq is not among its models"),
+        (type("MyGPT", (GPT,), {})(5, 4, 1, 2), AdamW, "MyGPT is not among its models"),
+        (build(GPT, "gpt"), type("Mine", (AdamW,), {}), "Mine is not among its optimizers"),
+        (mixed, AdamW, "the parameters have several dtypes"), (own_block, AdamW, other),
+        (own_heads, AdamW, other), (own_layer, AdamW, other), (own_positions, AdamW, other),
+        *((build(kind, name), AdamW, None) for kind, name in MODELS),
+    ]
+
+
+def assert_refusals():
+    for model, optimizer, why in refusals():
+        assert unsupported(model, optimizer(model)) == why
+
+
+def assert_same_updates(kind, decay, max_norm):
+    """Three updates of an optimizer, clipped or not, from the same gradients, in small blocks."""
+    block, flat.BLOCK = flat.BLOCK, 37
+    try:
+        compare_updates(kind, decay, max_norm)
+    finally:
+        flat.BLOCK = block
+
+
+def compare_updates(kind, decay, max_norm):
+    models = [build(GPT, "gpt") for _ in range(2)]
+    for model in models:
+        for _, param in model.params():
+            param.decay = param.data.ndim >= 2
+    engines = [room(model, kind(model, 0.1, weight_decay=decay))
+               for room, model in zip((PlainEngine, FastEngine), models, strict=True)]
+    rng = stream(5, 5)
+    for lr in (0.05, None, 0.02):
+        for (_, p), (_, q) in zip(*(model.params() for model in models), strict=True):
+            p.grad[...] = rng.standard_normal(p.shape)
+            q.grad[...] = p.grad
+        norms = [engine.clip(max_norm) for engine in engines]
+        assert_close(norms[1], norms[0], "norm")
+        for engine in engines:
+            engine.update(lr)
+    plain, fast = engines[0].optimizer, engines[1].flat.optimizer
+    for (name, p), (_, q) in zip(*(model.params() for model in models), strict=True):
+        assert_close(q.data, p.data, name)
+        for moment in plain.moments:
+            assert_close(getattr(fast, moment)[name], getattr(plain, moment)[name], moment)

@@ -1,0 +1,163 @@
+"""One-token mistakes in the fast wing: how many its equality with the textbook catches.
+
+    python -m tests.tools.fast_mutation               # all, and the survivors with their reasons
+
+Each mutant takes the place of its function while a few steps of both rooms are compared
+(tests/tools/fast_cases.py); it is caught when they differ, fail, or take far too long. What survives is
+listed; the reasons, where a change can make no difference, are written here by hand.
+"""
+
+import argparse
+import inspect
+import itertools
+import signal
+import sys
+import types
+
+from npdl.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import SGD, Adam, AdamW
+from tests.tools.fast_cases import (
+    BATCHES,
+    assert_equal,
+    assert_equal_for_large_tables,
+    assert_equal_on_a_device,
+    assert_erf_fit,
+    assert_kernels,
+    assert_refusals,
+    assert_same_updates,
+    assert_tree,
+    build,
+    drawn,
+)
+from tests.tools.mutants import mutants
+
+MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, engine)
+SECONDS = 10
+# What a survivor's line holds -> why no result can show the change.
+REASONS = {
+    "keep_freed_memory": "how much memory the C library keeps",
+    "self.chunks.append": "how much memory is asked for at once",
+    "taken = -(-size": "how many bytes lie between two arrays",
+    "spare_for": "only its shape and dtype are asked for",
+    "len(self.known)": "how many arrays are remembered",
+    "blocks:": "how many rows are taken at a time changes none of them",
+    "block = BLOCK": "the same for numbers that are updated",
+    "for start in range(begin": "the same",
+    "length = PART": "the same for queries",
+    "V > SMALL_TABLE": "two ways to the same sum",
+    "self.once =": "the same",
+    "words.most": "looked up or computed again: the same numbers",
+    "words.size <=": "the same",
+    "S > SHORT_AXIS": "two ways to the same maximum",
+    "S <= SHORT_AXIS": "two ways to the same sum",
+    "rows.every.index": "only the benchmarks ask for every row",
+    "x.reshape(2, S, n, heads": "-1 or another name of the axis that is left",
+    "swapaxes(-1, -2)": "axes counted from the front, of which there are four",
+    "reshape": "-1 stands for the axis that is left, from whichever end it is counted",
+    ".sum(-1": "the last of two axes, from whichever end it is counted",
+    "axis=-1": "the same",
+    "x.shape[-1]": "the same",
+    "x.shape[-2]": "the first of two axes, from whichever end it is counted",
+    "share = 1 / x.shape[1]": "two arrays of one width",
+    "self.grad = xp.zeros_like": "every step sets it to zero first",
+    "grad = xp.zeros_like": "the same",
+    "if decay else g": "a decay of 0 adds 0",
+    "fused.sgd": "a decay of 0 adds 0",
+    "1e-6": "1e-6 beside a norm of some 10",
+    "chunk": "into how many pieces a batch is cut changes no sum but for rounding",
+    "parts = max(": "the same",
+    "cuts = np.array_split": "the same",
+}
+
+
+def checks():
+    """What a mutant must pass: small batches that together run every line."""
+    pairs = [(GPT, "gpt"), (GPT, "pre, learned"), (GPT, "tied, 2k/d"),
+             (GPT, "one block, padding"), (GPT, "relu, no biases"), (LSTMLM, "lstm"),
+             (LSTMLM, "one layer, padding"), (LSTMLM, "three layers, no bias")]
+    batches = [("many shared", "ragged"), ("few shared", "the last"), ("few shared", "all"),
+               ("one sequence", "ragged"), ("one position", "all")]
+    for (kind, name), (batch, counted) in itertools.product(pairs, batches):
+        yield lambda k=kind, n=name, b=batch, c=counted: assert_equal(
+            lambda: build(k, n), drawn(b, c))
+    for kind, name in pairs[:2] + pairs[5:]:
+        for counted in ("ragged", "all"):
+            yield lambda k=kind, n=name, c=counted: assert_equal(
+                lambda: build(k, n, dropout=0.4), drawn("few shared", c), dropout=True)
+            yield lambda k=kind, n=name, c=counted: assert_equal(
+                lambda: build(k, n, dropout=0.4), drawn("few shared", c), 2, dropout=True)
+            yield lambda k=kind, n=name, c=counted: assert_equal(
+                lambda: build(k, n), drawn("many shared", c), 2)
+        for counted in ("the last", "ragged"):
+            yield lambda k=kind, n=name, c=counted: assert_equal_on_a_device(
+                lambda: build(k, n), drawn("few shared", c))
+        yield lambda k=kind, n=name: assert_equal_on_a_device(
+            lambda: build(k, n, dtype="float32"), drawn("few shared", "ragged"), atol=2e-5)
+        yield lambda k=kind, n=name: assert_equal(
+            lambda: build(k, n, adapters="lora"), drawn("many shared", "ragged"))
+    yield assert_kernels
+    yield assert_erf_fit
+    yield assert_refusals
+    yield assert_equal_for_large_tables
+    for batch in BATCHES:
+        yield lambda b=batch: assert_tree(drawn(b, "all").inputs)
+    yield lambda: assert_equal(lambda: build(GPT, "gpt", dtype="float32"),
+                               drawn("many shared", "ragged"), atol=2e-6)
+    for kind, decay, norm in itertools.product((SGD, Adam, AdamW), (0.0, 0.3), (1.0, 1e6)):
+        yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
+
+
+def functions(module):
+    """Every function and method that a module of the wing defines, inner ones left out."""
+    for value in vars(module).values():
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        found = vars(value).values() if inspect.isclass(value) else [value]
+        found = [inspect.unwrap(f) for f in found if isinstance(f, types.FunctionType)]
+        yield from (f for f in found if f.__code__.co_filename == module.__file__)  # no dataclass's
+
+
+def caught(mutant):
+    """Whether any check fails with the mutant in place."""
+    function, before = mutant.function, mutant.function.__code__
+
+    def too_long(number, frame):
+        raise TimeoutError
+
+    signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        function.__code__ = mutant.code()
+        for check in checks():
+            check()
+    except Exception:               # a difference, an error of NumPy's, or too long
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        function.__code__ = before
+    return False
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th mutant only")
+    every = parser.parse_args(arguments).every
+    total, lost = 0, 0
+    for module in MODULES:
+        found = [m for f in functions(module) for m in mutants(f)][::every]
+        survivors = [m for m in found if not caught(m)]
+        total += len(found)
+        lost += len(survivors)
+        print(f"{module.__name__}: {len(found) - len(survivors)} of {len(found)} caught")
+        for mutant in survivors:
+            why = next((why for part, why in REASONS.items() if part in str(mutant)), "unexplained")
+            print(f"    {mutant}\n        {why}", flush=True)
+    print(f"{total - lost} of {total} caught, {(total - lost) / total:.1%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Mistakes put into npdl's backwards one at a time, and whether the gradient check sees them."""
+
+import collections
+import contextlib
+import inspect
+import linecache
+import signal
+import sys
+import time
+
+import numpy as np
+
+import npdl.functions as shared
+from npdl.backend import stream
+from npdl.core import gradients_of
+from npdl_study.check.gradcheck import GradientCheck
+from npdl_study.trace.patch import patched
+from npdl_study.trees import leaves
+from tests.tools.mutation_reasons import reason
+from tests.tools.running import case_rng, npdl_modules
+
+SECONDS = 10            # of processor time: a backward that takes longer does not end
+PROBES = (1, 2)                                     # seeds of the inputs that tell equivalents
+
+
+class Checked:
+    """A gradient-check case with its numerical gradients, and what its backward gives now."""
+
+    def __init__(self, case):
+        self.case = case
+        self._check, self._probes, self._spans = None, [], {}
+
+    def _build(self, seed=None):
+        rng = case_rng(self.case) if seed is None else stream(seed, 91)
+        layer, inputs, options = self.case.build(rng)
+        entries = self.case.entries if seed is None else 0
+        return GradientCheck(layer, *inputs, forward=self.case.forward, entries=entries,
+                             seed=seed or 0, bare=True, **options)
+
+    @property
+    def check(self):
+        if self._check is None:
+            self._check = self._build()
+        return self._check
+
+    def probe(self):
+        """Compute what `differs` compares with, while the code is as it is."""
+        if not self._probes:
+            checks = [self._build(seed) for seed in PROBES]
+            self._probes = [(check, results(check)) for check in checks]
+
+    def differs(self):
+        """Whether the code now in place gives other gradients on the probes."""
+        return any(not same(results(check), before) for check, before in self._probes)
+
+    def spans_run(self, code):
+        """The (line, end line, column, end column) of what a backward evaluates of `code`."""
+        if code not in self._spans:
+            places, run = list(code.co_positions()), set()
+
+            def follow(frame, event, arg):
+                if frame.f_code is not code:
+                    return None
+                frame.f_trace_opcodes = True
+                if event == "opcode":
+                    run.add(places[frame.f_lasti // 2])
+                return follow
+
+            before = sys.gettrace()
+            sys.settrace(follow)
+            try:
+                for used in self.check.uses:
+                    self.check.backward(used)
+            finally:
+                sys.settrace(before)
+            self._spans[code] = run
+        return self._spans[code]
+
+    @contextlib.contextmanager
+    def kept(self):
+        """Put back what a mutant may write into: parameters, inputs, upstream gradients."""
+        checks = [self.check, *(check for check, _ in self._probes)]
+        arrays = [a for c in checks for a in (*c.arrays.values(), *(d for _, d in leaves(c.dout)))
+                  if isinstance(a, np.ndarray)]
+        copies = [a.copy() for a in arrays]
+        try:
+            yield
+        finally:
+            for array, copy in zip(arrays, copies, strict=True):
+                array[...] = copy
+
+
+def results(check):
+    """Every gradient, with all outputs used and with each alone."""
+    found = []
+    for used in check.uses:
+        gradients, _ = check.backward(used)
+        found += [np.array(gradients[name]) for name in check.arrays]
+    return found
+
+
+def same(found, wanted):
+    return all(a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-10, equal_nan=True)
+               for a, b in zip(found, wanted, strict=True))
+
+
+def functions():
+    """{code: function} of what npdl's layers, models and losses define, and what they share."""
+    found = {gradients_of.__code__: gradients_of}
+    for module in [*npdl_modules(), shared]:
+        linecache.getlines(module.__file__)         # the source as it was imported
+        for thing in vars(module).values():
+            if getattr(thing, "__module__", "") == module.__name__:
+                inner = vars(thing).values() if inspect.isclass(thing) else [thing]
+                found |= {f.__code__: f for f in inner if inspect.isfunction(f)}
+    return found
+
+
+def codes_run(call):
+    """The code objects that a call runs."""
+    seen, before = set(), sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: seen.add(frame.f_code))
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+def backward_functions(checked):
+    """{function: [the Checked that run it]} for every function that no forward runs."""
+    known, forward, backward = functions(), set(), collections.defaultdict(list)
+    for item in checked:
+        layer, inputs, options = item.case.build(case_rng(item.case))
+        check = GradientCheck(layer, *inputs, forward=item.case.forward, entries=0, **options)
+        forward |= codes_run(check.run)
+        start = time.perf_counter()
+        ran = codes_run(lambda check=check: [check.backward(used) for used in check.uses])
+        item.cost = (time.perf_counter() - start) * sum(a.size for a in check.arrays.values())
+        for code in ran & known.keys():
+            backward[code].append(item)
+    found = {known[code]: items for code, items in backward.items() if code not in forward}
+    for function, items in found.items():
+        items.sort(key=lambda i: (i.case.layer_class.__name__ != owner(function), i.cost))
+    return dict(sorted(found.items(), key=lambda f: (f[0].__module__,
+                                                     f[0].__code__.co_firstlineno)))
+
+
+def owner(function):
+    """The class that a function belongs to; its own name when there is none."""
+    return function.__qualname__.split(".")[0]
+
+
+def is_run(mutant, items):
+    """Whether the changed expression, not only its line, is ever evaluated."""
+    code, place = mutant.function.__code__, (mutant.line, mutant.column)
+    spans = [p for p in code.co_positions() if None not in p
+             and (p[0], p[2]) <= place < (p[1], max(p[3], p[2] + 1))]
+    if not spans:
+        return True
+    smallest = min(spans, key=lambda p: (p[1] - p[0], p[3] - p[2]))
+    return any(smallest in item.spans_run(code) for item in items)
+
+
+@contextlib.contextmanager
+def time_limit(seconds):
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def judge(mutant, items):
+    """How a mutant fares in the cases `items`.
+
+    "caught"; "raised": caught by an exception; "survived": no case fails, or no case runs what was
+    changed; "equivalent".
+    """
+    code = mutant.code()
+    for item in items:
+        _ = item.check                                  # computed while the code is as it is
+        with item.kept(), patched(mutant.function, code), np.errstate(all="ignore"):
+            try:
+                with time_limit(SECONDS):
+                    if not item.check.passes():
+                        return "caught"
+            except Exception:
+                return "raised"
+    changes = (reason(mutant) or not is_run(mutant, items)
+               or any(_differs(mutant, code, item) for item in items))
+    return "survived" if changes else "equivalent"
+
+
+def _differs(mutant, code, item):
+    item.probe()
+    with item.kept(), patched(mutant.function, code), np.errstate(all="ignore"):
+        try:
+            with time_limit(SECONDS):
+                return item.differs()
+        except Exception:
+            return True
+
+
+def score(mutants, running, progress=None):
+    """({owner: Counter of verdicts}, [(mutant, "survived" or "equivalent")])."""
+    rows, unseen = {}, []
+    for mutant in mutants:
+        verdict = judge(mutant, running[mutant.function])
+        rows.setdefault(owner(mutant.function), collections.Counter())[verdict] += 1
+        if verdict in ("survived", "equivalent"):
+            unseen.append((mutant, verdict))
+        if progress:
+            progress(mutant, verdict)
+    return rows, unseen

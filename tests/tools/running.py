@@ -1,0 +1,110 @@
+"""What the tests of all cases share: building a case and running it."""
+
+import importlib
+import pkgutil
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npdl import layers, models
+from npdl.backend import stream
+from npdl.core import Layer
+from npdl_study.check.gradcheck import cast, leaves, randomise
+
+CASE_LIMIT = 1e-7
+BASES = ("RecurrentLayer", "Recurrent")         # what they run is named by their subclasses
+
+
+def case_rng(case):
+    """The generator from which a case's layer and inputs are drawn."""
+    return stream(zlib.crc32(str(case).encode()))
+
+
+@dataclass
+class Built:
+    """A case's layer with random parameters, its inputs, and how it is run."""
+
+    case: Any
+    layer: Any
+    inputs: tuple
+    options: dict
+
+    def forward(self, layer=None, inputs=None):
+        layer, inputs = layer or self.layer, inputs or self.inputs
+        if self.case.forward is not None:
+            return self.case.forward(layer, *inputs, **self.options)
+        return layer.forward(*inputs, **self.options)
+
+    def astype(self, dtype):
+        """The same in another dtype: the same numbers, rounded."""
+        options = {name: cast(value, dtype) for name, value in self.options.items()}
+        return Built(self.case, self.layer.astype(dtype), cast(self.inputs, dtype), options)
+
+    def upstream(self, outputs, dtype="float64"):
+        """Random gradients in the nest of `outputs`."""
+        rng = case_rng(self.case)
+        return each(outputs, lambda a: np.asarray(rng.standard_normal(np.shape(a)), dtype)[()])
+
+    def gradients(self, dout, cache, layer=None):
+        """{name: gradient} of every parameter and float input after one backward."""
+        layer = layer or self.layer
+        returned = layer.backward(dout, cache)
+        found = {name: param.grad.copy() for name, param in layer.params()}
+        returned = returned if isinstance(returned, tuple) else (returned,)
+        return found | {f"input {path}": array for path, array in leaves(returned)}
+
+
+def build(case):
+    """The case in float64, parameters drawn at random (gains and biases too)."""
+    layer, inputs, options = case.build(case_rng(case))
+    layer = layer.astype("float64")
+    randomise(layer, case_rng(case))
+    return Built(case, layer, cast(inputs, "float64"), options)
+
+
+def each(nest, function, keep=False):
+    """`function` of every float array of a nest; everything else is None, or kept as it is."""
+    if isinstance(nest, (tuple, list)):
+        items = [each(item, function, keep) for item in nest]
+        return type(nest)(*items) if hasattr(nest, "_fields") else tuple(items)
+    if nest is None or not np.issubdtype(np.asarray(nest).dtype, np.floating):
+        return nest if keep else None
+    return function(nest)
+
+
+def arrays_in(nest):
+    """Every array of a nest of tuples, lists, dicts and objects such as the wing's Rows."""
+    if isinstance(nest, np.ndarray):
+        yield nest
+    elif isinstance(nest, (tuple, list)):
+        for item in nest:
+            yield from arrays_in(item)
+    elif isinstance(nest, dict) or hasattr(nest, "__dict__"):
+        yield from arrays_in(list((nest if isinstance(nest, dict) else vars(nest)).values()))
+
+
+def npdl_modules():
+    """Every module of the textbook, imported: npdl's layers, models and losses."""
+    names = ["npdl.losses"] + [module.name for package in (layers, models)
+                               for module in pkgutil.iter_modules(package.__path__,
+                                                                  f"{package.__name__}.")]
+    return [importlib.import_module(name) for name in sorted(names)]
+
+
+def npdl_layers():
+    """Every layer that npdl defines, in the order of its modules; the bases are not layers yet."""
+    found = {thing for module in npdl_modules() for thing in vars(module).values()
+             if isinstance(thing, type) and issubclass(thing, Layer)
+             and thing.__module__ == module.__name__ and thing.__name__ not in BASES
+             and thing.forward is not Layer.forward}
+    return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))
+
+
+def covers(checked, cls):
+    """Whether a case of the class `checked` runs the forward and the backward of `cls`."""
+    if checked is cls:
+        return True
+    return (issubclass(checked, cls) and checked.forward is cls.forward
+            and checked.backward is cls.backward)

@@ -1,0 +1,96 @@
+"""One layer of npdl beside PyTorch's: the same numbers in, and how far the results differ.
+
+A Pair builds npdl's layer and its inputs, and computes with torch what the layer should. Torch's
+side starts from npdl's own arrays as leaves, so autograd's gradients have npdl's names and shapes.
+The pairs are in tests.tools.torch_pairs and tests.torch_pairs_deep.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from npdl.backend import stream
+from npdl_study.check.gradcheck import randomise
+from npdl_study.trees import leaves, only, upstream
+
+
+@dataclass
+class Pair:
+    """`build(rng)` gives (layer, inputs, options); `theirs(P, *inputs, **options)` the outputs.
+
+    P        {npdl's name: tensor} of the parameters, in npdl's layout
+    torchs   what of torch it is compared with
+    """
+
+    layer_class: type
+    what: str
+    torchs: str
+    build: Callable
+    theirs: Callable
+
+    def __str__(self):
+        return f"{self.layer_class.__name__}: {self.what}"
+
+
+def tensors(nest, grad=True):
+    """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
+    if isinstance(nest, (tuple, list)):
+        return tuple(tensors(item, grad) for item in nest)
+    if not isinstance(nest, np.ndarray):
+        return nest
+    tensor = torch.tensor(np.ascontiguousarray(nest))
+    return tensor.requires_grad_(grad and tensor.is_floating_point())
+
+
+def tensor_leaves(nest, path=""):
+    """`npdl_study.trees.leaves` for tensors."""
+    if isinstance(nest, (tuple, list)):
+        names = getattr(nest, "_fields", range(len(nest)))
+        for name, item in zip(names, nest, strict=True):
+            yield from tensor_leaves(item, f"{path}.{name}" if path else str(name))
+    elif torch.is_tensor(nest) and nest.is_floating_point():
+        yield path or "0", nest
+
+
+def difference(found, wanted):
+    """The largest difference, relative to the largest number where that is above 1."""
+    wanted = wanted.detach().numpy()
+    assert found.shape == wanted.shape, f"{found.shape} is not torch's {wanted.shape}"
+    return float(np.abs(found - wanted).max(initial=0)) / max(1.0, np.abs(wanted).max(initial=0))
+
+
+def differences(pair, seed):
+    """{"output 0" or a gradient's name: difference from torch} of one drawing, in float64."""
+    rng = stream(zlib.crc32(str(pair).encode()), seed)
+    layer, inputs, options = pair.build(rng)
+    layer = layer.astype("float64")
+    randomise(layer, rng)
+    P = {name: tensors(p.data, p.trainable) for name, p in layer.params(frozen=True)}
+    t_inputs = tensors(inputs)
+    t_outputs = dict(tensor_leaves(pair.theirs(P, *t_inputs, **options)))
+    outputs, cache = layer.forward(*inputs, **options)
+    own = dict(leaves(outputs))
+    dout = upstream(outputs, rng)
+    returned = layer.backward(only(dout, t_outputs), cache)
+    given = dict(leaves(dout))
+    torch.autograd.backward(list(t_outputs.values()),
+                            [torch.tensor(given[path]) for path in t_outputs])
+    found = {f"output {path}": difference(own[path], y) for path, y in t_outputs.items()}
+    wanted = {f"input {path}": x for path, x in tensor_leaves(t_inputs)}
+    wanted |= {name: P[name] for name, _ in layer.params()}
+    gradients = {f"input {path}": g for path, g in leaves(
+        returned if isinstance(returned, tuple) else (returned,))}
+    gradients |= {name: p.grad for name, p in layer.params()}
+    assert gradients.keys() == wanted.keys(), gradients.keys() ^ wanted.keys()
+    for name, x in wanted.items():
+        grad = torch.zeros_like(x) if x.grad is None else x.grad
+        found[name] = difference(gradients[name], grad)
+    return found
+
+
+def sizes(rng, count, low=1, high=6):
+    """`count` random sizes."""
+    return [int(n) for n in rng.integers(low, high + 1, count)]

@@ -1,0 +1,87 @@
+"""Print every layer's worst difference from PyTorch, as a Markdown table. Needs torch.
+
+    python -m tests.tools.torch_table
+
+Both sides compute in float64 from the same numbers; sizes and numbers are drawn anew for each of
+SEEDS drawings of every pair. Exit status 1 if a difference exceeds the limit.
+"""
+
+import sys
+
+from tests.tools.running import npdl_layers
+
+LIMIT = 1e-10
+SEEDS = 12
+
+# Layers without a counterpart in torch, and why.
+WITHOUT = {
+    "AddReLU": "an update of the message-passing layer, which torch has not",
+    "AdditiveAttention": "torch's attention scores by dot products only",
+    "Autoencoder": "document 001's own",
+    "AutoencoderLoss": "document 001's own",
+    "Dropout": "each library draws its own masks",
+    "FrozenLinear": "a Linear without gradients",
+    "GraphAttention": "torch has no graph layers",
+    "LoRALinear": "torch has no adapters",
+    "MessagePassing": "torch has no graph layers",
+    "QuantLinear": "torch quantizes otherwise",
+    "Replace": "an update of the message-passing layer, which torch has not",
+    "Same": "hands on what it is given",
+    "SinusoidalPositions": "torch has no fixed positions; GPT's pair has them",
+    "ThresholdNeuron": "its gradient is zero",
+    "XOR": "made of threshold neurons",
+}
+
+
+def all_pairs():
+    """Every Pair; imports torch."""
+    from tests.tools import (
+        torch_pairs,
+        torch_pairs_attention,
+        torch_pairs_llama,
+        torch_pairs_recurrent,
+    )
+
+    return (torch_pairs.PAIRS + torch_pairs_recurrent.PAIRS + torch_pairs_attention.PAIRS
+            + torch_pairs_llama.PAIRS)
+
+
+def worst_of(pairs, seeds=SEEDS):
+    """(worst output, worst gradient), each (difference, name) over all drawings of some pairs."""
+    from tests.tools.torch_compare import differences
+
+    found = {True: (0.0, "-"), False: (0.0, "-")}
+    for pair in pairs:
+        for seed in range(seeds):
+            for name, value in differences(pair, seed).items():
+                kind = name.startswith("output")
+                found[kind] = max(found[kind], (value, f"{name}, {pair.what}"))
+    return found[True], found[False]
+
+
+def rows(seeds=SEEDS):
+    """Yield (class, its pairs, worst output, worst gradient) for every layer that torch has."""
+    pairs = all_pairs()
+    for cls in npdl_layers():
+        own = [pair for pair in pairs if pair.layer_class is cls]
+        if own:
+            yield cls, own, *worst_of(own, seeds)
+
+
+def main():
+    failed = False
+    print("| layer | torch's | pairs | output | gradients | worst gradient |\n"
+          "|---|---|--:|--:|--:|---|")
+    for cls, own, (output, _), (gradient, name) in rows():
+        failed |= not (output < LIMIT and gradient < LIMIT)
+        torchs = ", ".join(dict.fromkeys(pair.torchs for pair in own))
+        print(f"| {cls.__name__} | {torchs} | {len(own)} | {output:.1e} | {gradient:.1e} "
+              f"| {name} |")
+    print("\nWithout a counterpart in torch:\n")
+    for name, why in WITHOUT.items():
+        print(f"* {name}: {why}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

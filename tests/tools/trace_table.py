@@ -1,0 +1,131 @@
+"""How much code runs in one forward and backward of a layer, and in one update of a training.
+
+    python -m tests.tools.trace_table
+
+For each layer: the files of npdl, the functions in them and the lines that run, each counted
+once; checks of what comes in (npdl/errors.py) apart. For an update: how often execution moves
+from one file to another, in how many threads, and how deep calls stand in each other.
+"""
+
+import contextlib
+import pathlib
+import sys
+import threading
+
+import numpy as np
+
+import npdl
+from npdl.layers.attention import MultiHeadAttention, causal_mask
+from npdl.layers.norm import LayerNorm
+from npdl.layers.recurrent import LSTM, LSTMLayer
+from npdl.models.gpt import GPT
+from npdl.optim import AdamW
+from npdl.training.config import Config
+from npdl.training.loop import Trainer
+
+HOME = str(pathlib.Path(npdl.__file__).parent)
+DOORS = str(pathlib.Path(HOME, "errors.py"))
+
+
+class Traced:
+    """What runs of npdl inside a `with tracing()` block."""
+
+    def __init__(self):
+        self.lines, self.functions, self.threads = set(), set(), set()
+        self.moves, self.deepest, self._last = 0, 0, None
+
+    def follow(self, frame, event, arg):
+        code = frame.f_code
+        if not code.co_filename.startswith(HOME):
+            return None
+        if event == "call":
+            self.threads.add(threading.get_ident())
+            self.functions.add((code.co_filename, code.co_qualname))
+            self.moves += code.co_filename != self._last
+            self._last = code.co_filename
+            depth, above = 0, frame
+            while above is not None:
+                depth += above.f_code.co_filename.startswith(HOME)
+                above = above.f_back
+            self.deepest = max(self.deepest, depth)
+        elif event == "line":
+            self.lines.add((code.co_filename, frame.f_lineno))
+        return self.follow
+
+    def of_pages(self):
+        """(files, functions, lines) without the doors, and the lines of the doors."""
+        lines = {line for line in self.lines if line[0] != DOORS}
+        functions = {function for function in self.functions if function[0] != DOORS}
+        return (len({file for file, _ in lines}), len(functions), len(lines),
+                len(self.lines) - len(lines))
+
+
+@contextlib.contextmanager
+def tracing():
+    traced = Traced()
+    threading.settrace(traced.follow)
+    sys.settrace(traced.follow)
+    try:
+        yield traced
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+
+
+def of_layer(layer, *inputs):
+    """Trace the second forward and backward: the first looks up NumPy's functions."""
+    for _ in range(2):
+        with tracing() as traced:
+            out, cache = layer.forward(*inputs)
+            dy = np.ones_like(out[0] if isinstance(out, tuple) else out)
+            layer.backward(dy, cache)
+    return traced
+
+
+def of_adamw():
+    """Trace one update."""
+    optimizer = AdamW(LayerNorm(4))
+    optimizer.step()
+    with tracing() as traced:
+        optimizer.step()
+    return traced
+
+
+def of_update(engine, threads=1):
+    """Trace the second update of the GPT in the script."""
+    trainer = Trainer(Config(model="gpt", engine=engine, threads=threads, clip=1.0))
+    with tracing() as traced, trainer.engine:       # its threads are born traced
+        trainer.update()
+        traced.__init__()
+        trainer.update()
+    return traced
+
+
+def layers():
+    """{name: what ran} of a forward and a backward."""
+    x, mask = np.ones((2, 3, 4)), causal_mask(3)
+    return {
+        "LayerNorm": of_layer(LayerNorm(4), x),
+        "LSTM through time": of_layer(LSTMLayer(4, 4), x),
+        "LSTM, several layers": of_layer(LSTM(4, 4, 2), x),
+        "multi-head attention": of_layer(MultiHeadAttention(4, 2), x, x, x, mask),
+        "GPT": of_layer(GPT(5, 4, 2, 2), np.ones((2, 3), int)),
+        "AdamW": of_adamw(),
+    }
+
+
+def main():
+    print("| | files | functions | lines | lines of checks |\n|---|--:|--:|--:|--:|")
+    for name, traced in layers().items():
+        print(f"| {name} | " + " | ".join(map(str, traced.of_pages())) + " |")
+    print("\n| one update of the GPT in the script | files | moves between files | threads | "
+          "deepest stack |\n|---|--:|--:|--:|--:|")
+    for engine, threads in (("plain", 1), ("fast", 2)):
+        traced = of_update(engine, threads)
+        files = len({file for file, _ in traced.lines})
+        print(f"| --engine {engine} | {files} | {traced.moves} | {len(traced.threads)} | "
+              f"{traced.deepest} |")
+
+
+if __name__ == "__main__":
+    main()

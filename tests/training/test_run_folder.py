@@ -1,0 +1,198 @@
+"""A run folder and who may work in it: one process at a time, and nothing lost that is there."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from npdl.__main__ import main as npdl_command
+from npdl.files import write_json
+from npdl.scripts import ask, table
+from npdl.training import checkpoint
+from npdl.training.claim import claim
+from npdl.training.cli import main
+from npdl.training.config import Config
+from npdl.training.metrics import read_metrics
+from npdl.training.run import train
+from npdl.training.sweep import is_finished, steps_done, work
+from tests.tools.refusals import check_refused
+
+SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 0, "eval_every": 2,
+         "save_every": 2}
+OPTIONS = ["--p", "5", "--width", "8", "--heads", "2", "--layers", "1", "--steps", "4", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train(Config(steps=4, **SMALL), folder, quiet=True)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, trained):
+    """The folder of a small finished run."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def refused(arguments, mentioned, tmp_path, capsys, model="gpt"):
+    check_refused(lambda given: main(model, "", given), [*map(str, arguments), "--quiet"],
+                  mentioned, tmp_path / "none", capsys)
+
+
+@pytest.mark.parametrize("options", [OPTIONS, ["--resume"]])
+def test_a_folder_that_a_process_works_in_is_refused(tmp_path, run, capsys, options):
+    folder = run if options == ["--resume"] else tmp_path / "new"
+    folder.mkdir(exist_ok=True)
+    with claim(folder):
+        before = contents(folder)
+        refused([*options, "--out", folder], f"process {os.getpid()} on", tmp_path, capsys)
+        assert contents(folder) == before
+    assert not {"claim.json", "claim.lock"} & set(os.listdir(folder))
+    assert main("gpt", "", [*options, "--quiet", "--out", str(folder)]) == 0
+    assert not {"claim.json", "claim.lock"} & set(os.listdir(folder))
+
+
+def test_of_many_that_begin_at_one_instant_one_does(tmp_path, monkeypatch):
+    def slowly(path, value):                            # the gap between looking and writing
+        time.sleep(0.05)
+        write_json(path, value)
+
+    monkeypatch.setattr("npdl.training.folder.write_json", slowly)
+    reading, writing = os.pipe()
+    pids = []
+    for _ in range(6):
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.close(writing)
+            os.read(reading, 1)                         # until all are there
+            os._exit(main("gpt", "", [*OPTIONS, "--out", str(tmp_path / "run")]))
+        pids.append(pid)
+    os.close(reading)
+    os.close(writing)
+    ends = sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
+    assert ends == [0, 2, 2, 2, 2, 2]
+    records, _ = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [record["step"] for record in records] == [1, 2, 3, 4]
+
+
+def test_a_killed_process_leaves_the_folder_to_the_next(tmp_path):
+    pid = os.fork()
+    if pid == 0:
+        with claim(tmp_path):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert sorted(os.listdir(tmp_path)) == ["claim.json", "claim.lock"]
+    assert main("gpt", "", [*OPTIONS, "--out", str(tmp_path)]) == 0
+    assert not {"claim.json", "claim.lock"} & set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize("age", [0, 90])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b'{"pid": 1e999}', None, "itself",
+                                     b'{"pid": %d, "host": "%s"}' % (10**400, b"x")])
+def test_an_odd_claim_is_never_waited_for_and_lapses(tmp_path, content, age):
+    path = tmp_path / "claim.json"
+    if content == "itself":
+        path.symlink_to(path)
+    else:
+        os.mkfifo(path) if content is None else path.write_bytes(content)
+    os.utime(path, (time.time() - age,) * 2, follow_symlinks=False)
+    with claim(tmp_path) as mine:
+        assert (mine is not None) is (age > 60)
+        if mine is not None:
+            path.write_bytes(b"\xff")                   # someone writes into it meanwhile
+            assert not mine.holds()
+
+
+@pytest.mark.parametrize("name", ["checkpoint.npz", "metrics.jsonl", "summary.json"])
+def test_a_run_whose_settings_are_lost_is_not_overwritten(tmp_path, run, capsys, name):
+    for other in set(os.listdir(run)) - {name}:
+        (run / other).unlink()
+    before = contents(run)
+    refused([*OPTIONS, "--out", run], f"holds the {name} of a run, but its config.json", tmp_path,
+            capsys)
+    assert contents(run) == before
+
+
+def test_a_run_of_the_other_model_is_not_resumed(tmp_path, run, capsys):
+    refused(["--resume", "--out", run], "resume it with train_gpt.py", tmp_path, capsys, "lstm")
+
+
+def edited(folder, name, **changes):
+    """Change a record of a run: the first one of metrics.jsonl, or the file's only one."""
+    path = folder / name
+    lines = path.read_text().splitlines() if name == "metrics.jsonl" else [path.read_text()]
+    record = json.loads(lines[0])
+    for key, value in changes.items():
+        record.pop(key)
+        record |= {} if value is None else {key: value}
+    lines[0] = json.dumps(record).replace('"1e999"', "1e999")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("changes", [
+    {"train_loss": "x"}, {"train_loss": [1.0]}, {"validation_accuracy": {}}, {"train_loss": True},
+    {"train_loss": 10**400}, {"train_accuracy": "1e999"}, {"step": None}, {"step": 1.5},
+    {"step": "1"}, {"step": -1}, {"step": True}, {"validation_loss": "\ud800"},
+])
+def test_edited_metrics_are_one_line_for_whoever_reads_them(tmp_path, run, capsys, changes):
+    edited(run, "metrics.jsonl", **changes)
+    refused(["--resume", "--out", run], "metrics.jsonl: line 1", tmp_path, capsys)
+    for command, arguments in ((npdl_command, ["plot", "curves"]), (ask.main, [])):
+        check_refused(command, [*arguments, str(run), *(["1 + 1 ="] if command is ask.main else [
+            "--out", str(tmp_path / "none")])], "metrics.jsonl: line 1", tmp_path / "none", capsys)
+
+
+@pytest.mark.parametrize("changes", [
+    {"delta_t_loss": None}, {"train_loss": 10**400}, {"train_loss": "x"}, {"final": None},
+    {"final": []}, {"steps": "many"}, {"seconds": "1e999"}, {"t_f_train_loss": [3]},
+])
+def test_an_edited_summary_is_one_line_and_no_end_of_a_sweep(tmp_path, run, capsys, changes):
+    shutil.copytree(run, tmp_path / "other")
+    edited(tmp_path / "other", "summary.json", **changes)
+    check_refused(table.main, [str(run), str(tmp_path / "other")], "summary.json: cannot be used",
+                  tmp_path / "none", capsys)
+    config = Config(steps=4, **SMALL)
+    assert not is_finished(tmp_path / "other", config)
+    assert work(config, tmp_path / "other") == "finished"           # it is written again
+    assert table.main([str(run), str(tmp_path / "other")]) == 0
+
+
+@pytest.mark.parametrize("seconds", ["1e999", "1" * 400, "1e300", "-1", '"x"'])
+def test_a_checkpoint_with_odd_seconds_is_refused(tmp_path, run, capsys, seconds):
+    """Sealed again: its digest is right."""
+    def odd(meta):
+        return re.sub(rb'"seconds": [^,}]*', b'"seconds": ' + seconds.encode(), encoded(meta))
+
+    arrays, meta = checkpoint.load(run / "checkpoint.npz")
+    encoded, checkpoint._encode_meta = checkpoint._encode_meta, odd
+    try:
+        checkpoint.save(run / "checkpoint.npz", arrays, meta)
+    finally:
+        checkpoint._encode_meta = encoded
+    refused(["--resume", "--out", run], "checkpoint.npz: ", tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "metrics.jsonl"])
+def test_a_named_pipe_is_no_record(tmp_path, run, name):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert not is_finished(run, Config(steps=4, **SMALL)) or name == "metrics.jsonl"
+    assert steps_done(run, Config(steps=5, **SMALL)) in (0, 4)
+
+
+def test_a_run_that_is_named_twice_counts_once(run, capsys):
+    assert table.main([str(run)]) == 0
+    once = capsys.readouterr().out
+    assert table.main([str(run), f"{run}/", str(run)]) == 0
+    assert capsys.readouterr().out == once

@@ -1,0 +1,82 @@
+"""Samples of the promises that `python -m tests.training.trust --full` measures."""
+
+import importlib
+import os
+
+import pytest
+
+resource = pytest.importorskip("resource", reason="signals, forks and /proc are POSIX's")
+
+from npdl.errors import InputError, NpdlError
+from npdl.training.config import Config
+from npdl.training.loop import Trainer
+from npdl.training.run import load_run, train
+from tests.training.trust.__main__ import TOPICS
+from tests.training.trust.commands import main_of
+from tests.training.trust.runs import fingerprint, finish, start, temporaries
+
+QUICK = ("numbers",)
+
+
+@pytest.mark.parametrize("topic", [topic if topic in QUICK else
+                                   pytest.param(topic, marks=pytest.mark.slow) for topic in TOPICS])
+def test_promises(topic, tmp_path):
+    figures = importlib.import_module(f"tests.training.trust.{topic}").measure(False, tmp_path)
+    assert all(figure.figure for figure in figures)
+
+
+SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 4, "eval_every": 2, "save_every": 2}
+
+
+def test_a_fine_tuning_killed_before_its_first_checkpoint_begins_again(tmp_path, capsys):
+    """It has a base to begin with, which is in its first checkpoint, so it cannot be resumed."""
+    finetune = main_of("finetune")
+    train(Config(**SMALL), tmp_path / "run", quiet=True)
+    command = [str(tmp_path / "run"), "--rank", "2", "--steps", "4", "--threads", "1", "--quiet",
+               "--eval-every", "2", "--out", str(tmp_path / "tuned")]
+    assert finetune(command) == 0
+    wanted = fingerprint(tmp_path / "tuned")
+    (tmp_path / "tuned" / "checkpoint.npz").unlink()
+    assert finetune(["--resume", "--out", str(tmp_path / "tuned")]) == 2
+    assert "without --resume" in capsys.readouterr().err
+    assert finetune(command) == 0
+    assert fingerprint(tmp_path / "tuned") == wanted
+    assert finetune(command) == 2 and "--resume" in capsys.readouterr().err     # a run is there
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoint.npz"])
+def test_a_named_pipe_in_a_run_folder_is_not_waited_for(tmp_path, name):
+    train(Config(**SMALL), tmp_path / "run", quiet=True)
+    (tmp_path / "run" / name).unlink()
+    os.mkfifo(tmp_path / "run" / name)
+    with pytest.raises(NpdlError, match="not a file"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("settings", "option"), [
+    ({"width": 10**9, "heads": 1}, "--width"),
+    ({"model": "lstm", "layers": 1000, "width": 10**5}, "--width"),
+    ({"text": "{text}", "batch": 10**9}, "--batch"),
+    ({"text": "{text}", "eval_batches": 10**10}, "--eval-batches"),
+])
+def test_what_memory_cannot_hold_is_refused_before_it_is_made(tmp_path, settings, option):
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be " * 50)
+    settings = {name: str(path) if value == "{text}" else value for name, value in settings.items()}
+    with pytest.raises(InputError, match=f"{option}.* GiB"):
+        Trainer(Config(**{**SMALL, "block": 8, **settings}))
+
+
+def test_a_write_that_the_system_cuts_short_is_one_line(tmp_path):
+    """A real limit of the system's, where the harness only plays one: files of 20 kB at most."""
+    run = tmp_path / "run"
+    line = ["train_gpt", "--p", 5, "--width", 32, "--heads", 2, "--steps", 4, "--threads", 1,
+            "--save-every", 2, "--quiet", "--out", run]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
+    process = start(*line, preexec_fn=limit)
+    _, errors = process.communicate()
+    assert process.returncode == 2 and len(errors.strip().splitlines()) == 1, errors
+    assert "File too large" in errors and "free space" in errors
+    assert not (run / "checkpoint.npz").exists() and not temporaries(run)
+    finish(start("train_gpt", "--resume", "--out", run, "--quiet"))
+    assert load_run(run).step == 4

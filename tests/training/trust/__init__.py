@@ -1,0 +1,20 @@
+"""What npdl promises about lost power, full disks, strangers' files and wrong options, measured.
+
+    python -m tests.training.trust            samples: a minute or two
+    python -m tests.training.trust --full     the figures of docs/trust.md
+    python -m tests.training.trust kills      some of the topics (see --help)
+
+Each module has a `measure(full, folder)` that returns Figures, works in `folder`, and raises
+AssertionError where a promise is broken. The test suite runs the samples (tests/training/test_trust.py).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table: what is promised, which test asks, and how far it got."""
+
+    promise: str
+    test: str
+    figure: str
