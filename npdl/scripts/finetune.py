@@ -125,12 +125,14 @@ def fresh_model(source, out, given, adapters, how):
 
 
 def told(out, status, quiet):
-    """Show what a real model's run has come to; its status."""
+    """Show what a real model's run has come to, as far as it was looked at; its status."""
     if not quiet:
-        first, *_, last = [*read_records(Path(out) / "metrics.jsonl")] * 2
-        if "validation_loss" in first:
-            print(f"held-out loss {first['validation_loss']:.4f} at step {first['step']}, "
-                  f"{last['validation_loss']:.4f} at step {last['step']}")
+        records = [record for record in read_records(Path(out) / "metrics.jsonl")
+                   if "validation_loss" in record]
+        if records:
+            print("held-out loss " + ", ".join(
+                f"{record['validation_loss']:.4f} at step {record['step']}"
+                for record in (records if len(records) == 1 else (records[0], records[-1]))))
         peak = peak_memory()
         if peak is not None:
             print(f"peak memory {peak / 2**20:,.0f} MiB")

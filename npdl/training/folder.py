@@ -22,6 +22,7 @@ from npdl.training.curves import plot_curves
 from npdl.training.origin import versions
 from npdl.training.summary import summarise
 
+SPARE = 8 << 20                 # bytes
 MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, beside config.json
 
 
@@ -80,6 +81,7 @@ def conclude(folder, trainer, records, seconds):
 
     A picture that cannot be drawn costs no more than itself, and a line on standard error.
     """
+    spare = bytearray(SPARE)            # for the rest, should the picture take all memory
     summary = {**summarise(records), "seconds": seconds, "steps": trainer.step}
     if trainer.config.is_based:
         summary["adapted"] = count(trainer.model)
@@ -88,6 +90,7 @@ def conclude(folder, trainer, records, seconds):
     except NpdlError:
         raise
     except Exception as error:                  # of matplotlib's, which have no list
+        del spare
         note(f"{folder / 'curves.png'}: cannot be drawn ({reason(error)}); all else is saved")
     write_json(folder / "summary.json", summary)
     return summary

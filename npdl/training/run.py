@@ -172,6 +172,9 @@ def _continue(trainer, folder):
     if is_bare(folder):
         raise InputError(f"{folder}: was killed before its first checkpoint, and nothing was "
                          "learned; give the same command again without --resume")
+    if not path.exists():
+        raise InputError(f"{path}: is missing, and what the run has learned was in it; put it "
+                         "back, or start a new run with another --out")
     seconds = _load_checkpoint(trainer, path)["seconds"]
     _say_if_other_code(folder)
     if (folder / "metrics.jsonl").exists():

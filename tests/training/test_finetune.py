@@ -113,7 +113,7 @@ def test_for_steps_leaves_and_goes_on(tmp_path, base, capsys):
 def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(tmp_path, base):
     tuned(base, tmp_path / "run", Adapters(), operator="-")
     (tmp_path / "run/checkpoint.npz").unlink()
-    with pytest.raises(InputError, match="before its first checkpoint"):
+    with pytest.raises(InputError, match="checkpoint.npz: is missing"):
         train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
 
 
