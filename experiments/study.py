@@ -42,7 +42,8 @@ from npdl.backend import using
 from npdl.console import place
 from npdl.errors import InputError, NpdlError
 from npdl.files import read_json, reason
-from npdl.training.cli import RECIPES, OneLineParser, guarded
+from npdl.console import OneLineParser, guarded
+from npdl.training.recipes import RECIPES
 from npdl.training.config import Config
 from npdl.training.folder import checked_config
 from npdl.training.meanwhile import meanwhile

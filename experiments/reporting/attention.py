@@ -12,7 +12,7 @@ from experiments.reporting.measures import relaxed
 from experiments.reporting.parts import FAILS, HOLDS, MISSING, OPEN, Figure, Section, Table, Verdict
 from experiments.reporting.rules import TIMES, silent
 from experiments.study import READ
-from npdl.training.cli import RECIPES
+from npdl.training.recipes import RECIPES
 from npdl_study.plots import plots_style as style
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")

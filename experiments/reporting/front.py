@@ -18,7 +18,7 @@ from experiments.reporting.parts import (
 )
 from experiments.reporting.records import NAMES, label_of, recipe_words, setting, variant
 from experiments.reporting.sanity import TABLE
-from npdl.training.cli import RECIPES
+from npdl.training.recipes import RECIPES
 
 QUESTIONS = {"sanity": "1, 2: the default recipe", "data": "3: r_train",
              "mixed": "4: mixed orders", "model": "5: layers, width", "compute": "6: batch size",

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from experiments import study
-from npdl.training.cli import RECIPES
+from npdl.training.recipes import RECIPES
 from npdl.training.config import Config
 
 NAMES = {"lstm": "LSTM", "gpt": "GPT"}

@@ -8,7 +8,7 @@ from experiments.reporting.parts import AGAIN, HOLDS, Section, Table
 from experiments.reporting.records import NAMES, Spread, variant
 from experiments.reporting.rules import Printed, compare, judge_number, silent
 from experiments.reporting.shapes import figure, number, plus_minus, scale_of, steps_axis, y_of
-from npdl.training.cli import RECIPES
+from npdl.training.recipes import RECIPES
 
 TABLE = "2, table"          # where the printed numbers stand
 CONFIGS = {model: variant(model) for model in NAMES}

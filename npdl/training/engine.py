@@ -15,6 +15,7 @@ import numpy as np
 from npdl import optim
 from npdl.backend import to_device, to_host
 from npdl.console import note
+from npdl.fast.engine import FastEngine, unsupported
 from npdl.losses import SequenceLoss
 from npdl.threads import BLASThreads
 
@@ -105,8 +106,6 @@ def make_engine(name, model, optimizer, threads=1, plain_threads=1):
     then the products, of a large model nearly all of the work, have the `threads`. A plain engine
     that was asked for has `plain_threads`."""
     if name == "fast":
-        from npdl.fast.engine import FastEngine, unsupported
-
         why = unsupported(model, optimizer)
         if why is None:
             return FastEngine(model, optimizer, threads)
