@@ -317,11 +317,12 @@ def check_kinds(owner, **arrays):
 
 
 def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless logits (B, S, V) go with targets (B, S) and counted (B, S)."""
-    check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"), counted=(counted, "b"))
-    if logits.ndim != 3 or targets.shape != logits.shape[:2] or counted.shape != targets.shape:
+    """Raise InputError unless logits of the shape `logits`, (B, S, V), go with the integers
+    `targets` (B, S) and the bools `counted` (B, S)."""
+    check_kinds("loss", targets=(targets, "iu"), counted=(counted, "b"))
+    if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
         raise InputError(
-            f"loss: logits {logits.shape}, targets {targets.shape} and counted {counted.shape} "
+            f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
             "do not fit; they must be (B, S, V), (B, S) and (B, S)"
         )
 

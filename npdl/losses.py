@@ -42,7 +42,8 @@ class SequenceLoss(Layer):
         self.average = average
 
     def forward(self, logits, targets, counted):
-        check_loss_shapes(logits, targets, counted)
+        check_kinds("loss", logits=(logits, "f"))
+        check_loss_shapes(logits.shape, targets, counted)
         targets = xp.where(counted, targets, 0)
         if is_host():                                       # a device would have to be waited for
             checked_ids(targets, logits.shape[-1], "targets")
