@@ -9,8 +9,12 @@ from npdl.errors import check_stacked, checked_lengths
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x)), as (1 + tanh(x/2)) / 2: never overflows, and tanh is NumPy's fastest."""
-    return 0.5 * xp.tanh(0.5 * x) + 0.5
+    """1 / (1 + exp(-x)), as (1 + tanh(x/2)) / 2: never overflows, and tanh is NumPy's fastest.
+
+    Far below zero that sum has rounded to 0; there it is exp(x) / (1 + exp(x)).
+    """
+    e = xp.exp(xp.minimum(x, -16))
+    return xp.where(x < -16, e / (1 + e), 0.5 * xp.tanh(0.5 * x) + 0.5)
 
 
 def softmax(x, visible=None):
@@ -82,6 +86,11 @@ def sum_rows(x):
     """
     rows = x.reshape(-1, x.shape[-1])
     return rows.sum(0, dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype)
+
+
+def wide_sum(x, axis=None):
+    """The sum, of float16 in float32: it holds no number above 65504."""
+    return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
 def sum_by_index(rows, index, size):

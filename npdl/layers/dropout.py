@@ -2,7 +2,7 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_real, require_number
+from npdl.errors import check_floats, check_gradient, check_rng, require_number
 
 
 class Dropout(Layer):
@@ -17,14 +17,16 @@ class Dropout(Layer):
         self.rate = rate
 
     def forward(self, x, rng=None):
-        check_real("Dropout", the_input=x)
+        check_floats("Dropout", the_input=x)
+        check_rng("Dropout", rng)
         if rng is None or self.rate == 0:
-            return x, Cache(scale=None)
+            return x, Cache(scale=None, shape=x.shape)
         keep = to_device(rng.random(x.shape) >= self.rate)
         scale = xp.where(keep, 1 / (1 - self.rate), 0.0).astype(x.dtype)
         y = x * scale
-        return y, Cache(scale=scale)
+        return y, Cache(scale=scale, shape=x.shape)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.shape, "Dropout")
         dx = dy if cache.scale is None else dy * cache.scale
         return dx

@@ -8,10 +8,10 @@ edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degr
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
+    check_floats,
     check_gradient,
     check_graph,
     check_mask,
-    check_real,
     check_same,
     check_width,
 )
@@ -29,7 +29,7 @@ class AddReLU(Layer):
         self.relu = ReLU()
 
     def forward(self, h, m):
-        check_real("AddReLU", h=h, m=m)
+        check_floats("AddReLU", h=h, m=m)
         check_same("AddReLU: m", m.shape, (*h.shape[:-1], self.own.sizes[1]))
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
@@ -46,10 +46,11 @@ class Replace(Layer):
     """The update q(h, m) = m: a node forgets its state and takes what it was sent."""
 
     def forward(self, h, m):
-        check_real("Replace", h=h, m=m)
-        return m, Cache(h=h)
+        check_floats("Replace", h=h, m=m)
+        return m, Cache(h=h, shape=m.shape)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.shape, "Replace")
         dh = xp.zeros_like(cache.h)
         dm = dy
         return dh, dm
