@@ -10,7 +10,7 @@ import numbers
 
 import numpy as np
 
-FLOATS = ("float32", "float64", "float", "longdouble")
+FLOATS = ("float32", "float64", "float")
 
 
 class NpdlError(Exception):

@@ -14,7 +14,7 @@ import pytest
 from npdl import backend
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream, to_host, xp
-from npdl.errors import InputError
+from npdl.errors import FLOATS, InputError
 from npdl.fast import attention, engine, flat, fused, kernels, prefix
 from npdl.fast.engine import FastEngine
 from npdl.fast.memory import Arena
@@ -57,7 +57,7 @@ DRAWN = {GPT: 420, LSTMLM: 180}
 def options(kind):
     """{option: its values} of a model, of its adapters and of a step: the lists that npdl has."""
     values = {"num_layers": (1, 2, 3), "dropout": (0.0, 0.4), "padding_id": (None, 0),
-              "bias": FLAGS, "dtype": engine.DTYPES}
+              "bias": FLAGS, "dtype": FLOATS}
     if kind is GPT:
         values |= {"num_heads": (1, 2), "multiplier": (1, 2), "norm": tuple(Decoder.kinds),
                    "activation": tuple(ACTIVATIONS), "positions": POSITIONS, "tied": FLAGS,
@@ -306,7 +306,6 @@ def refusals():
         (build(GPT), Muon(build(GPT), []), "Muon is not among its optimizers"),
         (build(GPT), type("Mine", (AdamW,), {})(build(GPT)), "Mine is not among its optimizers"),
         (*of(LSTMLM, mixed), "the parameters have several dtypes"),
-        (*of(GPT, dtype="longdouble"), f"{np.dtype('longdouble')} is not among its dtypes"),
         (*of(GPT, lambda model: model.classifier),
          "the optimizer has not the parameters that the model learns"),
         *((*of(GPT, replaced(*place, own)), f"Own {layers} {'.'.join(filter(None, place))}")
