@@ -7,6 +7,7 @@ wrongly without a word: broadcasting and integer arithmetic raise nothing.
 
 import math
 import numbers
+import warnings
 
 import numpy as np
 
@@ -101,6 +102,12 @@ def check_rng(owner, rng):
     if rng is not None and not hasattr(rng, "random"):
         raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
                          "numpy.random.default_rng(0), or None for none")
+
+
+def warn_undropped():
+    """Say, once in a process, that a training goes on without dropout."""
+    warnings.warn("dropout did nothing: a backward follows a forward without rng; train with "
+                  "forward(.., rng=numpy.random.default_rng(0)), or with dropout 0", stacklevel=1)
 
 
 def check_width(x, width, owner, ndim=None):
@@ -269,17 +276,17 @@ def checked_turns(x, positions, width):
     return positions
 
 
-def check_graph(h, edges=None):
-    """Raise InputError unless `h` is (..., N, D) of floats, N not 0, and `edges` (N, N) or
-    (..., N, N)."""
+def check_graph(h, *edges):
+    """Raise InputError unless `h` is (..., N, D) of floats, N not 0, and the edges, if there are
+    any, (N, N) or (..., N, N)."""
     check_floats("graph", h=h)
     N = h.shape[-2] if h.ndim > 1 else 0
-    shape = edges.shape if hasattr(edges, "shape") else (N, N)
+    for e in edges:
+        check_real("graph", edges=e)
+    shape = edges[0].shape if edges else (N, N)
     if N == 0 or shape not in ((N, N), (*h.shape[:-2], N, N)):
         raise InputError(f"graph: states {h.shape} and edges {shape} do not fit; they must be "
                          "(..., N, D), N not 0, and (N, N) or (..., N, N)")
-    if edges is not None:
-        check_real("graph", edges=edges)
 
 
 def check_same(what, shape, wanted):

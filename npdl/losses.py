@@ -197,6 +197,7 @@ class SquaredError(Layer):
 
     def __init__(self, factor=1.0, reduction="mean"):
         require_choice("reduction", reduction, REDUCTIONS)
+        require_number("factor", factor, math.isfinite, "a finite number")
         self.factor = factor
         self.reduction = reduction
 

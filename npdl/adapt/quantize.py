@@ -37,8 +37,9 @@ def quantize(W, bits=4, rounding="floor", block=None):
             f"quantize: {W.dtype} of shape {W.shape}; it must hold finite floats, at least one"
         )
     top = 2 ** (bits - 1) - 1
-    rows = _in_blocks(W.astype(np.promote_types(W.dtype, np.float32), copy=False), block)
-    largest = xp.abs(rows).max(-1, keepdims=True)               # rows (n, k)
+    wide = W.astype(np.promote_types(W.dtype, np.float32), copy=False)
+    rows = _in_blocks(wide, block)                              # rows (n, k)
+    largest = xp.abs(rows).max(-1, keepdims=True)
     divisor = xp.where(largest == 0, 1, largest).astype(rows.dtype, copy=False)
     # (W / max) * top is W / step with max|W| landing on top exactly. The four roundings between a
     # multiple of the step and its quotient would make a whole step of themselves.

@@ -2,14 +2,14 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_floats, check_gradient, check_rng, require_number
+from npdl.errors import check_floats, check_gradient, check_rng, require_number, warn_undropped
 
 
 class Dropout(Layer):
     """y = x * scale, each entry of scale 0 with probability `rate`, else 1 / (1 - rate).
 
-    forward(x, rng): the entries are drawn on the host from `rng`; without one, y is x itself.
-    Raises InputError unless 0 <= rate < 1.
+    forward(x, rng): the entries are drawn on the host from `rng`; without one, y is x itself, and
+    a backward after it warns once that nothing was dropped. Raises InputError unless 0 <= rate < 1.
     """
 
     def __init__(self, rate):
@@ -28,5 +28,7 @@ class Dropout(Layer):
 
     def backward(self, dy, cache):
         check_gradient(dy, cache.shape, "Dropout")
+        if cache.scale is None and self.rate:
+            warn_undropped()
         dx = dy if cache.scale is None else dy * cache.scale
         return dx

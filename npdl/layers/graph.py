@@ -5,6 +5,8 @@ edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degr
 0 where there is no edge from j to i. In attention it is computed from the nodes themselves.
 """
 
+import math
+
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
@@ -14,6 +16,7 @@ from npdl.errors import (
     check_mask,
     check_same,
     check_width,
+    require_number,
 )
 from npdl.functions import softmax, softmax_backward
 from npdl.init import generator
@@ -100,6 +103,7 @@ class GraphAttention(Layer):
     """
 
     def __init__(self, d_in, d_out, scale=1.0, bias=False, rng=0, dtype="float32"):
+        require_number("scale", scale, math.isfinite, "a finite number")
         rng = generator(rng)
         self.W_Q = Linear(d_in, d_out, bias, rng, dtype)
         self.W_K = Linear(d_in, d_out, bias, rng, dtype)

@@ -8,8 +8,8 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
+    check_floats,
     check_gradient,
-    check_real,
     described,
     require_choice,
     require_positive,
@@ -160,7 +160,7 @@ class Same(Layer):
     """y = x: the norm that a stack of post-norm blocks does not need."""
 
     def forward(self, x):
-        check_real("Same", the_input=x)
+        check_floats("Same", the_input=x)
         return x, Cache(shape=x.shape)
 
     def backward(self, dy, cache):
