@@ -16,7 +16,7 @@ from npdl import optim
 from npdl.backend import to_device, to_host
 from npdl.console import note
 from npdl.fast.engine import FastEngine, unsupported
-from npdl.losses import SequenceLoss
+from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
 
 ENGINES = ("fast", "plain")
@@ -90,7 +90,7 @@ class PlainEngine:
             logits, _, targets, counted = self.look(part, None)
             loss, _ = SequenceLoss("none").forward(logits, targets, counted)
             losses.append(to_host(loss))
-            rights.append(to_host(((logits.argmax(-1) == targets) & counted).sum(1)))
+            rights.append(to_host(((most_probable(logits) == targets) & counted).sum(1)))
         return np.concatenate(losses), np.concatenate(rights)
 
     def look(self, batch, rng):
