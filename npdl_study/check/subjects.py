@@ -18,8 +18,8 @@ import numpy as np
 from npdl.backend import stream
 from npdl.core import Layer, Param, items_of, walk
 from npdl.errors import InputError
-from npdl_study.trees import (alone, cast, copied, kept, leaves, placed, same, tupled,
-                              upstream)
+from npdl_study.trees import (alone, cast, copied, kept, leaves, placed, rebuilt, same,
+                              tupled, upstream)
 
 
 class Subject:
@@ -40,6 +40,8 @@ class Subject:
             randomise(self.layer, stream(seed, 77))
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.forward = forward or forward_of
+        self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
+                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._random = generators(self.layer, self.inputs, self.options)
         self._start = [g.bit_generator.state for g in self._random]
         outputs = self._outputs()
@@ -50,8 +52,7 @@ class Subject:
         self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
         if len(self.paths) > 2:
             self.uses += [[a, b] for i, a in enumerate(self.paths) for b in self.paths[i + 1:]]
-        self.arrays = {name: param.data for name, param in self.layer.params()}
-        self.arrays |= dict(self._named(self.inputs))
+        self.arrays = self.named_arrays()
         self._alone = {tuple(self.paths): self.dout}
 
     @property
@@ -80,16 +81,17 @@ class Subject:
                 self._alone[tuple(used)] = alone(self.layer, self.run, self.dout, used)
         return copied(self._alone[tuple(used)])
 
-    def backward(self, dout, cache, turn=0):
+    def backward(self, dout, cache, turn=None):
         """({name: gradient}, {name: what param.grad holds}) after one backward.
 
-        It must add to what the gradients hold before it: random values, others each `turn`. What
-        it does not return is missing. Parameters and inputs are put back.
+        It must add to what the gradients hold before it: zeros, or with a `turn` random values,
+        others each turn. What it does not return is missing. Parameters and inputs are put back.
         """
-        before, rng = {}, stream(self.seed, 79, turn)
+        before, rng = {}, stream(self.seed, 79, turn or 0)
         for name, param in self.layer.params():
-            param.grad = before[name] = rng.standard_normal(param.data.shape)
-            param.grad = param.grad.copy()
+            start = np.zeros(param.shape) if turn is None else rng.standard_normal(param.shape)
+            before[name] = np.asarray(start, param.data.dtype)
+            param.grad = before[name].copy()
         with kept(self.layer, self.inputs), self._repeated():
             returned = copied(self.layer.backward(dout, cache))     # it may be an input
         after = {name: param.grad for name, param in self.layer.params()}
@@ -99,19 +101,50 @@ class Subject:
     def returned(self, gradients):
         """{name: gradient} of what a backward returned."""
         gradients, _ = placed(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
-        return dict(self._named(tupled(gradients)))
+        return dict(self._named(leaves(tupled(gradients))))
 
-    def _named(self, nest):
-        for path, array in leaves(nest):
+    def named_arrays(self):
+        """{name: array} of the parameters and the float inputs."""
+        found = {name: param.data for name, param in self.layer.params()}
+        return found | {name: array for name, array in self._named(leaves(self.inputs))
+                        if isinstance(array, np.ndarray)}
+
+    def integer_inputs(self):
+        """(name, dtype) of the inputs that have no gradient."""
+        yield from ((name, array.dtype) for name, array in self._named(
+            (str(i), a) for i, a in enumerate(self.inputs))
+            if isinstance(array, np.ndarray) and array.dtype.kind in "iub")
+
+    def _named(self, found):
+        """(path, array) pairs with the name of forward's argument for the first of a path."""
+        for path, array in found:
             first, dot, rest = path.partition(".")
-            names = self._input_names()
             number = int(first)
-            yield f"input {names[number] if number < len(names) else first}{dot}{rest}", array
+            name = self.names[number] if number < len(self.names) else first
+            yield f"input {name}{dot}{rest}", array
 
-    def _input_names(self):
-        function = getattr(self.layer, "original_forward", self.layer.forward)
-        return [p.name for p in inspect.signature(function).parameters.values()
-                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    def longer(self):
+        """The Subject on inputs with one more axis in front, of a size that no other has; None
+        where forward does not take them as it takes these."""
+        arrays = [a for a in self.inputs if isinstance(a, np.ndarray)]
+        if isinstance(self.layer, Functions) or not any(a.ndim for a in arrays):
+            return None
+        size = next(k for k in (2, 3, 5, 4, 6) if k not in {n for a in arrays for n in a.shape}
+                    or k == 6)
+        twin = copy.copy(self)
+        twin.inputs = more(self.inputs, size)
+        try:
+            with np.errstate(all="ignore"):
+                shapes = [np.shape(a) for a in self.outputs()]
+                outputs, _ = twin.run()
+        except Exception:
+            return None
+        now = [np.shape(a) for _, a in leaves(outputs)]
+        if now != [(size, *shape) if shape else () for shape in shapes]:
+            return None
+        twin.dout = upstream(outputs, stream(self.seed, 78))
+        twin.arrays, twin._alone = twin.named_arrays(), {tuple(self.paths): twin.dout}
+        return twin
 
     def _outputs(self):
         """What forward gives; InputError when, run again, it gives something else."""
@@ -159,6 +192,17 @@ def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False)
     keep     True leaves the parameters as they are instead of randomising them
     """
     return Subject(as_layer(thing), inputs, options, forward, seed, keep)
+
+
+def more(nest, size):
+    """Arrays with one more axis in front: the same numbers, a little larger each, or rolled."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [more(item, size) for item in nest])
+    if not isinstance(nest, np.ndarray) or not nest.ndim:
+        return nest
+    if nest.dtype.kind != "f":
+        return np.stack([np.roll(nest, i) for i in range(size)])
+    return np.stack([nest * factor for factor in np.linspace(0.7, 1.3, size)])
 
 
 def as_layer(thing):

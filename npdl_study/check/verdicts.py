@@ -194,6 +194,10 @@ class Check:
         """The derivative of one entry, in the parts that each entry of each output adds."""
         return self.lines[name][self.points[name].index(index)].parts()
 
+    def numerical(self, name, used):
+        """The numerical values at the points of an array, with the outputs `used`."""
+        return self._numerical(name, tuple(used)).value
+
     def _numerical(self, name, used):
         if (name, used) not in self._known:
             columns = [self.paths.index(path) for path in used]
