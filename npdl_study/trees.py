@@ -28,7 +28,7 @@ def copied(nest):
     """A nest of arrays, copied."""
     if isinstance(nest, (tuple, list)):
         return rebuilt(nest, [copied(item) for item in nest])
-    return np.array(nest)[()] if is_float(nest) or isinstance(nest, np.ndarray) else nest
+    return nest.copy() if isinstance(nest, np.ndarray) else nest
 
 
 def placed(returned, floats):

@@ -5,7 +5,7 @@ is evaluated at -2h, -h, h and 2h. With the value in the middle these five point
 
     the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, off by h^4
     the bend            what the two sides differ by, beyond a smooth curve's: h^3, at a kink O(1)
-    the noise           what rounding of the outputs alone can do to the derivative
+    the noise           what rounding, of the outputs or of numbers near 1, can do to it
 
 One step is enough to agree with a gradient to seven digits. To disagree with it, or to say
 anything at a kink, takes two steps that agree with each other: `Line.settled` tries steps from
@@ -115,7 +115,8 @@ def five_points(h, weight, middle, a, b, c, d):
     weight, middle = np.asarray(weight), np.asarray(middle)
     slope = weight * (8 * (a - b) - (c - d)) / (12 * h)
     near, far = (a - middle + (b - middle)) / h, (c - middle + (d - middle)) / (2 * h)
-    rounding = np.finfo(middle.dtype).eps * np.abs(weight * middle) / h
+    size = np.maximum(np.abs(middle), 1)            # log(1 + x) rounds as 1 does, however small
+    rounding = np.finfo(middle.dtype).eps * np.abs(weight) * size / h
     bend = np.abs(weight * (far - 2 * near)) - 8 * rounding
     return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), length(rounding)
 

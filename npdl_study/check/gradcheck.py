@@ -17,11 +17,10 @@ import re
 
 import numpy as np
 
-from npdl.core import walk
 from npdl_study.check.differences import LIMIT
 from npdl_study.check.explain import explain
 from npdl_study.check.side_effects import side_effects
-from npdl_study.check.subjects import InSelf, as_layer, subject_of
+from npdl_study.check.subjects import as_layer, subject_of
 from npdl_study.check.verdicts import Check, Verdict
 
 PROMISE = re.compile(r"\(\.\.\.,|\blast axis")
@@ -120,13 +119,10 @@ def notes_on(subject):
     """What of a Subject has no gradient that could be checked."""
     notes = [f"{name} is {dtype}: it has no gradient to check"
              for name, dtype in subject.integer_inputs()]
-    for part in () if isinstance(subject.layer, InSelf) else walk(subject.layer):
-        notes += [f"{type(part).__name__}.{name} is an array and no Param: no gradient of it was "
-                  f"checked; if it is learned, write self.{name} = Param(...), and "
-                  f"self.{name}.grad += in backward" for name, value in vars(part).items()
-                  if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size
-                  and not type(part).__module__.startswith("npdl.")]
-    return notes
+    return notes + [
+        f"{type(part).__name__}.{name} is an array and no Param: no gradient of it was checked; if "
+        f"it is learned, write self.{name} = Param(...), and self.{name}.grad += in backward"
+        for part, name in subject.bare]
 
 
 def with_an_axis_more(subject):

@@ -14,7 +14,7 @@ from npdl_study.trees import cast, copied, kept, leaves, rebuilt, same
 
 CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
 CLOSE_32 = 2e-3                 # float32 against float64
-FLOOR = 1e-3                    # of the layer's largest: smaller gradients are taken as so large
+FLOOR = 1e-3                    # of the largest gradient, or of 1: smaller ones are taken as so large
 MOVED = 1e-7                    # what float32 does to a number, and to all that comes after it
 HANDED = "the gradient that it is handed"
 
@@ -118,13 +118,13 @@ def in_dtype(subject, dtype):
 def differing(plain, other, limit=CLOSE, shaken=None):
     """The names of the gradients that differ."""
     found = []
-    largest = max((np.abs(array).max(initial=0) for array in plain.values()), default=0.0)
+    largest = max(1.0, *(np.abs(array).max(initial=0) for array in plain.values()))
     for name, array in plain.items():
         allowed = limit * max(np.abs(array).max(initial=0), FLOOR * largest)
         if shaken is not None:
             allowed += 10 * np.abs(shaken[name] - array).max(initial=0)
         if name not in other or np.shape(other[name]) != np.shape(array) or not (
-                np.abs(other[name] - array) <= allowed).all():
+                (np.abs(other[name] - array) <= allowed) | np.isnan(array)).all():
             found.append(name)
     return found
 

@@ -42,6 +42,7 @@ class Subject:
         self.forward = forward or forward_of
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.bare = [] if isinstance(self.layer, InSelf) else bare_arrays(self.layer)
         self._random = generators(self.layer, self.inputs, self.options)
         self._start = [g.bit_generator.state for g in self._random]
         outputs = self._outputs()
@@ -241,6 +242,13 @@ def randomise(layer, rng, scale=0.5):
     for _, param in layer.params():
         centre = 1.0 if param.data.ndim == 1 else 0.0
         param.data[...] = centre + scale * rng.standard_normal(param.data.shape)
+
+
+def bare_arrays(layer):
+    """(part, name) of the float arrays that a user's layer holds before it has run."""
+    return [(part, name) for part in walk(layer) if not type(part).__module__.startswith("npdl.")
+            for name, value in vars(part).items()
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size]
 
 
 def generators(layer, inputs, options):

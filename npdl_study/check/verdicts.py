@@ -145,7 +145,7 @@ class Check:
             found.setdefault(comparison.name, []).append(comparison)
         rows = [worst_row(own, self.paths) for own in found.values()]
         whole = tuple(self.paths)
-        if not any(self._largest(whole)) and all(row.right for row in rows):
+        if not any(self._largest(whole)) and not any(row.right is False for row in rows):
             for row in rows:
                 row.right, row.reason = None, "every gradient is 0 at these inputs"
         return Verdict(rows)
