@@ -1,19 +1,26 @@
 """Gather the claims of every exercise, and set them out: text, Markdown, data."""
 
 import difflib
-import importlib
 import re
 import sys
 import time
 from pathlib import Path
 
-from exercises.framework import VERDICTS, WEIGHTS, Claim, draw, shown_verdict
+from exercises.d004.kept_runs import luck
+from exercises.framework import (
+    VERDICTS,
+    WEIGHTS,
+    Claim,
+    claims_of,
+    draw,
+    name_of,
+    shown_verdict,
+)
 from exercises.worked import paragraph
-from npdl.errors import InputError
 from npdl.files import write_atomically
 
-FOLDER = Path(__file__).parent
-LEDGER = FOLDER / "LEDGER.md"
+ROOT = Path(__file__).parents[1]
+LEDGER = ROOT / "docs" / "generated" / "ledger.md"
 TITLE = "# The ledger: every question computed, every claim judged"
 PREFACE = f"""\
 Written by `python -m exercises --ledger`; do not edit it by hand. Each row is one claim of an
@@ -22,39 +29,23 @@ evidence. The verdicts are {", ".join(VERDICTS[:5])},
 {", ".join(VERDICTS[5:-1])}. A slip is one word, index or sign that is wrong where what is meant is
 right. An error that several claims show counts once. Verdicts are computed, but for those that say
 that they are a judgement; those of document 004, Problem 4, 2 to 8, by the kept runs of
-[the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question out, step by
-step."""
+[the study](../../experiments/REPORT.md). `python -m exercises 000.2.4` works one question out, step
+by step."""
 KINDS = (*WEIGHTS[:-1], "slip", WEIGHTS[-1])
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
             "slip": "Slips", "runs": "Not what npdl's runs show"}
 
 
-def modules(only=()) -> list[str]:
-    """Names of the exercise modules in order, of the documents in `only` or of all of them."""
-    names = sorted(path.stem for path in FOLDER.glob("d[0-9][0-9][0-9]_*.py"))
-    documents = sorted({name[1:4] for name in names})
-    for document in only:
-        if document not in documents:
-            raise InputError(f"no exercises for document {document!r}; choose from: "
-                             f"{', '.join(documents)}")
-    return [name for name in names if not only or name[1:4] in only]
-
-
-def gather(names, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
-    """Run the modules: their claims in the order of the documents, and the pictures drawn."""
+def gather(exercises, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
+    """Run the exercises: their claims in the order of the documents, and the pictures drawn."""
     claims, drawn = [], []
-    for number, name in enumerate(names, 1):
+    for number, module in enumerate(exercises, 1):
         start = time.perf_counter()
-        try:
-            module = importlib.import_module(f"exercises.{name}")
-            found = module.claims()
-            drawn += draw(getattr(module, "figures", None), figures)
-        except Exception as error:
-            error.add_note(f"while running exercises/{name}.py")
-            raise
+        found = claims_of(module)
+        drawn += draw(getattr(module, "figures", None), figures)
         claims += found
         if log is not None:
-            print(f"[{number}/{len(names)}] {name}: {len(found)} claims, "
+            print(f"[{number}/{len(exercises)}] {name_of(module)}: {len(found)} claims, "
                   f"{time.perf_counter() - start:.1f} s", file=log, flush=True)
     return sorted(claims, key=place), drawn
 
@@ -108,7 +99,7 @@ def error_counts(claims) -> str:
             "npdl's runs")
 
 
-def name_of(claim: Claim) -> str:
+def cited(claim: Claim) -> str:
     return " ".join(filter(None, (claim.document, claim.question, claim.part)))
 
 
@@ -138,9 +129,9 @@ def as_text(claims, width=96) -> str:
             heading = weight
             lines += ["", f"{HEADINGS[weight]}:"]
             lines += [paragraph(text.replace("**", ""), 2, 2, width) for text in note(weight)]
-        lines.append(paragraph(f"{number}. {name_of(claim)}: {claim.claim}", 0, 4, width))
+        lines.append(paragraph(f"{number}. {cited(claim)}: {claim.claim}", 0, 4, width))
         lines += [paragraph(f"{label}: {text}", 4, 4, width) for label, text in proof_of(claim)]
-        lines += [paragraph(f"also {name_of(other)}: {other.claim}", 4, 4, width)
+        lines += [paragraph(f"also {cited(other)}: {other.claim}", 4, 4, width)
                   for other in others]
     lines += ["", f"Claims: {len(claims)}", *count_lines(claims)]
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -157,8 +148,6 @@ def note(weight: str) -> list[str]:
     """The paragraphs of Markdown below the heading of a kind of errors."""
     if weight != "runs":
         return []
-    from exercises.d004_study import luck
-
     return [luck()]
 
 
@@ -182,7 +171,7 @@ def as_markdown(claims) -> str:
         verdict = shown_verdict(claim)
         if claim.verdict == "wrong":
             verdict = f"**{verdict}**"
-        more = f" ([more](../{claim.link}))" if claim.link else ""
+        more = f" ([more](../../{claim.link}))" if claim.link else ""
         lines += table_row(*map(escape, (claim.part, claim.claim, claim.documents_answer,
                                          claim.computed)), verdict, escape(claim.evidence) + more)
     return "\n".join(lines) + "\n"
@@ -196,9 +185,9 @@ def error_list(claims) -> list[str]:
             heading = weight
             lines += ["", f"### {HEADINGS[weight]}", ""]
             lines += [line for text in note(weight) for line in (text, "")]
-        also = "".join(f" *Also {escape(name_of(other))}:* {escape(other.claim)}"
+        also = "".join(f" *Also {escape(cited(other))}:* {escape(other.claim)}"
                        for other in others)
-        lines.append(f"{number}. **{escape(name_of(claim))}.** {escape(claim.claim)} "
+        lines.append(f"{number}. **{escape(cited(claim))}.** {escape(claim.claim)} "
                      f"*Document:* {escape(claim.documents_answer)} "
                      + " ".join(f"*{label.capitalize()}:* {escape(text)}"
                                 for label, text in proof_of(claim)) + also)
