@@ -332,6 +332,10 @@ def rank_solution(d=4):
         f"{', '.join(num(s, 1) for s in sizes)}.", picture="training and test error by rank")
 
 
+def flat(codes):
+    return " ".join(map(num, codes.ravel().tolist()))
+
+
 def inference_solution(d=64, r=4):
     apart, whole = d * d + 2 * d * r, d * d
     rows = [(n, n * whole, n * apart, n * apart + d * d, (n * apart + d * d) / (n * whole))
@@ -340,6 +344,9 @@ def inference_solution(d=64, r=4):
     thin, zero = np.eye(d), np.zeros((d, d))
     counted = [multiplies(adapted(zero, thin, r), n) for n in (1, 512)]
     counted4 = [multiplies(adapted(thin, thin, r, bits=BITS), n) for n in (1, 512)]
+    codes, step = packed()
+    moved, kept = (np.rint((codes * step + update) / step).astype(int)
+                   for update in (A @ B.T, A @ B.T / 10))
     return Solution(
         "4.3",
         (Step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
@@ -353,12 +360,21 @@ def inference_solution(d=64, r=4):
          Step("Count the memory that is read for one row: this sets the pace where one token at a "
               "time is generated.", "32 bits against m bits a weight",
               f"{32 * d * d:,} bits against {BITS * d * d:,}: {32 // BITS} times less"),
-         Step("QLoRA can be merged as well, but only into a float matrix: rounding the sum back to "
-              "m bits loses a small update.", numbers=f"one step is {num(packed()[1])} here, the "
-              f"largest entry of A Bᵀ {num(float(np.abs(A @ B.T).max()))}")),
+         Step("QLoRA can be merged as well, but only into a float matrix. Rounding the sum back to "
+              "m bits keeps an update of a step or more, and loses one that stays below half a "
+              "step: every code is the old one again.", "round((Δ quant(W) + update) / Δ)",
+              f"Δ = {num(step)}, half a step {num(step / 2)}",
+              table=Table(("update", "its largest entry", "codes before", "codes after"), tuple(
+                  (name, float(np.abs(update).max()), flat(codes), flat(after))
+                  for name, update, after in (("A Bᵀ", A @ B.T, moved),
+                                              ("A Bᵀ / 10", A @ B.T / 10, kept)))))),
         "LoRA: nothing once merged, a little when not; QLoRA: d² more a pass, which matters for "
         "few rows, against reading 8 times less memory.",
-        (Check("npdl's merged layers give the outputs of the layers with their adapters.", all(
+        (Check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
+               "of W again; of A Bᵀ it does not.", np.abs(A @ B.T).max() / 10 < step / 2 and all(
+                   np.array_equal(quantize(codes * step + update, BITS, "nearest")[0], codes)
+                   == lost for update, lost in ((A @ B.T / 10, True), (A @ B.T, False)))),
+         Check("npdl's merged layers give the outputs of the layers with their adapters.", all(
             np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
             for layer in (plain, quantized))),
          Check("npdl counts the same multiplications.",

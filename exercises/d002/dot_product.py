@@ -1,61 +1,60 @@
-"""Document 002, Problem 6: mean and variance of a dot product, its scale, and the softmax.
-
-Moments are computed exactly with fractions, and again by drawing vectors.
-"""
+"""Document 002, Problem 6 (a), (b): mean and variance of a dot product, exactly and by drawing."""
 
 import math
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 
-from exercises.framework import Claim, judge, judgement
-from exercises.worked import Check, Solution, Step, Table, listing, num, terms, vec
-from npdl.errors import InputError
-from npdl.functions import softmax
-from npdl.layers.attention import DotAttention, ScaledDotAttention
+from exercises.framework import Claim, judge, proved
+from exercises.worked import Check, Solution, Step, num, terms, vec
 
 QUESTION = """\
 Problem 6. q and k in R^d are random, both normal with mean mu and covariance sigma^2 I.
-(a) E[q.k]?  (b) Var(q.k)?  (c) With a scale s, E[q.k / s] is to grow linearly with d: what is s?
-(d) What happens to the variance of the dot product with s = 1?"""
-
-TITLES = {"6a": "The mean of a dot product", "6b": "The variance of a dot product",
-          "6c": "The scale of a dot product", "6d": "A dot product without a scale"}
-
+(a) E[q.k]?  (b) Var(q.k)?"""
+TITLES = {"6a": "The mean of a dot product", "6b": "The variance of a dot product"}
 claim_of = partial(Claim, "002", "Problem 6")
 
 
-def mean(mu, sigma=1):
-    """E[q.k] = mu.mu for independent q and k; exact for integers and fractions."""
-    mu, _ = _checked(mu, sigma)
-    return sum(m * m for m in mu)
+def mean(mu, nu=None):
+    """E[q.k] = mu.nu for independent q and k of means mu and nu (mu too where it is not given);
+    exact for integers and fractions."""
+    return sum(m * n for m, n in zip(mu, mu if nu is None else nu, strict=True))
 
 
-def variance(mu, sigma):
-    """Var(q.k), from the moments of each coordinate: sum_i E[q_i^2] E[k_i^2] - mu_i^4."""
-    mu, sigma = _checked(mu, sigma)
-    return sum((m * m + sigma**2) ** 2 - m**4 for m in mu)
+def variance(mu, sigma, nu=None):
+    """Var(q.k), from the moments of each coordinate: sum_i E[q_i^2] E[k_i^2] - mu_i^2 nu_i^2."""
+    return sum((m * m + sigma**2) * (n * n + sigma**2) - (m * n) ** 2
+               for m, n in zip(mu, mu if nu is None else nu, strict=True))
+
+
+def two_means_variance(mu, nu, sigma):
+    """sigma^2 (mu.mu + nu.nu) + d sigma^4, the variance for two means in closed form."""
+    return sigma**2 * (mean(mu) + mean(nu)) + len(mu) * sigma**4
+
+
+def square_moments(mu, sigma):
+    """(E[q.q], Var(q.q)) of a normal q, from E[q_i^2] and E[q_i^4] of each coordinate: with k = q
+    the two factors are not independent."""
+    second = [m**2 + sigma**2 for m in mu]
+    fourth = [m**4 + 6 * m**2 * sigma**2 + 3 * sigma**4 for m in mu]
+    return sum(second), sum(f - s**2 for f, s in zip(fourth, second, strict=True))
 
 
 def variance_by_trace(mu, sigma):
     """Var(q.k) by the document's way: Tr((mu mu^T + sigma^2 I)^2) - (mu.mu)^2."""
-    mu, sigma = _checked(mu, sigma)
     M = [[a * b + (sigma**2 if i == j else 0) for j, b in enumerate(mu)] for i, a in enumerate(mu)]
     return sum(a * a for row in M for a in row) - mean(mu) ** 2
 
 
 def printed_variance(mu, sigma):
     """What the document prints at the end: 2 d sigma^2 mu.mu + d sigma^4."""
-    mu, sigma = _checked(mu, sigma)
     return 2 * len(mu) * sigma**2 * mean(mu) + len(mu) * sigma**4
 
 
 def right_variance(mu, sigma):
     """2 sigma^2 mu.mu + d sigma^4."""
-    mu, sigma = _checked(mu, sigma)
     return 2 * sigma**2 * mean(mu) + len(mu) * sigma**4
 
 
@@ -68,69 +67,63 @@ def lines_before(mu, sigma):
     return all(trace) and np.array_equal(q.T @ q, len(q) * moment)
 
 
-def drawn(mu, sigma, count=200_000, same=False, seed=0):
-    """`count` dot products of independent q and k, or with `same` of q with itself."""
-    mu, sigma = _checked(mu, sigma)
+def drawn(mu, sigma, count=200_000, same=False, seed=0, nu=None):
+    """`count` dot products of independent q (mean mu) and k (mean nu, or mu), or with `same` of q
+    with itself."""
     rng = np.random.default_rng(seed)
-    mu = np.array([float(m) for m in mu])
+    mu, nu = (np.array(m, float) for m in (mu, mu if nu is None else nu))
     q = mu + float(sigma) * rng.standard_normal((count, len(mu)))
-    k = q if same else mu + float(sigma) * rng.standard_normal((count, len(mu)))
+    k = q if same else nu + float(sigma) * rng.standard_normal((count, len(mu)))
     return (q * k).sum(1)
 
 
-def saturation(d, scaled, keys=16, count=500, seed=1):
-    """How npdl's attention behaves for a standard normal query and `keys` such keys of width d.
-
-    Returns the mean largest weight, the mean and the median length of the gradient of the query,
-    for one-number values v and upstream gradient 1."""
-    if min(d, keys, count) < 1:
-        raise InputError(f"d, keys, count = {d}, {keys}, {count}; each must be at least 1")
-    rng, layer = np.random.default_rng(seed), ScaledDotAttention() if scaled else DotAttention()
-    largest, lengths = [], []
-    n = min(count, 100)
-    for _ in range(max(1, count // 100)):
-        q = rng.standard_normal((n, 1, d))
-        k, v = rng.standard_normal((n, keys, d)), rng.standard_normal((n, keys, 1))
-        y, cache = layer.forward(q, k, v)
-        dq, _, _ = layer.backward(np.ones_like(y), cache)
-        largest.append(cache.A.max(-1).ravel())
-        lengths.append(np.sqrt((dq * dq).sum(-1)).ravel())
-    lengths = np.concatenate(lengths)
-    return float(np.mean(largest)), float(lengths.mean()), float(np.median(lengths))
-
-
-def growth(values):
-    """The power of d in values measured at d and 4 d: log_4 of their ratio."""
-    return math.log(values[1] / values[0], 4)
-
-
-def _checked(mu, sigma):
-    mu = [m if isinstance(m, Fraction) else Fraction(m) for m in np.asarray(mu).ravel().tolist()]
-    if not mu or not sigma > 0:
-        raise InputError(f"mu has {len(mu)} entries, sigma = {sigma!r}; there must be at least one "
-                         "entry and sigma must be positive")
-    return mu, Fraction(sigma)
+def off_by(sample, moment, centre=None):
+    """(how many standard errors the sample's mean is off, the mean, its standard error); with a
+    `centre` of its squared distances from there, that is of the variance."""
+    values = sample if centre is None else (sample - centre) ** 2
+    error = values.std() / math.sqrt(len(values))
+    return abs(values.mean() - float(moment)) / error, values.mean(), error
 
 
 def moments():
     """Claims of parts (a) and (b)."""
     mu, sigma = [1, -2, 0, 3, 1, 1, -1, 2], Fraction(3, 2)
+    nu = [2, 0, -1, 1, 0, 3, 1, -2]
     sample, square = drawn(mu, sigma), drawn(mu, sigma, same=True)
-    spread = (sample - sample.mean()) ** 2
-    error, var_error = (a.std() / math.sqrt(len(a)) for a in (sample, spread))
-    var = spread.mean()
+    off, found, error = off_by(sample, mean(mu))
+    var_off, var, var_error = off_by(sample, variance(mu, sigma), sample.mean())
     exact, printed = variance(mu, sigma), printed_variance(mu, sigma)
+    own_mean, own_variance = square_moments(mu, sigma)
+    own = [off_by(square, own_mean), off_by(square, own_variance, square.mean())]
+    apart = drawn(mu, sigma, nu=nu)
+    two = [off_by(apart, mean(mu, nu)),
+           off_by(apart, two_means_variance(mu, nu, sigma), apart.mean())]
+    sound = max(off, var_off, *(row[0] for row in (*own, *two))) < 4
     data = "mu = (1, -2, 0, 3, 1, 1, -1, 2), sigma = 1.5"
     yield claim_of(
         "a", "E[q.k] = mu.mu", "mu^T mu", f"{mean(mu)} for {data}",
-        judge(abs(sample.mean() - mean(mu)) < 4 * error),
-        f"200,000 draws: {sample.mean():.2f} +- {error:.2f}")
+        judge(off < 4, provided=sound),
+        f"200,000 draws: {found:.2f} +- {error:.2f}")
     yield claim_of(
         "a, premise", "q and k are two random vectors; nothing is said of their dependence",
         "the solution takes them as independent",
-        "independence is needed: with k = q the mean is mu.mu + d sigma^2",
-        judge(abs(square.mean() - mean(mu)) < 1, "confirmed", "under-specified"),
-        f"k = q: {float(mean(mu) + len(mu) * sigma**2):g}, {square.mean():.1f} by drawing")
+        "independence is needed: with k = q the mean is mu.mu + d sigma^2, and the variance "
+        "4 sigma^2 mu.mu + 2 d sigma^4, twice that of (b)",
+        judge((own_mean, own_variance) == (mean(mu), exact), "confirmed", "under-specified",
+              provided=sound),
+        f"k = q: mean {float(own_mean):g}, {own[0][1]:.1f} by drawing; variance "
+        f"{float(own_variance):g}, {own[1][1]:.0f} +- {own[1][2]:.0f}, from E[q_i^4] = mu_i^4 + "
+        "6 mu_i^2 sigma^2 + 3 sigma^4")
+    yield claim_of(
+        "a, premise", "q and k have one and the same mean mu", "both N(mu, sigma^2 I)",
+        "queries and keys are made by two matrices and have two means mu and nu: then the mean is "
+        "mu.nu, and the variance sigma^2 (mu.mu + nu.nu) + d sigma^4",
+        judge((mean(mu, nu), variance(mu, sigma, nu)) == (mean(mu), exact), "confirmed",
+              "convention", provided=sound and
+              variance(mu, sigma, nu) == two_means_variance(mu, nu, sigma)),
+        f"nu = (2, 0, -1, 1, 0, 3, 1, -2): mean {mean(mu, nu)}, {two[0][1]:.2f} +- "
+        f"{two[0][2]:.2f} by drawing; variance {float(variance(mu, sigma, nu)):g}, "
+        f"{two[1][1]:.1f} +- {two[1][2]:.1f}; the question's own case is nu = mu")
     yield claim_of(
         "b", "(q.k)^2 = Tr(q q^T k k^T), and E[q q^T] = mu mu^T + sigma^2 I",
         "the lines before it", "both hold",
@@ -140,111 +133,22 @@ def moments():
     yield claim_of(
         "b", "Tr((mu mu^T + sigma^2 I)^2) = (mu.mu)^2 + 2 sigma^2 mu.mu + d sigma^4",
         "that line of the derivation", "equal",
-        judge(variance_by_trace(mu, sigma) == right_variance(mu, sigma) == exact),
+        proved(sound and variance_by_trace(mu, sigma) == right_variance(mu, sigma) == exact),
         f"exact fractions: {variance_by_trace(mu, sigma)} from the trace, {exact} from the moments")
     yield claim_of(
         "b", "Var(q.k) = 2 d sigma^2 mu.mu + d sigma^4", "2 d sigma^2 mu^T mu + d sigma^4",
         f"2 sigma^2 mu.mu + d sigma^4, as the line above it: {float(exact):.2f} for {data}; the "
         f"printed result gives {float(printed):.2f}",
-        judge(exact == printed, provided=abs(var - exact) < 4 * var_error),
+        judge(exact == printed, provided=sound and exact == right_variance(mu, sigma)),
         f"200,000 draws: {var:.1f} +- {var_error:.1f}; the two agree only for d = 1 or mu = 0",
         weight="answer")
 
 
-def scale():
-    """Claims of part (c)."""
-    widths = (64, 256)
-    plain = growth([float(mean([2] * d)) for d in widths])
-    by_root = growth([float(mean([2] * d)) / math.sqrt(d) for d in widths])
-    yield claim_of(
-        "c", "s = sqrt(d) makes E[q.k / s] grow linearly with d", "s = sqrt(d)",
-        "no: it grows as sqrt(d) when every mu_i is the same, and is 0 for mu = 0; linear growth "
-        "needs s = mu.mu / (c d), a constant such as s = 1 in that case",
-        judge(abs(by_root - 1) < 1e-9, provided=abs(plain - 1) < 1e-9),
-        f"mu_i = 2, d = 64 and 256: power of d {by_root:.1f} with sqrt(d), {plain:.1f} with s = 1",
-        weight="answer", error="6c scale")
-    yield claim_of(
-        "c", "the case mu = 0 answers the question", "consider mu = 0",
-        "for mu = 0 the mean is 0 under every s, and no s makes it grow",
-        judge(mean([0] * 64) != 0), f"E[q.k] = {mean([0] * 64)} at d = 64", error="6c scale")
-    sigma = 2
-    ratio = float(right_variance([0] * 64, sigma)) / 64
-    shifted = [float(right_variance([1] * d, 1)) / d for d in widths]
-    yield claim_of(
-        "c", "s = sqrt(d) keeps the dot product at a consistent scale across d",
-        "s = sqrt(d), as in transformers",
-        "of the standard deviation, and to 1 only for mu = 0 and sigma = 1; in general s = "
-        "sqrt(2 sigma^2 mu.mu + d sigma^4)",
-        judge(ratio == 1, "confirmed", "under-specified"),
-        f"variance of q.k / sqrt(d): {ratio:g} at mu = 0, sigma = 2; {shifted[0]:g} at mu_i = 1, "
-        "sigma = 1, for every d")
-
-
-def unscaled():
-    """Claims of part (d)."""
-    widths = (16, 64, 256, 1024)
-    zero, same = (growth([float(right_variance([m] * d, 1)) for d in (64, 256)]) for m in (0, 1))
-    as_printed = growth([float(printed_variance([100] * d, 1)) for d in (64, 256)])
-    raw = [saturation(d, False) for d in widths]
-    scaled = [saturation(d, True) for d in widths]
-    yield claim_of(
-        "d", "with s = 1 the variance grows linearly with d", "linearly, shown for mu = 0",
-        "yes: d sigma^4 for mu = 0; for other mu too, if mu.mu grows at most linearly",
-        judge(abs(zero - 1) < 1e-9 and abs(same - 1) < 1e-9),
-        f"power of d between 64 and 256: {zero:.2f} at mu = 0, {same:.2f} at mu_i = 1; the printed "
-        f"formula of (b) would give {as_printed:.2f} at mu_i = 100")
-    yield claim_of(
-        "d", "without the scale one or few entries dominate the softmax", "highly skewed outputs",
-        f"the largest of 16 weights is {listing([r[0] for r in raw])} on average at "
-        f"d = {listing(widths, 'd')}",
-        judge(raw[-1][0] > 0.9 > scaled[-1][0]),
-        f"with s = sqrt(d): {listing([r[0] for r in scaled])}; standard normal q and k, 500 draws")
-    yield claim_of(
-        "d", "without the scale gradients explode in backpropagation", "gradient explosion",
-        "they vanish: a saturated softmax is flat; the typical (median) gradient of q goes to 0, "
-        "and the mean stays bounded",
-        judge(raw[-1][1] > 10 * raw[0][1], provided=raw[-1][2] < raw[0][2]),
-        f"median length of dq at d = {listing(widths, 'd')}: {listing([r[2] for r in raw], '.1g')};"
-        f" mean {listing([r[1] for r in raw])}; with sqrt(d), median "
-        f"{listing([r[2] for r in scaled])}")
-    yield claim_of(
-        "d", "scaling by sqrt(d) keeps the softmax from saturating, and so training stable",
-        "normalises the variance, training stable",
-        f"at every d the largest weight stays near {scaled[0][0]:.2f} and the gradient near "
-        f"{scaled[0][2]:.2f}",
-        judgement("essay", provided=0.5 < scaled[-1][2] / scaled[0][2] < 2),
-        f"from d = 16 to 1024 the median gradient changes {scaled[-1][2] / scaled[0][2]:.2f} times "
-        f"with the scale, {raw[-1][2] / raw[0][2]:.0e} times without")
-
-
 def claims():
-    return [*moments(), *scale(), *unscaled()]
+    return list(moments())
 
 
-def figures(folder):
-    """Saturation of the softmax against the width of queries and keys."""
-    from matplotlib.figure import Figure
-
-    widths = 2 ** np.arange(1, 10)
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for scaled, name in ((False, "q.k"), (True, "q.k / sqrt(d)")):
-        found = np.array([saturation(d, scaled, count=300) for d in widths])
-        left.semilogx(widths, found[:, 0], "o-", base=2, label=name)
-        right.loglog(widths, found[:, 2], "o-", base=2, label=name)
-    left.set(title="the largest of 16 attention weights", ylabel="mean", ylim=(0, 1))
-    right.set(title="length of the gradient of q", ylabel="median")
-    right.set_yscale("log", base=10)
-    for axis in (left, right):
-        axis.set_xlabel("width d")
-        axis.grid(alpha=0.3)
-        axis.legend(title="score")
-    path = Path(folder) / "d002_softmax_saturation.png"
-    figure.savefig(path, dpi=120)
-    return [path]
-
-
-MU, SIGMA = (1, 2), 1
+MU, NU, SIGMA = (1, 2), (3, -1), 1
 
 
 def variances(mu, sigma):
@@ -258,22 +162,9 @@ def by_trace(mu, sigma):
     return M, int((M * M).sum())
 
 
-def means_over_scales(d, m):
-    """d m^2, and what it is over sqrt(d), over 1 and over d, as whole numbers."""
-    e = mean([m] * d)
-    return e, int(e / math.isqrt(d)), int(e), int(e / d)
-
-
-def first_weight(gap):
-    """(the weight of the first of two keys whose scores lie `gap` apart, its slope)."""
-    A = 1 / (1 + math.exp(-gap))
-    return A, A * (1 - A)
-
-
 def expectation():
     """Part (a)."""
     products = [m * m for m in MU]
-    sample = drawn(MU, SIGMA, 200_000)
     return Solution(
         "6a",
         (
@@ -283,17 +174,25 @@ def expectation():
                  "E[qᵢ kᵢ] = E[qᵢ] E[kᵢ] = μᵢ²",
                  f"{num(MU[0])}² = {num(products[0])},   {num(MU[1])}² = {num(products[1])}"),
             Step("Add up.", "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{terms(products)} = {num(mean(MU))}"),
+            Step("With a mean of its own, ν, for the keys, as two matrices make queries and keys: "
+                 "the same two steps.", "E[q·k] = Σᵢ μᵢ νᵢ = μ·ν",
+                 f"ν = {vec(NU)}:  {terms([m * n for m, n in zip(MU, NU, strict=True)])} = "
+                 f"{num(mean(MU, NU))}"),
+            Step("Where k = q the factors are not independent, and σ² enters.",
+                 "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²",
+                 f"{num(mean(MU))} + 2 · {SIGMA} = {num(square_moments(MU, SIGMA)[0])}"),
         ),
         f"E[q·k] = μ·μ, here {num(mean(MU))}; neither σ nor d enters by itself.",
-        (Check("the mean of 200,000 drawn products lies within 4 standard errors",
-               abs(sample.mean() - mean(MU)) < 4 * sample.std() / math.sqrt(len(sample))),),
+        (Check("the means of 200,000 drawn products lie within 4 standard errors, of one mean, of "
+               "two and of k = q", max(off_by(sample, moment)[0] for sample, moment in (
+                   (drawn(MU, SIGMA), mean(MU)), (drawn(MU, SIGMA, nu=NU), mean(MU, NU)),
+                   (drawn(MU, SIGMA, same=True), square_moments(MU, SIGMA)[0]))) < 4),),
         f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
 
 
 def spread():
     """Part (b)."""
     parts, (M, trace), dot = variances(MU, SIGMA), by_trace(MU, SIGMA), mean(MU)
-    sample = drawn(MU, SIGMA, 200_000)
     return Solution(
         "6b",
         (
@@ -309,6 +208,16 @@ def spread():
                  "E[(q·k)²] = Tr(M M),  M = μ μᵀ + σ² I;   Var = Tr(M M) − (μ·μ)²",
                  f"Tr(M M) = Σ Mᵢⱼ² = {terms([int(v * v) for v in M.ravel()])} = {trace};   "
                  f"{trace} − {num(dot)}² = {num(trace - dot**2)}", {"M": M}),
+            Step("Two means μ and ν: the same with E[kᵢ²] = νᵢ² + σ².",
+                 "Var(q·k) = Σᵢ (μᵢ² + σ²)(νᵢ² + σ²) − μᵢ² νᵢ² = σ² (μ·μ + ν·ν) + d σ⁴",
+                 f"ν = {vec(NU)}:  {SIGMA} · ({num(dot)} + {num(mean(NU))}) + 2 · {SIGMA} = "
+                 f"{num(two_means_variance(MU, NU, SIGMA))}"),
+            Step("k = q: the moments of one normal number, E[qᵢ²] = μᵢ² + σ² and E[qᵢ⁴] = μᵢ⁴ + "
+                 "6 μᵢ² σ² + 3 σ⁴ (as E[z²] = 1, E[z⁴] = 3, odd ones 0). Twice the variance of "
+                 "independent vectors.",
+                 "Var(qᵢ²) = E[qᵢ⁴] − E[qᵢ²]² = 4 μᵢ² σ² + 2 σ⁴;   Var(q·q) = 4 σ² μ·μ + 2 d σ⁴",
+                 f"4 · {SIGMA} · {num(dot)} + 2 · 2 · {SIGMA} = "
+                 f"{num(square_moments(MU, SIGMA)[1])}"),
             Step("A d in front of the first term, as one can find it printed, would double it "
                  "here.", "2 d σ² μ·μ + d σ⁴", f"2 · 2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
                  f"{num(printed_variance(MU, SIGMA))}"),
@@ -316,81 +225,17 @@ def spread():
         f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {num(variance(MU, SIGMA))}.",
         (Check("moments, closed form and trace agree exactly",
                sum(parts) == right_variance(MU, SIGMA) == trace - dot**2 == variance(MU, SIGMA)),
-         Check("the variance of 200,000 drawn products is within 3 % of it",
-               abs(sample.var() / float(variance(MU, SIGMA)) - 1) < 0.03)),
+         Check("for two means and for k = q the moments give the closed forms",
+               variance(MU, SIGMA, NU) == two_means_variance(MU, NU, SIGMA)
+               and square_moments(MU, SIGMA)[1] == 4 * SIGMA**2 * dot + 2 * 2 * SIGMA**4),
+         Check("the variances of 200,000 drawn products, of one mean, of two and of k = q, lie "
+               "within 4 standard errors", max(
+                   off_by(sample, moment, sample.mean())[0] for sample, moment in (
+                       (drawn(MU, SIGMA), variance(MU, SIGMA)),
+                       (drawn(MU, SIGMA, nu=NU), two_means_variance(MU, NU, SIGMA)),
+                       (drawn(MU, SIGMA, same=True), square_moments(MU, SIGMA)[1]))) < 4)),
         f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
 
 
-def scaling():
-    """Part (c)."""
-    widths, m = (4, 16, 64), 2
-    rows = tuple((d, *means_over_scales(d, m)) for d in widths)
-    means = [row[1] for row in rows]
-    return Solution(
-        "6c",
-        (
-            Step("Take every mean the same, so that d is all that changes.",
-                 "μᵢ = m   →   E[q·k] = μ·μ = d m²",
-                 f"m = {m}:  E = " + ", ".join(num(e) for e in means)
-                 + " at d = " + ", ".join(map(str, widths))),
-            Step("Divide by s and look how the mean grows from one d to four times d.",
-                 "E[q·k/s] = d m²/s",
-                 table=Table(("d", "d m²", "s = √d", "s = 1", "s = d"), rows)),
-            Step("Linear growth means four times as much for four times d: a constant s.",
-                 "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
-                 f"s = 1: {num(means[1])}/{num(means[0])} = {num(Fraction(means[1], means[0]))};   "
-                 f"s = √d: "
-                 f"{num(rows[1][2])}/{num(rows[0][2])} = {num(Fraction(rows[1][2], rows[0][2]))}"),
-            Step("What √d is for is the spread: for μ = 0 the mean is 0 under every s, and the "
-                 "standard deviation of q·k/√d is σ² for all d.",
-                 "Var(q·k/√d) = d σ⁴/d = σ⁴",
-                 f"σ = 1: {', '.join(num(right_variance([0] * d, 1) / d) for d in widths)} at "
-                 f"d = {', '.join(map(str, widths))}"),
-        ),
-        "For a mean that grows linearly s must not grow with d (s = 1 does); s = √d gives growth "
-        "as √d, and is the choice that keeps the standard deviation, not the mean.",
-        (Check("the mean of 200,000 products drawn at d = 16 is within 1 % of the table's",
-               abs(drawn([m] * 16, 1).mean() / float(means[1]) - 1) < 0.01),
-         Check("the variance of q·k/√d is the same at every d for μ = 0",
-               len({right_variance([0] * d, 1) / d for d in widths}) == 1)),
-        f"μᵢ = {m} in every coordinate, d = {', '.join(map(str, widths))}.")
-
-
-def worked_unscaled():
-    """Part (d)."""
-    widths = (1, 16, 256)
-    rows = []
-    for d in widths:
-        gap = math.sqrt(2 * d)
-        (raw, steep), (scaled, slope) = map(first_weight, (gap, gap / math.sqrt(d)))
-        rows.append((d, num(right_variance([0] * d, 1)), num(gap, 2), num(raw), f"{steep:.1e}",
-                     num(scaled), num(slope)))
-    sample, step = drawn([0] * 16, 1, 200_000), 1e-6
-    above, below = (softmax(np.array([math.sqrt(2) + s, 0]))[0] for s in (step, -step))
-    return Solution(
-        "6d",
-        (
-            Step("With s = 1 the variance itself grows.", "Var(q·k) = d σ⁴   (μ = 0)",
-                 f"σ = 1: {', '.join(num(right_variance([0] * d, 1)) for d in widths)} at d = "
-                 f"{', '.join(map(str, widths))}"),
-            Step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of "
-                 "two.", "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
-                 table=Table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d",
-                              "its slope"), tuple(rows))),
-            Step("The larger weight goes to 1, and the slope, with which every gradient of q and k "
-                 "is multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 "
-                 "at every d."),
-        ),
-        "The variance grows linearly with d, the softmax puts all weight on one key, and the "
-        f"gradients through it vanish (slope {rows[-1][4]} at d = {widths[-1]}); they do not "
-        "explode.",
-        (Check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
-               abs(sample.var() / 16 - 1) < 0.03),
-         Check("the last slope is a difference of two of npdl's softmaxes",
-               abs((above - below) / (2 * step) - slope) < 1e-9)),
-        "Standard normal q and k (μ = 0, σ = 1), two keys.",
-        picture="the softmax's largest weight and the gradient of q against d")
-
-
 def solutions():
-    return [expectation(), spread(), scaling(), worked_unscaled()]
+    return [expectation(), spread()]

@@ -3,7 +3,7 @@
 The gradient of a late loss reaches the state k steps earlier through a product of k Jacobians
 W_h diag(1 - h^2). `gradient_norms` carries a unit gradient back through any npdl cell and returns
 its length after every step. What explosion does to training is in
-d002_exploding_training.py, the remedies are in d002_gradient_remedies.py.
+exploding_training, the remedies are in gradient_remedies.
 """
 
 import math
@@ -239,6 +239,7 @@ def through_time():
     closed = [np.array([along * large**k + across * small**k,
                         along * large**k - across * small**k]) for k in lags]
     stepped = [gradient_back(W, GRADIENT, k) for k in lags]
+    powers = [float(np.linalg.norm(np.linalg.matrix_power(np.array(W), k), 2)) for k in lags]
     h = 0.9
     slope = 1 - h * h
     w = small
@@ -259,10 +260,15 @@ def through_time():
                  "is multiplied by its λ at every step.",
                  "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
                  f"a = {num(along)}, b = {num(across)}",
-                 table=Table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|"),
+                 table=Table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
                              tuple((k, f"{along * large**k:.3g}", f"{across * small**k:.3g}",
-                                    vec(g), num(float(np.linalg.norm(g))))
-                                   for k, g in zip(lags, closed, strict=True)))),
+                                    vec(g), num(float(np.linalg.norm(g))), num(size))
+                                   for k, g, size in zip(lags, closed, powers, strict=True)))),
+            Step("|g_k| is of this one gradient; the norm of the matrix power, beside it, is the "
+                 "most that any gradient of length 1 can become.",
+                 "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
+                 f"k = 10: {num(float(np.linalg.norm(closed[3])))} ≤ {num(powers[3])} = "
+                 f"{num(large)}¹⁰"),
             Step("tanh adds its slope to every step. Where a unit is near its ends the factor is "
                  "small, and even λ₁ is not enough.",
                  "factor of a step = λ (1 − h²)",
@@ -280,6 +286,10 @@ def through_time():
         "one update throws the weights away.",
         (Check("W applied step by step gives the same g_k as the eigenvalues",
                all(np.allclose(a, b) for a, b in zip(closed, stepped, strict=True))),
+         Check("the norm of each power is λ₁ᵏ, and no g_k is longer",
+               np.allclose(powers, [large**k for k in lags])
+               and all(np.linalg.norm(g) <= size + 1e-9
+                       for g, size in zip(stepped, powers, strict=True))),
          Check("both eigenvectors: W (1, 1) = λ₁ (1, 1) and W (1, −1) = λ₂ (1, −1)",
                np.allclose(np.array(W) @ [1, 1], large) and
                np.allclose(np.array(W) @ [1, -1], [small, -small]))),

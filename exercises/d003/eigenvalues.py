@@ -255,6 +255,11 @@ def closed_form_of(pairs, c, t):
     return sum(share * value**t * np.array(v) for share, (value, v) in zip(c, pairs, strict=True))
 
 
+def power_norm(M, t):
+    """The spectral norm of M^t: the longest that a vector of length 1 can become in t steps."""
+    return float(np.linalg.norm(np.linalg.matrix_power(np.array(M), t), 2))
+
+
 def short(value):
     return f"{value:.3g}".replace("-", "−")
 
@@ -273,7 +278,8 @@ def left_out(v_1):
                 f"column ({num(block[1])}, {num(block[0])})\n"
                 f"Wᵀ = [{' '.join(map(short, SKEW[0]))}; {' '.join(map(short, SKEW[1]))}], ρ = "
                 f"{num(spectral_radius(SKEW), 1)}, from (0, 1): |h₁| = {short(early[1])}, "
-                f"|h₅₀| = {short(early[-1])}")
+                f"|h₅₀| = {short(early[-1])}\n‖W‖ = {short(power_norm(SKEW, 1))}, ‖W⁵⁰‖ = "
+                f"{short(power_norm(SKEW, 50))}")
 
 
 def powers():
@@ -285,7 +291,7 @@ def powers():
     states, h = {}, np.array(H_0)
     for t in range(max(times) + 1):
         states[t], h = h, np.array(W_T) @ h
-    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    late, turn = power_norm(W_T, 50), np.array([[0.0, -1.0], [1.0, 0.0]])
     turned = state_norms(turn.T, np.array(H_0), 50)
     back = [gradient_through(np.array(W_T).T, (1.0, 0.0), t) for t in range(3)]
     return Solution(
@@ -304,9 +310,15 @@ def powers():
                  f"entry 1: c₁ + c₂ = {num(H_0[0], 0)}, so c₁ = {num(c[0], 1)}\n"
                  f"{vec(H_0, 0)} = {num(c[0], 1)} · {vec(v_1, 0)} + {num(c[1], 1)} · "
                  f"{vec(v_2, 0)}",
-                 table=Table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|"), tuple(
+                 table=Table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), tuple(
                      (n, short(c[0] * small**n), short(c[1] * large**n), vec(states[n]),
-                      short(float(np.linalg.norm(states[n])))) for n in times))),
+                      short(float(np.linalg.norm(states[n]))), short(power_norm(W_T, n)))
+                     for n in times))),
+            Step("|hₜ| is what becomes of one start. The norm of the power is the most that any "
+                 "start of length 1 can become, and it bounds every gradient on its way back.",
+                 "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
+                 f"t = 50: {short(float(np.linalg.norm(states[50])))} ≤ {short(late)} · "
+                 f"{num(math.hypot(*H_0))};   {short(late)}^(1/50) = {num(late**(1 / 50))}"),
             Step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
                  "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
                  "only the modulus |λ| makes longer or shorter.",
@@ -322,6 +334,9 @@ def powers():
         f"{num(spectral_radius(np.array(W_T)), 1)}.",
         (Check("the closed form equals the states that were stepped",
                all(np.allclose(closed_form_of(pairs, c, n), states[n]) for n in times)),
+         Check("no state is longer than the norm of the power times the start's length",
+               all(np.linalg.norm(states[n]) <= power_norm(W_T, n) * math.hypot(*H_0) + 1e-9
+                   for n in times)),
          Check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
                all(np.allclose(np.array(W_T) @ v, value * np.array(v)) for value, v in pairs)
                and math.isclose(spectral_radius(np.array(W_T)), large)),

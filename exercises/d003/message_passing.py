@@ -148,6 +148,15 @@ def numbers():
         judge(len(set(meant.values())) == 1, if_false="under-specified"),
         "the second reading is the one whose two parts have the same shape, 1 x 1; holds for the "
         "first, the usual rectifier")
+    agg_2, _, _ = update((STATES[0], STATES[2], STATES[1], STATES[3]))
+    yield claim_of(
+        "b, premise", "(20) aggregates the set of incoming messages, as (16) has it",
+        "[0.6, 0.2, 0.2] times the messages of vertices 2, 3, 4",
+        "it weighs by sender, and a set does not say whose a message is; it fits where f_ji sends "
+        "the weight along",
+        judge(agg == agg_2, if_false="under-specified"),
+        f"vertices 2 and 3 with each other's states send the same set: Agg is "
+        f"{listing(map(float, agg_2), 'g')} instead of {shown[0]}")
     graphs, others = graphs_alike()
     yield claim_of(
         "b, premise", "the figure shows the graph G", "graph G in Fig. 1, not printed",

@@ -1,8 +1,9 @@
-"""Document 003, Questions 7 and 8, and its points: what can be computed about them.
+"""Document 003, Questions 7 and 8, and its points: a review of a scaling law, and its sums.
 
-The paper under review, on scaling laws, is only linked to. What is computed here: a scaling law
-whose exact exponent is known, and what becomes of the exponent when the floor of the loss is left
-out of the fit.
+The paper under review is only linked to. Reviewed here is arXiv:2203.15556, whose law with a floor
+is L(N, D) = E + A / N^alpha + B / D^beta (N parameters, D tokens), beside arXiv:2001.08361, whose
+laws have none; what they say can be computed. What a floor does to a fit is shown on a coin, where
+everything is known.
 """
 
 import math
@@ -15,10 +16,10 @@ from npdl.errors import InputError
 
 QUESTION = """\
 Questions 7 and 8. Summarise a paper on scaling laws, its contributions, strengths and weaknesses, \
-and say what you take from it. (The paper is only linked to.) And do the points of the problem set \
-add up: 21.5 for one course number, 26.5 for the other?"""
+and say what you take from it. (The paper is only linked to; reviewed here: arXiv:2203.15556.) \
+And do the points of the problem set add up: 21.5 for one course number, 26.5 for the other?"""
 
-TITLES = {"7": "A review: what a scaling law needs", "8": "A review: the takeaway"}
+TITLES = {"7": "A review of a scaling law", "8": "A review: the takeaway"}
 
 claim_of = partial(Claim, "003")
 
@@ -27,10 +28,40 @@ EXTRA = {"Q6": 5}
 PRINTED = {"4644": "21.5", "7643": "26.5"}  # the theory's points, by course number
 EXTRA_FOR = "4464"                          # as printed beside Question 6
 
+FLOOR, A, B, ALPHA, BETA = 1.69, 406.4, 410.7, 0.34, 0.28      # arXiv:2203.15556, its fit
+OLDER = 0.73                                # arXiv:2001.08361: best N as a power of compute
+OLD, NEW = (280e9, 300e9), (70e9, 1.4e12)   # (N, D) of the model that was there, and of the test
+
 
 def total(points):
     """The exact sum of points."""
     return sum(Fraction(value) for value in points.values())
+
+
+def law(N, D):
+    """The reviewed law's loss of N parameters trained on D tokens."""
+    return FLOOR + A / N**ALPHA + B / D**BETA
+
+
+def compute(N, D):
+    """Operations of a training run: 6 N D."""
+    return 6 * N * D
+
+
+def best_split(C):
+    """(N, D) of least loss with 6 N D = C: where the derivative along that curve is 0.
+
+    alpha A / N^alpha = beta B / D^beta, so N = (alpha A / (beta B))^(1/(alpha + beta))
+    (C/6)^(beta/(alpha + beta)).
+    """
+    N = (ALPHA * A / (BETA * B)) ** (1 / (ALPHA + BETA)) * (C / 6) ** (BETA / (ALPHA + BETA))
+    return N, C / (6 * N)
+
+
+def searched_split(C, points=20_001):
+    """The same by trying sizes from 1e8 to 1e13 on an even grid of logarithms."""
+    sizes = [10 ** (8 + 5 * k / (points - 1)) for k in range(points)]
+    return min(((N, C / (6 * N)) for N in sizes), key=lambda pair: law(*pair))
 
 
 def expected_loss(n, p=0.3):
@@ -38,8 +69,6 @@ def expected_loss(n, p=0.3):
 
     The prediction for heads is (heads + 1/2) / (n + 1). The least possible loss is the entropy.
     """
-    if n < 1 or not 0 < p < 1:
-        raise InputError(f"n = {n!r}, p = {p!r}; n must be at least 1 and p between 0 and 1")
     losses = []
     for heads in range(n + 1):
         q = (heads + 0.5) / (n + 1)
@@ -55,9 +84,6 @@ def entropy(p=0.3):
 
 def exponent(sizes, losses):
     """The least-squares slope of log loss against log size, with the sign of a decay."""
-    if len(sizes) != len(losses) or len(sizes) < 2 or min(*sizes, *losses) <= 0:
-        raise InputError(f"{len(sizes)} sizes and {len(losses)} losses; as many of each, at least "
-                         "two, all positive")
     x, y = [math.log(n) for n in sizes], [math.log(v) for v in losses]
     mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
     top = math.fsum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
@@ -97,21 +123,28 @@ def review_claims():
     excess = [loss - entropy() for loss in losses]
     right, plain = exponent(sizes, excess), exponent(sizes, losses)
     guess = extrapolated(sizes[:2], losses[:2])
+    found, searched = best_split(compute(*OLD)), searched_split(compute(*OLD))
+    sound = abs(found[0] / searched[0] - 1) < 1e-3
+    power = BETA / (ALPHA + BETA)
     yield claim_of(
         "Q7", "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
-        "without the paper only this: a power law of the loss needs its floor; here the excess "
-        f"over the entropy falls as n^-{right:.2f} (theory: 1/(2n)), and a fit without the floor "
-        f"gives n^-{plain:.2f}",
-        judgement("essay", provided=abs(right - 1) < 0.1),
-        f"coin of bias 0.3, exact mean loss after n = {listing(sizes, 'd')} tosses: "
-        f"{listing(losses, '.4f')}; 2 n times the excess: "
-        f"{listing([2 * n * e for n, e in zip(sizes, excess, strict=True)])}")
+        "of arXiv:2203.15556: at equal compute a smaller model on more tokens is better, and its "
+        f"law says so: {law(*OLD):.3f} with {OLD[0] / 1e9:.0f}e9 parameters, {law(*NEW):.3f} with "
+        f"{NEW[0] / 1e9:.0f}e9; weak is what hangs on a fit, the exponent {power:.2f} of the best "
+        "size and the floor",
+        judgement("essay", provided=sound and law(*NEW) < law(*OLD) and abs(right - 1) < 0.1),
+        f"best of {compute(*OLD):.2e} operations: {found[0] / 1e9:.0f}e9 parameters, "
+        f"{found[1] / 1e12:.1f}e12 tokens, by derivative and by search; a coin of bias 0.3, exact "
+        f"mean loss after n = {listing(sizes, 'd')} tosses: {listing(losses, '.4f')}, falls to its "
+        f"floor as n^-{right:.2f}, and a fit without the floor gives n^-{plain:.2f}")
     yield claim_of(
         "Q8", "", "a takeaway from the paper", "an essay",
-        "extrapolating a loss curve from small sizes is as good as the form that is fitted",
-        judgement("essay", provided=guess < entropy() < losses[-1]),
-        f"from n = 10 and 30, a pure power law predicts {guess:.4f} "
-        f"at 1000; the true value is {losses[-1]:.4f}, the floor {entropy():.4f}")
+        "an extrapolation is as good as the form that is fitted: two published laws give ten times "
+        f"the compute {10**OLDER:.1f} or {10**power:.1f} times the parameters",
+        judgement("essay", provided=sound and guess < entropy() < losses[-1]),
+        f"powers {OLDER} and {BETA}/({ALPHA} + {BETA}) = {power:.2f}; on the coin, from n = 10 and "
+        f"30, a pure power law predicts {guess:.4f} at 1000; the true value is {losses[-1]:.4f}, "
+        f"the floor {entropy():.4f}")
     yield claim_of(
         "Q8", "premise", "the takeaway relates the paper to explainability techniques",
         "traditional understanding of explainability techniques",
@@ -144,43 +177,70 @@ def measured():
     return losses, excess, local_slopes(SIZES, losses), local_slopes(SIZES, excess)
 
 
+def elasticities():
+    """(name, power of the best N in C, best N at the compute of OLD): the fit, and exponents that
+    differ from it by 0.02."""
+    rows = []
+    for alpha, beta in ((ALPHA, BETA), (ALPHA + 0.02, BETA), (ALPHA, BETA + 0.02)):
+        N = ((alpha * A / (beta * B)) ** (1 / (alpha + beta))
+             * (compute(*OLD) / 6) ** (beta / (alpha + beta)))
+        rows.append((f"α = {num(alpha, 2)}, β = {num(beta, 2)}", beta / (alpha + beta),
+                     f"{N / 1e9:.0f}e9"))
+    return rows
+
+
 def review():
     """Question 7."""
     losses, excess, plain, right = measured()
-    p = 0.3
-    after = [-p * math.log(q) - (1 - p) * math.log(1 - q) for q in (1 / 4, 3 / 4)]
-    loss = expected_loss(1, p)
+    C = compute(*OLD)
+    N, D = best_split(C)
+    searched = searched_split(C)
+    terms_of = {pair: (A / pair[0]**ALPHA, B / pair[1]**BETA) for pair in (OLD, NEW)}
     return Solution(
         "7",
         (
-            Step("A review of a scaling-law paper has to say what is fitted. The usual law of a "
-                 "loss has a floor that no amount of data removes.", "L(n) = L_∞ + c n^(−α)"),
-            Step("A case where everything is known: predict a coin of bias 0.3 after n tosses by "
-                 "(heads + 1/2)/(n + 1). The floor is the coin's entropy.",
-                 "L_∞ = −p ln p − (1 − p) ln(1 − p),   L(n) − L_∞ ≈ 1/(2n)",
-                 f"L_∞ = {num(entropy(), 4)}"),
-            Step("With one toss the mean loss is a sum of two: tails (probability 1 − p) predicts "
-                 "1/4 for heads, heads predicts 3/4.",
-                 "L(1) = (1 − p) [−p ln ¼ − (1 − p) ln ¾] + p [−p ln ¾ − (1 − p) ln ¼]",
-                 f"{num(1 - p, 1)} · {num(after[0])} + {num(p, 1)} · {num(after[1])} = "
-                 f"{num(loss, 4)}, {num(loss - entropy(p), 4)} above the floor"),
-            Step("Take the exponent from two points, once of L and once of what is above the "
-                 "floor.", "α = −ln(L₂/L₁)/ln(n₂/n₁)",
+            Step("Summary. Over 400 language models, from 70 million to 16 thousand million "
+                 "parameters, are trained, and one law is fitted to their losses: a floor, a term "
+                 "that more parameters N lower, a term that more tokens D lower.",
+                 "L(N, D) = E + A/N^α + B/D^β",
+                 f"E = {FLOOR}, A = {A}, B = {B}, α = {ALPHA}, β = {BETA}"),
+            Step("Contribution: how to spend a given compute C = 6 N D. Put D = C/(6N) into the "
+                 "law; the derivative by N is 0 where the two terms, weighed by their exponents, "
+                 "are equal.", "α A/N^α = β B/D^β   →   N ∝ C^(β/(α+β)),  D ∝ C^(α/(α+β))",
+                 f"powers {num(BETA / (ALPHA + BETA), 2)} and {num(ALPHA / (ALPHA + BETA), 2)}: "
+                 f"both grow about as √C\nC = {C:.2e}: N = {N / 1e9:.0f}e9, D = {D / 1e12:.1f}e12"),
+            Step("Strength: the law was tried where it had not been fitted. At about the compute "
+                 "of a model that was there, a quarter of its size was trained on more tokens, and "
+                 "was better, as the law says.",
+                 table=Table(("parameters", "tokens", "6 N D", "A/N^α", "B/D^β", "L"), tuple(
+                     (f"{n / 1e9:.0f}e9", f"{d / 1e12:.1f}e12", f"{compute(n, d):.2e}",
+                      *terms_of[n, d], law(n, d)) for n, d in (OLD, NEW)))),
+            Step("Weakness: the best size hangs on the difference of two fitted exponents, far "
+                 "beyond the fitted sizes. Move one by 0.02:",
+                 table=Table(("exponents", "power of C", "best N at that compute"),
+                             tuple(elasticities()))),
+            Step("Weakness: the floor E is fitted too, and no run comes near it. On a coin of bias "
+                 "0.3, predicted after n tosses by (heads + 1/2)/(n + 1), the floor is known, the "
+                 "entropy; without it the exponent comes out wrong.",
+                 "L(n) − L_∞ ≈ 1/(2n),   α = −ln(L₂/L₁)/ln(n₂/n₁)",
                  table=Table(("n", "L", "L − L_∞", "α from L", "α from L − L_∞"), tuple(
                      (n, num(a, 4), num(b, 5), *("" if i == 0 else num(slopes[i - 1])
                                                  for slopes in (plain, right)))
                      for i, (n, a, b) in enumerate(zip(SIZES, losses, excess, strict=True))))),
-            Step("Strength of such papers: one line on a log-log plot over many sizes. Weakness to "
-                 "look for: is the floor fitted, and is the line tried outside the sizes it was "
-                 "fitted on?"),
+            Step("Not looked at: data that is used more than once, other kinds of data, and what "
+                 "the model costs after training, which speaks for smaller ones still."),
         ),
-        f"An essay; its core: without the floor the exponent comes out as {num(plain[-1])} in "
-        f"place of {num(right[-1])}.",
-        (Check("a least-squares fit of the three excesses has an exponent within 0.05 of 1",
+        f"At a fixed compute parameters and tokens should grow alike (powers "
+        f"{num(BETA / (ALPHA + BETA), 2)} and {num(ALPHA / (ALPHA + BETA), 2)}); strong: tried "
+        "outside the fit; weak: all hangs on fitted exponents and a floor that no run reaches.",
+        (Check("the best N by a search over 20,001 sizes is the one of the derivative, to 0.1 %",
+               abs(searched[0] / N - 1) < 1e-3),
+         Check("the larger model's data term is the larger one: it saw too few tokens",
+               terms_of[OLD][1] > terms_of[OLD][0] and law(*NEW) < law(*OLD)),
+         Check("a least-squares fit of the coin's three excesses has an exponent within 0.05 of 1",
                abs(exponent(SIZES, excess) - 1) < 0.05),
-         Check("one toss by hand", math.isclose((1 - p) * after[0] + p * after[1], loss)),
          Check("twice n times the excess goes to 1", abs(2 * SIZES[-1] * excess[-1] - 1) < 0.02)),
-        "Exact mean losses, no sampling.")
+        "The link is not printed; this is arXiv:2203.15556, with the numbers of its fitted law.")
 
 
 def takeaway():
@@ -189,26 +249,36 @@ def takeaway():
     n, factor = SIZES[1], SIZES[2] / SIZES[1]
     pure = losses[1] * factor ** -plain[0]
     floored = entropy() + excess[1] * factor ** -right[0]
+    power = BETA / (ALPHA + BETA)
+    grown = best_split(10 * compute(*OLD))[0] / best_split(compute(*OLD))[0]
     return Solution(
         "8",
         (
-            Step("A takeaway should be something one would do otherwise from now on. Here: try an "
-                 "extrapolation where the answer is known.",
-                 "L(n₂) = L(n₁) (n₂/n₁)^(−α)"),
-            Step(f"From n = {SIZES[0]} and {n} to {SIZES[2]}, without a floor.",
-                 numbers=f"{num(losses[1], 4)} · {num(factor, 0)}^(−{num(plain[0])}) = "
-                 f"{num(pure, 4)}"),
+            Step("Two papers, two laws, one question: ten times the compute, how much larger the "
+                 "model? The older one (arXiv:2001.08361) fits power laws without a floor.",
+                 f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β))",
+                 f"10^{OLDER} = {num(10**OLDER, 1)} times;   10^{num(power, 2)} = "
+                 f"{num(10**power, 1)} times"),
+            Step("So before an extrapolation is believed, try its form where the answer is known. "
+                 f"The coin of Question 7, from n = {SIZES[0]} and {n} to {SIZES[2]}, without a "
+                 "floor.", "L(n₂) = L(n₁) (n₂/n₁)^(−α)",
+                 f"{num(losses[1], 4)} · {num(factor, 0)}^(−{num(plain[0])}) = {num(pure, 4)}, "
+                 f"below the floor {num(entropy(), 4)}"),
             Step("The same points with the floor taken off first.",
                  "L(n₂) = L_∞ + (L(n₁) − L_∞) (n₂/n₁)^(−α)",
                  f"{num(entropy(), 4)} + {num(excess[1], 5)} · {num(factor, 0)}^(−{num(right[0])}) "
                  f"= {num(floored, 4)};   true: {num(losses[2], 4)}"),
+            Step("What to look at next: the same fit with the largest runs left out, and how well "
+                 "it foretells them; a law that is only drawn through its points has not been "
+                 "tried."),
         ),
-        f"An essay; ours: an extrapolation is as good as its form: {num(pure, 4)} without a floor, "
-        f"{num(floored, 4)} with it, {num(losses[2], 4)} in truth (the floor is "
-        f"{num(entropy(), 4)}).",
+        f"An extrapolation is as good as its form: {num(pure, 4)} without a floor, "
+        f"{num(floored, 4)} with it, {num(losses[2], 4)} in truth; and two laws of language models "
+        f"differ by {num(10**OLDER / 10**power, 1)} times for ten times the compute.",
         (Check("with the floor the error is at least 100 times smaller",
-               100 * abs(floored - losses[2]) < abs(pure - losses[2])),),
-        "The coin of Question 7.")
+               100 * abs(floored - losses[2]) < abs(pure - losses[2])),
+         Check("ten times the compute, by the law's best sizes", math.isclose(grown, 10**power))),
+        "The laws of two papers, and the coin of Question 7.")
 
 
 def solutions():

@@ -20,6 +20,7 @@ operands together; 5 layers and width; 6 the batch size and the budget of steps;
 8 what the attention maps show. Do npdl's runs of the same settings say the same?
 (The runs, their figures and the rules of the verdicts: experiments/REPORT.md.)"""
 TITLES = {
+    "4.1": "The default recipe: losses and accuracies step by step, drawn",
     "4.2": "The default recipe: losses, accuracies, delays",
     "4.3": "Scaling the data: the share that is trained on",
     "4.4": "Sums of two and of three operands together",

@@ -80,7 +80,15 @@ def half_claim():
         f"{parts[3][0]} of {sizes[2]}",
         judge(not any(n % 2 for n in sizes), if_false="under-specified"),
         "p = 31 and p = 11; holds to one sample, with a rule for rounding that the document leaves "
-        "open")
+        "open: npdl rounds r N to the nearest whole number and a half to the even one, for each "
+        f"order apart where both are asked for: {rounded(split)}")
+
+
+def rounded(split, r=0.5):
+    """The training samples of each order, as r N and as they were rounded."""
+    counts = {order: [int((part.orders == order).sum()) for part in (split.equations, split.train)]
+              for order in (2, 3)}
+    return " and ".join(f"{r * n:.1f} becomes {kept}" for n, kept in counts.values())
 
 
 def time_claims():
@@ -197,15 +205,15 @@ P = 31
 
 
 def halves(n, share=0.5):
-    """(training samples, validation samples) of n, the share rounded down."""
-    train = int(n * share)
+    """(training samples, validation samples) of n, the share rounded, a half to the even number."""
+    train = round(n * share)
     return train, n - train
 
 
 def budget():
     n = number_of_equations(P)
     train, validation = halves(n)
-    data = ModularArithmetic(P)
+    data, mixed = ModularArithmetic(P), ModularArithmetic(11, orders=(2, 3), stratified=True)
     rows = tuple((model, machine, num(tau, 2), num(seconds(tau), 2), num(seconds(tau) / 60, 1))
                  for (model, machine), tau in TAU.items())
     return Solution(
@@ -213,9 +221,14 @@ def budget():
         (
             Step("Count the equations: every pair of operands once.", "N = p²   (p³ for three "
                  "operands)", f"{P}² = {n}"),
-            Step("Split them. An odd N can't be halved; one side gets the odd one.",
-                 "N_train ≈ r N",
-                 f"{num(0.5, 1)} · {n} = {num(n / 2, 1)}: {train} and {validation}"),
+            Step("Split them. An odd N can't be halved, and the document gives no rule for it. "
+                 "npdl rounds to the nearest number and a half to the even one; where sums of two "
+                 "and of three operands are mixed, each of them by itself.",
+                 "N_train = round(r N)",
+                 f"{num(0.5, 1)} · {n} = {num(n / 2, 1)}: {train} and {validation}\n"
+                 + "\n".join(f"{num(0.5, 1)} · 11^{order} = {num(11**order / 2, 1)}: "
+                             f"{halves(11**order)[0]} and {halves(11**order)[1]}"
+                             for order in (2, 3))),
             Step("Compare with the batch: a batch larger than the training set is the whole of it.",
                  "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}"),
             Step("Time is steps times seconds.", "τ T",
@@ -229,7 +242,10 @@ def budget():
         f"{num(seconds(TAU['GPT', 'CPU']) / 60, 0)} minutes.",
         (Check("npdl's data set has as many equations, split in the same way",
                (len(data.equations), len(data.train), len(data.validation))
-               == (n, train, validation)),),
+               == (n, train, validation)),
+         Check("and the sums of two and of three operands for p = 11, each by itself",
+               [int((part.orders == order).sum()) for order in (2, 3)
+                for part in (mixed.train, mixed.validation)] == [*halves(11**2), *halves(11**3)])),
         f"p = {P}, two operands, r = 1/2, B = {B}, T = {T:,}.")
 
 
