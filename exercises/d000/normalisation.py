@@ -9,7 +9,6 @@ import numpy as np
 
 from exercises.framework import Claim, judge, judgement
 from exercises.worked import Check, Solution, Step, Table, listing, num, terms
-from npdl.errors import InputError
 from npdl.layers.norms import statistics
 
 QUESTION = """\
@@ -47,19 +46,12 @@ def exact_statistics(tensor, axes, correction=0):
 
     tensor    (N, C, L) integers or anything that Fraction takes exactly
     correction  0: divide by the count n; 1: by n - 1
-    Raises InputError unless the tensor is 3-D and every group has more than `correction` values.
     """
     tensor = np.asarray(tensor)
-    if tensor.ndim != 3 or 0 in tensor.shape:
-        raise InputError(f"tensor of shape {tensor.shape}; it must be (N, C, L), none of them 0")
-    if not axes or not set(axes) <= {0, 1, 2}:
-        raise InputError(f"axes = {axes!r}; choose some of 0 (samples), 1 (channels), 2 (features)")
     groups = {}
     for index in product(*map(range, tensor.shape)):
         key = tuple(i for axis, i in enumerate(index) if axis not in axes)
         groups.setdefault(key, []).append(Fraction(tensor[index].item()))
-    if len(next(iter(groups.values()))) <= correction:
-        raise InputError(f"axes = {axes!r} of {tensor.shape} average one value; n - 1 would be 0")
     means = [sum(group) / len(group) for group in groups.values()]
     variances = [
         sum((value - mean) ** 2 for value in group) / (len(group) - correction)
@@ -77,8 +69,6 @@ def library_statistics(tensor, kind):
 def misprints(printed, exact):
     """[(place, printed text, exact value)] where a printed decimal is not its value rounded."""
     texts = printed.split()
-    if len(texts) != len(exact):
-        raise InputError(f"{len(texts)} printed numbers for {len(exact)} values")
     wrong = []
     for place, (text, value) in enumerate(zip(texts, exact, strict=True), 1):
         decimals = len(text.partition(".")[2])

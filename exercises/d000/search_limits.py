@@ -11,7 +11,6 @@ from exercises.d000.decoding_trees import completed, decode
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, num, share
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
-from npdl.errors import InputError
 
 QUESTION = """\
 2.5  What is the main weakness of greedy decoding, and what is that of beam search?"""
@@ -22,8 +21,6 @@ claim = partial(Claim, "000", "Q2", "5")
 
 def random_tree(rng, N, T, spread=1.5):
     """A full tree of N words and T levels, each node's probabilities a softmax of normals."""
-    if N < 1 or T < 1:
-        raise InputError(f"N = {N}, T = {T}; a tree needs at least one word and one level")
     logits = spread * rng.standard_normal(N)
     logs = np.minimum(logits - np.log(np.exp(logits).sum()), 0)
     return {f"{word:02d}": (float(log), random_tree(rng, N, T - 1, spread) if T > 1 else {})

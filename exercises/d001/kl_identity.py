@@ -9,7 +9,6 @@ import numpy as np
 from exercises.framework import Claim, judge, proved
 from exercises.probes import estimate
 from exercises.worked import Check, Solution, Step, Table, below, num, terms
-from npdl.errors import InputError
 from npdl.losses import KLDivergence, kl_divergence
 
 QUESTION = """\
@@ -26,18 +25,10 @@ claim = partial(Claim, "001", "Q1")
 def bayes(prior, likelihood):
     """(P(context), posterior): of prior (V,) and P(this context | output) (V,), any numbers.
 
-    Works on fractions as well as on floats. Raises InputError for lengths that differ, numbers
-    outside [0, 1], a prior that does not sum to 1, and a context of probability 0.
+    Works on fractions as well as on floats.
     """
-    if len(prior) != len(likelihood) or not len(prior):
-        raise InputError(f"{len(prior)} prior and {len(likelihood)} likelihood values; there must "
-                         "be one of each for each output")
-    if not all(0 <= p <= 1 for p in (*prior, *likelihood)) or abs(sum(prior) - 1) > 1e-9:
-        raise InputError("prior and likelihood must lie in [0, 1] and the prior must sum to 1")
     joint = [p * q for p, q in zip(prior, likelihood, strict=True)]
     evidence = sum(joint)
-    if evidence == 0:
-        raise InputError("P(context) is 0: no output explains it, so there is no posterior")
     return evidence, [value / evidence for value in joint]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, listing, num, sub
-from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 
 QUESTION = """\
@@ -30,8 +29,6 @@ def training(w=1.5, h=1e-6, steps=30, lr=1.0, updates=8, squash=np.tanh):
     The loss is (h_T + 1)^2; squash is tanh or None, for the identity. Stops when the weight is
     no longer finite.
     """
-    if steps < 1 or updates < 0:
-        raise InputError(f"steps = {steps!r}, updates = {updates!r}; at least 1 and 0")
     weights, losses = [w], []
     for _ in range(updates + 1):
         state, slope = h, 0.0                                       # slope = dh / dw
@@ -110,8 +107,6 @@ POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 def descent(w, h=1.0, steps=3, lr=0.1, updates=3, squash=False):
     """[(w, h_T, loss, dL/dw)] of h' = w h or tanh(w h), L = h_T²/2, under plain descent."""
-    if steps < 1 or updates < 0:
-        raise InputError(f"steps = {steps}, updates = {updates}; at least 1 and 0")
     rows = []
     for _ in range(updates + 1):
         state, slope = h, 0.0

@@ -11,7 +11,6 @@ import numpy as np
 from exercises.d002.gradients_through_time import gradient_norms, recurrent_matrix, rnn_cell
 from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, listing, num, vec
-from npdl.errors import InputError
 from npdl.layers.norms import BatchNorm
 from npdl.layers.recurrent import LSTMCell, RNNLayer
 from npdl.optim import clip_by_global_norm
@@ -32,8 +31,6 @@ def clipping(radius, limit=1.0, steps=50, seed=6):
     By norm, npdl scales the whole gradient down to `limit`; by entry, every number is cut off at
     the same +-c, here the c that leaves the same length.
     """
-    if not limit > 0 or steps < 1:
-        raise InputError(f"limit = {limit!r}, steps = {steps!r}; both must be positive")
     layer = RNNLayer(4, 32, bias=False, rng=seed, dtype="float64")
     layer.cell.W_h.data[...] = recurrent_matrix(radius)
     x = np.zeros((1, steps, 4))

@@ -8,7 +8,6 @@ import numpy as np
 from exercises.d002.attention_cost import counted
 from exercises.framework import Claim, judge, judgement, proved
 from exercises.worked import Check, Solution, Step, below, num, vec
-from npdl.errors import InputError
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.embedding import sinusoidal
@@ -52,8 +51,6 @@ def permutation_errors(mask=None, length=6, positions=False, seed=1):
 
 def encoding(length, d):
     """The document's formula (length, d), i running over the pairs 0 .. d/2 - 1; d even."""
-    if length < 1 or d < 2 or d % 2:
-        raise InputError(f"length = {length}, d = {d}; the length must be at least 1, d even")
     table = np.empty((length, d))
     for pos in range(length):
         for i in range(d // 2):

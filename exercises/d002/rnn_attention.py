@@ -11,7 +11,6 @@ import numpy as np
 from exercises.framework import Claim, judge, judgement, proved
 from exercises.probes import influence
 from exercises.worked import Check, Solution, Step, below, listing, num, terms, vec
-from npdl.errors import InputError
 from npdl.functions import softmax
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.layers.recurrent import RNNLayer
@@ -33,9 +32,6 @@ def attention_one_by_one(Q, K, V):
     K (t, d) and V (t, e). Plain loops over the definition; returns (n, e).
     """
     Q, K, V = (np.asarray(M, float) for M in (Q, K, V))
-    if not (Q.ndim == K.ndim == V.ndim == 2 and Q.shape[1] == K.shape[1] and len(K) == len(V) > 0):
-        raise InputError(f"Q {Q.shape}, K {K.shape} and V {V.shape} do not fit; they must be "
-                         "(n, d), (t, d) and (t, e), t at least 1")
     rows = []
     for q in Q:
         top = max(float(q @ k) for k in K)

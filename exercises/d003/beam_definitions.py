@@ -19,7 +19,6 @@ from exercises.d003.beam_stopping import (
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, num, sub
 from npdl.decoding import Scorer, exhaustive_search
-from npdl.errors import InputError
 
 QUESTION = """\
 Question 4, the definitions. (10) the most probable complete sequence is wanted; (12) B_t is the \
@@ -35,8 +34,6 @@ class SteadyModel(Scorer):
     """Words of two equally probable kinds without end; </s>, token 0, has probability p."""
 
     def __init__(self, p):
-        if not 0 <= p <= 1:
-            raise InputError(f"p = {p!r}; it must be between 0 and 1")
         with np.errstate(divide="ignore"):
             self.row = np.log([p, (1 - p) / 2, (1 - p) / 2])
 

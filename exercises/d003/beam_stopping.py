@@ -13,7 +13,6 @@ import numpy as np
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, listing, num
 from npdl.decoding import Tree, beam_search, exhaustive_search
-from npdl.errors import InputError
 
 QUESTION = """\
 Question 4. B_t holds the b best expansions of B_(t-1) by their sums of log-probabilities; those \
@@ -29,8 +28,6 @@ END = "</s>"
 
 def random_tree(seed, depth=5, words=2):
     """Nested {word: (probability, subtree)}; after `depth` words only </s> follows."""
-    if depth < 1 or words < 1:
-        raise InputError(f"depth = {depth!r}, words = {words!r}; both must be at least 1")
     rng = np.random.default_rng(seed)
 
     def grow(level):

@@ -12,7 +12,6 @@ import numpy as np
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, below, listing, num, terms, vec
 from npdl.core import Cache, Layer
-from npdl.errors import InputError
 from npdl.layers.graph import MessagePassing, Replace
 
 QUESTION = """\
@@ -50,9 +49,6 @@ def update(states=STATES, weights=WEIGHTS, factor=2, W=(1, 1)):
     W h_1^T is one number; it is added to every entry of max(Agg, 0).
     """
     width = len(states[0])
-    if len(weights) != len(states) - 1 or any(len(h) != width for h in (*states, W)):
-        raise InputError(f"{len(states)} states, {len(weights)} weights and W of {len(W)}; there "
-                         "must be a weight for every state but the first, all of one width")
     e = [Fraction(w) for w in weights]
     agg = [sum(w * factor * Fraction(h[d]) for w, h in zip(e, states[1:], strict=True))
            for d in range(width)]
@@ -93,8 +89,6 @@ def by_npdl(states=STATES, weights=WEIGHTS, factor=2, W=(1, 1), others=()):
 
 def edges_of(nodes, loops=False):
     """The directed edges (i, j) of the complete graph, with or without loops."""
-    if nodes < 1:
-        raise InputError(f"nodes = {nodes!r}; there must be at least 1")
     return [(i, j) for i in range(nodes) for j in range(nodes) if loops or i != j]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from exercises.framework import Claim, judge, proved
 from exercises.probes import influence
 from exercises.worked import Check, Solution, Step, below, num, vec
-from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 
 QUESTION = """\
@@ -23,8 +22,6 @@ claim = partial(Claim, "004", "Problem 2.3")
 
 def printed_mask(length, strict=False):
     """M of the document as booleans (S, S); with `strict`, only k < t: the past without itself."""
-    if length < 1:
-        raise InputError(f"length = {length}; it must be 1 or more")
     return np.array([[k < t or (k == t and not strict) for k in range(length)]
                      for t in range(length)])
 

@@ -10,7 +10,6 @@ import numpy as np
 from exercises.framework import Claim, judge, proved
 from exercises.probes import learned
 from exercises.worked import Check, Solution, Step, below, num, vec
-from npdl.errors import InputError
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import SinusoidalPositions, sinusoidal
 from npdl.layers.transformer import Decoder
@@ -31,8 +30,6 @@ claim = partial(Claim, "004")
 
 def printed_table(length, d, exponent_step=1):
     """The formula entry by entry: (S, D); exponent k/d, or 2k/d with exponent_step = 2."""
-    if min(length, d) < 1:
-        raise InputError(f"length = {length}, d = {d}; both must be 1 or more")
     table = np.empty((length, d))
     for position, i in np.ndindex(table.shape):
         k, odd = divmod(i, 2)
@@ -49,8 +46,6 @@ def wavelengths(d, exponent="k/d"):
 
 def rotation(d, offset, exponent="k/d"):
     """The (d, d) matrix with PE(pos + offset) = R PE(pos) for every pos; d even."""
-    if d % 2:
-        raise InputError(f"d = {d} is odd: its last sine has no cosine beside it; take an even d")
     R = np.zeros((d, d))
     for k, turn in enumerate(2 * math.pi * offset / wavelengths(d, exponent)):
         R[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = [[math.cos(turn), math.sin(turn)],
