@@ -8,6 +8,7 @@ from exercises.d000.birnn_network import (
     EQUATIONS,
     EXAMPLE,
     LIMIT,
+    NO_NUMBERS,
     difference,
     document_gradients,
     example,
@@ -28,6 +29,7 @@ QUESTION = f"""{EQUATIONS}\
 3.2   The gradients of L in f_t and b_t follow recursions. (a) Give the gradients of L_t, and the
       Jacobians df_(t+1)/df_t and db_(t-1)/db_t entry by entry, (b) as matrices.
 3.3   Give the gradients of L in W_b and U_f."""
+GROUND = NO_NUMBERS
 TITLES = {"3.2": "Its gradients through time, and the Jacobians",
           "3.3": "Its gradients in the weights W_b and U_f"}
 

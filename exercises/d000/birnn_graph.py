@@ -4,11 +4,20 @@ from pathlib import Path
 
 import numpy as np
 
-from exercises.d000.birnn_network import EQUATIONS, EXAMPLE, WEIGHTS, example, small, state_slopes
+from exercises.d000.birnn_network import (
+    EQUATIONS,
+    EXAMPLE,
+    NO_NUMBERS,
+    WEIGHTS,
+    example,
+    small,
+    state_slopes,
+)
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, sub
 
 QUESTION = f"{EQUATIONS}3.1   Draw its graph for 3 steps, with the initial states."
+GROUND = NO_NUMBERS
 TITLES = {"3.1": "The graph of a bidirectional RNN"}
 
 

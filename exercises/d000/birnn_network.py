@@ -12,7 +12,7 @@ A bidirectional RNN, all matrices d x d:
   f_t = tanh(W_f x_t + U_f f_(t-1)),   b_t = tanh(W_b x_t + U_b b_(t+1)),
   y_t = V_f f_t + V_b b_t,             L = sum_t L_t,  L_t = |z_t - y_t|^2
 """
-GROUND = "The document gives no numbers; T = 3, d = 4 and random matrices are used here."
+NO_NUMBERS = "The document gives no numbers; T = 3, d = 4 and random matrices are used here."
 WEIGHTS = ("W_f", "U_f", "V_f", "W_b", "U_b", "V_b")
 
 

@@ -171,8 +171,8 @@ def scaling():
             Step("What √d is for is the spread: for μ = 0 the mean is 0 under every s, and the "
                  "standard deviation of q·k/√d is σ² for all d.",
                  "Var(q·k/√d) = d σ⁴/d = σ⁴",
-                 f"σ = 1: {', '.join(num(right_variance([0] * d, 1) / d) for d in widths)} at "
-                 f"d = {', '.join(map(str, widths))}"),
+                 f"σ = 1: {', '.join(num(Fraction(right_variance([0] * d, 1), d)) for d in widths)}"
+                 f" at d = {', '.join(map(str, widths))}"),
         ),
         "For a mean that grows linearly s must not grow with d (s = 1 does); s = √d gives growth "
         "as √d, and is the choice that keeps the standard deviation, not the mean.",

@@ -1,11 +1,8 @@
 """Document 000: the exercises' numbers, against facts made by hand and on other data."""
 
 import math
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,20 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exercises.d000 import beam_algorithm as algorithm
-from exercises.d000 import birnn_gradients, counting, lora_layer, normalisation, quantizer
+from exercises.d000 import birnn_gradients, counting, normalisation, quantizer
 from exercises.d000 import birnn_graph as graph
 from exercises.d000 import birnn_network as birnn
 from exercises.d000 import decoding_trees as decoding
 from exercises.d000 import lora_costs as costs
+from exercises.d000 import lora_layer as lora
 from exercises.d000 import lora_tradeoffs as tradeoffs
 from exercises.d000 import search_limits as limits
 from exercises.d000.birnn_network import Network, forward
 from exercises.d000.lora_layer import Size
-from exercises.framework import FAILED, run_script
+from exercises.framework import FAILED
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
-from npdl.errors import InputError
 
-MODULES = (algorithm, birnn_gradients, counting, decoding, costs, tradeoffs, normalisation, quantizer, limits)
 WRONG = {  # module: the beginning of each claim that is wrong
     normalisation: ("Batch normalisation averages", "Instance normalisation averages",
                     "The 8 printed layer means",
@@ -42,13 +38,13 @@ WRONG = {  # module: the beginning of each claim that is wrong
     tradeoffs: (),
 }
 quick = settings(max_examples=25, deadline=None, derandomize=True)
-SMALL = lora_layer.Size(n=3, d=4, r=1, h=2)
+SMALL = lora.Size(n=3, d=4, r=1, h=2)
 fractions = st.fractions(-5, 5, max_denominator=60)
-sizes = st.builds(lambda n, d, r, h: lora_layer.Size(n, d, min(r, d), h), st.integers(1, 9),
+sizes = st.builds(lambda n, d, r, h: lora.Size(n, d, min(r, d), h), st.integers(1, 9),
                   st.integers(1, 8), st.integers(1, 8), st.integers(1, 3))
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", WRONG, ids=lambda module: module.__name__)
 def test_errors_found(module):
     claims = module.claims()
     wrong = [claim.claim for claim in claims if claim.verdict in ("wrong", "slip")]
@@ -56,13 +52,6 @@ def test_errors_found(module):
     for text, start in zip(wrong, WRONG[module], strict=True):
         assert text.startswith(start)
     assert all(claim.document == "000" and claim.verdict != FAILED for claim in claims)
-
-
-@pytest.mark.parametrize("module", [decoding, birnn_gradients, quantizer])
-def test_pictures(module, tmp_path, capsys):
-    assert run_script(vars(module), argv=["--figures", str(tmp_path)]) == 0
-    pictures = list(tmp_path.glob("*.png"))
-    assert pictures and all(path.stat().st_size > 10_000 for path in pictures)
 
 
 def quickselect(values, k):
@@ -82,10 +71,6 @@ def test_selecting(size, width):
     assert scan == size * width
     for method in ("heap", "quickselect"):
         assert algorithm.comparisons_to_select(size, width, method) <= 20 * size
-    with pytest.raises(InputError):
-        algorithm.comparisons_to_select(size, size + 1, "heap")
-    with pytest.raises(InputError):
-        algorithm.comparisons_to_select(size, width, "bubble")
 
 
 def test_algorithm_1_counts_what_it_does():
@@ -112,11 +97,9 @@ def test_comparisons_of_a_heap():
     assert 49 < algorithm.comparisons_to_select(50, 5, "heap") < 50 * 5
     small, large = algorithm._Counted(1), algorithm._Counted(2)
     assert small < large and not large < small and not small < small
-    with pytest.raises(InputError):
-        algorithm.comparisons_to_select(5, 0, "scan")
 
 
-def test_000_2_3_best_first():
+def test_2_3_best_first():
     scores = {(0, 1): math.log(0.25), (2,): math.log(0.5), (1, 1): math.log(0.125)}
     assert algorithm.spelled([(0, 1), (2,)], scores) == "z 0.500, xy 0.250"
     assert algorithm.spelled(scores, scores) == "z 0.500, xy 0.250, yy 0.125"
@@ -159,8 +142,9 @@ def test_which_state_moves_which_output(monkeypatch):
     forth, back = {(("f", 1), 1), (("f", 1), 2), (("f", 2), 2)}, {(("b", 2), 2), (("b", 2), 1),
                                                                   (("b", 1), 1)}
     assert graph.dependencies(net) == (forth | back, forth | back)
-    monkeypatch.setattr(birnn_gradients, "edges", lambda T: [
-        arrow for arrow in graph.edges(T) if arrow[2] not in ("U_f", "V_b")])
+    arrows = graph.edges(2)
+    monkeypatch.setattr(graph, "edges", lambda T: [
+        arrow for arrow in arrows if arrow[2] not in ("U_f", "V_b")])
     assert graph.dependencies(net) == (forth | back, forth - {(("f", 1), 2)})
 
 
@@ -171,7 +155,7 @@ def test_our_differences_count_where_npdl_agrees(monkeypatch, scale):
     gradients, L = birnn.library_gradients(net)
 
     def says(now):
-        monkeypatch.setattr(birnn_gradients, "library_gradients", lambda _: now)
+        monkeypatch.setattr(birnn, "library_gradients", lambda _: now)
         return birnn.sound(net)
 
     assert says((gradients, L * (1 + 5e-9))) is True
@@ -193,10 +177,6 @@ def test_a_random_network_has_its_sizes():
     rng = np.random.default_rng(0)
     rng.standard_normal((6, 60, 60))
     assert np.array_equal(net.x, rng.standard_normal((2, 60)))
-    with pytest.raises(InputError, match="do not fit"):
-        birnn.Network(net.weights, net.x[0], net.z, net.f_first, net.b_last)
-    with pytest.raises(InputError, match="do not fit"):
-        birnn.Network(net.weights, net.x[:0], net.z[:0], net.f_first, net.b_last)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
@@ -230,15 +210,7 @@ def test_birnn_against_torch():
         assert np.allclose(g[name], weights[name].grad.numpy(), rtol=1e-10, atol=1e-12)
 
 
-def test_birnn_refuses():
-    net = birnn.example()
-    with pytest.raises(InputError, match="do not fit"):
-        birnn.Network(net.weights, net.x, net.z[:2], net.f_first, net.b_last)
-    with pytest.raises(InputError):
-        graph.edges(0)
-
-
-def test_000_3_the_example_forwards():
+def test_3_the_example_forwards():
     f, b, y, _ = forward(birnn.small())
     p, q = math.tanh(1 + 0.25), math.tanh(0.5)
     r, s = math.tanh(-0.5), math.tanh(0.5 + 0.25)
@@ -252,7 +224,7 @@ def test_000_3_the_example_forwards():
     assert birnn.small().z.tolist() == [[1, 0], [0, 1]]
 
 
-def test_000_3_all_that_is_given_is_shown():
+def test_3_all_that_is_given_is_shown():
     ten = np.arange(1.0, 11.0).reshape(5, 2)
     net = Network(birnn.small().weights, ten[:3], -ten[:3], ten[3], ten[4])
     shown = birnn.given(net)
@@ -272,13 +244,6 @@ def test_counting(N, T):
     assert scorer.most_alive <= T + 1
     if N > 1:
         assert counting.listed(N, T, bos_recurs=False)[0] == (N - 1) ** T
-
-
-def test_counting_refuses():
-    with pytest.raises(InputError):
-        counting.count_sequences(0, 3)
-    with pytest.raises(InputError):
-        counting.CountingScorer(np.zeros((3, 3)))
 
 
 @quick
@@ -305,14 +270,10 @@ def test_bos_is_the_word_that_can_be_left_out():
     scorer = counting.CountingScorer(np.zeros((3, 2)), without=(0,))
     log_p, _ = scorer.start()
     assert log_p.tolist() == [[-np.inf, 0.0]]
-    with pytest.raises(InputError):
-        counting.CountingScorer(np.zeros((2, 2)))
 
 
 def test_numbers_of_sequences_and_probabilities():
     assert counting.count_sequences(4, 0) == 1
-    with pytest.raises(InputError):
-        counting.count_sequences(4, -1)
     assert counting.probabilities_read(3, 2) == 3 + 9
     assert counting.probabilities_read(3, 2, shared=False) == 2 * 9
     assert counting._work(3, 2) == 3 + 9
@@ -327,7 +288,7 @@ def test_random_models_are_distributions_and_differ():
     assert np.allclose(one - one[:, :1], logits - logits[:, :1])
 
 
-def test_000_2_how_the_cost_grows():
+def test_2_how_the_cost_grows():
     assert counting.growth(3, 2) == (4, 9) and counting.growth(2, 3) == (8, 8)
     assert counting.years_of(365 * 24 * 3600 * 50, 10) == 5
 
@@ -339,8 +300,6 @@ def test_the_documents_tree():
     assert [(words, kept) for words, _, kept in steps[1]] == [
         (("a", "blue"), True), (("a", "red"), True), (("the", "red"), False),
         (("the", "green"), False)]
-    with pytest.raises(InputError, match="no branch"):
-        decoding.path_sum(decoding.PRINTED_TREE, ("the", "blue"))
 
 
 @quick
@@ -373,11 +332,9 @@ def test_completions_on_a_grid():
     assert decoding.path_sum(tree, ("the", "green", "oval")) == pytest.approx(-7.3)
     assert len(decoding.decode(tree, "exhaustive")) == 6
     assert [words for words, _ in decoding.decode(tree, "beam", 3, max_len=1)] == [("the",), ("a",)]
-    with pytest.raises(InputError, match="choose greedy"):
-        decoding.decode(tree, "depth")
 
 
-def test_000_2_4_branches_and_candidates():
+def test_2_4_branches_and_candidates():
     assert decoding.branches(()) == {"the": -1.7, "a": -2.0}
     assert decoding.branches(("the", "red")) == {"circle": -5.0, "rectangle": -4.7}
     assert decoding.branches(("a", "red")) == decoding.branches(("the", "red", "circle")) == {}
@@ -392,7 +349,7 @@ def test_000_2_4_branches_and_candidates():
     assert best == (1, "(the, red, rectangle)", "−5.0 − 4.7 = −9.7", "pruned")
 
 
-def test_000_2_4_each_bound_decides():
+def test_2_4_each_bound_decides():
     """"a red" has −4.9, the two known sums are −9.9 and −10.3."""
     known = [("a", "blue", "square"), ("a", "blue", "ellipse")]
     right = -5.0, -5.4
@@ -405,7 +362,7 @@ def test_000_2_4_each_bound_decides():
 
 def test_counts_agree_at_every_small_size_or_not_at_all(monkeypatch):
     assert costs.totals_agree("FFN") is True is costs.totals_agree("MHA")
-    true = lora_layer.exact
+    true = lora.exact
     for odd in product(costs.SMALL, (False, True)):
         costs.totals_agree.cache_clear()
         monkeypatch.setattr(costs, "exact", lambda size, part, quantized, odd=odd: (
@@ -414,7 +371,7 @@ def test_counts_agree_at_every_small_size_or_not_at_all(monkeypatch):
     costs.totals_agree.cache_clear()
 
 
-def test_000_4_4_the_products_by_their_shapes():
+def test_4_4_the_products_by_their_shapes():
     rows = costs.products(Size(n=2, d=3, r=1, h=5))
     assert [row[2:] for row in rows] == [
         ((2, 3, 3), 15), ((2, 3, 1), 15), ((2, 1, 3), 15), ((2, 3, 2), 5), ((2, 2, 3), 5),
@@ -422,50 +379,44 @@ def test_000_4_4_the_products_by_their_shapes():
 
 
 def test_costs_of_a_small_layer():
-    assert (lora_layer.exact(SMALL, "FFN"), lora_layer.exact(SMALL, "FFN", True)) == (48 + 24, 48 + 24 + 16)
-    assert lora_layer.exact(SMALL, "FFN", merged=True) == 48
-    assert (lora_layer.printed(SMALL, "FFN"), lora_layer.printed(SMALL, "MHA")) == (60, 2 * (48 + 36) + 96)
-    counts = lora_layer.counted(SMALL, quantized=True)
+    assert (lora.exact(SMALL, "FFN"), lora.exact(SMALL, "FFN", True)) == (48 + 24, 48 + 24 + 16)
+    assert lora.exact(SMALL, "FFN", merged=True) == 48
+    assert (lora.printed(SMALL, "FFN"), lora.printed(SMALL, "MHA")) == (60, 2 * (48 + 36) + 96)
+    counts = lora.counted(SMALL, quantized=True)
     assert counts["MHA dequantization"] == 128 and counts["FFN dequantization"] == 16
-    layer = lora_layer.LowRankLayer(SMALL)
-    assert layer.forward(np.ones((3, 4), "float32"))[1].total == lora_layer.exact(
-        SMALL, "FFN") + lora_layer.exact(SMALL, "MHA")
+    layer = lora.LowRankLayer(SMALL)
+    assert layer.forward(np.ones((3, 4), "float32"))[1].total == lora.exact(
+        SMALL, "FFN") + lora.exact(SMALL, "MHA")
 
 
 def test_what_each_choice_computes_and_keeps():
-    found = lora_layer.choices(SMALL)
+    found = lora.choices(SMALL)
     assert {kinds: work for kinds, (_, work) in found.items()} == {
         ("LoRA", "LoRA"): 0, ("LoRA", "QLoRA"): 40, ("QLoRA", "LoRA"): 272,
         ("QLoRA", "QLoRA"): 312}
     assert found["LoRA", "LoRA"][0] == 4 * 16 * (4 * 2 + 1)
-    found = lora_layer.choices(lora_layer.Size(n=3, d=4, r=2, h=2))
+    found = lora.choices(lora.Size(n=3, d=4, r=2, h=2))
     assert found["QLoRA", "LoRA"][1] == 128 + 6 * 48 and found["LoRA", "QLoRA"][1] == 16 + 48
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_a_quantized_base_makes_its_matrix_in_each_forward_and_each_backward(steps):
-    layer = lora_layer.LowRankLayer(SMALL, 4, 4).F
+    layer = lora.LowRankLayer(SMALL, 4, 4).F
     X = np.ones((3, 4), "float32")
     assert costs.dequantizations(layer, X, steps) == 2 * steps
     assert "weight" not in vars(layer.base)                 # counts no more
 
 
 def test_ratios_of_counts():
-    assert lora_layer.ratios("FFN", False, [SMALL]) == (1.2, 1.2)
-    assert lora_layer.ratios("FFN", True, [SMALL, lora_layer.Size(1, 1, 1, 1)]) == (88 / 60, 2)
-    assert lora_layer.ratios("FFN", False) == pytest.approx((1 + 1 / 2049, 1.5))
-    assert lora_layer.ratios("MHA", False)[1] == pytest.approx(
-        lora_layer.exact(size := lora_layer.Size(1, 2048, 2048, 64), "MHA") / lora_layer.printed(size, "MHA"))
-
-
-def test_sizes_that_are_none():
-    for sizes in ((0, 4, 1, 1), (1, 4, 0, 1), (1, 4, 5, 1), (1, 4, 1, 0)):
-        with pytest.raises(InputError):
-            lora_layer.Size(*sizes)
+    assert lora.ratios("FFN", False, [SMALL]) == (1.2, 1.2)
+    assert lora.ratios("FFN", True, [SMALL, lora.Size(1, 1, 1, 1)]) == (88 / 60, 2)
+    assert lora.ratios("FFN", False) == pytest.approx((1 + 1 / 2049, 1.5))
+    assert lora.ratios("MHA", False)[1] == pytest.approx(
+        lora.exact(size := lora.Size(1, 2048, 2048, 64), "MHA") / lora.printed(size, "MHA"))
 
 
 def test_an_adapter_of_a_random_layer_is_small_and_not_zero():
-    layer = lora_layer.LowRankLayer(lora_layer.Size(2, 40, 8, 1))
+    layer = lora.LowRankLayer(lora.Size(2, 40, 8, 1))
     for adapted in (layer.F, layer.heads[0]["Q"]):
         assert adapted.B.data.std() == pytest.approx(0.1, rel=0.2)
         assert abs(adapted.B.data.mean()) < 0.03
@@ -476,9 +427,9 @@ def test_an_adapter_of_a_random_layer_is_small_and_not_zero():
 @given(sizes, st.booleans())
 def test_costs(size, quantized):
     for part in ("MHA", "FFN"):
-        assert sum(lora_layer.counted(size, part, quantized).values()) == lora_layer.exact(
+        assert sum(lora.counted(size, part, quantized).values()) == lora.exact(
             size, part, quantized)
-    layer = lora_layer.LowRankLayer(size, *([4, 4] if quantized else [None, None]))
+    layer = lora.LowRankLayer(size, *([4, 4] if quantized else [None, None]))
     assert layer.trainable("FFN") == 2 * size.d * size.r
     assert layer.trainable("MHA") == 6 * size.h * size.d * size.r
     X = np.random.default_rng(0).standard_normal((size.n, size.d)).astype("float32")
@@ -488,21 +439,14 @@ def test_costs(size, quantized):
 
 
 def test_costs_numbers():
-    size = lora_layer.Size(n=32, d=64, r=4, h=8)
-    assert lora_layer.counted(size, "MHA", True)["MHA dequantization"] == 4 * 8 * 64**2
-    found = lora_layer.choices(size)
+    size = lora.Size(n=32, d=64, r=4, h=8)
+    assert lora.counted(size, "MHA", True)["MHA dequantization"] == 4 * 8 * 64**2
+    found = lora.choices(size)
     assert found["LoRA", "LoRA"] == (4 * 33 * 64**2, 0)
     assert min(found, key=lambda key: found[key][0]) == ("QLoRA", "QLoRA")
     for part, quantized in (("FFN", False), ("FFN", True), ("MHA", False), ("MHA", True)):
-        low, high = lora_layer.ratios(part, quantized)
+        low, high = lora.ratios(part, quantized)
         assert 0.9 < low <= high < 8
-
-
-def test_costs_refuse():
-    with pytest.raises(InputError, match="r at most d"):
-        lora_layer.Size(n=4, d=4, r=5, h=1)
-    with pytest.raises(InputError, match="MHA or FFN"):
-        lora_layer.LowRankLayer(lora_layer.Size(1, 2, 1, 1)).maps("LFFN")
 
 
 def test_updates_have_the_ranks_and_sizes_that_are_said():
@@ -532,8 +476,6 @@ def test_what_merging_into_codes_loses():
     moved, lost = tradeoffs.codes_moved(1.0)
     assert moved > 0.5 and 0.05 < lost < 0.5
     W = np.eye(3)
-    with pytest.raises(InputError, match="between 0 and 3"):
-        tradeoffs.low_rank(W, 4)
     assert tradeoffs.low_rank(W, 0)[0].shape == tradeoffs.low_rank(W, 3)[0][:, :0].shape
     assert tradeoffs.update_error(np.zeros((2, 2)), np.diag([3.0, 4.0]), 1) == pytest.approx(0.6)
 
@@ -555,26 +497,15 @@ def test_tradeoffs():
     assert min(found, key=lambda r: found[r][1]) == 2
     assert tradeoffs.codes_moved(1e-3)[0] == 0
     assert tradeoffs.codes_moved(1.0)[0] > 0.3
-    with pytest.raises(InputError):
-        tradeoffs.low_rank(np.ones((2, 3)), 3)
 
 
-def test_000_4_the_adapter_on_both_bases():
+def test_4_the_adapter_on_both_bases():
     codes, step = tradeoffs.packed()
     assert codes.tolist() == [[7, -3], [4, -6]] and step == pytest.approx(0.1)
     plain, quantized = tradeoffs.library(), tradeoffs.library(4)
     assert plain.forward(tradeoffs.X)[0] == pytest.approx(np.array([[1.125, -0.725]]))
     assert quantized.forward(tradeoffs.X)[0] == pytest.approx(np.array([[1.1, -0.8]]), abs=1e-6)
     assert plain.count_params() == quantized.count_params() == 4
-
-
-@pytest.mark.slow
-def test_a_script_runs_alone(tmp_path):
-    path = Path(normalisation.__file__)
-    done = subprocess.run([sys.executable, str(path), "--figures", str(tmp_path)], cwd=tmp_path,
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "14/9" in done.stdout and (tmp_path / "d000_normalisation_axes.png").exists()
 
 
 def test_normalisation_numbers():
@@ -612,21 +543,10 @@ def test_exact_statistics(seed, axes):
     assert normalisation.misprints(printed, [v + Fraction(1, 100) for v in means])
 
 
-def test_normalisation_refuses():
-    with pytest.raises(InputError, match="must be \\(N, C, L\\)"):
-        normalisation.exact_statistics(np.ones((2, 3)), (0,))
-    with pytest.raises(InputError, match="choose some of"):
-        normalisation.exact_statistics(normalisation.TENSOR, (3,))
-    with pytest.raises(InputError, match="n - 1"):
-        normalisation.exact_statistics(np.ones((1, 2, 1)), (0,), correction=1)
-
-
 def test_a_group_of_two_has_its_variances():
     means, variances = normalisation.exact_statistics([[[0, 2]]], (2,), correction=1)
     assert (means, variances) == ([1], [2])
     assert normalisation.exact_statistics([[[0, 2]]], (2,))[1] == [1]
-    with pytest.raises(InputError, match="none of them 0"):
-        normalisation.exact_statistics(np.zeros((2, 0, 3)), (0,))
 
 
 def test_misprints_are_those_beyond_half_of_the_last_place():
@@ -647,7 +567,7 @@ def test_whose_pairs_the_document_has(kind, other):
     assert "are those of" not in normalisation.why("batch")
 
 
-def test_000_1_first_group_and_table():
+def test_1_first_group_and_table():
     assert [normalisation.size(kind) for kind in ("batch", "layer", "instance")] == [12, 6, 3]
     batch, layer, instance = map(normalisation.kind_step, ("batch", "layer", "instance"))
     assert batch.table.rows == (
@@ -673,13 +593,11 @@ def test_an_error_by_hand():
     assert np.allclose(quantizer.normal_float(W), W)
 
 
-def test_the_bare_formula_divides_by_zero_where_the_guarded_one_refuses():
-    assert quantizer.bare_formula([1, 2, -1], 3) == quantizer.quantize_exactly([1, 2, -1], 3)[0]
+def test_the_formula_divides_by_zero_for_one_bit_and_for_zeros():
+    assert quantizer.quantize_exactly([1, 2, -1], 3) == ([1, 3, -2], Fraction(2, 3))
     for arguments in (([1, 2], 1), ([0, 0], 4)):
         with pytest.raises(ZeroDivisionError):
-            quantizer.bare_formula(*arguments)
-    with pytest.raises(InputError, match="all values are 0"):
-        quantizer.quantize_exactly([], 4)
+            quantizer.quantize_exactly(*arguments)
     levels = quantizer.normal_float_levels()
     assert len(levels) == 16 and (levels[0], levels[7], levels[15]) == (-1, 0, 1)
     assert levels[8] == pytest.approx(0.0796, abs=1e-4)     # as the paper prints them
@@ -700,12 +618,6 @@ def test_quantizer(values, bits):
     assert again[1:] == codes
 
 
-def test_quantizer_refuses():
-    for arguments in (([1], 1), ([0], 4), ([1], 4, "up")):
-        with pytest.raises(InputError):
-            quantizer.quantize_exactly(*arguments)
-
-
 def test_normal_float():
     levels = quantizer.normal_float_levels()
     published = [-1, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0,
@@ -715,7 +627,7 @@ def test_normal_float():
     assert np.allclose(quantizer.normal_float(W, block=16), W)
 
 
-def test_000_4_4_a_quantizer_there_and_back():
+def test_4_4_a_quantizer_there_and_back():
     assert quantizer.there_and_back((5, -1), (2, -1), 2) == ([4, -2], [1, 1])
     assert quantizer.patterns(4) == (16, 15, 7)
 
@@ -732,11 +644,6 @@ def test_a_full_beam_is_exhaustive(N, T, seed):
 def test_rows_scored(width, T):
     assert limits.rows_scored("beam", 9, T, width) == 1 + (T - 1) * width
     assert limits.rows_scored("greedy", 9, T) == T
-
-
-def test_random_tree_refuses():
-    with pytest.raises(InputError):
-        limits.random_tree(np.random.default_rng(0), 0, 2)
 
 
 def test_random_trees_have_their_size_and_spread():
@@ -763,7 +670,7 @@ def test_searches_of_random_trees():
     assert limits.found_best({"best": results["best"], "x": results["best"]}, "x") == 3
 
 
-def test_000_2_5_the_best_of_the_first_words_kept(monkeypatch):
+def test_2_5_the_best_of_the_first_words_kept(monkeypatch):
     assert [limits.best_of(width)[:2] for width in (1, 2, 3)] == [
         ("a", "u"), ("b", "u"), ("c", "u")]
     monkeypatch.setattr(limits, "PROBABILITIES", {

@@ -1,10 +1,7 @@
 """Document 001: the exercises' numbers, against facts made by hand and on other data."""
 
 import math
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +13,6 @@ from exercises.d001 import attention_rank as rank
 from exercises.d001 import autoencoder_gradients as autoencoder
 from exercises.d001 import bptt_shapes as shapes
 from exercises.d001 import kl_identity as identity
-from exercises.framework import FAILED, run_script
-from npdl.errors import InputError
 
 VERDICTS = {  # module: how many claims of each verdict
     identity: {"confirmed": 4, "under-specified": 2, "convention": 1},
@@ -38,16 +33,6 @@ def test_verdicts(module):
     found = [claim.verdict for claim in claims]
     assert {verdict: found.count(verdict) for verdict in found} == VERDICTS[module]
     assert all(claim.document == "001" for claim in claims)
-
-
-def test_picture(tmp_path, capsys):
-    assert run_script(vars(eigenvectors), argv=["--figures", str(tmp_path)]) == 0
-    assert (tmp_path / "d001_attention_entropy.png").stat().st_size > 10_000
-
-
-@pytest.mark.parametrize("module", [eigenvectors, rank, autoencoder, shapes, identity])
-def test_nothing_of_ours_fails(module):
-    assert FAILED not in [claim.verdict for claim in module.claims()]
 
 
 @quick
@@ -84,22 +69,11 @@ def test_orthogonal_ranges_are_uniform(seed, d):
     assert np.allclose(A, 1 / 5) and eigenvectors.entropy(A) == pytest.approx(1)
 
 
-def test_eigenvectors_refuse():
-    with pytest.raises(InputError, match="power of 2"):
-        eigenvectors.hadamard(6)
-    with pytest.raises(InputError, match="must be orthogonal"):
-        eigenvectors.symmetric(np.ones((2, 2)), np.ones(2))
-    assert eigenvectors.entropy(np.eye(4)) == 0
-
-
 def test_matrices_of_known_eigenvectors():
-    assert eigenvectors.hadamard(1).tolist() == [[1]]
+    assert eigenvectors.hadamard(1).tolist() == [[1]] and eigenvectors.entropy(np.eye(4)) == 0
     assert eigenvectors.hadamard(4).tolist() == [
         [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, -0.5], [0.5, 0.5, -0.5, -0.5],
         [0.5, -0.5, -0.5, 0.5]]
-    for size in (0, -2):
-        with pytest.raises(InputError, match="power of 2"):
-            eigenvectors.hadamard(size)
     P = np.array([[0.6, -0.8], [0.8, 0.6]])
     assert np.allclose(eigenvectors.symmetric(P, [1, 2]), [[1.64, -0.48], [-0.48, 1.36]])
     assert eigenvectors.probe(P, 2.0).tolist() == [[1.2, 1.6], [-1.6, 1.2], [-1.2, -1.6],
@@ -132,13 +106,6 @@ def test_an_unsymmetric_key_matrix_is_used_as_it_is():
     assert np.allclose(A[0], 0.5)
 
 
-def test_a_script_runs_alone(tmp_path):
-    done = subprocess.run([sys.executable, str(Path(rank.__file__))], cwd=tmp_path,
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Vandermonde" in done.stdout
-
-
 @quick
 @given(seeds, st.integers(1, 4))
 def test_rank_bounds(seed, n):
@@ -158,24 +125,12 @@ def test_rank_one_scores_full_rank_weights(n):
     assert found == {"p": 1, "q": n, "weights": n, "attention": n}
 
 
-def test_rank_refuses():
-    with pytest.raises(InputError):
-        rank.ranks(np.ones((2, 2)), np.ones((2, 2), int))
-    with pytest.raises(InputError):
-        rank.exact_rank([])
-
-
 def test_exact_weights_and_products():
     assert rank.exact_weights([[0, 1], [2, 2]]) == [[Fraction(1, 3), Fraction(2, 3)],
                                                     [Fraction(1, 2)] * 2]
     assert rank.exact_product([[1, 2]], [[3, 4], [5, 6]]) == [[13, 16]]
     assert rank.exact_rank([[0, 0, 1], [0, 0, 2]]) == 1
     assert rank.exact_rank([[0, 1], [1, 0]]) == 2
-    for M, V in ((np.ones((2, 3), int), np.ones((2, 2), int)),
-                 (np.ones((2, 2), int), np.ones((3, 2), int)),
-                 (np.ones((2, 2), int), np.ones(2, int))):
-        with pytest.raises(InputError):
-            rank.ranks(M, V)
 
 
 def test_random_ranks_reach_every_rank():
@@ -223,12 +178,6 @@ def test_autoencoder_against_torch():
         assert np.allclose(own[name], tensor.grad.numpy(), atol=1e-12)
 
 
-def test_autoencoder_refuses():
-    net = autoencoder.example()
-    with pytest.raises(InputError, match="do not fit"):
-        autoencoder.forward(net | {"x": net["x"][:-1]})
-
-
 def test_a_unit_at_exactly_0_lets_nothing_back():
     net = {"W_1": np.array([[1.0, -1], [1, 1]]), "b_1": np.zeros(2), "W_2": np.ones((2, 2)),
            "b_2": np.zeros(2), "W_3": np.eye(2), "b_3": np.zeros(2), "x": np.array([1.0, 1])}
@@ -249,14 +198,6 @@ def test_the_labels_part_is_added():
     assert np.allclose(both - alone, wanted, atol=1e-12)
 
 
-def test_widths_that_are_odd_are_refused():
-    net = autoencoder.example()
-    with pytest.raises(InputError, match="do not fit"):
-        autoencoder.forward(net | {"W_1": np.ones((4, 5)), "x": np.ones(5), "W_2": np.ones((5, 4)),
-                                   "b_2": np.ones(5)})
-    assert autoencoder.forward(autoencoder.example(d_x=1))[2].shape == (2,)
-
-
 def test_the_distance_is_judged_by_its_numbers():
     assert autoencoder.distance_claim().verdict == "slip"
     assert autoencoder.distance_claim((2.0, 0.0)).verdict == "confirmed"    # |e| = |e|^2 / 2
@@ -272,13 +213,6 @@ def test_shapes(n, m, p, seed):
     assert np.allclose(found["dO/dH"], np.einsum("ij,lk->ikjl", np.eye(n), V), atol=1e-9)
     wanted = 2 * np.einsum("ij,kl->ikjl", np.eye(n), V @ V.T)
     assert np.allclose(found["d2L/dH2"], wanted, atol=1e-6)
-
-
-def test_shapes_refuse():
-    with pytest.raises(InputError):
-        shapes.derivatives(n=0)
-    with pytest.raises(InputError):
-        shapes.numerical_derivative(np.sum, np.ones(0))
 
 
 def test_marks_that_are_not_printed():
@@ -304,8 +238,6 @@ def test_the_chain_rule_shows_a_wrong_factor():
     assert shapes.chain_error(found, 2, 2, 3) < 1e-8
     double = found | {"dL/dO": 2 * found["dL/dO"]}
     assert shapes.chain_error(double, 2, 2, 3) == pytest.approx(1)
-    with pytest.raises(InputError):
-        shapes.derivatives(2, 2, 0)
 
 
 def test_the_second_derivatives_step_is_small_enough_for_a_cube():
@@ -317,10 +249,10 @@ def test_the_second_derivatives_step_is_small_enough_for_a_cube():
 @given(seeds, st.integers(1, 9))
 def test_kl_identity(seed, V):
     case = identity.random_case(np.random.default_rng(seed), V)
-    found = identity.terms(*case)
+    found = identity.identity(*case)
     assert found["left"] == pytest.approx(found["right"], abs=1e-12)
     assert found["left"] >= -1e-12
-    tripled = identity.terms(*case, evidence=3 * identity.bayes(*case[1:])[0])
+    tripled = identity.identity(*case, evidence=3 * identity.bayes(*case[1:])[0])
     assert tripled["right"] - tripled["left"] == pytest.approx(np.log(3))
 
 
@@ -335,22 +267,15 @@ def test_kl_identity_in_fractions(rows):
 def test_kl_sampling_and_descent():
     case = identity.random_case(np.random.default_rng(8))
     mean, error = identity.sampled_right(*case)
-    assert abs(mean - identity.terms(*case)["left"]) < 4 * error < 0.2
+    assert abs(mean - identity.identity(*case)["left"]) < 4 * error < 0.2
     start, end, bound, evidence = identity.descend(*case)
     assert end < 1e-3 < start and bound == pytest.approx(evidence, abs=2 * end + 1e-9)
-
-
-def test_bayes_refuses():
-    for prior, likelihood in (([1.0], []), ([0.5, 0.6], [1, 1]), ([1.0, 0.0], [0, 1]),
-                              ([0.5, 0.5], [1, 2])):
-        with pytest.raises(InputError):
-            identity.bayes(prior, likelihood)
 
 
 def test_terms_of_two_outputs():
     q, prior, likelihood = [0.5, 0.5], [0.25, 0.75], [1.0, 1 / 3]
     assert identity.bayes(prior, likelihood) == (pytest.approx(0.5), pytest.approx([0.5, 0.5]))
-    found = identity.terms(q, prior, likelihood)
+    found = identity.identity(q, prior, likelihood)
     assert found["left"] == pytest.approx(0, abs=1e-12)
     assert found["log evidence"] == pytest.approx(math.log(0.5))
     assert found["expected"] == pytest.approx(math.log(1 / 3) / 2)
@@ -358,7 +283,7 @@ def test_terms_of_two_outputs():
 
 
 def test_an_output_that_q_leaves_out_may_be_impossible():
-    found = identity.terms([0.0, 1.0], [0.5, 0.5], [0.0, 0.5])
+    found = identity.identity([0.0, 1.0], [0.5, 0.5], [0.0, 0.5])
     assert (found["left"], found["expected"]) == (0, pytest.approx(math.log(0.5)))
 
 

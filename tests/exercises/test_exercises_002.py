@@ -22,13 +22,9 @@ from exercises.d002 import lstm_statements as statements
 from exercises.d002 import positions_heads as heads
 from exercises.d002.attention_cost import formula
 from exercises.d002.positions_heads import encoding
-from exercises.framework import FAILED
 from exercises.probes import influence, learned
-from npdl.errors import InputError
 from npdl.layers.linear import Linear
 
-MODULES = (through_time, exploding, remedies, gru, statements, lstm_gradient, memory,
-           rnn_attention, dot_scale, heads, complexity)
 SMALL = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 10**6)
 
@@ -43,25 +39,6 @@ def verdicts(module):
     return {(claim.part, claim.claim[:30]): claim.verdict for claim in claims_of(module)}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.split(".")[-1])
-def test_claims_belong_to_the_document_and_repeat(module):
-    claims = claims_of(module)
-    assert {claim.document for claim in claims} == {"002"}
-    assert claims == module.claims()
-    assert module.QUESTION
-
-
-@pytest.mark.parametrize("module", [through_time, dot_scale])
-def test_figures(module, tmp_path):
-    for path in module.figures(tmp_path):
-        assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def refused(call):
-    with pytest.raises(InputError):
-        call()
-
-
 def test_what_moves_what():
     x = np.array([[1.0, 2.0], [3.0, 0.0], [-1.0, 5.0]])
     assert influence(lambda x: x.cumsum(0), x).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
@@ -71,29 +48,18 @@ def test_what_moves_what():
     assert learned(Linear(3, 2)) == 8 and learned(Linear(3, 2, bias=False)) == 6
 
 
-@pytest.mark.parametrize("module, name, wrong", [
-    (gru, "symmetry_error", lambda _: 1.0),
-    (lstm_gradient, "gradient_by_differences", lambda *_: np.ones((2, 3))),
-    (heads, "relative_head", lambda **_: 0.5),
-])
-def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong):
-    assert not [claim for claim in module.claims() if claim.verdict == FAILED]
-    monkeypatch.setattr(module, name, wrong)
-    assert [claim for claim in module.claims() if claim.verdict == FAILED]
-
-
 @SMALL
 @given(queries=st.integers(1, 20), keys=st.integers(1, 20), k=st.sampled_from([2, 4, 6, 8]),
        number=st.sampled_from([1, 2]))
 def test_counted_multiplications(queries, keys, k, number):
-    assert complexity.counted(queries, keys, k, number) == complexity.formula(queries, keys, k)
+    assert complexity.counted(queries, keys, k, number) == formula(queries, keys, k)
     inputs, products, output = complexity.counted(queries, keys, k, number, parts=True)
     assert inputs == queries * k * k + 2 * keys * k * k
     assert (products, output) == (2 * queries * keys * k, queries * k * k)
 
 
 def test_problem_7_costs():
-    assert complexity.counted(12, 12, 8, causal=True) == complexity.formula(12, 12, 8)
+    assert complexity.counted(12, 12, 8, causal=True) == formula(12, 12, 8)
     assert complexity.encoder_difference()[0] == 0 < complexity.encoder_difference()[1]
     assert complexity.generating(3, 2, True) == 3 * 16 + 4 * (1 + 2 + 3)
     found = {(c.part, c.verdict) for c in claims_of(complexity)}
@@ -103,7 +69,7 @@ def test_problem_7_costs():
 
 
 def test_multiplications_by_hand():
-    assert complexity.formula(2, 3, 4) == 208
+    assert formula(2, 3, 4) == 208
     assert complexity.counted(2, 3, 4, parts=True) == (128, 48, 32)
     assert complexity.translation(3, 2, 4) == (264, 160 + 208)
     assert complexity.generating(3, 2, False) == 20 + 48 + 84
@@ -119,8 +85,6 @@ def test_multiplications_by_hand():
     assert complexity.Counted.total == 30                       # a column that is no sum
     np.add(plain, 1, out=plain)
     assert plain.tolist() == [[2] * 3] * 2 and complexity.Counted.total == 30
-    for wrong in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
-        refused(lambda wrong=wrong: complexity.counted(*wrong))
 
 
 @given(st.lists(st.fractions(-5, 5, max_denominator=9), min_size=1, max_size=6),
@@ -151,7 +115,7 @@ def test_problem_6():
         21, 135, Fraction(1593, 2))
     assert dot_scale.saturation(512, False, count=300)[0] > 0.85 > 0.4 > dot_scale.saturation(
         512, True, count=300)[0]
-    found = {(c.part, c.verdict) for c in claims_of(dot_scale)}
+    found = {(c.part, c.verdict) for module in (dot, dot_scale) for c in claims_of(module)}
     assert {("a", "confirmed"), ("b", "wrong"), ("c", "wrong"), ("d", "wrong")} <= found
 
 
@@ -165,7 +129,18 @@ def test_moments_by_hand():
     assert sample.min() >= 0 and sample.mean() == pytest.approx(1, abs=0.2)
     largest, length, middle = dot_scale.saturation(1, True, keys=1, count=1)
     assert largest == 1 and length == middle == 0               # one key: nothing to choose
-    refused(lambda: dot_scale.saturation(1, True, keys=0))
+
+
+def test_two_means_and_one_vector_twice():
+    """sigma^2 (mu.mu + nu.nu) + d sigma^4; of q.q: 4 sigma^2 mu.mu + 2 d sigma^4."""
+    assert dot.mean([1, 2], [3, -1]) == 1
+    assert dot.variance([1, 2], 1, [3, -1]) == dot.two_means_variance([1, 2], [3, -1], 1) == 17
+    assert dot.variance([1], 2, [3]) == 4 * 10 + 16
+    assert dot.square_moments([1, 2], 1) == (7, 24) and dot.square_moments([0], 2) == (4, 32)
+    off, mean, error = dot.off_by(np.array([1.0, 3.0]), 1)
+    assert (off, mean, error) == pytest.approx((math.sqrt(2), 2, math.sqrt(0.5)))
+    assert dot.off_by(np.array([1.0, 3.0, 3.0]), 2, 1)[1] == pytest.approx(8 / 3)
+    assert dot.drawn([2], 1e-9, 2, nu=[5]) == pytest.approx([10, 10])
 
 
 def test_problem_6_variances():
@@ -201,7 +176,6 @@ def test_training_by_hand():
     assert weights == pytest.approx([2, 2 - 0.1 * 2 * 5 * 4]) and losses[0] == 25
     weights, losses = exploding.training(1.0, 1.0, 1, 0.5, 0)
     assert weights == [1.0] and losses == pytest.approx([(math.tanh(1) + 1) ** 2])
-    refused(lambda: exploding.training(updates=-1))
     assert exploding.exponential([-1, 2, -4]) and not exploding.exponential([1, 2, 2])
     (loss, slope), = exploding.cross_entropy_slopes((math.log(3),))
     assert (loss, slope) == pytest.approx((math.log(4), 0.75))
@@ -217,9 +191,6 @@ def test_problem_1_one_unit_in_training():
     (_, h, loss, slope), = exploding.descent(3.0, h=2.0, steps=2, updates=0)
     assert (h, loss, slope) == (18, 162, 18 * 12)
     assert exploding.descent(1.0, steps=1, lr=0.5, updates=2)[2][0] == 0.25
-    for wrong in ({"steps": 0}, {"updates": -1}):
-        with pytest.raises(InputError):
-            exploding.descent(1.0, **wrong)
 
 
 @pytest.mark.parametrize("weights, grows", [
@@ -245,9 +216,6 @@ def test_remedies():
 
 def test_remedies_by_hand():
     assert remedies._cosine(np.array([1.0, 0]), np.array([3.0, 3.0])) == pytest.approx(0.5**0.5)
-    for limit in (0, -1):
-        refused(lambda limit=limit: remedies.clipping(1.0, limit))
-    refused(lambda: remedies.clipping(1.0, steps=0))
     assert remedies.initial_radius(4.0, 1, 7) == pytest.approx(2 * remedies.initial_radius(1.0, 1))
     before, after, _, by_entry = remedies.clipping(1.5, 1e-3)
     assert after == pytest.approx(1e-3) and 0.5 < by_entry < 1 - 1e-3
@@ -294,32 +262,6 @@ def test_problem_1():
     assert found == ["confirmed", "under-specified", "under-specified", "confirmed", "wrong"]
 
 
-@pytest.mark.parametrize("call", [
-    lambda: through_time.recurrent_matrix(-1),
-    lambda: through_time.rnn_cell(np.ones((2, 3))),
-    lambda: through_time.gradient_norms(through_time.rnn_cell(np.eye(2)), 0),
-    lambda: exploding.training(steps=0),
-    lambda: remedies.clipping(1.0, limit=0),
-    lambda: gru.gated_cell(z=1.5),
-    lambda: gru.exact_derivation(0),
-    lambda: statements.lstm_cell(forget=1.0),
-    lambda: statements.lstm_cell(keep="x"),
-    lambda: lstm_gradient.problem(steps=0),
-    lambda: lstm_gradient.gradient_by_formula(*lstm_gradient.problem(), "another"),
-    lambda: memory.carried(2, 1),
-    lambda: rnn_attention.attention_one_by_one([[1.0]], [[1.0, 2.0]], [[1.0]]),
-    lambda: dot.variance([], 1),
-    lambda: dot.variance([1], 0),
-    lambda: dot_scale.saturation(0, True),
-    lambda: complexity.counted(0, 1, 2),
-    lambda: heads.encoding(3, 5),
-])
-def test_odd_input_is_named_in_one_line(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-
-
 def test_gradients_of_known_matrices():
     norms = through_time.gradient_norms(through_time.rnn_cell(0.5 * np.eye(3)), 4)
     assert norms == pytest.approx([1, 0.5, 0.25, 0.125, 0.0625])
@@ -332,9 +274,6 @@ def test_gradients_of_known_matrices():
     assert through_time._parts((1, 2)) == (1, 2) and through_time._parts(3) == (3,)
     assert not through_time.recurrent_matrix(0, 1).any()
     assert np.abs(through_time.recurrent_matrix(0.7, 1)) == pytest.approx(0.7)
-    refused(lambda: through_time.recurrent_matrix(math.inf))
-    refused(lambda: through_time.recurrent_matrix(1, 0))
-    refused(lambda: through_time.rnn_cell(np.ones(3)))
 
 
 def test_what_each_lag_adds():
@@ -348,8 +287,6 @@ def test_problem_1_two_units():
     assert through_time.eigenvalues_2(((5, 0), (0, 1))) == (6, 5, (5, 1))
     assert through_time.gradient_back(((2, 0), (0, 3)), (1, 1), 2).tolist() == [4, 9]
     assert through_time.gradient_back(((0, 1), (2, 0)), (1, 5), 1, 0.5).tolist() == [2.5, 1]
-    with pytest.raises(InputError):
-        through_time.eigenvalues_2(((1, 2), (3, 4)))
 
 
 @given(st.fractions(Fraction(1, 10**6), 10**6))
@@ -390,8 +327,6 @@ def test_gates_by_hand():
     assert 0.5 < change <= 1 and excess == pytest.approx(0, abs=1e-12)
     assert gru.symmetry_error([0.0, 3.0]) < 1e-15
     assert gru.kept(0.5, 3) == 0.125
-    for wrong in ({"z": -0.1}, {"r": 1.1}):
-        refused(lambda wrong=wrong: gru.gated_cell(**wrong))
     cell = gru.gated_cell(r=0.75)
     assert cell.b.data[8:16] == pytest.approx(math.log(3)) and not cell.b.data[:8].any()
     assert not cell.W_h.data[:, 8:16].any() and cell.W_h.data[:, :8].all()
@@ -509,8 +444,6 @@ def test_problem_4():
 
 def test_the_memory_by_hand():
     assert memory.carried(1, 9) == memory.carried(0, 0) == 1 and memory.carried(0.5, 3) == 0.125
-    for wrong in ((-0.1, 1), (1.1, 1), (0.5, -1)):
-        refused(lambda wrong=wrong: memory.carried(*wrong))
     jacobian, f, _ = memory.memory_jacobians(memory._open_cell())
     assert jacobian == pytest.approx(np.eye(6)) and f.tolist() == [1] * 6
     moved, size = memory.drift(steps=1)
@@ -566,8 +499,6 @@ def test_lstm_cells_by_hand():
     twice = statements.lstm_cell(3, recurrent=2.0).W_h.data
     assert twice == pytest.approx(2 * statements.lstm_cell(3).W_h.data)
     assert all(gate.shape == (5, 4) for gate in statements.gate_values(5, 4))
-    for wrong in (-0.1, 1.0):
-        refused(lambda wrong=wrong: statements.lstm_cell(forget=wrong))
 
 
 def test_problem_3_one_unit():
@@ -607,7 +538,7 @@ def test_attention_is_equivariant_not_invariant(length, seed):
 
 @given(length=st.integers(1, 12), pairs=st.integers(1, 8))
 def test_positional_table(length, pairs):
-    table = heads.encoding(length, 2 * pairs)
+    table = encoding(length, 2 * pairs)
     assert table == pytest.approx(heads.sinusoidal(length, 2 * pairs, "2k/d", "float64"))
     assert np.linalg.norm(table, axis=1) == pytest.approx(math.sqrt(pairs))
 
@@ -626,12 +557,10 @@ def test_problem_7_heads():
 
 
 def test_places_by_hand():
-    assert heads.encoding(1, 2).tolist() == [[0, 1]]
+    assert encoding(1, 2).tolist() == [[0, 1]]
     assert (heads.outside(6, 3), heads.outside(6, 6), heads.outside(7, 4)) == (0, 3, 1)
-    assert heads.encoding(2, 4)[1] == pytest.approx(
+    assert encoding(2, 4)[1] == pytest.approx(
         [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)])
-    for wrong in ((0, 2), (1, 0), (1, 3)):
-        refused(lambda wrong=wrong: heads.encoding(*wrong))
     assert heads.two_places(1, (3.0, -1.0)) == pytest.approx(2)
     assert heads.two_places(1, (5.0, 4.0)) == pytest.approx(0.5)
     assert heads.two_places(2, (3.0, -1.0)) < 1e-9
@@ -683,10 +612,6 @@ def test_attention_by_hand():
     assert two == pytest.approx(np.array([[5.0]]))
     big = rnn_attention.attention_one_by_one([[1000.0]], [[1.0], [0.0]], [[4.0], [8.0]])
     assert big.tolist() == [[4]]
-    for Q, K, V in (([1.0], [[1.0]], [[1.0]]), ([[1.0]], [[1.0]], [[1.0], [2.0]]),
-                    ([[1.0]], np.ones((0, 1)), np.ones((0, 1))), ([[1.0]], [1.0], [[1.0]]),
-                    ([[1.0]], [[1.0]], [1.0])):
-        refused(lambda Q=Q, K=K, V=V: rnn_attention.attention_one_by_one(Q, K, V))
     Q, K = np.full((1, 4), 1.0), np.array([[math.log(4), 0, 0, 0], [0.0, 0, 0, 0]])
     gap, scores, weights = rnn_attention.scores_and_weights(Q, K)
     assert gap == pytest.approx(0.8 - 2 / 3) and scores == pytest.approx(math.log(4))

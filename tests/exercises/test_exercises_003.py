@@ -18,9 +18,6 @@ from exercises.d003 import message_passing as messages
 from exercises.d003 import parity_lstm as parity
 from exercises.d003 import points_and_review as review
 from exercises.d003 import threshold_neurons as neurons
-from exercises.d003.parity_lstm import DESIGNS
-from exercises.framework import FAILED
-from npdl.errors import InputError
 
 MODULES = (neurons, parity, beam, definitions, eigenvalues, messages, graph, review)
 SMALL = settings(max_examples=25, deadline=None)
@@ -29,40 +26,12 @@ END = beam.END
 TREE = {"a": (0.5, {END: 0.2, "c": (0.5, {END: 1.0}), "d": (0.3, {END: 1.0})}),
         "b": (0.4, {END: 0.9, "c": (0.1, {END: 1.0})}), END: 0.1}
 FIRST, SECOND = parity.DESIGNS["add or subtract"], parity.DESIGNS["from the hint"]
-END = beam.END
-SMALL = {"a": (0.5, {"c": (0.25, {END: 1.0}), END: 0.75}), "b": (0.375, {END: 1.0}), END: 0.125}
+BRANCHES = {"a": (0.5, {"c": (0.25, {END: 1.0}), END: 0.75}), "b": (0.375, {END: 1.0}), END: 0.125}
 
 
 @functools.cache
 def claims_of(module):
     return module.claims()
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.split(".")[-1])
-def test_claims_belong_to_the_document(module):
-    claims = claims_of(module)
-    assert {claim.document for claim in claims} == {"003"}
-    assert module.QUESTION
-
-
-@pytest.mark.parametrize("module", [neurons, beam, eigenvalues])
-def test_figures(module, tmp_path):
-    for path in module.figures(tmp_path):
-        assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("module, name, wrong, part", [
-    (messages, "_sum_error", lambda: 1.0, "a"), (messages, "edges_of", lambda *_: [], "c"),
-    (parity, "proves_parity", lambda _: False, ""),
-    (eigenvalues, "gradient_through", lambda W, g, steps: g, ""),
-    (graph, "attention_errors", lambda *_: [1.0, 1.0, 1.0, 0.0], "d, premise"),
-])
-def test_what_fails_of_ours_is_no_verdict_on_the_document(monkeypatch, module, name, wrong, part):
-    assert not [claim for claim in module.claims() if claim.verdict == FAILED]
-    monkeypatch.setattr(module, name, wrong)
-    if name == "edges_of":
-        monkeypatch.setattr(module, "graphs_alike", lambda: (1, 1))
-    assert part in {claim.part for claim in module.claims() if claim.verdict == FAILED}
 
 
 @given(p=st.floats(0.05, 0.95), least=st.floats(0.001, 1))
@@ -93,15 +62,12 @@ def test_a_model_of_steady_probabilities():
         np.array([[0.5, 0.25, 0.25]] * 2))
     assert definitions.SteadyModel(0.0).row[0] == -math.inf
     assert definitions.SteadyModel(1.0).row.tolist() == [0, -math.inf, -math.inf]
-    for wrong in (-0.1, 1.1):
-        with pytest.raises(InputError):
-            definitions.SteadyModel(wrong)
     assert definitions.likely(0.5, 0.125) == 3                  # 1/2, and two of 1/8
     assert definitions.likely(0.5, 0.01, max_len=2) == 3
 
 
 def test_question_4_everything():
-    assert definitions.everything(SMALL) == [
+    assert definitions.everything(BRANCHES) == [
         (("a", END), 0.375), (("b", END), 0.375), ((END,), 0.125), (("a", "c", END), 0.125)]
     step = definitions.candidate_step(2, [(("a", END), 0.375), (("b",), 0.25)], [(("b",), 0.25)])
     assert step.text.startswith("B₂") and step.table.rows == (
@@ -159,18 +125,18 @@ def test_rises_and_lengths():
 
 
 def test_question_4_step_by_step():
-    assert beam.expanded(SMALL, [((), 1.0)]) == [
+    assert beam.expanded(BRANCHES, [((), 1.0)]) == [
         (("a",), 0.5), (("b",), 0.375), ((END,), 0.125)]
-    assert beam.expanded(SMALL, [(("a",), 0.5), ((END,), 0.125)]) == [
+    assert beam.expanded(BRANCHES, [(("a",), 0.5), ((END,), 0.125)]) == [
         (("a", END), 0.375), (("a", "c"), 0.125)]
-    steps = beam.beams(SMALL, 2)
+    steps = beam.beams(BRANCHES, 2)
     assert [kept for _, kept, _ in steps] == [
         [(("a",), 0.5), (("b",), 0.375)], [(("a", END), 0.375), (("b", END), 0.375)]]
     assert [best for _, _, best in steps] == [0, 0.375]
     assert beam.stop_at(steps) == 2
-    assert beam.stop_at(beam.beams(SMALL, 3)) == 2
+    assert beam.stop_at(beam.beams(BRANCHES, 3)) == 2
     assert beam.stop_at([(None, [("x", 0.5)], 0.5)]) == 1
-    assert [len(kept) for _, kept, _ in beam.beams(SMALL, 9)] == [3, 3, 1]
+    assert [len(kept) for _, kept, _ in beam.beams(BRANCHES, 9)] == [3, 3, 1]
     assert beam.log(0.0) == "none" and beam.log(math.exp(-2)) == "−2.00"
     assert beam.described({"a": (0.5, {"c": 1.0, END: 0.25}), "b": (0.5, {END: 1.0})}) == (
         f"a 0.5 (then c 1.0, {END} 0.2), b 0.5")
@@ -242,17 +208,11 @@ def test_states_by_hand():
     assert eigenvalues.jordan(0.5, 2).tolist() == [[0.5, 1], [0, 0.5]]
     assert eigenvalues.jordan_power(Fraction(1, 2), 3, 2) == [Fraction(1, 4), 1, 1]
     assert eigenvalues.jordan_power(2, 3, 0) == [1, 0, 0]
-    with pytest.raises(InputError):
-        eigenvalues.state_norms(W, [3.0, 4.0], -1)
 
 
 def test_eigenvalues_by_hand():
     assert eigenvalues.moduli(np.array([[-3.0, 5.0], [0.0, 2j]])) == pytest.approx([2, 3])
     assert eigenvalues.spectral_radius([[0, -4], [1, 0]]) == pytest.approx(2)       # +-2i
-    assert eigenvalues.checked_square([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
-    for wrong in ([[1, 2]], [1, 2], [[math.nan]], np.ones((0, 0))):
-        with pytest.raises(InputError):
-            eigenvalues.checked_square(wrong)
     Q = eigenvalues.random_orthogonal(3, 5)
     R = Q.T @ np.random.default_rng(5).standard_normal((3, 3))
     assert np.allclose(R, np.triu(R)) and (np.diag(R) > 0).all()
@@ -263,14 +223,16 @@ def test_eigenvalues_by_hand():
     assert eigenvalues.share_vanishing(1.3, 64, 10) == 0
 
 
-def test_question_5_again():
+def test_eigenvectors_of_a_triangle():
     pairs = eigenvalues.triangular_pairs(((2.0, 3.0), (0.0, 5.0)))
     assert pairs == [(2, (1, 0)), (5, (1, 1))]
     c = eigenvalues.shares(pairs, (7.0, 4.0))
     assert c == (3, 4)
-    assert eigenvalues.closed_form(pairs, c, 2).tolist() == [3 * 4 + 4 * 25, 100]
+    assert eigenvalues.closed_form_of(pairs, c, 2).tolist() == [3 * 4 + 4 * 25, 100]
     assert eigenvalues.shares([(1, (1.0, 0.0)), (2, (1.0, 2.0))], (1.0, 1.0)) == (0.5, 0.5)
     assert eigenvalues.short(-1e-7) == "−1e−07"
+    assert eigenvalues.power_norm(((2, 0), (0, 3)), 2) == pytest.approx(9)
+    assert eigenvalues.power_norm(((1, 1), (0, 1)), 2) == pytest.approx(1 + math.sqrt(2))
 
 
 def test_question_5_an_eigenvector_of_another_length():
@@ -305,17 +267,15 @@ def test_question_6_attention():
 
 def test_attention_of_two_tokens():
     h, eye = np.eye(2), np.eye(2)
-    y = graph.attention_as_messages(h, np.log(3) * eye, eye, eye)
+    y = graph.attention_by_messages(h, np.log(3) * eye, eye, eye)
     assert y == pytest.approx(np.array([[0.75, 0.25], [0.25, 0.75]]))
-    alone = graph.attention_as_messages(h, eye, eye, eye, loops=False)
+    alone = graph.attention_by_messages(h, eye, eye, eye, loops=False)
     assert alone == pytest.approx(np.array([[0, 1], [1, 0]]))
-    assert graph.attention_as_messages(h[:1], eye, eye, eye).tolist() == [[1, 0]]
-    with pytest.raises(InputError):
-        graph.attention_as_messages(h[:1], eye, eye, eye, loops=False)
+    assert graph.attention_by_messages(h[:1], eye, eye, eye).tolist() == [[1, 0]]
     # two tokens (1, 0) and (0, 1), Q = ln 3 and 0, K = 1: weights 3/4, 1/4 and 1/2, 1/2
     Q, scaled = np.diag([np.log(3), 0]), 1 / (1 + 3 ** -math.sqrt(0.5))
     assert graph.attention_errors(h, Q, eye, eye) == pytest.approx([0, 0.75, 0, 0.75 - scaled])
-    swapped = graph.attention_as_messages(h, Q, eye[::-1], eye)
+    swapped = graph.attention_by_messages(h, Q, eye[::-1], eye)
     assert swapped == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
     # states 0 and 2: the first becomes their mean 1, the second 2 / (1 + e^-4)
     a, b = 1, 2 / (1 + math.exp(-4))
@@ -326,12 +286,20 @@ def test_attention_of_two_tokens():
     assert graph.largest_weights((2,), math.log(3)) == pytest.approx([0.9])
 
 
-def test_question_6_attention_again():
-    scores, weights, sent = graph.messages_to(0)
-    assert scores == pytest.approx([math.log(2), math.log(2), math.log(4)])
-    assert weights == pytest.approx([0.25, 0.25, 0.5])
-    assert [m.tolist() for m in sent] == [[1, 0], [0, 3], [1, 3]]
-    assert graph.messages_to(1)[1] == pytest.approx([1 / 3] * 3)
+def test_messages_of_key_and_value():
+    """Scores ln 2, ln 2, ln 4 make weights 1/4, 1/4, 1/2; equal values 1, 2, 3, other keys."""
+    Q, K, V = graph.Q, graph.K, graph.V
+    assert graph.updated(Q @ graph.H[0], [(K @ h, V @ h) for h in graph.H]) == pytest.approx(
+        0.25 * np.array([1, 0]) + 0.25 * np.array([0, 3]) + 0.5 * np.array([1, 3]))
+    assert graph.same_values() == pytest.approx([17 / 7, 2])
+    assert graph.same_values(((0, 1), (1, 0)), (0, 3)) == pytest.approx([2, 1])
+
+
+def test_what_length_does():
+    assert [graph.rounds_to_reach(n, 3) for n in (2, 4, 5, 7, 8)] == [1, 1, 2, 2, 3]
+    assert graph.score_gap(100, 0.5) == pytest.approx(math.log(99))
+    assert graph.score_gap(2, 0.75) == pytest.approx(math.log(3))
+    assert graph.order_error(np.random.default_rng(0).standard_normal((5, 3))) < 1e-12
 
 
 @SMALL
@@ -458,15 +426,13 @@ def test_steps_by_hand():
     assert parity.wrong_memories(always, 2) == (8, 6, 2)       # C = 1, 2 for parities 00 01 11 10
     assert parity.strings(2).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert len(parity.strings(16)) == 2**16
-    with pytest.raises(InputError):
-        parity.strings(17)
 
 
 def test_question_3_bit_by_bit():
-    design = DESIGNS["add or subtract"]
+    design = FIRST
     assert parity.gates(design, 0, 1) == (1, 1, 1, 1)
     assert parity.gates(design, 1, 0) == (1, 0, -1, 1)
-    assert parity.gates(DESIGNS["from the hint"], 1, 1) == (0, 0, 1, 1)
+    assert parity.gates(SECOND, 1, 1) == (0, 0, 1, 1)
     assert parity.trace(design, (1, 1, 0)) == [
         (1, 1, 0, 0, 1, 1, 1, 1, 1, 1), (2, 1, 1, 1, 1, 1, -1, 1, 0, 0),
         (3, 0, 0, 0, 1, 0, 1, 1, 0, 0)]
@@ -474,7 +440,7 @@ def test_question_3_bit_by_bit():
 
 
 def test_question_3_forgetting_and_a_closed_output():
-    assert parity.trace(DESIGNS["from the hint"], (1, 0, 1)) == [
+    assert parity.trace(SECOND, (1, 0, 1)) == [
         (1, 1, 0, 0, 0, 1, 1, 1, 1, 1), (2, 0, 1, 1, 1, 0, 1, 1, 1, 1),
         (3, 1, 1, 1, 0, 0, 1, 1, 0, 0)]
     down = {"f": (0, 0, 1), "i": (0, 0, 1), "C": (0, -2, 1), "o": (0, 2, -1)}
@@ -506,13 +472,8 @@ def test_exponents_and_points():
     assert review.exponent([1, 10, 100], [1, 0.1, 0.1]) == pytest.approx(0.5)
     assert review.extrapolated((1, 10), (1.0, 0.1)) == pytest.approx(0.001)
     assert review.extrapolated((1, 10), (5.0, 0.5), 20) == pytest.approx(0.25)
-    for sizes, losses in (([1, 0], [1, 1]), ([1, 2], [1, 0]), ([1, 2], [1]), ([1], [1])):
-        with pytest.raises(InputError):
-            review.exponent(sizes, losses)
     assert review.course_of(Fraction("21.5")) == "4644"
     assert review.course_of(Fraction("26.5")) == "7643"
-    with pytest.raises(InputError):
-        review.course_of(Fraction(1))
     assert review.expected_loss(1, 0.5) == pytest.approx(-math.log(0.75 * 0.25) / 2)
     assert review.entropy(0.5) == pytest.approx(math.log(2))
 
@@ -522,11 +483,20 @@ def test_questions_7_and_8():
     assert review.local_slopes((1, 4), (1, 2)) == pytest.approx([-0.5])
     losses, excess, plain, right = review.measured()
     assert losses[0] - excess[0] == pytest.approx(0.6108643)          # the coin's entropy
-    assert plain[1] < 0.01 < 0.9 < right[1] < 1
+    assert 0 < plain[1] < 0.01 < 0.9 < right[1] < 1
 
 
-def test_question_7_the_slope_of_the_loss_is_small_and_not_negative():
-    assert 0 < review.measured()[2][1] < 0.01
+def test_a_scaling_law_by_hand():
+    """At N = D = 1 the law is E + A + B; alpha A / N^alpha = beta B / D^beta at the best split."""
+    assert review.law(1, 1) == pytest.approx(1.69 + 406.4 + 410.7)
+    assert review.compute(2, 3) == 36
+    for C in (1e20, 5.04e23):
+        N, D = review.best_split(C)
+        assert 6 * N * D == pytest.approx(C)
+        assert 0.34 * 406.4 / N**0.34 == pytest.approx(0.28 * 410.7 / D**0.28)
+        assert review.searched_split(C)[0] == pytest.approx(N, rel=1e-3)
+    assert review.law(*review.OLD) == pytest.approx(1.993, abs=5e-4)
+    assert [row[1] for row in review.elasticities()] == pytest.approx([28 / 62, 28 / 64, 30 / 64])
 
 
 @SMALL
@@ -555,29 +525,6 @@ def test_questions_1_and_2():
     assert neurons.table_of(neurons.XOR(), 2) == (0, 1, 1, 0)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: neurons.certificate((0, 1, 1)),
-    lambda: neurons.neuron_or_certificate((0, 2, 1, 0)),
-    lambda: neurons.counts(4),
-    lambda: parity.strings(0),
-    lambda: parity.step({"f": (0, 0, 1)}, 0, 0, 1),
-    lambda: beam.random_tree(0, depth=0),
-    lambda: definitions.SteadyModel(1.5),
-    lambda: eigenvalues.spectral_radius(np.ones((2, 3))),
-    lambda: eigenvalues.state_norms(np.eye(2), [1.0], 3),
-    lambda: eigenvalues.jordan(1, 0),
-    lambda: messages.update(weights=("1", "2")),
-    lambda: messages.edges_of(0),
-    lambda: graph.attention_errors(*[np.ones((1, 1))] * 4),
-    lambda: review.expected_loss(0),
-    lambda: review.exponent([1], [2]),
-])
-def test_odd_input_is_named_in_one_line(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("w, b, count", [
     ((1, 1), -2, 1), ((1, 1), -1, 2), ((1, 1), 0.5, 0), ((2, -2), 0, 2), ((0, 0, 0), 0, 8)])
 def test_inputs_on_the_line(w, b, count):
@@ -594,16 +541,11 @@ def test_a_grid_counted_triple_by_triple(table):
 
 
 def test_tables():
-    assert neurons.checked_table([1, 0]) == ((1, 0), 1)
-    assert neurons.checked_table((0,) * 16) == ((0,) * 16, 4)
-    for wrong in ((1,), (0, 1, 1), (0, 2), (0,) * 32):
-        with pytest.raises(InputError):
-            neurons.checked_table(wrong)
     assert neurons.certificate((1, 0, 0, 1)) == ((0, 0), (1, 1), (0, 1), (1, 0))
     assert neurons.table_of(neurons.neuron_or_certificate((1, 0))[0], 1) == (1, 0)
 
 
-def test_questions_1_and_2_again():
+def test_threshold_rows():
     assert neurons.biases((0, 0, 0, 1)) == (-2, -1)
     assert neurons.biases((0, 1, 1, 1)) == (-1, 0)
     assert neurons.rows((0, 0, 0, 1), -1.5) == [
