@@ -161,7 +161,7 @@ def time_claims(N=1000, width=8, steps=5):
     return [
         claim("Each step computes B N scores.", "B N",
               f"B = {width}, N = 40: {counts['scores'] // steps} a step as written",
-              judge(counts["scores"] == steps * width * 40),
+              judge(counts["scores"] == steps * width * 40, provided=scanned),
               "counted; a search that starts from one beam needs only N of them at t = 1"),
         claim("The time is O(T B N).", "O(T B N)",
               f"comparisons for each score at B = {width}, N = {N}: as written "
@@ -206,7 +206,8 @@ def practical_claims(N=10_000, width=5, steps=10):
     return [
         claim("The time is linear in the size of the vocabulary, so large ones are feasible.",
               "linear in N", f"twice the vocabulary: {ratio:g} times as many scores",
-              judge(ratio == 2), "counted at N = 30 and 60; T and B as before"),
+              judge(ratio == 2, provided=once["scores"] == 3 * 4 * 30),
+              "counted at N = 30 and 60; T and B as before"),
         claim("Beam search evaluates far fewer sequences than exhaustive search.",
               "fewer evaluated sequences",
               f"{beam:.0e} scores against {exhaustive:.0e} at N = {N:,}, T = {steps}, B = {width}",

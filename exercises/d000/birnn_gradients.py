@@ -60,11 +60,11 @@ def recursion_claims(net):
     return [
         claim("2", "The gradient in f_t is that of L_t plus the Jacobian's transpose times the "
               "gradient in f_(t+1).", "formula given in the question", "holds for t < T",
-              judge(errors["f"] < LIMIT, provided=ours),
+              proved(ours and errors["f"] < LIMIT),
               f"differences in f_t: error {below(errors['f'])}"),
         claim("2", "The gradient in b_t is that of L_t plus the Jacobian's transpose times the "
               "gradient in b_(t-1).", "formula given in the question", "holds for t > 1",
-              judge(errors["b"] < LIMIT, provided=ours),
+              proved(ours and errors["b"] < LIMIT),
               f"differences in b_t: error {below(errors['b'])}"),
         claim("2", "Both recursions express the gradients at t by those at t + 1.",
               "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
@@ -85,18 +85,18 @@ def local_claims(net):
     slope = difference(lambda value: ((net.z[t - 1] - value) ** 2).sum(), y[t - 1])
     error = relative(2 * e, slope)
     found.append(claim("2a", "The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)",
-                       "2 (y_t - z_t)", judge(error < LIMIT, provided=ours),
+                       "2 (y_t - z_t)", proved(ours and error < LIMIT),
                        f"differences: {below(error)}"))
     for side in "fb":
         V = net.weights["V_" + side]
         moved = state_slopes(net, side, t, value=2)[t - 1]  # d y_t / d f_t
         error = relative(V, moved)
         found.append(claim("2a", f"dy_t / d{side}_t = V_{side}.", f"V_{side}", f"V_{side}",
-                           judge(error < LIMIT, provided=ours), f"differences: {below(error)}"))
+                           proved(ours and error < LIMIT), f"differences: {below(error)}"))
         error = relative(g["local", side, t], 2 * moved.T @ e)
         found.append(claim("2a", f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
                            f"2 V_{side}^T (y_t - z_t)", f"2 V_{side}^T (y_t - z_t)",
-                           judge(error < LIMIT, provided=ours), f"differences: {below(error)}"))
+                           proved(ours and error < LIMIT), f"differences: {below(error)}"))
     truth = difference(lambda f_t: ((net.z[t - 1] - net.weights["V_f"] @ f_t
                                      - net.weights["V_b"] @ forward(net)[1][t]) ** 2).sum(),
                        forward(net)[0][t])
@@ -124,14 +124,14 @@ def jacobian_claims(net):
         error = relative(entries, slope)
         found.append(claim("2a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) "
                            f"(U_{side})_ij.", "as claimed", "as claimed",
-                           judge(error < LIMIT, provided=ours),
+                           proved(ours and error < LIMIT),
                            f"differences: {below(error)}"))
         matrix = jacobian(W, side, after)
         error = relative(matrix, slope)
         other = relative(W["U_" + side] @ np.diag(1 - after ** 2), slope)
         found.append(claim("2b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
                            "derived in (a) already", "as claimed",
-                           judge(error < LIMIT, provided=ours),
+                           proved(ours and error < LIMIT),
                            f"differences: {below(error)}; the other order, U diag, is off by "
                            f"{100 * other:.0f} %"))
     return found

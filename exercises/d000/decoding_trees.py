@@ -152,6 +152,8 @@ def step_claims():
     sums = {path: path_sum(PRINTED_TREE, path) for path in PRINTED_SUMS}
     wrong_sums = {length: [path for path, total in PRINTED_SUMS.items() if len(path) == length
                            and abs(total - sums[path]) > 1e-9] for length in (2, 3)}
+    searched = missed | dict(decode(PRINTED_TREE, "exhaustive"))
+    ours = all(math.isclose(searched[path], sums[path]) for path in sums)
     listed = sorted((path for path in PRINTED_SUMS if len(path) == 3), key=sums.get)[::-1]
     allowed = [path for path in listed if path[:2] in kept]
     return [
@@ -159,14 +161,15 @@ def step_claims():
               judge(kept_first == PRINTED_BEAM[1]), "only two branches are given"),
         claim("4b", "The four sums of step 2.", "-5.3, -5.0, -4.7, -4.9",
               ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 2),
-              judge(not wrong_sums[2]), "consistent with the branches used for greedy decoding"),
+              judge(not wrong_sums[2], provided=ours),
+              "consistent with the branches used for greedy decoding"),
         claim("4b", "The two best of step 2 are (a, blue) and (the, red).",
               names(PRINTED_BEAM[2]), names(kept), judge(set(kept) == set(PRINTED_BEAM[2])),
               f"(a, red) has {missed['a', 'red']:.1f}, (the, red) only "
               f"{missed['the', 'red']:.1f}; both numbers are printed", error=PRUNED),
         claim("4b", "The four sums of step 3.", "-10.3, -9.9, -10.0, -9.7",
               ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 3),
-              judge(not wrong_sums[3]),
+              judge(not wrong_sums[3], provided=ours),
               "consistent with the branches used for greedy decoding"),
         claim("4b", "Step 3 expands (a, blue) and (the, red).", "four candidates",
               f"of the four listed {len(allowed)} descend from the right beam: {names(allowed)}; "

@@ -94,7 +94,7 @@ def identity_claim(rng, cases):
     return claim(
         "1", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
         "to be shown, no proof given", "holds",
-        judge(exact, provided=error < 1e-12),
+        proved(exact and error < 1e-12),
         f"{cases} random cases: error {below(error, 1e-12)}; in fractions q / posterior = "
         "P(context) q / (likelihood prior) for each output; both sides are E_Q of its logarithm")
 
@@ -104,7 +104,7 @@ def sampling_claim(q, prior, likelihood, found):
     return claim(
         "1", "The terms on the right are expectations under Q.", "E_Q",
         f"left {found['left']:.4f}; right, sampled from Q: {mean:.4f} +- {error:.4f}",
-        judge(abs(mean - found["left"]) < 4 * error), "Monte Carlo, 20,000 outputs drawn from Q")
+        proved(abs(mean - found["left"]) < 4 * error), "Monte Carlo, 20,000 outputs drawn from Q")
 
 
 def condition_claims(q, prior, likelihood, found):

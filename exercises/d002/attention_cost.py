@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from exercises.framework import Claim, judge
+from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, listing, num, terms
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.models.seq2seq import Seq2Seq
@@ -116,7 +116,7 @@ def encoder_cost():
     yield claim_of(
         "3a", "the dot products cost O(M^2 k)", "O(M^2 k), for the scores",
         f"M^2 k for the scores, and as much for the weighted sum of values, left out: {products}",
-        judge(products == 2 * M * M * k), f"counted: {products} = 2 * {M}^2 * {k}")
+        proved(products == 2 * M * M * k), f"counted: {products} = 2 * {M}^2 * {k}")
     yield claim_of(
         "3a", "O(M^2 k + M k^2) = O(M^2 k)", "the total",
         "only where k grows no faster than M; in two free variables both terms stay",
@@ -200,7 +200,7 @@ def another_language():
     yield claim_of(
         "4", "the encoder's activations do not depend on the decoder's", "they do not",
         "they do not: another target leaves every encoder activation as it is",
-        judge(inside == 0 and outside > 1e-3),
+        proved(inside == 0 and outside > 1e-3),
         f"npdl's Seq2Seq, two targets: encoder changes by {inside:g}, logits by {outside:.1f}")
     yield claim_of(
         "4", "another target language costs O(M N + N^2) more", "O(M N + N^2)",

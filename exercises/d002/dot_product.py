@@ -127,7 +127,7 @@ def moments():
     yield claim_of(
         "b", "(q.k)^2 = Tr(q q^T k k^T), and E[q q^T] = mu mu^T + sigma^2 I",
         "the lines before it", "both hold",
-        judge(lines_before(mu, 3)),
+        proved(lines_before(mu, 3)),
         "in integers, all 256 vectors with coordinates 2 mu_i +- 3 alike probable: only means, "
         "variances and independence enter")
     yield claim_of(

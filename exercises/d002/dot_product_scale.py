@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from exercises.d002.dot_product import drawn, mean, printed_variance, right_variance
-from exercises.framework import Claim, judge, judgement
+from exercises.framework import Claim, judge, judgement, proved
 from exercises.worked import Check, Solution, Step, Table, listing, num
 from npdl.functions import softmax
 from npdl.layers.attention import DotAttention, ScaledDotAttention
@@ -62,7 +62,8 @@ def scale():
     yield claim_of(
         "c", "the case mu = 0 answers the question", "consider mu = 0",
         "for mu = 0 the mean is 0 under every s, and no s makes it grow",
-        judge(mean([0] * 64) != 0), f"E[q.k] = {mean([0] * 64)} at d = 64", error="6c scale")
+        judge(mean([0] * 64) != 0, provided=mean([1] * 64) == 64),
+        f"E[q.k] = {mean([0] * 64)} at d = 64", error="6c scale")
     sigma = 2
     ratio = float(right_variance([0] * 64, sigma)) / 64
     shifted = [float(right_variance([1] * d, 1)) / d for d in widths]
@@ -86,7 +87,7 @@ def unscaled():
     yield claim_of(
         "d", "with s = 1 the variance grows linearly with d", "linearly, shown for mu = 0",
         "yes: d sigma^4 for mu = 0; for other mu too, if mu.mu grows at most linearly",
-        judge(abs(zero - 1) < 1e-9 and abs(same - 1) < 1e-9),
+        proved(abs(zero - 1) < 1e-9 and abs(same - 1) < 1e-9),
         f"power of d between 64 and 256: {zero:.2f} at mu = 0, {same:.2f} at mu_i = 1; the printed "
         f"formula of (b) would give {as_printed:.2f} at mu_i = 100")
     yield claim_of(

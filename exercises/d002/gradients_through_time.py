@@ -173,7 +173,8 @@ def causes():
         "activations with steep or flat gradients (sigmoid, tanh)",
         f"neither is steep: slopes at most {sigmoid:.2f} and {tanh:.2f}; they can only shrink a "
         "gradient, and growth comes from W_h",
-        judge(max(sigmoid, tanh) > 1),
+        judge(max(sigmoid, tanh) > 1,
+              provided=math.isclose(sigmoid, 0.25) and math.isclose(tanh, 1)),
         f"radius 1.25, 100 steps: length {linear:.1e} where tanh is the identity, {bent:.1e} "
         "where inputs bend it")
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from exercises.d002.lstm_statements import lstm_cell
-from exercises.framework import Claim, judge
+from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, below, num, terms
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMLayer
@@ -191,7 +191,7 @@ def claims():
                  "with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error is "
                  f"{100 * errors['dh/dh at fixed C_t']:.0f} %; do_t/dh_(t-1) is not listed either"),
         claim_of("a", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
-                 "as printed, the diagonal of a matrix", judge(slope < 1e-7),
+                 "as printed, the diagonal of a matrix", proved(slope < 1e-7),
                  f"central differences: error {below(slope, 1e-7)}"),
         claim_of("a", "in the list of factors it stands as o (1 tanh^2 C_t), without a minus",
                  "o_t (1 tanh^2(C_t)); the merged formula has 1 - tanh^2", "the minus is lost",

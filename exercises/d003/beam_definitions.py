@@ -128,7 +128,7 @@ def indices_and_optimum():
         "indices from 0 and from 1 in one definition",
         f"all three fit where {' or '.join(fits) or 'nothing'}; else y_|y| is no token or the "
         "first word has no score",
-        judge(len(fits) == len(found), if_false="under-specified" if fits else "wrong"),
+        judge(len(fits) == len(found), if_false="under-specified", provided=bool(fits)),
         f"'{' '.join(word for word, _ in words)}' of 0.6 and 0.5: " + "; ".join(
             f"{name}: y_|y| = {last or 'missing'}, product from j = 1 {product:.1f}"
             for name, (last, product) in found.items()))

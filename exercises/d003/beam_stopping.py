@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exercises.framework import Claim, judge
+from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, listing, num
 from npdl.decoding import Tree, beam_search, exhaustive_search
 
@@ -116,7 +116,7 @@ def rule():
         "", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",
         "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
         "most s^1, and so does all that can come of it",
-        judge(all(c["same"] == n for c in counts.values()) and rise <= 0),
+        proved(all(c["same"] == n for c in counts.values()) and rise <= 0),
         f"{n} random trees, widths 1, 2, 4: the same best in all {3 * n} searches with and without "
         f"the rule; at width 2 it fires in {two['fired']} and takes {two['steps'][0]} steps in "
         f"place of {two['steps'][1]}")

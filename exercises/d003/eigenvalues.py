@@ -149,7 +149,8 @@ def premises():
     roots = [_root(random_orthogonal(6, 3) @ np.diag([0.2, 0.5, 0.8, 1.0, 1.1, 1.3]), t)
              for t in (10, 1000)]
     rho = spectral_radius(random_orthogonal(6, 3) @ np.diag([0.2, 0.5, 0.8, 1.0, 1.1, 1.3]))
-    turning = state_norms(random_orthogonal(8), np.ones(8), 1000)
+    Q = random_orthogonal(8)
+    turning = state_norms(Q, np.ones(8), 1000)
     gains = (0.7, 1.0, 1.3)
     shares = [share_vanishing(gain) for gain in gains]
     yield claim_of(
@@ -161,7 +162,8 @@ def premises():
         "premise", "gradients over many steps either vanish or explode",
         "tend to either vanish or explode",
         "not at rho = 1: an orthogonal W keeps every length",
-        judge(abs(turning[-1] / turning[0] - 1) > 1e-3, "confirmed", "under-specified"),
+        judge(abs(turning[-1] / turning[0] - 1) > 1e-3, "confirmed", "under-specified",
+              provided=np.allclose(Q.T @ Q, np.eye(8))),
         f"1000 steps: length {turning[0]:.4f} becomes {turning[-1]:.4f}")
     yield claim_of(
         "premise", "they vanish frequently and explode rarely", "frequently, rarely",

@@ -119,7 +119,7 @@ def equivalence():
         "d, premise", "Agg depends on the incoming messages alone", "Agg({f_ji(h_j)}) in (16)",
         "that is enough, if the messages hold the keys: q sees h_i, and makes the weights. With "
         "f_ji(h_j) = V h_j it would not be",
-        judge(messages < 1e-14, provided=abs(with_keys - without_keys) > 0.1),
+        proved(messages < 1e-14 and abs(with_keys - without_keys) > 0.1),
         f"messages V h_j of 1, 2, 3 and one Q h_1, but other keys: attention gives "
         f"{with_keys:.2f} and {without_keys:.2f}, and no function of 1, 2, 3 gives both")
     yield claim_of(
@@ -136,7 +136,7 @@ def equivalence():
         "d, premise", "Q, K, V hold vector representations of words", "after: weight matrices",
         "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
         "are the products",
-        judge(score_exists(*rows)),
+        judge(score_exists(*rows), provided=score_exists(4, 4)),
         f"with {rows[0]} word in Q and {rows[1]} in K, one a row, Q h_i has {rows[0]} entry and "
         f"K h_j has {rows[1]}: their dot product in (18) does not exist")
 

@@ -127,12 +127,12 @@ def numbers():
         judge(error < 1e-12, "no answer given"),
         f"exactly: Agg = {shown[0]}, W h_1^T = {own}, max(Agg, 0) added to it; npdl agrees, error "
         f"{below(error)}")
+    _, other, _ = update(((1, 0), *STATES[1:]))
     yield claim_of(
         "b, premise", "W h_1^T + max(Agg, 0) is defined", "a 1 x 1 plus a 1 x 2 matrix",
         "only if the number is added to both entries; here it is 0, which hides the question",
-        judge(own != 0, "confirmed", "under-specified"),
-        f"W h_1^T = {own}; with h_1 = [1, 0] it would be "
-        f"{update(((1, 0), *STATES[1:]))[1]}, and the reading would matter")
+        judge(own != 0, "confirmed", "under-specified", provided=other == 1),
+        f"W h_1^T = {own}; with h_1 = [1, 0] it would be {other}, and the reading would matter")
     meant = readings()
     yield claim_of(
         "b, premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",

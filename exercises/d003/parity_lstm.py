@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from exercises.d003.threshold_neurons import TABLES, neuron_or_certificate
-from exercises.framework import Claim, judge
+from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, listing, num
 from npdl.layers.recurrent import LSTMLayer
 
@@ -162,7 +162,7 @@ def premises():
         + f"; the parity of two bits {''.join(map(str, table))}")
     yield claim_of(
         "hint", "x xor y = (x and not y) or (not x and y)", "(x and not y) or (not x and y)",
-        "the same table", judge(is_parity(table)),
+        "the same table", proved(is_parity(table)),
         f"on 00, 01, 10, 11: {table}; f C is C and not x, i C~ is x and not C, never both 1")
     yield claim_of(
         "hint", "this XOR was implemented above", "which you implemented above",
@@ -179,7 +179,7 @@ def premises():
     yield claim_of(
         "premise", "b_t is the bias of the forget gate", "b_t",
         "b_f, as the formula has it: a bias does not depend on time",
-        judge(by_time > 0, if_false="slip"),
+        judge(by_time == 0, "slip"),
         f"with one fixed b_f the design is right at all 12 steps: {by_time} errors")
     yield claim_of(
         "premise", "C_t are the candidate values of the cell state", "called so before formula (5)",

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import numpy as np
 
-from exercises.framework import Claim, judge
+from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table
 from npdl.data import ModularArithmetic
 from npdl.losses import answer_mask
@@ -102,12 +102,12 @@ def padding_claims():
         claim("padding", "There is no padding if all equations have two or all have three "
               "operands; there is with both.", "operation_orders 2 or 3, not (2, 3)",
               f"PADs: {alone[2][0]} and {alone[3][0]} alone; together {both[2][0]} for two "
-              f"operands, {both[3][0]} for three", judge(said),
+              f"operands, {both[3][0]} for three", proved(said),
               "targets counted for every sum with p = 5"),
         claim("padded sequence", "Beside a + b + c = r EOS, a binary sample is a + b = r EOS PAD "
               "PAD.", "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the inputs "
               "(which begin with BOS and stop one token earlier)",
-              judge(both[2][0] == 2), "targets and inputs counted for every sum with p = 5"),
+              proved(both[2][0] == 2), "targets and inputs counted for every sum with p = 5"),
     ]
 
 

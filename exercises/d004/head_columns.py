@@ -89,7 +89,8 @@ def index_claim():
         "Problem 2.2", "index", "Head j, place l of the split reads column num_heads * j + 1 of x "
         "(or num_heads * j + l, if the 1 is a misread l).", "num_heads * j + 1",
         "head_size * j + l",
-        judge(len(good) == len(pairs) or len(other) == len(pairs)),
+        judge(len(good) == len(pairs) or len(other) == len(pairs),
+              provided=len(census("head_size * j + l")[0]) == len(pairs)),
         f"with 4 heads of 32 it reads {used} of 128 columns; with l for 1 it reads {used_other}, "
         f"and with 4 heads of 2 {beyond} places outside the width: of {len(pairs)} sizes up to 6 x "
         f"6 {len(good)} can be undone with 1, {len(other)} with l"
@@ -109,7 +110,7 @@ def inverse_claim():
         "Problem 2.2", "inverse", "split_heads and merge_heads are exactly inverse to each other, "
         "(B, S, m d) to (B, m, S, d) and back.", "exactly inverse",
         f"with column head_size * j + l, npdl's: {x.shape} to {y.shape} and back, equal",
-        judge(len(good) == len(pairs), provided=by_index and np.array_equal(layer.join(y), x)),
+        proved(len(good) == len(pairs) and by_index and np.array_equal(layer.join(y), x)),
         f"all {y.size} entries by their index; {len(good)} of {len(pairs)} sizes are bijections "
         f"(so is num_heads * l + j, interleaved: {len(other)})")
 

@@ -91,7 +91,7 @@ def bias_claim(population=(0, 1, 5), n=3):
         "biased.", "1 / (n - 1) unbiased, 1 / n biased",
         f"over all {len(population) ** n} samples of {n} from {population}: mean {unbiased} with "
         f"n - 1, {biased} with n; the variance is {truth}",
-        judge(unbiased == truth and biased == truth * Fraction(n - 1, n)),
+        proved(unbiased == truth and biased == truth * Fraction(n - 1, n)),
         "exact enumeration with fractions; biased / true = (n - 1) / n, for independent draws")
 
 

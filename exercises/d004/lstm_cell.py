@@ -81,7 +81,7 @@ def form_claims(weights, x, h):
     found = [
         claim("gates", "For the three gates, W x + U h + b and [W U] applied to the stacked "
               "(x, h) are the same.", "equal", f"equal: largest difference {below(worst)}",
-              judge(worst < 1e-9), "random weights, d_x = 3, d_h = 4, float64"),
+              proved(worst < 1e-9), "random weights, d_x = 3, d_h = 4, float64"),
         claim("sizes", "[W U] is d_h by (d_x + d_h) and its input has d_x + d_h entries.",
               "d_h x (d_x + d_h)", f"{joined[0]} x {joined[1]} for d_x = 3, d_h = 4",
               judge(joined == (4, 7)), "concatenation along the second axis"),

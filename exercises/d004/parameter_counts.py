@@ -90,7 +90,7 @@ def lstm_claims():
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
             f"{TABLE[name]}", f"{tried - count} of {tried} counted models agree",
-            judge(count == 0, provided=sound),
+            proved(sound and count == 0),
             "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
         for name, count in wrong.items()
     ]
@@ -102,11 +102,12 @@ def lstm_claims():
         ask("whole model", "Each table's total is the sum of its rows and counts the language "
             "model.", "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
             f"sums of the four rows: {tried - max(wrong.values())} of {tried} models agree",
-            judge(not any(wrong.values()), provided=sound), "embedding and classifier included"),
+            proved(sound and not any(wrong.values())), "embedding and classifier included"),
         ask("answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which "
             "was asked.", "totals that depend on V and contain embedding and classifier",
             "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
-            f"{example[0]:,} and {example[1]:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
+            f"{example[0]:,} and {example[1]:,} for d_x = d_h = 128, L = 2",
+            judge(theirs == tried, provided=right == tried),
             f"counting LSTM modules: ours agrees in {right} of {tried}, the printed total in "
             f"{theirs}; it is too large by V d_e + V d_h + b V", weight="answer"),
         ask("d_e", "d_x was asked for, the tables have d_e.", "d_e in the tables, d_x in the "
@@ -176,7 +177,8 @@ def decoder_claims():
         "decoder", "This is the number of parameters of the decoder.",
         f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
         f"{full[0]:,} and {full[1]:,}: L(4d^2 + 4d + 2d^2 m + 4d) with bias, L(4d^2 + 2d^2 m + 4d)",
-        judge(full == printed, if_false="under-specified"), "holds for a block as 2.10 describes "
+        judge(full == printed, if_false="under-specified", provided=exact),
+        "holds for a block as 2.10 describes "
         "it; the block of the GPT section also has two LayerNorms of 2d numbers each: the "
         f"gap is 4dL in {'all' if exact else 'not all'} {len(gaps)} decoders")]
 

@@ -73,7 +73,8 @@ def half_claim():
         f"N is odd for odd p: {listing([n / 2 for n in sizes], '.1f', '()')} are no numbers of "
         f"samples; npdl trains on {len(data.train)} of {sizes[0]}, {parts[2][0]} of {sizes[1]} and "
         f"{parts[3][0]} of {sizes[2]}",
-        judge(not any(n % 2 for n in sizes), if_false="under-specified"),
+        judge(not any(n % 2 for n in sizes), if_false="under-specified", provided=sizes == (
+            len(data.equations), *(sum(parts[order]) for order in (2, 3)))),
         "p = 31 and p = 11; holds to one sample, with a rule for rounding that the document leaves "
         "open: npdl rounds r N to the nearest whole number and a half to the even one, for each "
         f"order apart where both are asked for: {rounded(split)}")
@@ -104,7 +105,8 @@ def time_claims():
         claim("minutes on a CPU", "With tau = 0.25 and 0.40 a run takes about 40 and 66 minutes.",
               "40 and 66", f"{cpu['LSTM', 'CPU']:.2f} and {cpu['GPT', 'CPU']:.2f}: to the nearest "
               f"minute {round(cpu['LSTM', 'CPU'])} and {round(cpu['GPT', 'CPU'])}",
-              judge(nearest, if_false="convention" if down else "wrong"),
+              judge(nearest, if_false="convention" if down else "wrong",
+                    provided=seconds(2, 3) == 6),
               "0.25 x 10001 / 60 and 0.40 x 10001 / 60; printed rounded down"),
     ]
 
