@@ -1,11 +1,9 @@
-"""What the report needs of trained models, beyond their records, as small files without weights.
+"""What question 8 needs of trained GPTs, as a small file without weights.
 
-  python experiments/reporting/extract.py attention RUN...     results/attention.json
-  python experiments/reporting/extract.py fourier RUN...       results/fourier.json
+  python experiments/study/extract.py RUN...     writes results/attention.json
 
-RUN is the folder of a run of modular addition with two operands, finished or not; `attention`
-takes GPTs. Runs that are already in the file stay, unless the same one (model, seed, settings,
-step) is given again.
+RUN is the folder of a GPT of modular addition with two operands, finished or not. Runs that are
+already in the file stay, unless the same one (model, seed, settings, step) is given again.
 """
 
 if __name__ == "__main__":
@@ -20,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.reporting.records import origin
 from npdl.backend import to_host
 from npdl.console import OneLineParser, guarded
 from npdl.errors import InputError
@@ -30,11 +27,9 @@ from npdl.training.config import Config
 from npdl.training.engine import Batch, PlainEngine
 from npdl.training.folder import made_by
 from npdl.training.run import load_run
-from npdl_study.plots.plots_embeddings import spectrum
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = ((5, 7), (9, 6))          # document 004's; others where they are not in the training set
-TOP = 5                             # frequencies that a table is cut down to
 IDENTITY = ("model", "seed", "settings", "step")
 
 
@@ -82,40 +77,6 @@ def samples(ids):
     return (known + rest)[:2]
 
 
-# --- Fourier --------------------------------------------------------------------------------------
-def fourier_of(run):
-    """The spectrum of the number embeddings, and what the strongest frequencies are good for.
-
-    shares    of the power of frequencies 1..p//2, rows centred; their sum is 1
-    constant  power of frequency 0, the mean row, over the power of all frequencies
-    kept      (training, validation) accuracy with the mean and the TOP strongest alone
-    removed   the same with those taken away, and all others left
-    """
-    table = run.model.embedding.W.data
-    p = run.config.p
-    whole = to_host(table).astype(np.float64)
-    numbers = whole[:p]
-    shares = spectrum(numbers)
-    power = np.square(np.abs(np.fft.fft(numbers, axis=0))).sum(1)
-    top = np.argsort(-shares)[:TOP] + 1
-    results = {}
-    known = facts(run)
-    for name, chosen in (("kept", top), ("removed", np.setdiff1d(np.arange(1, p // 2 + 1), top))):
-        table[:p] = only(numbers, chosen.tolist()).astype(table.dtype)
-        results[name] = accuracies(run)
-    table[:p] = numbers.astype(table.dtype)
-    return {**known, "shares": short(shares), "constant": short(power[0] / power.sum()),
-            "top": top.tolist(), **results}
-
-
-def only(numbers, frequencies):
-    """The table (p, D) with its mean and those frequencies alone."""
-    waves = np.fft.fft(numbers, axis=0)
-    wanted = {0, *frequencies, *(len(numbers) - k for k in frequencies)}
-    mask = np.isin(np.arange(len(numbers)), list(wanted))
-    return np.fft.ifft(waves * mask[:, None], axis=0).real
-
-
 def accuracies(run):
     """Shares of the equations of the training and the validation set that the model gets right."""
     shares = []
@@ -149,28 +110,18 @@ def load(what, folder=RESULTS):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def one_origin(entries):
-    """(the entries that one code computed, as most of them were; a sentence on the others)."""
-    origins = [origin(entry.get("made", {})) for entry in entries]
-    most = max(sorted(set(origins)), key=origins.count, default=None)
-    kept = [entry for entry, by in zip(entries, origins, strict=True) if by == most]
-    left = len(entries) - len(kept)
-    return kept, f"By {most}{f'; {left} by other code are left out' if left else ''}."
-
-
 def main(arguments=None):
     p = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("attention", "fourier"))
     p.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run")
     p.add_argument("--results", default=RESULTS, metavar="DIR", help="where the file is written")
     options = p.parse_args(arguments)
 
     def work():
-        take = attention_of if options.what == "attention" else fourier_of
-        new = [{**take(load_run(folder)), "made": made_by(folder)} for folder in options.runs]
-        entries = merged(load(options.what, options.results), new)
+        new = [{**attention_of(load_run(folder)), "made": made_by(folder)}
+               for folder in options.runs]
+        entries = merged(load("attention", options.results), new)
         lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries)
-        path = Path(options.results) / f"{options.what}.json"
+        path = Path(options.results) / "attention.json"
         write_atomically(path, lambda file: file.write(f"[\n{lines}\n]\n".encode()))
         print(f"{path}: {len(entries)} runs, {path.stat().st_size} bytes")
         return 0

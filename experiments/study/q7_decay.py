@@ -1,0 +1,195 @@
+"""Question 7: weight decay of the LSTM, and the norm of its parameters."""
+
+import math
+
+from experiments.study.judge import Claim
+from experiments.study.measures import (
+    A_TRAIN,
+    A_VAL,
+    GENERAL,
+    L_VAL,
+    MEMORISED,
+    SETTLED,
+    TENTH,
+    falls,
+    mean,
+)
+from experiments.study.records import GRID, SEEDS, variant
+
+DECAYS = (0.25, 0.5, 0.75, 1.0)
+T = 40001
+CONFIGS = {decay: variant("lstm", weight_decay=decay, steps=T) for decay in DECAYS}
+RUNS = [variant("lstm", weight_decay=decay, steps=T, seed=seed) for seed in SEEDS
+        for decay in DECAYS]
+FACTOR = 100                # a training loss that rises by this factor between two evaluations
+ROUNDED = 4 * 2.0**-23      # a float32 loss of which each token's part is mostly rounding
+AT = "for decay 0.25, 0.5, 0.75, 1"
+
+
+# --- jumps ----------------------------------------------------------------------------------------
+def jump_places(columns):
+    """The places in a run's columns after which the training loss of a memorised set jumps."""
+    losses = columns["train_loss"]
+    known = next((i for i, accuracy in enumerate(columns["train_accuracy"])
+                  if accuracy >= MEMORISED), len(losses))
+    return [i for i, (before, after) in enumerate(zip(losses, losses[1:], strict=False))
+            if i >= known and None not in (before, after) and after > FACTOR * before > 0]
+
+
+def calm(runs):
+    """Up to which step no run of a seed has jumped from a loss that is mostly rounding: norms are
+    compared before that alone."""
+    return min((run.columns["step"][i] for run in runs.values() for i in jump_places(run.columns)
+                if run.columns["train_loss"][i] < ROUNDED), default=T)
+
+
+# --- claims ---------------------------------------------------------------------------------------
+def claims():
+    def claim(where, words, document, test, numbers, against=""):
+        return Claim(where, words, document, CONFIGS, test, f"{numbers} {AT}", against=against)
+
+    steps, read = "steps to A_val ≥ 0.9", "(read as 0.75: 0.7 was not run)"
+    return [
+        claim("Figure 33", "decay 0.75 and 1 generalise sooner than 0.25 and 0.5",
+              "converge faster", high_sooner, steps),
+        claim("Figure 33", "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5",
+              "generalise better", high_lower, "L_val"),
+        claim("Figure 33", "decay 0.25 overfits", "overfitting", low_overfits,
+              "A_train and A_val of the first"),
+        claim("Figure 33", "decay 0.25 is the least steady", "instability", low_unsteady,
+              "mean shortfall"),
+        claim("Figure 34", "L_val falls with every step of the decay", "loss decreases",
+              always_lower, "L_val", "answer 7 (c): it rises again beyond 0.7"),
+        claim("Figure 34", "A_val rises with the decay", "accuracy improves", accuracy_improves,
+              "A_val"),
+        claim("Figure 34", "decay 0.5 and 0.75 generalise sooner than 0.25",
+              "moderate decay speeds up generalisation", moderate_sooner, steps),
+        claim("7 (c)", "L_val falls up to 0.75 and rises slightly beyond",
+              f"up to 0.7, then slightly increases {read}", turns_at_three_quarters, "L_val",
+              "Figure 34: the loss decreases with higher decay"),
+        claim("7 (c)", "A_val is near-perfect from 0.5 on, and lower below", "from 0.5 onward",
+              near_perfect, "A_val"),
+        claim("7 (c)", "t_f(L_val) is largest at 0.75", f"peaks at 0.7 {read}", peak, "t_f(L_val)"),
+        claim("7 (c)", "t_f(A_val) falls with every step of the decay", "decreases steadily",
+              steadily_sooner, "t_f(A_val)"),
+        claim("7 (d)", "with decay 0.25 the norm stays the highest", "stays high", norm_high,
+              "mean norm before the first jump"),
+        claim("7 (d)", "with decay 0.25 the norm fluctuates most", "fluctuates", norm_fluctuates,
+              "mean change in 100 steps, as a share,"),
+        claim("7 (d)", "with decay 0.25 generalisation is the slowest, or fails",
+              "slower or fails", low_slowest, steps),
+        claim("7 (d)", "with decay 0.5 to 1 the norm drops quickly and stays",
+              "drops quickly and stabilises", drops_and_settles,
+              "norm at the start, at 0.1 T, its least and largest then,"),
+        claim("7 (d)", "the more decay, the smaller the norm and the sooner the generalisation",
+              "decay shrinks the norm and helps to avoid overfitting", norm_and_general,
+              "mean norm, then steps,"),
+    ]
+
+
+def best(runs, metric):
+    return [runs[decay].best(metric) for decay in DECAYS]
+
+
+def general(runs):
+    return [runs[decay].reach(A_VAL, GENERAL) for decay in DECAYS]
+
+
+def high_sooner(runs):
+    found = general(runs)
+    return max(found[2:]) < min(found[:2]), found
+
+
+def high_lower(runs):
+    found = best(runs, L_VAL)
+    return max(found[2:]) < min(found[:2]), found
+
+
+def low_overfits(runs):
+    found = [runs[0.25].best(A_TRAIN), runs[0.25].best(A_VAL)]
+    return found[0] >= MEMORISED and found[1] < GENERAL, found
+
+
+def low_unsteady(runs):
+    lost = [runs[decay].shortfall() for decay in DECAYS]
+    return lost[0] > max(lost[1:]), lost
+
+
+def always_lower(runs):
+    return falls(best(runs, L_VAL)), best(runs, L_VAL)
+
+
+def accuracy_improves(runs):
+    found = best(runs, A_VAL)
+    return found == sorted(found) and found[-1] > found[0], found
+
+
+def moderate_sooner(runs):
+    found = general(runs)
+    return max(found[1:3]) < found[0], found
+
+
+def turns_at_three_quarters(runs):
+    found = best(runs, L_VAL)
+    return falls(found[:3]) and found[3] > found[2], found
+
+
+def near_perfect(runs):
+    found = best(runs, A_VAL)
+    return min(found[1:]) >= MEMORISED and found[0] < min(found[1:]), found
+
+
+def peak(runs):
+    found = [runs[decay].first(L_VAL) for decay in DECAYS]
+    return found[2] > max(found[0], found[1], found[3]), found
+
+
+def steadily_sooner(runs):
+    found = [runs[decay].first(A_VAL) for decay in DECAYS]
+    return falls(found), found
+
+
+def norms(run, first, last):
+    """The norms on the grid of evaluations from one step to another."""
+    return [v for t, v in run.points("l2_norm") if t % GRID == 0 and first <= t <= last]
+
+
+def late(runs):
+    """The norms of each decay in the later half of the steps before the first jump."""
+    end = calm(runs)
+    return [norms(runs[decay], end / 2, end) for decay in DECAYS]
+
+
+def norm_high(runs):
+    means = [mean(values) for values in late(runs)]
+    return means[0] > max(means[1:]), means
+
+
+def wandering(values):
+    """Mean change of the norm between evaluations, as a share of it."""
+    return mean(abs(b - a) for a, b in zip(values, values[1:], strict=False)) / mean(values)
+
+
+def norm_fluctuates(runs):
+    found = [wandering(values) for values in late(runs)]
+    return found[0] > max(found[1:]), found
+
+
+def low_slowest(runs):
+    found = general(runs)
+    return found[0] > max(found[1:]), found
+
+
+def drops_and_settles(runs):
+    true, numbers, end = True, [], calm(runs)
+    for decay in DECAYS[1:]:
+        start, after = runs[decay].points("l2_norm")[0][1], norms(runs[decay], TENTH * T, end)
+        spread = (max(after) - min(after)) / mean(after)
+        true &= after[0] < start and spread <= SETTLED
+        numbers += [start, after[0], min(after), max(after)]
+    return true, numbers
+
+
+def norm_and_general(runs):
+    means, found = [mean(values) for values in late(runs)], general(runs)
+    return falls(means) and falls(found) and math.isfinite(found[-1]), means + found
