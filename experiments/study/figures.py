@@ -1,4 +1,16 @@
-"""Pictures of the study: panels of curves, coloured by a setting or named in a legend."""
+"""Pictures: a Figure, its file, and panels of curves coloured by a setting or named in a legend.
+
+A figure is drawn from its `data` alone, so that the digest of the data, which stands in the
+picture's file, says whether it is up to date without a look at its pixels.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -6,7 +18,19 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from npdl.errors import InputError
+from npdl.files import write_atomically
 from npdl_study.plots import plots_style as style
+
+DPI = 80
+COLOURS = (256, 64, 16)             # of a picture's palette: fewer where a file gets too large
+LARGEST = 90_000                    # bytes of a picture
+DIGITS = 6                          # of the numbers that go into a digest
 
 LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
 MARKERS = ("o", "s", "^", "D")
@@ -21,6 +45,78 @@ TIGHT = 0.13                        # of the width, between two ticks of the ste
 STEPS = (0, 100, 500, 1000, 2500, 5000, 10_000, 20_000, 40_000)     # of the steps' scale
 
 
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A picture: results/figures/<name>.png.
+
+    label    "12" for the document's Figure 12, or a name of our own
+    data     all that is drawn, as JSON can hold it
+    draw     draw(figure, data) fills an empty matplotlib Figure
+    size     inches, at 80 dots each
+    """
+
+    name: str
+    label: str
+    caption: str
+    data: Any
+    draw: Callable
+    size: tuple[float, float] = (10.0, 5.0)
+
+    def digest(self):
+        """Twelve hexadecimal digits that change with the data."""
+        text = json.dumps(rounded(self.data), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def rounded(value):
+    """The same value with every float to DIGITS digits, tuples as lists, keys as text."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {str(key): rounded(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part) for part in value]
+    return value
+
+
+def write_png(figure, folder):
+    """Draw a Figure into <folder>/<name>.png, which carries the digest of its data.
+
+    The same data give the same bytes for the same versions of matplotlib and Pillow.
+    """
+    canvas = Canvas(figsize=figure.size, dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(canvas)
+    figure.draw(canvas, rounded(figure.data))
+    full = io.BytesIO()
+    canvas.savefig(full, format="png", metadata={"Software": None})
+    image = Image.open(full).convert("RGB")
+    data = next((png for colours in COLOURS
+                 if len(png := reduced(image, colours, figure.digest())) <= LARGEST), None)
+    if data is None:
+        raise InputError(f"figure {figure.name}: more than {LARGEST} bytes; give it a smaller size")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(folder) / f"{figure.name}.png", lambda file: file.write(data))
+
+
+def reduced(image, colours, digest):
+    """A picture (Pillow) as the bytes of a PNG with a palette, and the digest as its text."""
+    facts, file = PngInfo(), io.BytesIO()
+    facts.add_text("data", digest)
+    image.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        file, format="png", optimize=True, pnginfo=facts)       # keeps a thin line's colour, too
+    return file.getvalue()
+
+
+def digest_of(path):
+    """The digest that a picture carries, or None where there is no such picture."""
+    try:
+        with Image.open(path) as image:
+            return image.info.get("data")
+    except OSError:
+        return None
+
+
+# --- panels of curves ------------------------------------------------------------------------------
 def draw_panels(figure, data):
     """Fill a Figure with `data`:
 

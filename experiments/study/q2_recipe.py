@@ -1,8 +1,12 @@
 """Questions 1 and 2: the default recipe, and the numbers that the document prints of it."""
 
+import math
 from functools import partial
 
-from experiments.study.judge import Claim
+from experiments.study.judge import JUDGED, Claim
+from experiments.study.measures import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, MEMORISED, mean, span
+from experiments.study.pages import Table
+from experiments.study.panels import both_parts, figure, number, plus_minus
 from experiments.study.records import FURTHER, GRID, NAMES, SEEDS, variant
 
 CONFIGS = {model: variant(model) for model in NAMES}
@@ -75,3 +79,68 @@ def text(model, row):
 
 RUNS = [variant(model, seed=seed) for seed in SEEDS for model in NAMES]
 MORE = [variant(model, seed=seed) for seed in FURTHER for model in NAMES]
+
+
+# --- figures, table, numbers ----------------------------------------------------------------------
+COLUMNS = (("lstm", "default"), ("lstm", "release"), ("lstm", "stated"), ("gpt", "default"),
+           ("gpt", "stated"))
+
+
+def figures(store):
+    return [figure(f"fig0{i}-sanity-{model}", str(i), f"{NAMES[model]}: loss and accuracy over the "
+                   "training steps.", both_parts(store, CONFIGS[model]), (10, 3.8))
+            for i, model in enumerate(CONFIGS, 1)]
+
+
+def table(store):
+    """The document's tables beside ours by each recipe."""
+    heading, columns = [""], []
+    for model, recipe in COLUMNS:
+        runs = store.runs(CONFIGS[model], recipe).values()
+        heading.append(f"{NAMES[model]}, {recipe} ({len(runs)} seeds)")
+        columns.append([plus_minus("t_f" if row.startswith("delta") else row,
+                                   [value(run, row) for run in runs]) for row in ROWS])
+        if (model, recipe) in (COLUMNS[2], COLUMNS[4]):
+            heading.append(f"{NAMES[model]}, document")
+            columns.append([printed(model, row) for row in ROWS])
+    return Table(heading, [[name, *cells] for name, *cells in zip(ROWS.values(), *columns,
+                                                                  strict=True)])
+
+
+def printed(model, row):
+    if row.startswith("delta"):
+        return number("t_f", DOCUMENT[model][row][0])
+    return text(model, row)
+
+
+def values(store):
+    """What the page on this question has of numbers."""
+    made = {"2 table": table(store)}
+    for model, config in CONFIGS.items():
+        runs = store.runs(config).values()
+        for name, metric, limit in (("known", A_TRAIN, MEMORISED), ("general", A_VAL, GENERAL)):
+            steps = [run.reach(metric, limit) for run in runs]
+            made[f"2 {model} {name}"] = span(steps, "{:,.0f}")
+    clipped, stated = ([run.best(L_TRAIN) for run in store.runs(CONFIGS["gpt"], recipe).values()]
+                       for recipe in JUDGED["gpt"])
+    made |= {"2 gpt clipped": span(clipped), "2 gpt stated": span(stated)}
+    for recipe in JUDGED["lstm"]:
+        runs = store.runs(CONFIGS["lstm"], recipe).values()
+        made[f"2 {recipe} 300"] = f"{sum(run.first(A_TRAIN) == 300 for run in runs)} of {len(runs)}"
+        made[f"2 {recipe} loss"] = f"{10 ** mean(math.log10(run.best(L_VAL)) for run in runs):.2g}"
+    return made
+
+
+def facts(store):
+    """{what the page says beside its numbers: whether it is so}."""
+    every = {model: store.runs(config).values() for model, config in CONFIGS.items()}
+    stated = store.runs(CONFIGS["gpt"], "stated").values()
+    return {
+        "both models generalise with every seed": all(
+            run.best(A_VAL) >= GENERAL for runs in every.values() for run in runs),
+        "thousands of steps after they know their training set": all(
+            run.reach(A_VAL, GENERAL) - run.reach(A_TRAIN, MEMORISED) >= 2000
+            for runs in every.values() for run in runs),
+        "without clipping the GPT's loss stays a hundred times above the document's": all(
+            70 <= run.best(L_TRAIN) / DOCUMENT["gpt"][L_TRAIN][0] <= 200 for run in stated),
+    }

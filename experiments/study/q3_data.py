@@ -13,8 +13,10 @@ from experiments.study.measures import (
     falls,
     mean,
     slope,
+    span,
 )
-from experiments.study.records import NAMES, SEEDS, variant
+from experiments.study.panels import best_table, eight, family, figure
+from experiments.study.records import BASE, NAMES, SEEDS, variant
 
 SHARES = [round(0.1 * i, 1) for i in range(1, 10)]
 CONFIGS = {model: {r: variant(model, r_train=r) for r in SHARES} for model in NAMES}
@@ -88,3 +90,65 @@ def claims():
         Claim("3 (d)", "below r_train = 0.3 the LSTM only overfits", "below 0.3", LSTM,
               overfits_below, "A_val at 0.1, 0.2"),
     ]
+
+
+# --- figures, table, numbers ----------------------------------------------------------------------
+def figures(store):
+    made = [figure(f"fig0{label}-data-{model}", label, f"{NAMES[model]}: loss and accuracy over "
+                   "the training steps for r_train from 0.1 to 0.9, by colour.",
+                   family(store, {"": CONFIGS[model]}, "r_train"), (10, 6.2))
+            for label, model in (("3", "lstm"), ("4", "gpt"))]
+    return [*made, figure(
+        "fig05-data-compared", "5", "Best losses and accuracies, and the first steps t_f that "
+        "reached them, against r_train.",
+        eight(store, [(NAMES[m], CONFIGS[m]) for m in CONFIGS],
+              {"label": "r_train", "scale": "linear"}), (14, 6))]
+
+
+def table(store):
+    return best_table(store, ("model", "r_train"), [(NAMES[m], f"{r:g}", CONFIGS[m][r])
+                                                    for m in CONFIGS for r in SHARES])
+
+
+# the runs that the page speaks of: of each model by the recipes that it is judged by here
+SPOKEN = (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))
+
+
+def spoken(store):
+    """{(model, recipe): [{(model, r_train): Run} of each seed]}."""
+    return {(model, recipe): list(store.by_seed(
+        {(model, r): config for r, config in CONFIGS[model].items()}, {model: recipe}).values())
+        for model, recipe in SPOKEN}
+
+
+def values(store):
+    made, gaps = {}, []
+    for (model, recipe), seeds in spoken(store).items():
+        general = [smallest_general(runs, model) for runs in seeds]
+        overfit = [largest_overfit(runs, model) for runs in seeds]
+        gaps += [high - low for low, high in zip(overfit, general, strict=True)]
+        made |= {f"3 {model} {recipe} general": span(general, "{:g}"),
+                 f"3 {model} {recipe} overfit": span(overfit, "{:g}"),
+                 f"3 {model} {recipe} at 0.4": f"{mean(r[model, 0.4].best(A_VAL) for r in seeds):.2g}",
+                 f"3 {model} {recipe} slope": span(
+                     (slope(SHARES, [math.log10(v) for v in best(runs, model, L_VAL)])
+                      for runs in seeds), "{:.1f}")}
+    equations = [BASE.p**2 * gap for gap in (min(gaps), max(gaps))]
+    return made | {"3 gap": span(gaps, "{:.1g}"), "3 gap equations": span(equations, "{:.0f}")}
+
+
+def facts(store):
+    found = spoken(store)
+    general = {key: [smallest_general(runs, key[0]) for runs in seeds]
+               for key, seeds in found.items()}
+    gpt = general.pop(("gpt", "default"))
+    steep = {key: [slope(SHARES, [math.log10(v) for v in best(runs, key[0], L_VAL)])
+                   for runs in seeds] for key, seeds in found.items()}
+    gpt_steep = steep.pop(("gpt", "default"))
+    both = [(a, b) for lstm in steep.values() for a, b in zip(lstm, gpt_steep, strict=True)]
+    return {
+        "the GPT generalises with fewer equations than the LSTM": all(
+            max(gpt) < min(lstm) for lstm in general.values()),
+        "in L_val neither model's fall is the steeper one with every run": len(
+            {a < b for a, b in both}) == 2,
+    }

@@ -3,8 +3,21 @@
 import math
 
 from experiments.study.judge import Claim
-from experiments.study.measures import APART, GENERAL, MEMORISED, NEAR
+from experiments.study.measures import APART, GENERAL, MEMORISED, NEAR, digits
+from experiments.study.pages import Table
+from experiments.study.panels import (
+    LABELS,
+    TITLES,
+    both_parts,
+    curve,
+    figure,
+    panel,
+    plus_minus,
+    shown_runs,
+    steps_axis,
+)
 from experiments.study.records import NAMES, SEEDS, variant
+from npdl.training.metrics import METRICS
 
 CONFIGS = {model: variant(model, p=11, orders=(2, 3), stratified=True) for model in NAMES}
 RUNS = [variant(m, p=11, orders=(2, 3), stratified=True, seed=seed) for seed in SEEDS
@@ -65,3 +78,65 @@ def claims():
               "no clear preference or efficiency", lstm, no_preference,
               "steps to A_train and to A_val, binary, ternary"),
     ]
+
+
+# --- figures, table, numbers ----------------------------------------------------------------------
+PLACES = (("lstm", "", "6"), ("gpt", "", "7"), ("gpt", "_order2", "8"), ("gpt", "_order3", "9"),
+          ("lstm", "_order2", "10"), ("lstm", "_order3", "11"))
+WHICH = {"": "all", "_order2": "binary", "_order3": "ternary"}
+
+
+def figures(store):
+    return [*(figure(f"fig{int(label):02}-mixed-{model}{suffix.replace('_', '-')}", label,
+                     f"{NAMES[model]}, p = 11: loss and accuracy on {WHICH[suffix]} equations.",
+                     both_parts(store, CONFIGS[model], suffix), (10, 3.8))
+              for model, suffix, label in PLACES),
+            figure("mixed-orders", "Q4", "Accuracy on binary and on ternary equations, p = 11.",
+                   beside(store), (10, 6.2))]
+
+
+def beside(store):
+    """Data of binary beside ternary sums, which the answer compares."""
+    panels = [panel(f"{NAMES[model]}: {TITLES[metric]}", metric,
+                    [{"label": name, **curve(store, config, f"{metric}_order{order}")}
+                     for order, name in ORDERS.items()])
+              for metric in ("train_accuracy", "validation_accuracy")
+              for model, config in CONFIGS.items()]
+    return {"shape": [2, 2], "x": steps_axis(CONFIGS["gpt"].steps), "bar": None, "panels": panels}
+
+
+def table(store):
+    rows = [(NAMES[model], name, *(plus_minus(m, [run.best(m + suffix) for run in shown_runs(
+        store, config).values()]) for m in METRICS))
+        for model, config in CONFIGS.items() for suffix, name in WHICH.items()]
+    return Table(("model", "equations", *(LABELS[m] for m in METRICS)), rows, left=2)
+
+
+def steps_table(store):
+    """When each run knows, and generalises on, either order."""
+    rows = []
+    for model, recipe in (("gpt", "default"), ("lstm", "default"), ("lstm", "release")):
+        for seed, run in store.runs(CONFIGS[model], recipe).items():
+            cells = [digits(step, "{:.0f}") for part in LIMITS for step in reached(run, part)]
+            rows.append((NAMES[model], recipe, str(seed), *cells))
+    return Table(("model", "recipe", "seed", *(
+        f"{name}, {of} ≥ {limit:g}" for of, limit in (("A_train", MEMORISED), ("A_val", GENERAL))
+        for name in ORDERS.values())), rows, left=2)
+
+
+def values(store):
+    config = CONFIGS["gpt"]
+    low = [min(v for t, v in run.points(f"validation_accuracy_order{order}") if t >= at)
+           for run in store.runs(config).values() for order in ORDERS
+           if math.isfinite(at := run.reach(f"validation_accuracy_order{order}", GENERAL))]
+    return {"4 table": steps_table(store), "4 gpt lowest": f"{min(low):.2f}",
+            "4 binary held out": f"{round(config.p**2 * (1 - config.r_train))}"}
+
+
+def facts(store):
+    gpt = [reached(run, "validation") for run in store.runs(CONFIGS["gpt"]).values()]
+    lstm = [reached(run, "validation") for recipe in ("default", "release")
+            for run in store.runs(CONFIGS["lstm"], recipe).values()]
+    return {"the GPT generalises on ternary sums first, with every seed": all(
+                three < two for two, three in gpt),
+            "the LSTM's order differs between its runs": len({a < b for a, b in lstm}) == 2}

@@ -2,7 +2,7 @@
 
 import math
 
-from experiments.study.judge import Claim
+from experiments.study.judge import JUDGED, Claim
 from experiments.study.measures import (
     A_TRAIN,
     A_VAL,
@@ -11,10 +11,15 @@ from experiments.study.measures import (
     MEMORISED,
     SETTLED,
     TENTH,
+    digits,
     falls,
     mean,
+    span,
 )
+from experiments.study.pages import Table
+from experiments.study.panels import EMPTY, best_table, eight, family, figure
 from experiments.study.records import GRID, SEEDS, variant
+from npdl.training.metrics import METRICS
 
 DECAYS = (0.25, 0.5, 0.75, 1.0)
 T = 40001
@@ -193,3 +198,81 @@ def drops_and_settles(runs):
 def norm_and_general(runs):
     means, found = [mean(values) for values in late(runs)], general(runs)
     return falls(means) and falls(found) and math.isfinite(found[-1]), means + found
+
+
+# --- figures, tables, numbers ---------------------------------------------------------------------
+NEAR = 1000                 # steps around a moment, before it and after it
+
+
+def figures(store):
+    curves = family(store, {"": CONFIGS}, "weight decay", (*METRICS, "l2_norm"), (2, 3))
+    curves["panels"].append(EMPTY)
+    return [figure("fig33-decay-curves", "33", "Loss, accuracy and the l2 norm of the parameters "
+                   "over the training steps, the weight decay by colour.", curves, (13, 6.2)),
+            figure("fig34-decay-compared", "34", "Best losses and accuracies, and the first steps "
+                   "t_f that reached them, against the weight decay.",
+                   eight(store, [("LSTM", CONFIGS)], {"label": "weight decay", "scale": "linear"}),
+                   (14, 6))]
+
+
+def table(store):
+    return best_table(store, ("weight decay",), [(f"{decay:g}", config)
+                                                 for decay, config in CONFIGS.items()])
+
+
+def answers_table(store):
+    """What 7 (c) asks for, run by run."""
+    measures = (("L_val", "{:.2g}", lambda run: run.best(L_VAL)),
+                ("A_val", "{:.4g}", lambda run: run.best(A_VAL)),
+                ("t_f(L_val)", "{:.0f}", lambda run: run.first(L_VAL)),
+                ("t_f(A_val)", "{:.0f}", lambda run: run.first(A_VAL)),
+                ("A_val ≥ 0.9 at", "{:.0f}", lambda run: run.reach(A_VAL, GENERAL)),
+                ("norm then", "{:.1f}", lambda run: norm_at(run, run.reach(A_VAL, GENERAL))))
+    rows = [(recipe, f"{decay:g}", *(" / ".join(digits(of(run), form) for run in store.runs(
+        config, recipe).values()) for _, form, of in measures))
+        for recipe in JUDGED["lstm"] for decay, config in CONFIGS.items()]
+    return Table(("recipe", "decay", *(name for name, _, _ in measures)), rows)
+
+
+def norm_at(run, step):
+    """The norm at the first evaluation from a step on; infinity without one."""
+    return next((v for t, v in run.points("l2_norm") if t >= step), math.inf)
+
+
+def turns(store):
+    """[(norm when memorised, when generalised, its relative change around that)] of the runs that
+    generalise."""
+    made = []
+    for recipe in JUDGED["lstm"]:
+        for config in CONFIGS.values():
+            for run in store.runs(config, recipe).values():
+                at = run.reach(A_VAL, GENERAL)
+                if math.isfinite(at):
+                    last = min(at + NEAR, run.config.steps)
+                    change = norm_at(run, last) / norm_at(run, max(1, at - NEAR)) - 1
+                    made.append((norm_at(run, run.reach(A_TRAIN, MEMORISED)), norm_at(run, at),
+                                 abs(change)))
+    return made
+
+
+def values(store):
+    known, then, change = zip(*turns(store), strict=True)
+    runs = [run for recipe in JUDGED["lstm"] for config in CONFIGS.values()
+            for run in store.runs(config, recipe).values()]
+    start = [run.points("l2_norm")[0][1] for run in runs]
+    return {"7 table": answers_table(store), "7 general": f"{len(known)} of {len(runs)}",
+            "7 start": span(start, "{:.0f}"), "7 known": span(known, "{:.0f}"),
+            "7 then": span(then, "{:.0f}"), "7 change": f"{100 * max(change):.0f}",
+            "7 jumps": f"{sum(bool(jump_places(run.columns)) for run in runs)} of {len(runs)}"}
+
+
+def facts(store):
+    seeds = [runs for recipe in JUDGED["lstm"]
+             for runs in store.by_seed(CONFIGS, {"lstm": recipe}).values()]
+    known, then, _ = zip(*turns(store), strict=True)
+    return {"decay 1 generalises sooner than 0.25 with every run": all(
+                general(runs)[-1] < general(runs)[0] for runs in seeds),
+            "decay 1 has the lower L_val with every run": all(
+                best(runs, L_VAL)[-1] < best(runs, L_VAL)[0] for runs in seeds),
+            "the norm falls before a run generalises": all(
+                b < a for a, b in zip(known, then, strict=True))}

@@ -8,10 +8,13 @@ says something about BOS.
 import numpy as np
 
 from experiments.study.extract import load
+from experiments.study.figures import Figure
 from experiments.study.judge import JUDGED, verdict
 from experiments.study.measures import GENERAL, MOST, brief
+from experiments.study.pages import Table
 from experiments.study.records import SEEDS
 from npdl.training.cli import RECIPES
+from npdl_study.plots import plots_style as style
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer
@@ -136,3 +139,72 @@ def verdicts():
         made.append(verdict(where, claim, document, answers,
                             numbers=f"{numbers}: {'; '.join(shown)}" if shown else ""))
     return made
+
+
+# --- figures, tables, numbers ---------------------------------------------------------------------
+def figures(_):
+    made = []
+    for (recipe, seed), run in maps().items():
+        for k, tokens in enumerate(run["tokens"]):
+            if recipe == "default":
+                made.append(Figure(
+                    f"attention-seed{seed}-{'-'.join(tokens[1::2])}", str(36 + k),
+                    f"Attention weights on the training sample {' '.join(tokens[1:])}, seed "
+                    f"{seed}. Row: the token that looks; column: the token looked at; grey: the "
+                    "future. Right: an even head, 1/(t + 1) everywhere.",
+                    {"maps": run["maps"][k], "tokens": tokens}, draw_maps, (11.5, 4.9)))
+    return made
+
+
+def draw_maps(figure, data):
+    """Layers x heads, and the even head as a last column."""
+    shown, tokens = np.array(data["maps"]), data["tokens"]
+    L, H, S, _ = shown.shape
+    future = np.triu(np.ones((S, S), bool), 1)
+    even = np.tril(np.ones((S, S))) / np.arange(1, S + 1)[:, None]
+    grid = figure.subplots(L, H + 1, squeeze=False)
+    for (layer, head), axes in np.ndenumerate(grid):
+        if head == H and layer > 0:
+            axes.set_axis_off()
+            continue
+        weights = even if head == H else shown[layer, head]
+        image = axes.imshow(np.ma.array(weights, mask=future), vmin=0, vmax=1,
+                            cmap=style.SEQUENTIAL)
+        axes.set_facecolor("#e8e8e8")
+        axes.spines[:].set_visible(False)
+        axes.set_xticks(range(S), tokens, fontsize=8, parse_math=False)
+        axes.set_yticks(range(S), tokens, fontsize=8, parse_math=False)
+        axes.tick_params(length=0)
+        axes.set_title("even head" if head == H else f"layer {layer + 1}, head {head + 1}",
+                       fontsize=9.5)
+    grid[-1, 0].set_xlabel("token looked at", fontsize=9)
+    grid[-1, 0].set_ylabel("token that looks", fontsize=9)
+    figure.colorbar(image, ax=grid, shrink=0.8, pad=0.02, label="attention weight")
+
+
+def table(_):
+    """What the query at = looks at, means over heads and the training set, beside an even head;
+    last, what all queries after BOS give to BOS."""
+    rows = [(f"{recipe}, seed {seed}", str(layer + 1), *(f"{w:.2f}" for w in row.mean(0)),
+             f"{to_bos(run)[layer].mean():.2f}")
+            for (recipe, seed), run in maps().items()
+            for layer, row in enumerate(from_equals(run))]
+    rows.append(("an even head", "", *["0.20"] * 5, f"{even_share().mean():.2f}"))
+    return Table(("run", "layer", *(f"= to {token}" for token in TOKENS[:EQUALS + 1]),
+                  "all to BOS"), rows, left=2)
+
+
+def values(_):
+    heads = np.array([from_equals(run) for run in maps().values()])     # heads (runs, L, H, 5)
+    operands, bos = heads[..., 1] + heads[..., 3], heads[..., 0]
+    return {"8 table": table(None), "8 heads": str(bos.size),
+            "8 looking": str(int((operands > 2 / (EQUALS + 1)).sum())),
+            "8 anchored": str(int((bos > 1 / (EQUALS + 1)).sum())),
+            "8 operands": f"{operands.mean():.2f}", "8 bos": f"{bos.mean():.2f}"}
+
+
+def facts(_):
+    rows = np.array([from_equals(run).mean((0, 1)) for run in maps().values()])
+    return {"the row of = looks at the operands more than an even head, with every run": bool(
+                (rows[:, 1] + rows[:, 3] > 2 / (EQUALS + 1)).all()),
+            "and at BOS less": bool((rows[:, 0] < 1 / (EQUALS + 1)).all())}

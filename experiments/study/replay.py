@@ -1,34 +1,32 @@
 """Whether a kept record is still what its settings give: its first steps, computed again.
 
-  PYTHONPATH=experiments python -m reporting.replay RECORD.json.gz
+  python -m experiments.study.replay RECORD.json.gz
 
 Exit status 0 if they are the same, 1 with one line if not, 3 if this machine's kernels of BLAS are
 not the record's.
 """
 
 import dataclasses
-import gzip
-import json
 import sys
 from pathlib import Path
 
-from experiments.reporting.records import NAMES, Run
+from experiments.study.records import NAMES, Run, stored_in
 from npdl.training.config import Config
 from npdl.training.loop import Trainer, unwarned
 from npdl.training.metrics import METRICS
 from npdl.training.origin import kernels
 
-STEPS = 200                 # a record has evaluations at the steps 1 to 100, and at 200
-EVERY = 10                  # of which every tenth is enough
+STEPS = {"gpt": 200, "lstm": 600}   # an LSTM's first 200 lie on the plateau, where all rounding is
+EVERY = 10                          # alike; of the evaluations every tenth step's is enough
 
 
-def first_difference(stored, steps=STEPS, every=EVERY):
+def first_difference(stored, steps=None, every=EVERY):
     """(step, metric, value now, value kept) of the first number that differs, or None.
 
-    stored  what study.read_kept returns, of a run on a CPU; its numbers have five digits
+    stored  what records.read_kept returns, of a run on a CPU; its numbers have five digits
     """
     config = dataclasses.replace(Config.from_json(stored["config"]), backend="numpy")
-    columns = stored["records"]
+    columns, steps = stored["records"], steps or STEPS[config.model]
     rows = {step: row for step, *row in zip(columns["step"], *(columns[m] for m in METRICS),
                                             strict=True)}
     trainer = Trainer(config)
@@ -57,7 +55,7 @@ def told(stored, name, difference):
 
 def main(path):
     """The exit status for the record in a file."""
-    stored = json.loads(gzip.decompress(path.read_bytes()))
+    stored = stored_in(path)
     if stored["made"].get("kernels", kernels()) != kernels():
         print(f"{path.name}: made with kernels for {stored['made']['kernels']}, these are for "
               f"{kernels()}")
