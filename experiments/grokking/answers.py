@@ -113,12 +113,11 @@ def collapse_values(arms):
                      span((c["step"][-1] for c in columns), "{:,.0f}")))
     made = {"collapse table": Table(
         ("arm", "pairs", "seeds", "memorised", "collapsed", "rounded", "generalised", "best A_val",
-         "last epoch"), [row for row in rows])}
+         "last epoch"), rows)}
     for digits in ("float16", "float32", "float64"):
-        found = arms[f"{digits}-70"]
-        made |= {f"{digits} seeds": str(len(found)), f"{digits} alike": span(best(found, LIKE),
-                                                                          "{:.3g}"),
-                 f"{digits} best": span(best(found), "{:.3g}")}
+        made[f"{digits} alike"] = span(best(arms[f"{digits}-70"], LIKE), "{:.3g}")
+    for digits in ("float32", "float64"):
+        made[f"{digits} best"] = span(best(arms[f"{digits}-70"]), "{:.3g}")
     for arm in ("orthogonal", "decay"):
         made[f"{arm} general"] = span(general(arms[arm]).values(), "{:.0f}")
     until = collapse.ARMS["softmax64"].epochs
@@ -163,7 +162,7 @@ CONTROL_OF = {"grokfast": "momentum", "muon": "matched"}
 
 
 def faster_values(kept):
-    rows, made = [], {}
+    rows, factors = [], {}
     for model in NAMES:
         for arm in faster.ARMS:
             steps, pairs = steps_of(kept, model, arm), against(kept, model, arm)
@@ -174,12 +173,12 @@ def faster_values(kept):
                          "" if first else pairs.word(),
                          "" if arm not in CONTROL_OF else against(
                              kept, model, arm, CONTROL_OF[arm]).word()))
-            made[f"{model} {arm} factor"] = pairs.factor()
+            factors[model, arm] = pairs.factor()
     comparisons = sum(word in ("sooner", "later", "open") for row in rows for word in row[-2:])
     return {"faster table": Table(
         ("model", "arm", "seeds", f"reach {SAME:g}", f"A_val ≥ {SAME:g} at", "factor",
          "against AdamW", "against its control"), rows, left=2),
-        "matched gpt": made["gpt matched factor"], "matched lstm": made["lstm matched factor"],
+        "matched gpt": factors["gpt", "matched"], "matched lstm": factors["lstm", "matched"],
         "comparisons": str(comparisons)}
 
 
@@ -290,8 +289,8 @@ def by_eps(kept):
 
 def levelled(columns):
     """The first step at which the training loss is within LEVELLED times its lowest."""
-    return first_step(columns, "train_loss",
-                      lambda loss, most=LEVELLED * min(columns["train_loss"]): loss <= most)
+    most = LEVELLED * min(columns["train_loss"])
+    return first_step(columns, "train_loss", lambda loss: loss <= most)
 
 
 def jumped(columns):
@@ -317,23 +316,21 @@ def jumps_values(found):
     for eps in phases.EPS:
         for seed in phases.WATCHED:
             c = found.get(eps, {}).get(seed)
-            by = late.get(eps, {}).get(seed)
-            rows.append((f"{eps:g}", str(seed), *(["not made yet"] * 4 if c is None else [
-                brief(levelled(c)), "" if by is None else f"{by:,}", brief(jumped(c)),
-                f"{min(c['train_loss']):.2g}"]), f"{predicted(eps):,.0f}" if predicted(eps) else ""))
+            by = late.get(eps, {}).get(seed, "")
+            cells = ["not made yet"] * 4 if c is None else [
+                brief(levelled(c)), f"{by:,}" if by else "", brief(jumped(c)),
+                f"{min(c['train_loss']):.2g}"]
+            rows.append((f"{eps:g}", str(seed), *cells,
+                         f"{predicted(eps):,.0f}" if predicted(eps) else ""))
     small = phases.EPS[-1]
-    usual = found[phases.EPS[0]]
     return {"jumps table": Table(
         ("eps", "seed", "levels off at", "later by", "last step before a jump", "lowest L_train",
          "later by, predicted"), rows),
         "predicted": f"{predicted(small):,.0f}",
         "later": span(late[small].values(), "{:,}"),
-        "eps tried": ", ".join(f"{eps:g}" for eps in found),
         "eps pairs": str(len(late[small])),
         "wait": span((jumped(c) - levelled(c) for seeds in found.values()
-                      for c in seeds.values()), "{:,}"),
-        "jump later": span((jumped(c) - jumped(usual[seed]) for seed, c in found[small].items()),
-                           "{:,}")}
+                      for c in seeds.values()), "{:,}")}
 
 
 def jumps_facts(found):

@@ -233,7 +233,8 @@ def jumps_trial(eps, seed):
 
 
 TRIALS = [trial for seed in SEEDS for trial in (
-    circuit_trial(seed), control_trial(seed), *(jumps_trial(eps, seed) for eps in EPS if seed in WATCHED))]
+    circuit_trial(seed), control_trial(seed),
+    *(jumps_trial(eps, seed) for eps in EPS if seed in WATCHED))]
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
-
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -116,7 +115,7 @@ def digest_of(path):
         return None
 
 
-# --- panels of curves ------------------------------------------------------------------------------
+# --- panels of curves -----------------------------------------------------------------------------
 def draw_panels(figure, data):
     """Fill a Figure with `data`:
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from npdl.errors import InputError
 
-NAME = re.compile(r"\{\{(.+?)\}\}")
+NAME = re.compile(r"\{\{([^{}]+)\}\}")     # a name may be broken over two lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +44,10 @@ def cell(text):
 def fill(text, values):
     """A page with its {{names}} replaced; InputError for a name that `values` lacks."""
     def value(match):
-        if match[1] not in values:
-            raise InputError(f"the page has {{{{{match[1]}}}}}, which no record gives; one of "
+        name = " ".join(match[1].split())
+        if name not in values:
+            raise InputError(f"the page has {{{{{name}}}}}, which no record gives; one of "
                              f"{', '.join(values)}")
-        return str(values[match[1]])
+        return str(values[name])
 
     return NAME.sub(value, text)
-
-
-def prose(text):
-    """The words of a page that a reader reads: without tables, pictures, comments and code."""
-    text = re.sub(r"<!--.*?-->|```.*?```", "", text, flags=re.S)
-    lines = [line for line in text.splitlines() if not line.startswith(("|", "!["))]
-    return re.sub(r"\]\([^)]*\)", "]", "\n".join(lines))

@@ -4,7 +4,16 @@ import math
 from functools import partial
 
 from experiments.study.judge import JUDGED, Claim
-from experiments.study.measures import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, MEMORISED, mean, span
+from experiments.study.measures import (
+    A_TRAIN,
+    A_VAL,
+    GENERAL,
+    L_TRAIN,
+    L_VAL,
+    MEMORISED,
+    mean,
+    span,
+)
 from experiments.study.pages import Table
 from experiments.study.panels import both_parts, figure, number, plus_minus
 from experiments.study.records import FURTHER, GRID, NAMES, SEEDS, variant

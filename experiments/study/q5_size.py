@@ -130,16 +130,16 @@ def more(store, what, metric):
 def values(store):
     found = seeds_of(store)
     halves = {key: [by_parameters(runs, A_VAL) for runs in seeds] for key, seeds in found.items()}
-    told = {key: f"{sum(steep > half for steep, half in these)} of {len(these)}"
-            for key, these in halves.items()}
+    told = {name: [steep > half for (m, _), these in halves.items() if m == name
+                   for steep, half in these] for name in NAMES}
     third = [runs[3, d].best(L_VAL) / runs[2, d].best(L_VAL)
              for recipe in ("default", "release") for runs in found["lstm", recipe] for d in WIDTHS]
     at_64 = {recipe: mean(runs[L, 64].best(A_VAL) for runs in found["lstm", recipe]
                           for L in LAYERS) for recipe in ("default", "release")}
-    return {"5 table": gains_table(store), "5 lstm default told": told["lstm", "default"],
-            "5 lstm release told": told["lstm", "release"], "5 gpt told": told["gpt", "default"],
+    return {"5 table": gains_table(store),
+            **{f"5 {m} told": f"{sum(these)} of {len(these)}" for m, these in told.items()},
             "5 third layer": f"{sum(times > 1 for times in third)} of {len(third)}",
-            "5 default at 64": f"{at_64['default']:.2f}", "5 release at 64": f"{at_64['release']:.2f}",
+            **{f"5 {recipe} at 64": f"{at:.2f}" for recipe, at in at_64.items()},
             "5 gpt at 64": span((mean(runs[L, 64].best(A_VAL) for L in LAYERS)
                                  for runs in found["gpt", "default"]), "{:.2f}")}
 

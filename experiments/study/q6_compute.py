@@ -118,7 +118,7 @@ def ends_table(store):
 
 
 def changes(store, alpha):
-    """{(model, recipe): [log10 of L_val with B = 512 over that with B = 32 after alpha T steps]}."""
+    """{(model, recipe): [log10 of L_val with B = 512 over that with 32, after alpha T steps]}."""
     made = {}
     for model, recipe in SPOKEN:
         few, many = (store.runs(CONFIGS[model][B], recipe) for B in (BATCHES[0], BATCHES[-1]))
@@ -138,9 +138,8 @@ def values(store):
     few = {model: [run.best(A_VAL, T / 10) for recipe in ("default", "release")
                    for run in store.runs(CONFIGS[model][512], recipe).values()]
            for model in CONFIGS}
-    whole = {model: [run.best(A_VAL) for recipe in ("default", "release")
-                     for run in store.runs(CONFIGS[model][32], recipe).values()]
-             for model in CONFIGS}
+    whole = [run.best(A_VAL) for model, recipe in SPOKEN
+             for run in store.runs(CONFIGS[model][32], recipe).values()]
     least = min(run.best(A_VAL) for model, recipe in SPOKEN
                 for config in CONFIGS[model].values()
                 for run in store.runs(config, recipe).values())
@@ -148,7 +147,7 @@ def values(store):
             "6 least": f"{least:.3f}", "6 trained": str(TRAINED),
             "6 times": str(TRAINED // BATCHES[0]),
             **{f"6 {m} few": span(few[m], "{:.2f}") for m in few},
-            **{f"6 {m} whole": span(whole[m], "{:.2f}") for m in whole}}
+            "6 whole": span(whole, "{:.2f}")}
 
 
 def facts(store):

@@ -1,7 +1,14 @@
 """Every verdict of the study, in the order of the questions."""
 
-from experiments.study import q2_recipe, q3_data, q4_orders, q5_claims, q6_claims, q7_decay
-from experiments.study import q8_attention
+from experiments.study import (
+    q2_recipe,
+    q3_data,
+    q4_orders,
+    q5_claims,
+    q6_claims,
+    q7_decay,
+    q8_attention,
+)
 from experiments.study.judge import judge
 from experiments.study.records import Store
 

@@ -27,7 +27,7 @@ from experiments.study.judge import WORDS
 from experiments.study.measures import L_VAL, THRESHOLDS, span
 from experiments.study.pages import Table, cell, fill
 from experiments.study.questions import verdicts
-from experiments.study.records import NAMES, Store, with_recipe
+from experiments.study.records import NAMES, Store
 from experiments.trials import records
 from npdl.console import OneLineParser, guarded
 from npdl.files import write_atomically
@@ -143,11 +143,22 @@ def study_page(store, figures):
     return "\n\n".join(blocks) + "\n"
 
 
+def laboratory_page(known):
+    """The laboratory's tables."""
+    tables = {"Softmax collapse: least to largest of the seeds": "collapse table",
+              "Steps to A_val ≥ 0.95: the paired factor with its 95 % interval": "faster table",
+              "The circuit: steps of the phases, losses as medians, from least to last":
+                  "circuit table"}
+    return f"{MADE}# The laboratory in numbers\n\n" + "\n\n".join(
+        f"## {title}\n\n{known[name]}" for title, name in tables.items()) + "\n"
+
+
 def pages(store, figures):
     """{path: text} of every page."""
     judged = verdicts(store)
     known = values(store, judged)
-    made = {ROOT / "docs" / "generated" / "verdicts.md": verdict_page(judged),
+    made = {ROOT / "docs" / "generated" / "laboratory.md": laboratory_page(known),
+            ROOT / "docs" / "generated" / "verdicts.md": verdict_page(judged),
             ROOT / "docs" / "generated" / "study.md": study_page(store, figures)}
     for name, path in BY_HAND.items():
         text = (PAGES / name).read_text(encoding="utf-8")
