@@ -81,7 +81,10 @@ def runs_of(questions, seeds=None):
 
 def read_by(recipe, questions, seeds=None):
     """runs_of by one of the RECIPES, each once."""
-    return list(dict.fromkeys(with_recipe(c, recipe) for c in runs_of(questions, seeds)))
+    configs = runs_of(questions, seeds)
+    if recipe == "default":
+        return configs
+    return list(dict.fromkeys(with_recipe(c, recipe) for c in configs))
 
 
 def cost(config):

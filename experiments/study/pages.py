@@ -6,6 +6,7 @@ Programs give these; they write no sentence.
 
 import dataclasses
 import re
+import textwrap
 from collections.abc import Sequence
 
 from npdl.errors import InputError
@@ -42,7 +43,8 @@ def cell(text):
 
 
 def fill(text, values):
-    """A page with its {{names}} replaced; InputError for a name that `values` lacks."""
+    """A page with its {{names}} replaced, its paragraphs in lines of 100 columns; InputError for a
+    name that `values` lacks."""
     def value(match):
         name = " ".join(match[1].split())
         if name not in values:
@@ -50,4 +52,6 @@ def fill(text, values):
                              f"{', '.join(values)}")
         return str(values[name])
 
-    return NAME.sub(value, text)
+    return "\n\n".join(block if block.startswith(("#", "|", "!", "```")) else textwrap.fill(
+        block, 100, break_long_words=False, break_on_hyphens=False)
+        for block in NAME.sub(value, text).strip().split("\n\n")) + "\n"

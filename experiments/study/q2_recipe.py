@@ -64,7 +64,7 @@ def agrees(model, row, runs):
     """Within the printed range; a loss or an accuracy within what rounding hides of it, too. Steps
     on the same grid of evaluations are alike or a step apart: 300 and 400 are not alike."""
     far = gap(model, row, runs[model])
-    return far == 0 if counted(row) else far < ROUNDING, [value(runs[model], row)]
+    return far == 0 if counted(row) else far < ROUNDING * (1 - 1e-9), [value(runs[model], row)]
 
 
 def one_off(model, row, runs):

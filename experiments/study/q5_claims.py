@@ -70,7 +70,7 @@ def captions_by_depth():
             "rapid convergence for small d", "gpt", fastest_small, "steps to A_val ≥ 0.9 " + BY_D,
             (1,), meanings={"small d is fast at all": lambda runs: fast({0: runs[1, 64]})}),
         one("Figure 12", "GPT, L = 1: A_val is least steady for d = 256",
-            "unstable for d = 256", "gpt", lambda runs: most(shortfalls(runs), 2),
+            "unstable for d = 256", "gpt", lambda runs: last_is_most(shortfalls(runs)),
             "mean shortfall " + BY_D, (1,)),
         one("Figure 13", "GPT, L = 2: steady for all d, with high accuracy",
             "stable convergence across all d; accuracy remains high", "gpt", steady,
@@ -93,7 +93,8 @@ def captions_by_depth():
             "improved validation performance across all d", "lstm",
             lambda runs: all_lower(runs, 1, 2), "L_val, L = 1 and 2, " + BY_D, (1, 2)),
         one("Figure 17", "LSTM: three layers are noisier than fewer", "more noise in metrics",
-            "lstm", lambda runs: most(by_layers(runs, shortfall), 2), "mean shortfall " + BY_L),
+            "lstm", lambda runs: last_is_most(by_layers(runs, shortfall)),
+            "mean shortfall " + BY_L),
         one("Figure 17", "LSTM, L = 3: high accuracy for all d", "across batch sizes", "lstm",
             high(GENERAL), "A_val " + BY_D, (3,)),
     ]
@@ -107,10 +108,8 @@ def accuracy(run):
     return run.best(A_VAL)
 
 
-def most(values, place):
-    """Whether the value at a place is the largest by far or near."""
-    others = [value for i, value in enumerate(values) if i != place]
-    return values[place] > max(others), values
+def last_is_most(values):
+    return values[-1] > max(values[:-1]), values
 
 
 def general(runs):
@@ -239,17 +238,13 @@ def losses_fall(runs):
     return max(found) <= -TREND, found
 
 
-def times_with_size(runs):
-    return [with_size(runs, lambda run, m=m: run.first(m)) for m in (A_VAL, A_TRAIN)]
-
-
 def sooner_with_size(runs):
-    found = times_with_size(runs)
-    return found[0] <= -TREND, found[:1]
+    found = with_size(runs, lambda run: run.first(A_VAL))
+    return found <= -TREND, [found]
 
 
 def validation_more(runs):
-    found = times_with_size(runs)
+    found = [with_size(runs, lambda run, m=m: run.first(m)) for m in (A_VAL, A_TRAIN)]
     return found[0] < min(0, found[1]), found
 
 
@@ -275,8 +270,7 @@ def varies_more(runs):
 
 
 def accuracy_rises(runs):
-    found = with_size(runs, accuracy)
-    return found >= TREND, [found]
+    return with_size(runs, accuracy) >= TREND, [with_size(runs, accuracy)]
 
 
 def validation_varies(runs):
@@ -309,12 +303,12 @@ def answers():
             "can overfit or become unstable", "lstm", unsteady_with_width,
             "mean shortfall, then A_val, " + BY_D),
         one("5 (c), L", "deeper GPTs have higher A_val", "benefits significantly", "gpt",
-            deeper_is_more_accurate, "mean A_val " + BY_L),
+            more_with_depth(accuracy), "mean A_val " + BY_L),
         one("5 (c), L", "deeper GPTs have lower L_val, for all d",
             "leverages additional layers effectively", "gpt", lambda runs: all_lower(runs, 1, 3),
             "L_val, L = 1 and 3, " + BY_D),
         one("5 (c), L", "with depth the LSTM becomes less steady", "training less stable", "lstm",
-            less_steady_with_depth, "mean shortfall " + BY_L),
+            more_with_depth(shortfall), "mean shortfall " + BY_L),
         one("5 (c), L", "with depth the LSTM's validation performance stays or worsens",
             "plateaus or worsens", "lstm", no_gain_from_depth,
             "decades that L_val falls, rise of A_val, from L = 1 to 3",
@@ -363,14 +357,11 @@ def unsteady_with_width(runs):
     return lost[2] > lost[0] or found[2] < found[0], lost + found
 
 
-def deeper_is_more_accurate(runs):
-    found = by_layers(runs, accuracy)
-    return found[0] < found[2], found
-
-
-def less_steady_with_depth(runs):
-    lost = by_layers(runs, shortfall)
-    return lost[2] > lost[0], lost
+def more_with_depth(of):
+    def test(runs):
+        found = by_layers(runs, of)
+        return found[2] > found[0], found
+    return test
 
 
 def no_gain_from_depth(runs):

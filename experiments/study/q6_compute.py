@@ -143,7 +143,8 @@ def values(store):
     least = min(run.best(A_VAL) for model, recipe in SPOKEN
                 for config in CONFIGS[model].values()
                 for run in store.runs(config, recipe).values())
-    return {"6 table": ends_table(store), "6 gains": span(gains(store), "{:,.3g}"),
+    return {"6 table": ends_table(store),
+            "6 gains": span((float(f"{gain:.2g}") for gain in gains(store)), "{:,.0f}"),
             "6 least": f"{least:.3f}", "6 trained": str(TRAINED),
             "6 times": str(TRAINED // BATCHES[0]),
             **{f"6 {m} few": span(few[m], "{:.2f}") for m in few},
