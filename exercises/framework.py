@@ -21,18 +21,16 @@ from npdl.errors import InputError
 
 FOLDER = Path(__file__).parent
 FAILED = "our computation failed"           # no verdict on the document: status 1
-UNDECIDED = "undecided"                     # by the runs that there are
 VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
-            "essay", UNDECIDED, FAILED)
-# What is wrong: the answer asked for; the way; or what some seeds of npdl's runs do not show.
-WEIGHTS = ("answer", "step", "runs")
+            "essay", FAILED)
+WEIGHTS = ("answer", "step")                # what is wrong: the answer asked for, or the way
 
 
 class Verdict(str):
-    """One of VERDICTS, and whether it is "computed" or a "judgement"."""
+    """One of VERDICTS, "computed" or a "judgement"; or a word of the study's, by its "runs"."""
 
     def __new__(cls, text, basis):
-        if text not in VERDICTS:
+        if basis != "runs" and text not in VERDICTS:
             raise InputError(f"verdict {text!r}: it must be one of {', '.join(VERDICTS)}")
         self = super().__new__(cls, text)
         self.basis = basis
@@ -103,7 +101,7 @@ class Claim:
 
     @property
     def basis(self) -> str:
-        """ "computed" or "judgement": how the verdict was reached."""
+        """ "computed", "judgement" or "runs": how the verdict was reached."""
         return self.verdict.basis
 
     @property

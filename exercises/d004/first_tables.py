@@ -184,8 +184,8 @@ def meaning_claims():
         claim("meaning of Delta t(L)", f"Delta t(L) is, {said}.", "that delay",
               "it is not: it says where two losses are lowest, and the training loss falls to the "
               "end", judge(later("L"), provided=known),
-              f"the document's own table: {shown['L']}, with A_val = {ACCURACY['GPT'][0]}: no model "
-              "generalises before it memorises"),
+              f"the document's own table: {shown['L']}, with A_val = {ACCURACY['GPT'][0]}: no "
+              "model generalises before it memorises"),
     ]
 
 

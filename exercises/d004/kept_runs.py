@@ -1,17 +1,16 @@
 """Document 004, Problem 4: what is said of the runs, judged by npdl's kept runs.
 
-The runs themselves, and how each verdict is reached, are in experiments/REPORT.md; its verdicts
-come in from the records in experiments/results, and nothing is trained here.
+The runs, and how each verdict is reached, are in experiments/REPORT.md; the study judges, by the
+records in experiments/results, and nothing is trained here.
 """
 
 import re
-from functools import lru_cache, partial
+from functools import cache, partial
+from pathlib import Path
 
-from exercises.framework import UNDECIDED, Claim, judge
-from experiments.report import sections
-from experiments.reporting import front
-from experiments.reporting.parts import AGAIN, CONTRADICTED, DEPENDS, HOLDS, MISSING, NO_CLAIM, OPEN
-from experiments.reporting.records import Store
+from exercises.framework import FAILED, Claim, Verdict, judge
+from experiments import study
+from experiments.study import q5_size, q7_decay
 
 QUESTION = """\
 Problem 4. An LSTM and a GPT learn sums modulo a prime. With numbers, figures and words the document
@@ -29,96 +28,47 @@ TITLES = {
     "4.7": "Weight decay, and the norm of the parameters",
     "4.8": "Attention maps of a model that generalised",
 }
-
-# What the claims that show one slip, or one error, have in common, and its name.
-SLIPS = (("was run", "0.7 for 0.75"), ("d is the width", "batch size for width"))
-
-ERRORS = (("LSTM first generalises", "where the LSTM generalises"),
-          ("BOS", "attention to BOS"), ("above all at early queries", "attention to BOS"),
-          ("looks at the start", "attention to BOS"),
-          ("each head of the first layer", "attention to BOS"),
-          ("L_val rises with B", "larger batches are worse"),
-          ("A_val falls with B", "larger batches are worse"),
-          ("large B mean", "larger batches are worse"),
-          ("small B and large", "larger batches are worse"))
-REPORT = "experiments/REPORT.md#"
+REPORT, ROOT = "experiments/REPORT.md", Path(__file__).parents[2]
 
 claim = partial(Claim, "004", "Problem 4")
 
 
-@lru_cache
-def report():
-    """The report's Sections, from the kept records."""
-    return sections(Store())
-
-
-def luck():
-    """The report's sentences on how many of its verdicts are expected to be luck, as Markdown."""
-    return front.luck([verdict for section in report() for verdict in section.verdicts])
-
-
+@cache
 def answered_in(number):
-    """Where question "4.5" is worked out: in the report, at the heading of the question."""
-    return REPORT + anchor(next(section.title for section in report() if number.split(".")[1]
-                                in re.findall(r"\d+", section.title)))
+    """Where question "4.5" is worked out: in the report, under the heading of the question."""
+    headings = re.findall(r"^## (.*)$", (ROOT / REPORT).read_text(encoding="utf-8"), re.M)
+    title = next(heading for heading in headings
+                 if number.split(".")[1] in re.findall(r"\d+", heading.partition(":")[0]))
+    return f"{REPORT}#" + re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def claims():
-    return [judged(section.title, verdict) for section in report()
-            for verdict in section.verdicts if verdict.verdict not in (NO_CLAIM, AGAIN)]
+    return [*map(judged, study.verdicts()), *setting_claims()]
 
 
-def judged(title, verdict):
-    """A verdict of the report as a Claim of the ledger."""
-    against, _, ours = verdict.ours.partition("; by our runs: ")
-    ours = ours.partition(";")[0]
-    slip = named(SLIPS, verdict.claim + against)
-    word = verdict_of(verdict.verdict, ours, slip)
-    why = {CONTRADICTED: f"the document contradicts itself: {against}",
-           OPEN: "the seeds disagree, or differ too much to decide",
-           DEPENDS: "its words hold in one meaning and fail in another",
-           MISSING: "a run that is needed is not kept"}
-    return claim(
-        question(title, verdict.where), verdict.claim, verdict.document, verdict.ours,
-        word, why.get(verdict.verdict, "npdl's runs of this setting, by the report's rules"),
-        weight=weight_of(verdict, ours),
-        error=slip if word == "slip" else named(ERRORS, verdict.claim),
-        link=REPORT + anchor(title))
+def judged(verdict):
+    """A verdict of the study as a claim of the ledger, in the study's words."""
+    where = verdict.where if verdict.where[0].isdigit() else f"{verdict.question}, {verdict.where}"
+    return claim(where, verdict.claim, verdict.document, verdict.numbers or "see the report",
+                 Verdict(verdict.word, "runs") if verdict.of else judge(False, if_false=FAILED),
+                 "; ".join(filter(None, [f"{verdict.count} answers agree", verdict.note])),
+                 link=answered_in(f"4.{verdict.question}"))
 
 
-def weight_of(verdict, runs):
-    """The weight of a verdict: where the document contradicts itself, and no runs decide, its."""
-    if verdict.verdict != CONTRADICTED or runs:
-        return "runs"
-    return "answer" if re.search(r"\([a-z]\)", verdict.where) else "step"
+def setting_claims():
+    """Settings that the document names otherwise than its question does, which was run."""
+    decays = ", ".join(f"{decay:g}" for decay in q7_decay.DECAYS)
+    widths = {config.width for config in q5_size.CONFIGS["gpt"].values()}
+    batches = {config.batch for config in q5_size.CONFIGS["gpt"].values()}
+    return [
+        claim("5 (a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
+              f"d is the width: {', '.join(map(str, sorted(widths)))}; B is "
+              f"{', '.join(map(str, batches))} throughout",
+              judge(batches == set(q5_size.WIDTHS), if_false="slip",
+                    provided=widths == set(q5_size.WIDTHS)),
+              "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"),
+        claim("7 (c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
+              f"the question has {decays}", judge(0.7 in q7_decay.DECAYS, if_false="slip"),
+              "the settings of the question; 0.75 is meant"),
+    ]
 
-
-def named(table, text):
-    """The name of the first row whose words stand in a text, or ""."""
-    return next((name for words, name in table if words in text), "")
-
-
-def question(title, where):
-    """Where a claim stands, with the number of its question in front."""
-    if re.match(r"\d+[ ,]", where):
-        return where
-    number = re.search(r"questions? (\d+)", title)
-    return f"{number.group(1)}, {where}"
-
-
-def verdict_of(verdict, runs="", slip=""):
-    """The ledger's word for a verdict of the report.
-
-    runs     what the runs say of a claim that the document itself contradicts: they decide it
-    """
-    if verdict == CONTRADICTED:
-        wrong = ("under-specified" if runs in (OPEN, DEPENDS) else      # the document says both
-                 "slip" if slip and runs in ("", HOLDS) else "wrong")
-        return judge(runs == HOLDS and not slip, if_false=wrong)
-    wrong = {OPEN: UNDECIDED, DEPENDS: "under-specified"}.get(verdict, "wrong")
-    return judge(verdict == HOLDS, if_false=wrong, provided=verdict != MISSING)
-
-
-def anchor(title):
-    """The address of a heading in a Markdown file."""
-    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
