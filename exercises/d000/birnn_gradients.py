@@ -146,7 +146,7 @@ def weight_claims(net):
         found.append(claim(
             "3", f"The gradient in {name} is the sum over t of diag(1 - {state}_t^2) times the "
             f"gradient in {state}_t times {other}^T.", "as claimed", f"as claimed; {extra}",
-            judge(error < LIMIT, provided=sound(net)),
+            proved(error < LIMIT and sound(net)),
             f"differences and npdl's BiRNN: {below(error)}"))
         found.append(shape_claim(net, name, state, other))
     return [*found, partial_claim(net)]

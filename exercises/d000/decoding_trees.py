@@ -177,7 +177,8 @@ def step_claims():
               judge(len(allowed) == 4), "(the, red) was pruned at step 2, so its words can't be "
               "candidates", error=PRUNED),
         claim("4b", "Of the four candidates listed, the two marked are the best.",
-              names(PRINTED_BEAM[3]), names(listed[:2]), judge(listed[:2] == PRINTED_BEAM[3]),
+              names(PRINTED_BEAM[3]), names(listed[:2]),
+              judge(listed[:2] == PRINTED_BEAM[3], provided=ours),
               "the mistake lies in the list, not in the choice from it"),
     ]
 
