@@ -303,7 +303,7 @@ def test_no_letter_of_a_solution_is_lost():
 
     for module in {module for number in ("000", "001", "002", "003", "004")
                    for _, _, module in questions.find(number)}:
-        for step in (step for s in solutions_of(vars(module)) for step in s.steps):
+        for step in (step for s in solutions_of(module) for step in s.steps):
             for text in filter(None, (step.formula, step.numbers)):
                 tree = ElementTree.fromstring(mathematics(text))
                 assert letters("".join(tree.itertext())) == letters(text)

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from experiments import study
+from experiments.study import launch
+from experiments.study import records as study
 
 
 def records(config, memorise=300.0, generalise=4000.0, floor=1e-3, noise=0.0):
@@ -55,7 +56,7 @@ def put_runs(config, seeds=(0, 42), **shape):
 
 def store_all(questions=None, seeds=study.SEEDS):
     """Keep a plausible made-up run for every run of the study's questions (default: all)."""
-    for name, configs in study.QUESTIONS.items():
+    for name, configs in launch.QUESTIONS.items():
         for config in configs:
             if config.seed in seeds and (questions is None or name in questions):
                 store_run(config, **plausible(config))
