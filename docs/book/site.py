@@ -120,7 +120,7 @@ class Site:
                 "Guides": self._guides(),
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
-                                       and "bench/" not in p] + [
+                                       and "bench/" not in p and "generated/" not in p] + [
                                            p.removesuffix(".md") for p in REPORTS.values()],
                 "Project": [p for p in places if p.startswith("project/")],
             }
