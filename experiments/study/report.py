@@ -123,7 +123,7 @@ def verdict_page(judged):
     limits = Table(("threshold", "value", "decides", "reason"), [
         (name, ", ".join(f"{v:g}" for v in value) if isinstance(value, tuple) else f"{value:g}",
          what, why) for name, (value, what, why) in THRESHOLDS.items()], left=4)
-    return (f"# The verdicts on document 004, Problem 4\n\n{MADE}\n\nWhat the words and counts mean: "
+    return (f"# The verdicts on document 004, Problem 4\n\n{MADE}\n\nWhat words and counts mean: "
             "[the report](../../experiments/REPORT.md). Our numbers: the default recipe's, of "
             f"the seeds 0 and 42.\n\n{claims}\n\n## Thresholds\n\nOne value each.\n\n{limits}\n")
 
