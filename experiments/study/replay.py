@@ -44,7 +44,7 @@ def first_difference(stored, steps=None, every=EVERY):
 
 
 def labels():
-    """What is said of records by an engine (None for one that was not recorded) and of a model: a list of dicts."""
+    """What is said of the records by an engine (None: not recorded) and of a model: dicts."""
     return json.loads(LABELS.read_text(encoding="utf-8")) if LABELS.exists() else []
 
 
