@@ -194,10 +194,6 @@ def faster_facts(kept):
 
 
 # --- the circuit ----------------------------------------------------------------------------------
-def value_at(columns, name, step):
-    return columns[name][columns["step"].index(step)]
-
-
 def turning(columns):
     """(least, last) of the loss without the strongest frequencies, once memorised, and the
     training loss at the same two places, as running medians."""

@@ -140,6 +140,17 @@ def values(store):
     return made
 
 
+def starts_differ(store):
+    """Whether the LSTM's two starts are each nearer to the document in one number."""
+    far = {}
+    for recipe in JUDGED["lstm"]:
+        runs = store.runs(CONFIGS["lstm"], recipe).values()
+        loss = mean(math.log(run.best(L_VAL) / DOCUMENT["lstm"][L_VAL][0]) for run in runs)
+        far[recipe] = abs(loss), mean(abs(run.first(A_TRAIN) - 300) for run in runs)
+    (a, b), (c, d) = far["default"], far["release"]
+    return a < c and d < b
+
+
 def facts(store):
     """{what the page says beside its numbers: whether it is so}."""
     every = {model: store.runs(config).values() for model, config in CONFIGS.items()}
@@ -150,6 +161,9 @@ def facts(store):
         "thousands of steps after they know their training set": all(
             run.reach(A_VAL, GENERAL) - run.reach(A_TRAIN, MEMORISED) >= 2000
             for runs in every.values() for run in runs),
+        "they know it within some hundred steps": all(
+            run.reach(A_TRAIN, MEMORISED) <= 500 for runs in every.values() for run in runs),
+        "t_f(A_train) speaks for the release start, L_val for the default's": starts_differ(store),
         "without clipping the GPT's loss stays a hundred times above the document's": all(
             70 <= run.best(L_TRAIN) / DOCUMENT["gpt"][L_TRAIN][0] <= 200 for run in stated),
     }
