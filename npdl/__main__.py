@@ -18,9 +18,9 @@ COMMANDS = {
     "example": ("write mine.py, a layer of your own to start from", "npdl_study.example",
                 "add_arguments", "run"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
-                 "npdl_study.homework.homework", "add_arguments", "run"),
+                 "npdl_study.homework.assignment", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
-             "npdl_study.plots.plots", "add_arguments", "run"),
+             "npdl_study.plots.plotting", "add_arguments", "run"),
 }
 # name: what it does; npdl.scripts has a module for each, with a parser of its own
 SCRIPTS = {

@@ -9,7 +9,7 @@ from experiments.reporting.draw import WINDOW, running_median
 from experiments.reporting.measures import span
 from experiments.reporting.parts import Figure, Section, Table
 from experiments.reporting.rules import TIMES
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 WORDS = ("*Fresh* are equations of which neither order is trained; the *circuit alone* is their "
          "logits averaged over equal sums and cut down to the key frequencies; half a guess's loss "

@@ -16,7 +16,7 @@ from experiments.reporting.draw import write_in
 from experiments.reporting.measures import GENERAL, MEMORISED, span
 from experiments.reporting.parts import Figure, Section, Table
 from experiments.trials import first_step
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 COLLAPSED = 0.4         # a softmax has collapsed when so many pairs have a probability of 1: the
                         # share that the published plot of 40 % of the data marks

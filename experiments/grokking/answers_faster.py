@@ -9,7 +9,7 @@ from experiments.reporting.measures import GENERAL, span
 from experiments.reporting.parts import Figure, Section, Table
 from experiments.reporting.records import NAMES
 from experiments.trials import first_step
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 PAPER = {"grokfast": "39,890 updates to 910 with decay 0.005, where the baseline has none (790: "
                      "another filter, decay 0.01)",

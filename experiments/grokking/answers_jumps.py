@@ -8,7 +8,7 @@ from experiments.reporting.jumps import jump_places
 from experiments.reporting.measures import span
 from experiments.reporting.parts import Figure, Section, Table
 from npdl.training.config import Config
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 BETA2 = Config().betas[1]
 HIGH, ABOVE = 1e-4, 100     # the fall is measured from this loss to so many times the lowest

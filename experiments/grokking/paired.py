@@ -6,7 +6,7 @@ import math
 from experiments.reporting.draw import scale_y
 from experiments.reporting.measures import mean
 from experiments.reporting.rules import STUDENT
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 NOTHING = "Not tried yet."
 LEVEL = 0.05                # a verdict by luck once in twenty

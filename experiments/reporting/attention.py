@@ -13,7 +13,7 @@ from experiments.reporting.parts import FAILS, HOLDS, MISSING, OPEN, Figure, Sec
 from experiments.reporting.rules import TIMES, silent
 from experiments.study import READ
 from npdl.training.cli import RECIPES
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer

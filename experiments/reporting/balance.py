@@ -25,7 +25,7 @@ from npdl.files import write_atomically
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.origin import versions
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 PATH = Path(__file__).parents[1] / "results" / "balance.json"
 VARIANTS = {"as stated": {"clip": None}, "clip at norm 1": {"clip": 1.0}}

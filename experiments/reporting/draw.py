@@ -6,7 +6,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
 
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
 MARKERS = ("o", "s", "^", "D")

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.reporting import compute_claims, data_size, decay_claims, model_size, sanity
 from experiments.reporting.parts import Figure
 from experiments.reporting.records import NAMES
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 L_VAL = "validation_loss"
 COLOURS = {"lstm": style.BLUE, "gpt": style.VERMILION}

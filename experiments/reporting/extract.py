@@ -30,7 +30,7 @@ from npdl.training.config import Config
 from npdl.training.engine import Batch, PlainEngine
 from npdl.training.folder import made_by
 from npdl.training.run import load_run
-from npdl_study.plots.plots_embeddings import spectrum
+from npdl_study.plots.embedding_spectrum import spectrum
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = ((5, 7), (9, 6))          # document 004's; others where they are not in the training set

@@ -11,8 +11,8 @@ from experiments.reporting import extract
 from experiments.reporting.attention import called
 from experiments.reporting.draw import MARKERS, scale_y
 from experiments.reporting.parts import Figure, Section, Table
-from npdl_study.plots import plots_style as style
-from npdl_study.plots.plots_embeddings import spectrum
+from npdl_study.plots import style
+from npdl_study.plots.embedding_spectrum import spectrum
 
 NUMBERS, WIDTH = 31, 128
 TABLES = 500                        # random ones, for the range that chance gives

@@ -32,7 +32,7 @@ from experiments.reporting.puzzle_runs import (
     gathered,
 )
 from experiments.reporting.rules import TIMES, compare, half_and_twice
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 NAMES = {"gpt": "GPT", "lstm": "LSTM"}
 OTHERS = {                          # A_val, t_f(L_val), t_f(A_train), t_f(A_val) of the document

@@ -15,9 +15,9 @@ from npdl.errors import InputError
 from npdl_study.check.samples import layer_classes
 from npdl_study.check.target import find_class
 from npdl_study.homework import homework_grade as grade
-from npdl_study.homework.homework import LAYERS, homework, student_module
-from npdl_study.homework.homework_hints import line_hint
-from npdl_study.homework.homework_source import Source, loaded, reached_by, statements
+from npdl_study.homework.assignment import LAYERS, homework, student_module
+from npdl_study.homework.hints import line_hint
+from npdl_study.homework.blanks import Source, loaded, reached_by, statements
 
 ROOT = str(Path(__file__).parents[2])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}

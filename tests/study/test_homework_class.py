@@ -16,8 +16,8 @@ from npdl.backend import xp
 from npdl_study.check import gradcheck
 from npdl_study.homework import homework_class, homework_worker
 from npdl_study.homework import homework_grade as grade
-from npdl_study.homework.homework import homework
-from npdl_study.homework.homework_source import loaded
+from npdl_study.homework.assignment import homework
+from npdl_study.homework.blanks import loaded
 
 RIGHT = """
         rows, dy_rows = cache.rows, dy.reshape(-1, dy.shape[-1])

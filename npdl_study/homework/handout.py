@@ -52,7 +52,7 @@ TEST = '''\
 """Grades this folder: python -m pytest -q"""
 
 import pytest
-from npdl_study.homework import homework_grade as grade
+from npdl_study.homework.selftest import first_trouble
 
 # (file, class): what of npdl's own the class must do without; the easiest first
 LAYERS = {{
@@ -66,7 +66,7 @@ def test(layer):
     file, name = layer
     if file in WRONG:
         pytest.skip(f"{{name}} is made of what is not right yet in {{file}}.py")
-    trouble = grade.first_trouble(file, name, LAYERS[layer])
+    trouble = first_trouble(file, name, LAYERS[layer])
     if trouble:
         WRONG.add(file)
         pytest.fail(trouble, pytrace=False)
