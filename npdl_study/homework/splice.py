@@ -9,7 +9,7 @@ import copy
 import sys
 import types
 
-from npdl_study.check.guard import message
+from npdl_study.homework.judging import sentence
 
 # A derivative needs no more of Python's modules; of npdl's, what the handed-out file imports.
 MODULES = {"collections", "dataclasses", "functools", "itertools", "math", "numpy", "operator",
@@ -33,7 +33,9 @@ def student_class(place, name, holes, pristine=None):
     """
     try:
         text = place.read_bytes()
-        tree, functions, changed = _spliced(text if pristine is None else pristine, text, holes)
+        theirs = ast.parse(text, place.name)
+        base = ast.parse(text if pristine is None else pristine)
+        tree, functions, changed = _spliced(base, theirs, holes)
         made = sys.modules[place.stem] = types.ModuleType(place.stem)
         made.__file__ = str(place)
         exec(compile(tree, str(place), "exec"), vars(made))
@@ -41,12 +43,11 @@ def student_class(place, name, holes, pristine=None):
     except NotOwn as error:
         raise NotOwn(f"{place.name}: {error}") from error
     except (Exception, SystemExit) as error:
-        raise NotOwn(f"{place.name} can't be read: {message(error)}") from error
+        raise NotOwn(sentence(error, f"{place.name} can't be read: it", place)) from error
 
 
-def _spliced(pristine, student, holes):
-    """(tree, names, changed); each line number is that of the file that it comes from."""
-    base, theirs = ast.parse(pristine), ast.parse(student)
+def _spliced(base, theirs, holes):
+    """(`base` with what is `theirs`, names, changed); line numbers are each file's own."""
     ours, written = _functions(base), _functions(theirs)
     missing = [hole for hole in holes if hole not in written]
     if missing:
@@ -111,9 +112,8 @@ def _imports(nodes):
 
 def _refuse(nodes, handed_out, holes):
     """Raise NotOwn for what is no derivation, where it stands in plain sight."""
-    backwards = all("backward" in hole for hole in holes)
-    needless = NEEDLESS | ({"forward", *(hole.removesuffix("_backward") for hole in holes)}
-                           if backwards else set())
+    backward = all("backward" in hole for hole in holes)
+    twins = {hole.removesuffix("_backward") for hole in holes if "." not in hole and backward}
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         for module, name in _imports([node]):
             if module.split(".")[0] not in MODULES and (module, name) not in handed_out:
@@ -121,8 +121,9 @@ def _refuse(nodes, handed_out, holes):
                              "math and what the file imports already")
         word = (getattr(node, "id", None) or getattr(node, "attr", None)
                 or getattr(node, "value", None))
+        if word == "forward" and backward or isinstance(node, ast.Name) and word in twins:
+            raise NotOwn(f"line {node.lineno} calls {word}: derive it, differences are no "
+                         "derivation")
         if isinstance(word, complex) or isinstance(word, str) and (
-                word in needless or word.startswith("__") and word not in DUNDER):
-            why = (": derive it, differences are no derivation" if word == "forward" else
-                   ", which no derivation needs: take it out")
-            raise NotOwn(f"line {node.lineno} uses {word}{why}")
+                word in NEEDLESS or word.startswith("__") and word not in DUNDER):
+            raise NotOwn(f"line {node.lineno} uses {word}, which no derivation needs: take it out")
