@@ -14,7 +14,7 @@ class OneLineParser(argparse.ArgumentParser):
     """Bad usage is one line on standard error, and exit status 2."""
 
     def error(self, message):
-        self.exit(BAD, f"{self.prog}: {_one_line(' '.join(message.split()))}; see --help\n")
+        self.exit(BAD, f"{self.prog}: {printable(' '.join(message.split()))}; see --help\n")
 
     def print_help(self, file=None):
         def show():                     # argparse's own says nothing when the output is closed
@@ -90,14 +90,15 @@ def guarded(prog, work):
     finally:
         _drop_unwritten(sys.stderr)
     _drop_unwritten(sys.stdout)
-    note(f"{prog}: {_one_line(line)}")
+    note(f"{prog}: {printable(line)}")
     _drop_unwritten(sys.stderr)
     return BAD
 
 
-def _one_line(text):
-    """Text with what would end a line, or change the terminal, escaped as in Python."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def printable(text, but=""):
+    """Text with what would end a line, or change the terminal, escaped as in Python; not what is
+    in `but`, say "\\n\\t"."""
+    return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
 
 
 def open_streams():

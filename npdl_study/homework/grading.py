@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from npdl.console import printable
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl.training.config import usable_cores
@@ -60,8 +61,7 @@ def submissions_of(folder):
     try:
         for path in sorted(p for p in Path(folder).iterdir()
                            if p.is_dir() and not p.name.startswith(".")):
-            name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
-            name = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+            name = printable(path.name)
             found[name if name not in found else f"{name} ({len(found)})"] = path
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
@@ -120,15 +120,14 @@ def one_task(place, task, seed, limit):
     """{"points", "checks": {check: "" or what is wrong}, "changed": what stands there beside the
     marked places, "blame": where the first wrong line is}."""
     path = _found(place, f"{task['module']}.py")
-    if path is None:
-        return {"points": 0, "checks": {"runs": f"{task['module']}.py is not there"}}
-    if path.stat().st_size > MOST_BYTES:
-        return {"points": 0, "checks": {"runs": f"{path.name} has more than a MiB"}}
+    if path is None or path.stat().st_size > MOST_BYTES:
+        why = "is not there" if path is None else f"has more than {MOST_BYTES >> 20} MiB"
+        return {"points": 0, "checks": {"runs": f"{task['module']}.py {why}"}}
     shapes = shapes_of(task["name"], seed)
-    asked = task | {"seed": seed, "shapes": shapes}
     with TemporaryDirectory(prefix="npdl-grade-", ignore_cleanup_errors=True) as folder:
         Path(folder, path.name).write_bytes(path.read_bytes())
         os.chmod(folder, 0o755)         # for a user of its own to read
+        asked = task | {"seed": seed, "shapes": shapes}
         found, ended = isolated(asked, folder, limit)
         if "refused" in found or not found:
             return {"points": 0, "checks": {"runs": _clean(found.get("refused", ended))}}
@@ -157,8 +156,7 @@ def _found(place, name):
 
 def _clean(what, but="", most=4000):
     """What a process said, as text that changes no terminal."""
-    kept = "".join(c if c.isprintable() or c in but else " " for c in str(what))
-    return kept if len(kept) <= most else kept[:most] + " ..."
+    return printable(str(what)[:most], but)
 
 
 def _begun(out, tasks, resume):

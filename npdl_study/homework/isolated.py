@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from npdl_study.check.target import find_class
-from npdl_study.homework.judging import answers, sentence
+from npdl_study.homework.judging import answers
 from npdl_study.homework.selftest import blamed
 from npdl_study.homework.splice import MODULES, NotOwn, student_class
 
@@ -127,8 +127,7 @@ def _warm_up(with_blame):
         importlib.import_module(name)
     tanh = find_class("Tanh")
     np.savez(io.BytesIO(), **answers(tanh, ["sample"], 0))
-    if with_blame:
-        blamed(tanh, "sample", 0)
+    blamed(tanh, "sample", 0) if with_blame else None
 
 
 def _take_out(where):
@@ -165,16 +164,15 @@ def _confine(seconds, parent):
 def _work(asked):
     """{name: array} that the asked class gives, or {"refused": why}; or what blame says of it."""
     name, place = asked["name"], Path(f"{asked['module']}.py").absolute()
-    pristine = None if asked["blame"] else asked["pristine"]
     try:
-        cls, functions, changed = student_class(place, name, asked["holes"], pristine)
+        cls, functions, changed = student_class(
+            place, name, asked["holes"], None if asked["blame"] else asked["pristine"])
     except NotOwn as error:
         return {"refused": np.array(str(error))}
     if asked["blame"]:
         return {"blame": np.array(blamed(cls, asked["blame"], asked["seed"]))}
-    return answers(cls, asked["shapes"], asked["seed"],
-                   lambda error: sentence(error, name, place, functions)) | {
-        "changed": np.array(", ".join(changed))}
+    found = answers(cls, asked["shapes"], asked["seed"], place, functions)
+    return found | {"changed": np.array(", ".join(changed))}
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ the process of a student's code and the one that judges it hand over nothing but
 
 import functools
 import inspect
-import os
 import traceback
-from pathlib import Path
 
 import numpy as np
 
@@ -53,32 +51,26 @@ def _resized(nest, rows, axes, rng):
 
 
 def shapes_of(name, seed):
-    """Those of SHAPES that npdl's own layer takes."""
-    def takes(shape):
-        try:
-            found = answers(find_class(name), [shape], seed)
-        except Exception:               # each layer says in its own way that it takes no such
-            return False
-        return all(np.isfinite(array).all() for array in found.values())
-
-    return [shape for shape in SHAPES if (shape != "stack" or name in STACKS) and takes(shape)]
+    """Those of SHAPES that npdl's own layer takes; each says in its own way that it does not."""
+    found = answers(find_class(name), SHAPES if name in STACKS else SHAPES[:-1], seed)
+    odd = {path.split("/")[0] for path, array in found.items()
+           if path.endswith("/error") or not np.isfinite(array).all()}
+    return [shape for shape in dict.fromkeys(path.split("/")[0] for path in found)
+            if shape not in odd]
 
 
-def answers(cls, shapes, seed, failed=None):
-    """{"shape/kind/name": array} of a class.
+def answers(cls, shapes, seed, place=None, functions=None):
+    """{"shape/kind/name": array} of a class; `place` and `functions` as `sentence` has them.
 
     Kinds: output, gradient; after, what was handed in, as it is then; again, the gradients of a
-    second backward; and "shape/error", the sentence failed(error) in place of an exception, which
-    goes through without `failed`.
+    second backward; or "shape/error", an exception in a sentence.
     """
     found = {}
     for shape in shapes:
         try:
             some = called(functools.partial(_run, cls, shape, seed), cls.__name__)
         except Exception as error:
-            if failed is None:
-                raise
-            some = {"error": np.array(failed(error))}
+            some = {"error": np.array(sentence(error, cls.__name__, place, functions))}
         found |= {f"{shape}/{path}": array for path, array in some.items()}
     return found
 
@@ -177,15 +169,14 @@ def _rude(found, wanted):
     return ""
 
 
-def sentence(error, name, file, functions=None):
-    """An exception of student code, with the last line of the student's file that it came through:
-    of these functions, where others of that file are not the student's."""
+def sentence(error, name, place=None, functions=None):
+    """An exception of student code, with the last line of the student's file (a Path) that it came
+    through: of these functions, where others of that file are not the student's."""
     if isinstance(error, NotImplementedError):
         return " ".join(str(error).split())
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__)
-             if os.path.basename(frame.f_code.co_filename) == os.path.basename(file) and (
+             if frame.f_code.co_filename == str(place) and (
                  not functions or frame.f_code.co_qualname.split(".<locals>")[0] in functions)]
-    text = Path(file).read_text(encoding="utf-8", errors="replace").splitlines() if lines else []
-    at = f" ({os.path.basename(file)}, line {lines[-1]}: {text[lines[-1] - 1].strip()})" if \
-        lines and lines[-1] <= len(text) else ""
-    return f"{name} raised {message(error)}{at}"
+    text = place.read_text(encoding="utf-8", errors="replace").splitlines() if lines else []
+    at = [f" ({place.name}, line {line}: {text[line - 1].strip()})" for line in lines[-1:]]
+    return f"{name} raised {message(error)}{''.join(at)}"

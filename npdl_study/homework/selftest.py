@@ -5,7 +5,7 @@ from pathlib import Path
 from npdl_study.blame.blame import blame
 from npdl_study.check.guard import message
 from npdl_study.check.target import find_class
-from npdl_study.homework.judging import answers, instance, judged, sentence, shapes_of
+from npdl_study.homework.judging import answers, instance, judged, shapes_of
 from npdl_study.homework.splice import NotOwn, student_class
 
 
@@ -20,8 +20,7 @@ def first_trouble(module, name, originals):
     except NotOwn as trouble:
         return str(trouble)
     shapes = shapes_of(name, 0)
-    found = answers(cls, shapes, 0, lambda error: sentence(error, name, place))
-    checks = judged(name, found, answers(find_class(name), shapes, 0))
+    checks = judged(name, answers(cls, shapes, 0, place), answers(find_class(name), shapes, 0))
     wrong = checks["gradients"] or checks["other sizes"]
     if "gradient of" in wrong:
         return f"{wrong}\n\n{blamed(cls, 'sample' if checks['gradients'] else 'rows', 0)}"

@@ -115,15 +115,16 @@ def _refuse(nodes, handed_out, holes):
     backward = all("backward" in hole for hole in holes)
     twins = {hole.removesuffix("_backward") for hole in holes if "." not in hole and backward}
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        for module, name in _imports([node]):
-            if module.split(".")[0] not in MODULES and (module, name) not in handed_out:
-                raise NotOwn(f"line {node.lineno} imports {module}: write it here, with NumPy, "
-                             "math and what the file imports already")
         word = (getattr(node, "id", None) or getattr(node, "attr", None)
                 or getattr(node, "value", None))
-        if word == "forward" and backward or isinstance(node, ast.Name) and word in twins:
-            raise NotOwn(f"line {node.lineno} calls {word}: derive it, differences are no "
-                         "derivation")
-        if isinstance(word, complex) or isinstance(word, str) and (
+        why = ""
+        if backward and word == "forward" or isinstance(node, ast.Name) and word in twins:
+            why = f"calls {word}: derive it, differences are no derivation"
+        elif isinstance(word, complex) or isinstance(word, str) and (
                 word in NEEDLESS or word.startswith("__") and word not in DUNDER):
-            raise NotOwn(f"line {node.lineno} uses {word}, which no derivation needs: take it out")
+            why = f"uses {word}, which no derivation needs: take it out"
+        for module, _ in _imports([node]) - handed_out:
+            if module.split(".")[0] not in MODULES:
+                why = f"imports {module}: write it here, with NumPy, math and this file's imports"
+        if why:
+            raise NotOwn(f"line {node.lineno} {why}")

@@ -86,7 +86,7 @@ def test_what_is_wrong_with_one_file_costs_that_file_alone(tmp_path):
     assert status == 1
     assert "tanh.py can't be read: it raised SyntaxError: unmatched ')' (tanh.py, line 19)" in said
     assert "linear.py: there is no Linear.backward of its own: write it there" in said
-    assert "imports npdl: write it here, with NumPy, math and what the file imports" in said
+    assert "imports npdl: write it here, with NumPy, math and this file's imports" in said
     assert "CrossEntropy raised ValueError: operands could not be broadcast" in said
     assert "(cross_entropy.py, line " in said and "selftest" not in said
     assert f"RNNCell.backward in rnn_cell.py {HOLE}" in said and "npdl/" not in output
