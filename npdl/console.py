@@ -8,6 +8,7 @@ import sys
 import warnings
 
 BAD, INTERRUPTED = 2, 130
+IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which scripts need
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -99,6 +100,14 @@ def printable(text, but=""):
     """Text with what would end a line, or change the terminal, escaped as in Python; not what is
     in `but`, say "\\n\\t"."""
     return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
+
+
+def show(text, end="\n"):
+    """Print a text of a model's. A terminal gets what can be shown: other characters are commands
+    to it. A file or a pipe gets the text as it is."""
+    if sys.stdout.isatty():
+        text = printable(text, IN_TEXTS)
+    print(text, end=end, flush=True)
 
 
 def open_streams():

@@ -6,12 +6,10 @@ is made elsewhere (`judging`).
 """
 
 import contextlib
-import ctypes
 import importlib
 import io
 import json
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from npdl.process import confine
 from npdl_study.check.target import find_class
 from npdl_study.homework.judging import answers
 from npdl_study.homework.selftest import blamed
@@ -30,7 +29,6 @@ from npdl_study.homework.splice import MODULES, NotOwn, student_class
 MOST_SAID = 4 << 20         # bytes of an answer
 LIMITS = {"AS": 2 << 30, "FSIZE": 0, "NOFILE": 64, "NPROC": 0, "CORE": 0}
 FIRST_USER = 10_000         # as root: a user for each process, who owns nothing and has no name
-DIE_WITH_PARENT = 1         # prctl's PR_SET_PDEATHSIG
 RUNNING = set()             # processes of student code
 
 
@@ -111,7 +109,7 @@ def main():
     for where in [] if asked["blame"] else asked["originals"]:
         _take_out(where)
     channel, nowhere = os.dup(1), os.open(os.devnull, os.O_RDWR)
-    _confine(asked["limit"], asked["parent"])
+    _leave_alone(asked["limit"], asked["parent"])
     os.write(channel, b".")
     for number in (0, 1, 2):                # student code prints to nobody
         os.dup2(nowhere, number)
@@ -142,7 +140,7 @@ def _take_out(where):
     found.__code__ = taken_out.__code__
 
 
-def _confine(seconds, parent):
+def _leave_alone(seconds, parent):
     """Nothing is written, no process started, no file of root's read; it ends with its grader."""
     if os.geteuid() == 0:
         user = FIRST_USER + os.getpid() % 50_000
@@ -150,15 +148,7 @@ def _confine(seconds, parent):
             os.setgroups([])
             os.setgid(user)
             os.setuid(user)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    for name, most in (LIMITS | {"CPU": int(seconds) + 2}).items():
-        with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS refuses some
-            which = getattr(resource, f"RLIMIT_{name}")
-            there = [n for n in resource.getrlimit(which) if n != resource.RLIM_INFINITY]
-            resource.setrlimit(which, (min([most, *there]),) * 2)
+    confine(parent, CPU=int(seconds) + 2, **LIMITS)
 
 
 def _work(asked):

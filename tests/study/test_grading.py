@@ -180,7 +180,7 @@ def test_a_full_disk_is_no_students_fault(tmp_path, monkeypatch):
 def test_what_the_process_may_do(tmp_path, attack, refused):
     """A signal to the grader is refused where that is root; elsewhere it is the container's."""
     code = ("import os, sys\nfrom npdl_study.homework import isolated\n"
-            "isolated._confine(20, os.getppid())\n"
+            "isolated._leave_alone(20, os.getppid())\n"
             f"try:\n    {attack}\nexcept BaseException as error:\n"
             "    print(type(error).__mro__)\nelse:\n    print(None)\n")
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, timeout=60,
