@@ -8,6 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+try:
+    import resource
+except ImportError:         # Windows
+    resource = None
+
 DIE_WITH_PARENT = 1         # Linux's prctl(PR_SET_PDEATHSIG)
 
 
@@ -56,12 +61,8 @@ def peak_memory():
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) << 10
-    with contextlib.suppress(ImportError):
-        import resource
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def confine(parent, for_good=True, **limits):
@@ -72,15 +73,12 @@ def confine(parent, for_good=True, **limits):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:                              # it has ended before that call
         os._exit(1)
-    with contextlib.suppress(ImportError):                  # Windows
-        import resource
-
-        for name, most in limits.items():
-            with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS
-                which = getattr(resource, f"RLIMIT_{name}")
-                hard = resource.getrlimit(which)[1]
-                most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-                resource.setrlimit(which, (most, most if for_good else hard))
+    for name, most in limits.items():
+        with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS, Windows
+            which = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(which)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, most if for_good else hard))
 
 
 def memory():

@@ -34,8 +34,8 @@ from npdl_study.homework.judging import answers, judged, shapes_of
 CHECKS = ("gradients", "other sizes", "manners")        # a point each; the last with both others
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")
-OUTSIDE = ("note: submissions run here as programs: that they read npdl's sources, each other or "
-           "the network is a matter of the container (the book's page for teachers has its line)")
+OUTSIDE = ("note: that submissions read npdl's sources, each other or the network is a matter of a "
+           "container (the book's page for teachers has the line)")
 
 
 def tasks_of(homework):

@@ -59,7 +59,8 @@ STUDENTS = {
                  "imports npdl.layers.linear: write it here"),
     "differencing": ("\n        return self.forward(dy)[0]\n", None, 0,
                      "calls forward: derive it, differences are no derivation"),
-    "complex": (RIGHT.replace("dy.reshape", "(dy + 0j).imag.reshape"), None, 0, "uses 0j"),
+    "complex": (RIGHT.replace("dy.reshape", "(dy + 0j).imag.reshape"), None, 0,
+                "no derivation needs"),
     "reading": ("\n        exec(open('/etc/passwd').read())\n", None, 0, "no derivation needs"),
     "pickled": ("\n        return np.array([object()])\n", None, 0, "the gradient of"),
     "a text": (RIGHT, lambda text: text + "\0", 0, "can't be read"),
@@ -174,11 +175,13 @@ def test_a_full_disk_is_no_students_fault(tmp_path, monkeypatch):
     ("__import__('os').fork()", (OSError,)),
     ("__import__('threading').Thread(target=print).start()", (RuntimeError,)),
     ("bytearray(3 << 30)", (MemoryError,)),
+    ("open(isolated.__file__)", (OSError, None)),
     ("[open('/dev/null') for _ in range(100)]", (OSError,)),
     ("__import__('os').kill(__import__('os').getppid(), 0)", (PermissionError, None)),
 ])
 def test_what_the_process_may_do(tmp_path, attack, refused):
-    """A signal to the grader is refused where that is root; elsewhere it is the container's."""
+    """npdl's sources and a signal to the grader are out of reach where that is root; elsewhere
+    they are the container's."""
     code = ("import os, sys\nfrom npdl_study.homework import isolated\n"
             "isolated._leave_alone(20, os.getppid())\n"
             f"try:\n    {attack}\nexcept BaseException as error:\n"
