@@ -33,7 +33,7 @@ from exercises import questions
 from exercises.framework import solutions_of
 from npdl import backend
 from npdl.__main__ import COMMANDS
-from npdl_study.homework.homework import homework
+from npdl_study.homework.assignment import homework
 from tests.tools import chromium, fakecupy
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 CELLS = {"RNN": (RNNCell, style.VERMILION), "GRU": (GRUCell, style.GREEN),
          "LSTM": (LSTMCell, style.BLUE)}

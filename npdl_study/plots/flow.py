@@ -11,7 +11,7 @@ from npdl.layers.recurrent import RecurrentLayer
 from npdl.layers.transformer import Same
 from npdl.losses import SequenceLoss
 from npdl.training.task import make_model
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 SAMPLES = 256
 

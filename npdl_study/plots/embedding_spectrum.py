@@ -10,7 +10,7 @@ from matplotlib import colormaps
 
 from npdl.backend import to_host
 from npdl.errors import InputError
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 
 def principal(table):

@@ -4,8 +4,8 @@
     cd homework; python -m pytest
 
 Levels: "layer" blanks the whole backward of each layer, "line" one line of each, "lstm" the LSTM,
-its cell and its way through time. The files are made from npdl's source (homework_source), graded
-by homework_grade.
+its cell and its way through time. The files are made from npdl's source (blanks), graded
+by grading.
 """
 
 import sys
@@ -17,9 +17,9 @@ from npdl.backend import stream
 from npdl.console import place
 from npdl.errors import CheckpointError, InputError
 from npdl_study.check.target import find_class
-from npdl_study.homework import homework_class
-from npdl_study.homework import homework_source as source
-from npdl_study.homework.homework_text import readme, test_file
+from npdl_study.homework import blanks as source
+from npdl_study.homework import grading
+from npdl_study.homework.handout import readme, test_file
 
 LEVELS = ("layer", "line", "lstm")
 # The easiest first, and what is called before what calls it.
@@ -242,7 +242,7 @@ def _whole_lstm(work):
 def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
     actions = parser.add_subparsers(dest="action", metavar="grade")
-    homework_class.add_arguments(actions.add_parser(
+    grading.add_arguments(actions.add_parser(
         "grade", help="grade a class: see `python -m npdl homework grade -h`",
         description="Grade a folder of submissions."))
     parser.add_argument("--out", metavar="DIR", type=place, help="a new or empty folder")
@@ -259,7 +259,7 @@ def add_arguments(parser):
 def run(options):
     """Write the folder that the options ask for, and say what is in it; or grade a class."""
     if options.action == "grade":
-        return homework_class.run(options)
+        return grading.run(options)
     if options.out is None:
         raise InputError("--out is missing; name a new or empty folder")
     if options.seed < 0:

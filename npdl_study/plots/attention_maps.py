@@ -4,7 +4,7 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl.models.gpt import attentions
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 MOST_TOKENS = 32
 

@@ -1,5 +1,6 @@
 """The README and the test file of a homework folder."""
 
+from npdl_study.homework.judging import SAME
 
 README = """\
 # Homework: {title}
@@ -26,16 +27,23 @@ The tests need pytest: `python -m pip install pytest`.
 
 - `y, cache = layer.forward(x)`, then `dx = layer.backward(dy, cache)`. `dx` has the shape of `x`.
 - The cache is what forward left for backward, as named fields: `cache.x_hat`.
+- A parameter is a `Param`: its numbers are `self.W.data`, so `self.W.data.T` where the mathematics
+  says W transposed, and its gradient is `self.W.grad`, of the same shape.
 - Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`.
+- Layers over the last axis take any axes before it: `(2, 3, D)`, and `(4, 2, 3, D)` too.
 - `dy`, the inputs and the cache are never changed. An array of your own may be, in place.
 - Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
   float32 out.
 {more}
-The tests compare your outputs with npdl's, and your gradients with central differences in
-float64, every entry of every parameter and input; {limit} is the largest relative error allowed.
-They also see when a layer calls npdl's own in place of yours. Of each layer they tell the first
-thing that is wrong. These files were made from npdl's own source, so npdl has a solution to each:
-look at it afterwards.
+Helpers and constants of your own belong into the same file. Your functions are set into the file as
+it was handed out, with the helpers that they use: what else you change in it is not graded. They
+may use NumPy, math and what the file imports; a backward that calls forward, to take differences,
+is no derivation.
+
+The tests compare your outputs and gradients with those of npdl's own layer in float64, to {limit}
+of the largest entry, for more than one size and number of axes, and tell the first thing that is
+wrong with each layer. These files were made from npdl's own source, so npdl has a solution to
+each: look at it afterwards.
 """
 
 FORWARD = """\
@@ -52,7 +60,7 @@ TEST = '''\
 """Grades this folder: python -m pytest -q"""
 
 import pytest
-from npdl_study.homework import homework_grade as grade
+from npdl_study.homework.selftest import first_trouble
 
 # (file, class): what of npdl's own the class must do without; the easiest first
 LAYERS = {{
@@ -66,7 +74,7 @@ def test(layer):
     file, name = layer
     if file in WRONG:
         pytest.skip(f"{{name}} is made of what is not right yet in {{file}}.py")
-    trouble = grade.first_trouble(file, name, LAYERS[layer])
+    trouble = first_trouble(file, name, LAYERS[layer])
     if trouble:
         WRONG.add(file)
         pytest.fail(trouble, pytrace=False)
@@ -85,8 +93,6 @@ def test_file(work):
 
 def readme(work):
     """The text of README.md."""
-    from npdl_study.check.differences import LIMIT
-
     way = "forward" if work.forward else "backward"
     names = ", ".join(name for _, name in work.graded)
     title = {"layer": f"the {way} of {names}", "line": f"one line of each {way} ({names})",
@@ -99,7 +105,7 @@ def readme(work):
     more = FORWARD if work.forward else UNUSED if used else ""
     count = "1 thing" if len(work.holes) == 1 else f"{len(work.holes)} things"
     return README.format(title=title, count=count, rows=rows, commands=_commands(work),
-                         more=more, limit=f"{LIMIT:g}")
+                         more=more, limit=f"{SAME:g}")
 
 
 def _commands(work):

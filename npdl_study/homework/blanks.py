@@ -18,7 +18,7 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl_study.check.samples import sample
-from npdl_study.homework.homework_hints import equation_of, hinted, line_hint, without_answer
+from npdl_study.homework.hints import equation_of, hinted, line_hint, without_answer
 from npdl_study.trace.nudge import upstream
 from npdl_study.trace.syntax import names_of
 

@@ -15,6 +15,17 @@ from pathlib import Path
 
 from npdl.console import place
 from npdl.errors import InputError
+from npdl.training.config import Config
+from npdl.training.curves import plot_curves
+from npdl.training.folder import describe, read_config
+from npdl.training.metrics import read_records
+from npdl.training.run import load_run
+from npdl.training.task import make_task
+from npdl_study.plots.attention_maps import plot_attention
+from npdl_study.plots.embedding_spectrum import plot_embeddings
+from npdl_study.plots.flow import plot_flow
+from npdl_study.plots.style import save
+from npdl_study.plots.through_time import plot_gradients
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 NEED_RUN = ("attention", "embeddings", "curves")
@@ -46,36 +57,24 @@ def plot(what, run=None, out=None, text=None, steps=100, model="gpt", depth=2, n
     made = {"gradients": lambda: _gradients(steps), "attention": lambda: _attention(run, text),
             "flow": lambda: _flow(run, model, depth, norm),
             "embeddings": lambda: _embeddings(run)}[what]()
-    from npdl_study.plots.plots_style import save
-
     return save(made, path)
 
 
 def _loaded(folder):
-    from npdl.training.folder import describe
-    from npdl.training.run import load_run
-
     run = load_run(folder)
     return run, f"{describe(run.config)}, step {run.step}"
 
 
 def _gradients(steps):
-    from npdl_study.plots.plots_time import plot_gradients
-
     if not 2 <= steps <= 1000:
         raise InputError(f"--steps {steps}: must be 2 to 1000")
     return plot_gradients(steps)
 
 
 def _flow(folder, model, depth, norm):
-    from npdl_study.plots.plots_flow import plot_flow
-
     if folder is not None:
         run, title = _loaded(folder)
         return plot_flow(run.config, run.task, f"What flows: {title}", run.model)
-    from npdl.training.config import Config
-    from npdl.training.task import make_task
-
     if not 1 <= depth <= 100:
         raise InputError(f"--depth {depth}: must be 1 to 100")
     config = dataclasses.replace(Config(model=model), layers=depth, norm=norm)
@@ -85,24 +84,16 @@ def _flow(folder, model, depth, norm):
 
 
 def _attention(folder, text):
-    from npdl_study.plots.plots_attention import plot_attention
-
     run, title = _loaded(folder)
     return plot_attention(run, f"Attention: {title}", text)
 
 
 def _embeddings(folder):
-    from npdl_study.plots.plots_embeddings import plot_embeddings
-
     run, title = _loaded(folder)
     return plot_embeddings(run, f"Embeddings: {title}")
 
 
 def _curves(folder, path, log_steps):
-    from npdl.training.curves import plot_curves
-    from npdl.training.folder import describe, read_config
-    from npdl.training.metrics import read_records
-
     config = read_config(folder)
     records = read_records(Path(folder) / "metrics.jsonl")
     plot_curves(records, path, describe(config), log_steps)
