@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import is_host, stream, to_device
 from npdl.errors import InputError
 from npdl_study.check.manners import manners
 from npdl_study.trace.record import forward_of
@@ -92,7 +92,7 @@ def randomise(layer, rng, scale=0.5):
     """Give every parameter normal values; vectors around 1, so that gains are not near zero."""
     for _, param in layer.params():
         centre = 1.0 if param.data.ndim == 1 else 0.0
-        param.data[...] = centre + scale * rng.standard_normal(param.data.shape)
+        param.data[...] = to_device(centre + scale * rng.standard_normal(param.data.shape))
 
 
 def gradcheck(layer, *inputs, **how):
@@ -108,10 +108,14 @@ def gradcheck(layer, *inputs, **how):
     bare     True hands over the gradient of the first output, used alone, as a bare array
     seed, step   of the random numbers; of the differences
     For outputs that are not used the backward is handed None if it takes that, as npdl's own layers
-    do, else zeros. InputError when forward, run again, gives something else.
+    do, else zeros. InputError when forward, run again, gives something else,
+    and under the backend 'cupy'.
     Other keywords are forward's own. The layer is copied to float64; the caller's layer and
     arrays stay as they are.
     """
+    if not is_host():
+        raise InputError("gradcheck works on NumPy only, and the backend is 'cupy'; check there, "
+                         "and compare the device's gradients with NumPy's (docs/gpu.md)")
     return GradientCheck(layer, *inputs, **how).report()
 
 
