@@ -250,10 +250,12 @@ def backward_attention(layer, joined, da, cache, rows, out, m):
     d = several(m, 3, N, D)                                     # of q, k and v
     dQ, dKV = m.once(thirds, (d,))
     at_once = words is not None or needed.all or not is_host()      # q was made of every row
-    dq = dQ if needed.all else m.empty(len(needed), D)
-    attention.backward(dh, dq, dKV, rows, cache.queries, cache.attend, layer.num_heads, m)
+    inside = needed.at is not None and (needed.all or not is_host())    # dq is a part of dQ
+    dq = needed.take(dQ, m.empty, m) if inside else m.empty(len(needed), D)
     if at_once and not needed.all:
         dQ[...] = 0
+    attention.backward(dh, dq, dKV, rows, cache.queries, cache.attend, layer.num_heads, m)
+    if at_once and not inside:
         needed.add(dq, dQ)
     if words is not None:
         d = words.sum(d, m.empty(3, words.size, D))

@@ -70,7 +70,7 @@ def add_sum(b, dy, m):
 def add_sum_into(grad, first, dy):
     """grad += the sum of the rows dy (N, D)."""
     if first and not is_host():
-        xp.matmul(ones(1, len(dy), dy.dtype, name()), dy, out=grad[None])
+        xp.matmul(ones(1, len(dy), dy.dtype, name()), dy, out=grad.reshape(1, -1))
     else:
         grad += column_sums(dy)
 
@@ -181,11 +181,20 @@ def layer_norm(layer, x, m, plus=None):
         for part in blocks(*x.shape):
             normalise(layer, x[part], x_hat[part], squares[part], y[part])
     else:
-        first, share = x[:, :1], 1 / x.shape[1]
-        fused.centre(x, first, fused.differences_summed(x, first)[:, None], share, x_hat)
-        squares = fused.products_summed(x_hat, x_hat, None)[:, None]
+        first, share = m.once(first_column, (x,)), 1 / x.shape[1]
+        fused.centre(x, first, column(fused.differences_summed(x, first)), share, x_hat)
+        squares = column(fused.products_summed(x_hat, x_hat, None))
         fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
     return y, (x_hat, squares)
+
+
+def first_column(x):
+    return x[:, :1]
+
+
+def column(x):
+    """(N,) -> (N, 1)."""
+    return x.reshape(-1, 1)
 
 
 def normalise(layer, x, x_hat, squares, y):
@@ -208,6 +217,9 @@ def layer_norm_backward(layer, dy, cache, m):
         return layer.backward(dy, cache)
     x_hat, squares = cache
     with m.scratch:
+        if not is_host():
+            normalise_backward(layer, dy, x_hat, squares, m.empty(*dy.shape), m)
+            return dy
         spare = None
         for part in blocks(*dy.shape):
             spare = m.empty(*dy[part].shape) if spare is None else spare[: len(dy[part])]
@@ -226,8 +238,8 @@ def normalise_backward(layer, dy, x_hat, squares, spare, m):
         shift = row_sums(dx_hat)
         stretch = np.einsum("ij,ij->i", dx_hat, x_hat)[:, None]
     else:
-        shift = fused.products_summed(dy, gain, None)[:, None]
-        stretch = fused.products_summed(dy, gain, x_hat)[:, None]
+        shift = column(fused.products_summed(dy, gain, None))
+        stretch = column(fused.products_summed(dy, gain, x_hat))
     fused.normalise_backward(dy, x_hat, shift, stretch, squares, share, layer.eps, gain)
 
 
@@ -281,8 +293,8 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
 def softmax(x, scale, hidden, m):
     """x (..., R, S) <- softmax(scale x + hidden) over the last axis; hidden (R, S) is 0 or -inf."""
     if not is_host():
-        top = fused.largest_score(x, scale, hidden)[..., None]
-        total = fused.scores_summed(x, scale, hidden, top)[..., None]
+        top = fused.largest_score(x, scale, hidden).reshape(*x.shape[:-1], 1)
+        total = fused.scores_summed(x, scale, hidden, top).reshape(top.shape)
         fused.probabilities(x, scale, hidden, top, total)
         return x
     R, S = x.shape[-2:]
@@ -297,15 +309,19 @@ def softmax(x, scale, hidden, m):
 
 def softmax_backward(dy, y, scale, m):
     """dy <- scale * npdl.functions.softmax_backward(dy, y)."""
-    S = y.shape[-1]
-    d, y = dy.reshape(-1, S), y.reshape(-1, S)
+    d, y = m.once(as_rows, (dy, y))
     with m.scratch:
         if is_host():
             total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
         else:
-            total = fused.products_summed(d, y, None)[:, None]
+            total = column(fused.products_summed(d, y, None))
         fused.softmax_backward(d, y, total, scale)
     return dy
+
+
+def as_rows(*stacks):
+    """Each (..., S) as (N, S)."""
+    return [x.reshape(-1, x.shape[-1]) for x in stacks]
 
 
 def along(x, m):

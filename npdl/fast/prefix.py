@@ -208,7 +208,8 @@ class Needed:
     def add(self, d, out):
         """out (N, D) += the rows d (M, D), each at its place."""
         if self.at is not None:
-            out[self.at] += d
+            rows = out[self.at]
+            xp.add(rows, d, out=rows)
         else:
             out[self.device] += d                           # no row twice
 
