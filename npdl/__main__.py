@@ -29,6 +29,8 @@ COMMANDS = {
                  "npdl.scripts.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
             "npdl.scripts.ask", "add_arguments", "run"),
+    "single": ("print one model as one file that needs NumPy alone", "npdl.scripts.single",
+               "add_arguments", "run"),
     "table": ("set finished runs beside each other", "npdl.scripts.table", "add_arguments", "run"),
 }
 
