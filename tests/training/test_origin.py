@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 
@@ -42,7 +43,8 @@ def test_the_digest_is_of_the_code_alone(tmp_path, code, same):
     assert (package(tmp_path, code) == before) is same
 
 
-def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path):
+def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (tmp_path / "__pycache__").mkdir()
     first, digest = package(tmp_path, CODE), origin.engine_digest.__wrapped__
     (kept,) = (tmp_path / "__pycache__").iterdir()
