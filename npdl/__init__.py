@@ -11,7 +11,7 @@ __version__ = "0.3.0"
 
 _NAMES = {
     "npdl.core": "Absent Cache Layer Param",
-    "npdl.errors": "BackendError CheckpointError InputError NpdlError",
+    "npdl.exceptions": "BackendError CheckpointError InputError NpdlError",
     "npdl.layers.activation": "GELU ReLU Sigmoid Softmax Tanh TanhGELU",
     "npdl.adapt.linears": "FrozenLinear LoRALinear QuantLinear",
     "npdl.layers.attention": "AdditiveAttention DotAttention MultiHeadAttention "

@@ -3,6 +3,7 @@
 from docs.book.markup import fold, raw
 from docs.book.pictures import PICTURES
 from npdl_study.check.samples import layer_classes, sample
+from npdl_study.step.show_html import page
 from npdl_study.step.step import step
 
 EMBEDDED = 3                    # step pages in the chapter itself; the others are linked
@@ -25,8 +26,6 @@ def step_names(chapter):
 
 def step_page(name):
     """The page that steps through a layer of npdl, as `python -m npdl step NAME --html` has it."""
-    from npdl_study.step.show_html import page
-
     layer, inputs, options = sample(layer_classes()[name])
     return page(step(layer, *inputs, title=name, **options))
 

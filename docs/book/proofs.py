@@ -1,4 +1,4 @@
-"""What is known of a layer: the rows of docs/gradients.md, docs/parity.md and docs/mutation.md."""
+"""What is known of a layer: its rows of gradients.md, parity.md, mutation.md in docs/generated."""
 
 import functools
 import re
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from docs.book.sources import ROOT
 
-DOCS = ROOT / "docs"
+GENERATED = ROOT / "docs" / "generated"
 
 
 @dataclass
@@ -40,7 +40,7 @@ def table(file, first):
 
 @functools.lru_cache(maxsize=8)
 def _lines(file):
-    return (DOCS / file).read_text(encoding="utf-8").split("\n")
+    return (GENERATED / file).read_text(encoding="utf-8").split("\n")
 
 
 def proof(name):

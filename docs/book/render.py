@@ -179,10 +179,11 @@ def proof_table(names):
 
 @functools.lru_cache(maxsize=1)
 def _legend():
-    return ("Gradient check: [fourth-order differences](../../gradients.md) in float64, limit "
-            "1e-7. [PyTorch](../../parity.md): the worst relative difference over random sizes and "
-            "numbers. [Mutants](../../mutation.md): one-token changes of the backward that change "
-            "its result, and the share that the gradient check catches.")
+    return ("Gradient check: [fourth-order differences](../../generated/gradients.md) in float64, "
+            "limit 1e-7. [PyTorch](../../generated/parity.md): the worst relative difference over "
+            "random sizes and numbers. [Mutants](../../generated/mutation.md): one-token changes "
+            "of the backward that change its result, and the share that the gradient check "
+            "catches.")
 
 
 def _proof_words(found):

@@ -7,8 +7,6 @@ from npdl.adapt.models import (
     multiplies,
     quantize_linears,
     report,
-    unmerge_lora,
 )
 
-__all__ = ["add_lora", "merge_lora", "merged_linear", "multiplies", "quantize_linears", "report",
-           "unmerge_lora"]
+__all__ = ["add_lora", "merge_lora", "merged_linear", "multiplies", "quantize_linears", "report"]

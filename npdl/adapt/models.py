@@ -1,10 +1,9 @@
-"""Adapting a trained model: put adapters in, quantize, merge, take apart, and count.
+"""Adapting a trained model: put adapters in, quantize, merge, and count.
 
     quantize_linears(model, bits=4)         # QLoRA; leave it out for LoRA
     add_lora(model, rank=4)                 # then train as ever: only the adapters learn
     print(report(model))
-    adapters = merge_lora(model)            # plain matrices again, no adapter to run
-    unmerge_lora(model, adapters)           # and back, to the last bit
+    merge_lora(model)                       # plain matrices again, no adapter to run
 """
 
 import math
@@ -85,12 +84,6 @@ def merged_linear(adapter):
         linear.b.data[...] = b.data
     linear.set_trainable(False)
     return linear
-
-
-def unmerge_lora(model, adapters):
-    """Put back the adapters that merge_lora returned."""
-    for name, adapter in adapters.items():
-        _put(model, name, adapter)
 
 
 @dataclass

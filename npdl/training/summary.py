@@ -120,17 +120,12 @@ def table(summary: Mapping[str, Any]) -> str:
     return _aligned(rows)
 
 
-def combined_table(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Lines of text, mean ± deviation; `columns` maps a heading to what `combine` gave."""
-    return _aligned(_combined_rows(columns, bold=False))
-
-
 def combined_markdown(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """The combined table in Markdown; of several columns, the best mean of a row is bold.
+    """Mean ± deviation in Markdown; `columns` maps a heading to what `combine` gave.
 
-    Δt has no better or worse and is never bold.
+    Of several columns, the best mean of a row is bold; Δt has no better or worse and is never bold.
     """
-    header, *rows = _combined_rows(columns, bold=True)
+    header, *rows = _combined_rows(columns)
     rule = ("---",) + ("---:",) * len(columns)
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
 
@@ -165,15 +160,13 @@ def _cell(key: str, spread: Mapping[str, Any]) -> str:
     return f"{text} ({spread['count']} of {spread['of']} runs)" if missing else text
 
 
-def _combined_rows(
-    columns: Mapping[str, Mapping[str, Any]], bold: bool
-) -> list[tuple[str, ...]]:
+def _combined_rows(columns: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
     rows = [("Metric", *columns)]
     for label, key, better in ROWS:
         spreads = [combined[key] for combined in columns.values()]
         means = [spread["mean"] for spread in spreads if spread["mean"] is not None]
         # One column is no comparison, and neither is a row where all are equal.
-        best = better(means) if bold and better and len(set(means)) > 1 else None
+        best = better(means) if better and len(set(means)) > 1 else None
         rows.append((label, *(
             f"**{_cell(key, spread)}**" if best is not None and spread["mean"] == best
             else _cell(key, spread)

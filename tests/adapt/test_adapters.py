@@ -8,7 +8,6 @@ from npdl.adapt import (
     merge_lora,
     quantize_linears,
     report,
-    unmerge_lora,
 )
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.adapt.quantize import dequantize, quantize
@@ -125,24 +124,22 @@ def test_a_shared_map_gets_one_adapter():
 
 
 @pytest.mark.parametrize("bits", [None, 3])
-def test_merge_computes_the_same_and_unmerge_goes_back_exactly(bits):
+def test_merge_computes_the_same(bits):
     model = small_gpt().astype("float64")
     if bits:
         quantize_linears(model, bits, "nearest", block=16, where=("up", "down"))
     add_lora(model, rank=2, alpha=5)
     perturb(model)
-    wanted, state = model.forward(IDS)[0], model.state_dict()
+    wanted = model.forward(IDS)[0]
     adapters = merge_lora(model)
     np.testing.assert_allclose(model.forward(IDS)[0], wanted, atol=1e-12)
     plain = small_gpt().astype("float64")
     plain.load_state_dict(model.state_dict())           # a model that knows no adapters
     np.testing.assert_allclose(plain.forward(IDS)[0], wanted, atol=1e-12)
+    before = {name: adapter.A.data.copy() for name, adapter in adapters.items()}
     model.set_trainable(True)
     steps(model, 2)                                     # nothing is shared with the adapters
-    model.load_state_dict(plain.state_dict())
-    unmerge_lora(model, adapters)
-    assert all(np.array_equal(state[n], a) for n, a in model.state_dict().items())
-    np.testing.assert_array_equal(model.forward(IDS)[0], wanted)
+    assert all(np.array_equal(adapters[name].A.data, A) for name, A in before.items())
 
 
 def test_a_checkpoint_holds_base_and_adapters(tmp_path):

@@ -187,7 +187,7 @@ def test_the_losses_on_a_text_are_the_metrics():
 def test_lists_of_layers_are_complete():
     from tests.tools.running import npdl_layers
 
-    for page in ("docs/gradients.md", "docs/parity.md"):
+    for page in ("docs/generated/gradients.md", "docs/generated/parity.md"):
         text = (ROOT / page).read_text()
         for cls in npdl_layers():
             assert re.search(rf"\b{cls.__name__}\b", text), (page, cls.__name__)

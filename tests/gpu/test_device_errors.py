@@ -57,7 +57,7 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
                  "--out", tmp_path / "run")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("train_gpt.py: backend 'cupy': ") and message in line
+    assert line.startswith("python -m npdl train-gpt: backend 'cupy': ") and message in line
     assert done.stdout == ""
 
 

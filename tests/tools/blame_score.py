@@ -1,24 +1,16 @@
-"""The share of wrong backwards that `blame` catches, and blames on the right line.
+"""One-token mistakes in the textbook's backwards: does `blame` see them, and on which line? See
+mutation_score.
 
-    python -m tests.tools.blame_score [--every N] [--functions softmax] [--module norms] [--show]
-    python -m tests.tools.blame_score --kept rows.jsonl       # in parts: goes on where it stopped
-
-Every function that is part of a backward gets one-token changes (tests.tools.mutants), one at a time.
 A change counts when it alters a gradient, or raises, in some gradient-check case that runs the
-line. The table says how many of those `blame` sees in that case, and on which line it puts them.
-Exit status 1 below 95 % caught or 90 % blamed.
+line; it is "caught" where blame names its line, caught "on another line" where it names one
+elsewhere.
 """
 
-import collections
 import inspect
-import json
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 
-from npdl.console import OneLineParser
 from npdl_study.blame.search import Blame, Search
 from npdl_study.check.check import Check
 from npdl_study.trace.patch import patched
@@ -29,7 +21,8 @@ from tests.tools.cases import all_cases
 from tests.tools.mutants import mutants
 from tests.tools.running import build, npdl_modules
 
-CAUGHT, BLAMED = 0.95, 0.90
+WHERE, CAUGHT, GOALS = "layer or function", ("caught", "on another line"), {
+    ("caught", "on another line"): 0.95, ("caught",): 0.90}
 TRIED = 6                           # cases tried for a mutant before it counts as unchanged
 HOMES = ("npdl.layers.", "npdl.adapt.", "npdl.models.", "npdl.losses", "npdl.functions")
 
@@ -97,7 +90,7 @@ def cases_for(classes=None):
 
 
 def judge(mutant, prepared):
-    """(changed, caught, blamed, the Blame) of one mutant."""
+    """How one mutant fares: a word of CAUGHT, "survived" or "equivalent"."""
     code = mutant.code()
     original = mutant.function.__code__
     running = [p for p in prepared if (original, mutant.line) in p.lines]
@@ -106,8 +99,10 @@ def judge(mutant, prepared):
         for case in running[:TRIED] + running[-1:]:
             if case.changed():
                 report = Search(case.check).run()
-                return True, not report.right, at_mutant(report, mutant), report, case
-    return False, False, False, None, None
+                if report.right:
+                    return "survived"
+                return "caught" if at_mutant(report, mutant) else "on another line"
+    return "equivalent"
 
 
 def at_mutant(report: Blame, mutant):
@@ -117,87 +112,14 @@ def at_mutant(report: Blame, mutant):
             and statement.first <= report.line <= statement.last)
 
 
-def main(arguments=None):
-    parser = OneLineParser(prog="python -m tests.tools.blame_score",
-                           description="Score blame over one-token changes of every backward.")
-    parser.add_argument("--every", type=int, default=1, help="take one mutant in N")
-    parser.add_argument("--first", type=int, default=0, help="which of the N: 0 to N - 1")
-    parser.add_argument("--functions", help="only functions whose name contains this")
-    parser.add_argument("--module", help="only functions of modules whose name contains this")
-    parser.add_argument("--show", action="store_true", help="print what was missed")
-    parser.add_argument("--kept", metavar="FILE", help="append each function's row to this file, "
-                        "and leave out those that are in it; other parts of the mutants add up")
-    parser.add_argument("--table", metavar="FILE", help="no scoring: the table of a kept file")
-    options = parser.parse_args(arguments)
-    if options.table:
-        return report(kept(options.table)[0])
-    rows, missed = score(options.every, options.functions, module=options.module,
-                         keep=options.kept, first=options.first)
-    status = report(rows)
-    for line in missed if options.show else ():
-        print(line)
-    return status
+mistakes = mutants
 
 
-def report(rows):
-    """Print the table of {function: [mutants, changed, caught, blamed]}; the exit status."""
-    layers = collections.OrderedDict()
-    for name, row in rows.items():
-        whole = layers.setdefault(name.split(".")[0], np.zeros(4, int))
-        whole += row
-    total = sum(layers.values(), np.zeros(4, int))
-    print("| layer or function | mutants | change a result | caught | blamed on their line |")
-    print("|---|--:|--:|--:|--:|")
-    for name, (made, changed, caught, blamed) in [*layers.items(), ("all", total)]:
-        print(f"| {name} | {made} | {changed} | {share(caught, changed)} | "
-              f"{share(blamed, caught)} |")
-    return int(total[2] < CAUGHT * total[1] or total[3] < BLAMED * total[2])
-
-
-def kept(path):
-    """(the rows of a file that --kept wrote, the parts (function, every, first) that are in it)."""
-    lines = Path(path).read_text().splitlines() if path and Path(path).exists() else []
-    rows, parts = {}, set()
-    for name, every, first, row, _ in map(json.loads, lines):
-        rows[name] = [int(n) for n in np.add(rows.get(name, [0, 0, 0, 0]), row)]
-        parts.add((name, every, first))
-    return rows, parts
-
-
-def score(every=1, contains=None, classes=None, module=None, keep=None, first=0):
-    """({function: [mutants, changed, caught, blamed]}, what was missed, in words).
-
-    One mutant in `every` of the functions whose name has `contains` in it, from number `first` on,
-    judged in the cases of `classes` (of all layers, if None).
-    """
-    chosen = [f for f in functions() if (not contains or contains in f.__qualname__)
-              and (not module or module in f.__module__)]
-    (rows, parts), missed = kept(keep), []
+def judge_of(functions, classes=None):
+    """The judge, with the prepared cases (of these classes)."""
     prepared = cases_for(classes)
-    for function in chosen:
-        name = function.__qualname__
-        if (name, every, first) in parts:
-            continue
-        row, own = [0, 0, 0, 0], []
-        for mutant in mutants(function)[first::every]:
-            changed, caught, blamed, found, case = judge(mutant, prepared)
-            for i, yes in enumerate((True, changed, caught, blamed)):
-                row[i] += yes
-            if changed and not (caught and blamed):
-                where = f"{found.function}:{found.line} {found.kind}"
-                own.append(f"{'blamed on ' + where if caught else 'not caught'} | {mutant} | "
-                           f"{case.case}")
-        rows[name] = [int(n) for n in np.add(rows.get(name, [0, 0, 0, 0]), row)]
-        missed += own
-        if keep:
-            with open(keep, "a") as file:
-                file.write(json.dumps([name, every, first, row, own]) + "\n")
-    return {name: row for name, row in rows.items() if row[0]}, missed
+    return lambda mutant: judge(mutant, prepared)
 
 
-def share(part, whole):
-    return f"{part} ({100 * part / whole:.0f} %)" if whole else "-"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def reason(mutant):
+    return None

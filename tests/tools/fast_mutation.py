@@ -1,22 +1,19 @@
-"""One-token mistakes in the fast wing: how many its equality with the textbook catches.
-
-    python -m tests.tools.fast_mutation               # all, and the survivors with their reasons
+"""One-token mistakes in the fast wing: does its equality with the textbook catch them? See
+mutation_score.
 
 Each mutant takes the place of its function while a few steps of both rooms are compared
-(tests/tools/fast_cases.py); it is caught when they differ, fail, or take far too long. What survives is
-listed; the reasons, where a change can make no difference, are written here by hand.
+(fast_cases); it is caught when they differ, fail, or take far too long. The reasons of survivors,
+where a change can make no difference, are written here by hand.
 """
 
-import argparse
 import inspect
 import itertools
-import signal
-import sys
 import types
 
 from npdl.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl_study.trace.patch import patched
 from tests.tools.fast_cases import (
     BATCHES,
     assert_a_changed_batch_is_read_again,
@@ -36,9 +33,11 @@ from tests.tools.fast_cases import (
     grid,
 )
 from tests.tools.mutants import mutants
+from tests.tools.mutation import time_limit
 
 MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, engine)
 SECONDS = 30
+WHERE, CAUGHT, GOALS = "function of the wing", ("caught",), {("caught",): 0.90}
 # What a survivor's line holds -> why no result can show the change.
 REASONS = {
     "keep_freed_memory": "how much memory the C library keeps",
@@ -101,55 +100,37 @@ def checks():
         yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
 
 
-def functions(module):
-    """Every function and method that a module of the wing defines, inner ones left out."""
-    for value in vars(module).values():
-        if getattr(value, "__module__", None) != module.__name__:
-            continue
-        found = vars(value).values() if inspect.isclass(value) else [value]
-        found = [inspect.unwrap(f) for f in found if isinstance(f, types.FunctionType)]
-        yield from (f for f in found if f.__code__.co_filename == module.__file__)  # no dataclass's
+def functions():
+    """Every function and method that the wing defines, inner ones left out."""
+    return [f for module in MODULES for value in vars(module).values()
+            if getattr(value, "__module__", None) == module.__name__
+            for f in _of(value) if f.__code__.co_filename == module.__file__]   # no dataclass's
 
 
-def caught(mutant):
-    """Whether any check fails with the mutant in place."""
-    function, before = mutant.function, mutant.function.__code__
-
-    def too_long(number, frame):
-        raise TimeoutError
-
-    signal.signal(signal.SIGVTALRM, too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-    try:
-        function.__code__ = mutant.code()
-        for check in checks():
-            check()
-    except Exception:               # a difference, an error of NumPy's, or too long
-        return True
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        function.__code__ = before
-    return False
+def _of(value):
+    found = vars(value).values() if inspect.isclass(value) else [value]
+    return [inspect.unwrap(f) for f in found if isinstance(f, types.FunctionType)]
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th mutant only")
-    every = parser.parse_args(arguments).every
-    total, lost = 0, 0
-    for module in MODULES:
-        found = [m for f in functions(module) for m in mutants(f)][::every]
-        survivors = [m for m in found if not caught(m)]
-        total += len(found)
-        lost += len(survivors)
-        print(f"{module.__name__}: {len(found) - len(survivors)} of {len(found)} caught")
-        for mutant in survivors:
-            why = next((why for part, why in REASONS.items() if part in str(mutant)), "unexplained")
-            print(f"    {mutant}\n        {why}", flush=True)
-    print(f"{total - lost} of {total} caught, {(total - lost) / total:.1%}")
-    return 0
+mistakes = mutants
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def judge_of(functions):
+    return judge
+
+
+def reason(mutant):
+    """Why no result can show a survivor, or None."""
+    return next((why for part, why in REASONS.items() if part in str(mutant)), None)
+
+
+def judge(mutant):
+    """"caught" if any check fails with the mutant in place, else "survived"."""
+    with patched(mutant.function, mutant.code()):
+        try:
+            with time_limit(SECONDS):
+                for check in checks():
+                    check()
+        except Exception:           # a difference, an error of NumPy's, or too long
+            return "caught"
+    return "survived"

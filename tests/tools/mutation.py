@@ -1,7 +1,13 @@
-"""Mistakes put into npdl's backwards one at a time, and whether the gradient check sees them."""
+"""Mistakes in the textbook's backwards: does the gradient check see them? See mutation_score.
+
+Every function that only backwards run gets small mistakes (mutants, mutant_kinds), and the cases
+that run the function are checked until one fails. A mutant that passes them all is equivalent when
+its place is run and no gradient differs on other random inputs either; else it has survived.
+"""
 
 import collections
 import contextlib
+import functools
 import inspect
 import linecache
 import signal
@@ -17,11 +23,32 @@ from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check
 from npdl_study.trace.patch import patched
 from npdl_study.trees import leaves
-from tests.tools.mutation_reasons import reason
+from tests.tools.cases import all_cases
+from tests.tools.mutant_kinds import all_mutants
+from tests.tools.mutation_score import owner
 from tests.tools.running import case_rng, npdl_modules
 
 SECONDS = 10            # of processor time: a backward that takes longer does not end
 PROBES = (1, 2)                                     # seeds of the inputs that tell equivalents
+WHERE, CAUGHT, GOALS = "backward of", ("caught", "by an exception"), {
+    ("caught", "by an exception"): 0.95}
+
+# Survivors change a gradient, but on inputs or machines that no gradient check can have; another
+# test sees them.
+PADDING = ("the row of padding_id gets no gradient by definition, though it has a slope; "
+           "tests/layers/test_layers.py checks it")
+DEVICE = "a device alone runs it; tests/gpu/test_device.py compares it with NumPy"
+REASONS = {                                     # (function, a part of the line) -> why
+    ("Embedding.backward", "self.padding_id is not None"): PADDING,
+    ("Embedding.backward", "ids == self.padding_id"): PADDING,
+    ("sum_by_index", "_sum_on_device("): DEVICE,
+}
+
+
+def reason(mutant):
+    """The reason for a survivor, or None when there is none yet."""
+    return next((why for (name, line), why in REASONS.items()
+                 if name == mutant.function.__qualname__ and line in mutant.text), None)
 
 
 class Checked:
@@ -105,7 +132,7 @@ def same(found, wanted):
                for a, b in zip(found, wanted, strict=True))
 
 
-def functions():
+def known_functions():
     """{code: function} of what npdl's layers, models and losses define, and what they share."""
     found = {gradients_of.__code__: gradients_of}
     for module in [*npdl_modules(), shared]:
@@ -130,7 +157,7 @@ def codes_run(call):
 
 def backward_functions(checked):
     """{function: [the Checked that run it]} for every function that no forward runs."""
-    known, forward, backward = functions(), set(), collections.defaultdict(list)
+    known, forward, backward = known_functions(), set(), collections.defaultdict(list)
     for item in checked:
         layer, inputs, options = item.case.build(case_rng(item.case))
         check = Check(subject_of(layer, inputs, options, item.case.forward), entries=0)
@@ -145,11 +172,6 @@ def backward_functions(checked):
         items.sort(key=lambda i: (i.case.layer_class.__name__ != owner(function), i.cost))
     return dict(sorted(found.items(), key=lambda f: (f[0].__module__,
                                                      f[0].__code__.co_firstlineno)))
-
-
-def owner(function):
-    """The class that a function belongs to; its own name when there is none."""
-    return function.__qualname__.split(".")[0]
 
 
 def is_run(mutant, items):
@@ -180,8 +202,8 @@ def time_limit(seconds):
 def judge(mutant, items):
     """How a mutant fares in the cases `items`.
 
-    "caught"; "raised": caught by an exception; "survived": no case fails, or no case runs what was
-    changed; "equivalent".
+    "caught"; "by an exception"; "survived": no case fails, or no case runs what was changed;
+    "equivalent".
     """
     code = mutant.code()
     for item in items:
@@ -192,7 +214,7 @@ def judge(mutant, items):
                     if not item.check.passes():
                         return "caught"
             except Exception:
-                return "raised"
+                return "by an exception"
     changes = (reason(mutant) or not is_run(mutant, items)
                or any(_differs(mutant, code, item) for item in items))
     return "survived" if changes else "equivalent"
@@ -208,14 +230,18 @@ def _differs(mutant, code, item):
             return True
 
 
-def score(mutants, running, progress=None):
-    """({owner: Counter of verdicts}, [(mutant, "survived" or "equivalent")])."""
-    rows, unseen = {}, []
-    for mutant in mutants:
-        verdict = judge(mutant, running[mutant.function])
-        rows.setdefault(owner(mutant.function), collections.Counter())[verdict] += 1
-        if verdict in ("survived", "equivalent"):
-            unseen.append((mutant, verdict))
-        if progress:
-            progress(mutant, verdict)
-    return rows, unseen
+@functools.cache
+def running():
+    """backward_functions of every gradient-check case."""
+    return backward_functions([Checked(case) for case in all_cases()])
+
+
+def functions():
+    return list(running())
+
+
+mistakes = all_mutants
+
+
+def judge_of(functions):
+    return lambda mutant: judge(mutant, running()[mutant.function])

@@ -1,6 +1,8 @@
 """What computed a run: the engine's digest follows the code, and only that."""
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -39,6 +41,24 @@ def test_the_digest_is_of_the_code_alone(tmp_path, code, same):
     before = package(tmp_path, CODE)
     assert package(tmp_path, CODE, "print()") == before and len(before) == 12
     assert (package(tmp_path, code) == before) is same
+
+
+def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (tmp_path / "__pycache__").mkdir()
+    first, digest = package(tmp_path, CODE), origin.engine_digest.__wrapped__
+    (kept,) = (tmp_path / "__pycache__").iterdir()
+    changed, path = CODE.replace("+ 1", "+ 2"), tmp_path / "core.py"
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    path.write_text(changed)
+    os.utime(path, ns=times)
+    assert digest(tmp_path) == first                    # it was not read again
+    os.utime(path)
+    second = digest(tmp_path)
+    assert second != first and digest(tmp_path) == second
+    for damage in ("", "[]", '{"files": 1}'):
+        kept.write_text(damage)
+        assert digest(tmp_path) == second
 
 
 def test_this_machine_is_named():

@@ -12,8 +12,7 @@ from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
 from tests.training.trust.__main__ import TOPICS
-from tests.training.trust.commands import main_of
-from tests.training.trust.runs import fingerprint, finish, start, temporaries
+from tests.training.trust.runs import finish, start, temporaries
 
 QUICK = ("numbers",)
 
@@ -26,22 +25,6 @@ def test_promises(topic, tmp_path):
 
 
 SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 4, "eval_every": 2, "save_every": 2}
-
-
-def test_a_fine_tuning_killed_before_its_first_checkpoint_begins_again(tmp_path, capsys):
-    """It has a base to begin with, which is in its first checkpoint, so it cannot be resumed."""
-    finetune = main_of("finetune")
-    train(Config(**SMALL), tmp_path / "run", quiet=True)
-    command = [str(tmp_path / "run"), "--rank", "2", "--steps", "4", "--threads", "1", "--quiet",
-               "--eval-every", "2", "--out", str(tmp_path / "tuned")]
-    assert finetune(command) == 0
-    wanted = fingerprint(tmp_path / "tuned")
-    (tmp_path / "tuned" / "checkpoint.npz").unlink()
-    assert finetune(["--resume", "--out", str(tmp_path / "tuned")]) == 2
-    assert "without --resume" in capsys.readouterr().err
-    assert finetune(command) == 0
-    assert fingerprint(tmp_path / "tuned") == wanted
-    assert finetune(command) == 2 and "--resume" in capsys.readouterr().err     # a run is there
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoint.npz"])
@@ -78,5 +61,5 @@ def test_a_write_that_the_system_cuts_short_is_one_line(tmp_path):
     assert process.returncode == 2 and len(errors.strip().splitlines()) == 1, errors
     assert "File too large" in errors and "free space" in errors
     assert not (run / "checkpoint.npz").exists() and not temporaries(run)
-    finish(start("train_gpt", "--resume", "--out", run, "--quiet"))
+    finish(start(*line))
     assert load_run(run).step == 4

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from npdl.files import new_folder
+from npdl.files import new_folder, write_atomically
 from npdl.scripts.finetune import told
 from npdl.training import checkpoint, folder, run
 from npdl.training.config import Config
@@ -104,6 +104,30 @@ def test_a_picture_that_takes_all_memory_ends_no_finished_run(tmp_path, capfd):
     assert "curves.png: cannot be drawn (MemoryError); all else is saved" in capfd.readouterr().err
     assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint.npz", "config.json",
                                                     "metrics.jsonl", "summary.json"]
+
+
+@pytest.mark.parametrize("write", [
+    lambda path: write_atomically(path, lambda file: file.write(b"x")),
+    lambda path: filled(path, "x"), lambda path: filled(path, "y", replace=True)])
+def test_what_gets_its_name_is_on_the_disk_before_and_its_name_is_after(
+        tmp_path, monkeypatch, write):
+    """A kill cannot show it: the system writes what a dead process left, lost power does not."""
+    calls = []
+
+    def noted(name, function):
+        def call(*arguments):
+            calls.append(name if name != "fsync" else
+                         "fsync " + os.path.basename(os.readlink(f"/proc/self/fd/{arguments[0]}")))
+            return function(*arguments)
+        return call
+
+    for name in ("fsync", "rename", "replace"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    (tmp_path / "there").mkdir()
+    write(tmp_path / "there" / "name")
+    place = next(i for i, call in enumerate(calls) if call in ("rename", "replace"))
+    temporary = f"fsync .name.{os.getpid()}.tmp"
+    assert calls[place - 1] == temporary and calls[place + 1:] == ["fsync there"]
 
 
 def filled(path, text, **how):

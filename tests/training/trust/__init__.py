@@ -1,11 +1,11 @@
-"""What npdl promises about lost power, full disks, strangers' files and wrong options, measured.
+"""What npdl promises about kills, resumes, strangers' files and odd numbers, measured.
 
     python -m tests.training.trust            samples: a minute or two
     python -m tests.training.trust --full     the figures of docs/trust.md
     python -m tests.training.trust kills      some of the topics (see --help)
 
 Each module has a `measure(full, folder)` that returns Figures, works in `folder`, and raises
-AssertionError where a promise is broken. The test suite runs the samples (tests/training/test_trust.py).
+AssertionError where a promise is broken. tests/training/test_trust.py runs the samples.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Processes that train and are killed, or whose file system fails: forked, so that each is quick.
+"""Processes that train and are killed: forked, so that each is quick.
 
 `Server` is the test's side. It holds one process that has imported everything; for each run that
 forks a child which is a process like any other, with its own signals, files and exit status.
@@ -32,8 +32,6 @@ class Server:
 
     run(script, arguments)                     until it ends
     run(script, arguments, kill_after=0.3)     SIGKILL after so many seconds
-    run(script, arguments, fault={...})        with tests.training.trust.faults.Faults in the child
-    run(script, arguments, curves=True)        draw curves.png, which takes longer than the rest
     """
 
     def __init__(self, folder):
@@ -41,19 +39,18 @@ class Server:
 
     def __enter__(self):
         environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.training.trust.child"], cwd=ROOT,
-                                        env=environment, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.training.trust.child"], cwd=ROOT, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == "ready\n"
         return self
 
     def __exit__(self, *error):
         self.process.communicate("")
 
-    def run(self, script, arguments, kill_after=None, fault=None, curves=False):
-        order = {"script": script, "arguments": list(map(str, arguments)), "fault": fault,
-                 "kill_after": kill_after, "curves": curves,
-                 "output": str(self.output), "errors": str(self.errors)}
+    def run(self, script, arguments, kill_after=None):
+        order = {"script": script, "arguments": list(map(str, arguments)),
+                 "kill_after": kill_after, "output": str(self.output), "errors": str(self.errors)}
         began = time.monotonic()
         print(json.dumps(order), file=self.process.stdin, flush=True)
         status = int(self.process.stdout.readline())
@@ -77,11 +74,7 @@ class Scripts:
 
 def serve():
     """Fork a child for every line of orders, and answer with its exit status."""
-    import matplotlib.backends.backend_agg  # noqa: F401  (so that the children have it)
-    import matplotlib.figure  # noqa: F401
-
-    import npdl.scripts.train  # noqa: F401
-    import tests.training.trust.faults  # noqa: F401
+    import npdl.scripts.train  # noqa: F401  (so that the children have it)
 
     print("ready", flush=True)
     for line in sys.stdin:
@@ -106,23 +99,18 @@ def _status(pid, kill_after):
 
 
 def _work(order):
-    """The child: its own streams, its faults, then the script's own main; the exit status."""
+    """The child: its own streams, no picture, then the command; the exit status."""
     import traceback
 
     from npdl.__main__ import main
-    from tests.training.trust.faults import Faults
+    from npdl.training import folder
 
     for number, path in ((1, order["output"]), (2, order["errors"])):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, number)
         os.close(handle)
     try:
-        if not order["curves"]:
-            from npdl.training import folder
-
-            folder.plot_curves = lambda *_: None
-        if order["fault"]:
-            Faults(**order["fault"]).install()
+        folder.plot_curves = lambda *_: None            # it takes longer than all the rest
         status = main([order["script"].replace("_", "-"), *order["arguments"]])
         sys.stdout.flush()
     except SystemExit as stop:

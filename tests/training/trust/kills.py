@@ -49,7 +49,7 @@ class Kind:
 
     def _attempt(self, run, rng, kill):
         """One process on the run folder; True when it came to the end of the training."""
-        begun = (run / "config.json").exists()
+        begun = (run / "checkpoint.npz").exists()
         before = saved_step(run)
         arguments = ("--resume",) if begun else self.options
         kill_after = rng.uniform(0, self.seconds) if kill else None
