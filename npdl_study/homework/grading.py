@@ -196,7 +196,7 @@ def letter(name, found):
     for task, told in found["tasks"].items():
         lines += ["", f"{task}: {points(told['points'], len(CHECKS))}"]
         for check, why in told["checks"].items():
-            if why and not lines[-1].endswith(why):         # the same for each size, say
+            if why and not lines[-1].endswith(why.partition(" (inputs: ")[0]):
                 lines.append(f"  {check}: {why}")
         lines += [f"  | {line}" for line in told.get("blame", "").splitlines()]
         lines += [f"  not graded, as only the marked places are: {what}"
