@@ -29,6 +29,7 @@ from npdl_study.check.guard import message
 from npdl_study.check.target import find_class
 from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
 from npdl_study.homework.judging import answers, judged, shapes_of
+from npdl_study.homework.selftest import wrong_at
 
 CHECKS = ("gradients", "other sizes", "manners")        # a point each; the last with both others
 MOST_BYTES = 1 << 20        # of a student's file
@@ -45,7 +46,7 @@ def tasks_of(homework):
         found = next(ast.literal_eval(node.value) for node in tree.body
                      if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
         return [{"module": module, "name": find_class(name).__name__, "originals": own,
-                 "holes": [where.partition(":")[2] for where in own], "blame": "",
+                 "holes": [where.partition(":")[2] for where in own], "blame": [],
                  "pristine": (path.parent / f"{module}.py").read_text(encoding="utf-8")}
                 for (module, name), own in found.items()]
     except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
@@ -131,8 +132,8 @@ def one_task(place, task, seed, limit):
             found.get("changed", "")), "checks": {name: _clean(checks[name]) for name in checks}}
         if wrong and "gradient of" in checks[wrong[0]]:     # for people: it decides nothing
             with contextlib.suppress(NotGraded):
-                shape = "sample" if wrong[0] == CHECKS[0] else "rows"
-                found, _ = isolated(asked | {"blame": shape}, folder, limit)
+                asked["blame"] = wrong_at(checks, asked["shapes"])
+                found, _ = isolated(asked, folder, limit)
                 told["blame"] = _clean(found.get("blame", ""), "\n")
     return told
 
