@@ -254,7 +254,7 @@ def test_the_easiest_comes_first(tmp_path):
      "but dy is written into, in place"),
     ("Linear", False, "self.b.grad +=", "self.b.grad =", "the gradient of b is wrong"),
     ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(inputs: x ("),
-    ("Softmax", False, "(-1, keepdims", "(1, keepdims", "softmax.py:"),
+    ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
 ])
 def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forward, right, wrong,
                                              words):
