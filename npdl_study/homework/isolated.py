@@ -83,9 +83,7 @@ def _read(pipe, deadline):
 
 
 def end(process):
-    """End a process and its group; one that closed its output by itself is given a moment."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(0.5)
+    """End a process and its group."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
