@@ -17,7 +17,7 @@ from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class
 from npdl_study.trees import cast, leaves, placed, rebuilt, upstream
 
-SAME = 1e-10        # of the largest entry: right formulas agree to rounding, differences don't
+SAME = 1e-11        # of the largest entry: right formulas agree to 1e-14, central differences don't
 SMALL = 1e-3        # errors are relative to the largest entry, but to no less than this
 # How a layer is tried: its sample; that in float32; more rows; one or two more axes before these;
 # and, of a recurrent stack, two layers, sequences of several lengths, a state to start from.
