@@ -13,10 +13,8 @@ import contextlib
 import csv
 import io
 import os
-import re
 import secrets
 import signal
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,9 +27,8 @@ from npdl_study.check.guard import message
 from npdl_study.check.target import find_class
 from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
 from npdl_study.homework.judging import answers, judged, shapes_of
-from npdl_study.homework.selftest import wrong_at
 
-CHECKS = ("gradients", "other sizes", "manners")        # a point each; the last with both others
+POINTS = 3                  # of a task: gradients, other sizes, and with both of these manners
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
 OUTSIDE = ("note: that submissions read npdl's sources, each other or the network is a matter of a "
@@ -46,7 +43,7 @@ def tasks_of(homework):
         found = next(ast.literal_eval(node.value) for node in tree.body
                      if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
         return [{"module": module, "name": find_class(name).__name__, "originals": own,
-                 "holes": [where.partition(":")[2] for where in own], "blame": [],
+                 "holes": [where.partition(":")[2] for where in own], "blame": "",
                  "pristine": (path.parent / f"{module}.py").read_text(encoding="utf-8")}
                 for (module, name), own in found.items()]
     except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
@@ -123,17 +120,15 @@ def one_task(place, task, seed, limit):
         found, ended = isolated(asked, folder, limit)
         if "refused" in found or not found:
             return {"points": 0, "checks": {"runs": _clean(found.get("refused", ended))}}
-        checks = judged(task["name"], found,
-                        answers(find_class(task["name"]), asked["shapes"], seed))
-        wrong = [check for check in CHECKS[:2] if checks[check]]
-        if wrong:
+        checks, at = judged(task["name"], found,
+                            answers(find_class(task["name"]), asked["shapes"], seed))
+        if checks["gradients"] or checks["other sizes"]:
             del checks["manners"]
         told = {"points": sum(not why for why in checks.values()), "changed": _clean(
             found.get("changed", "")), "checks": {name: _clean(checks[name]) for name in checks}}
-        if wrong and "gradient of" in checks[wrong[0]]:     # for people: it decides nothing
+        for shape in at[:1]:            # for people: it decides nothing
             with contextlib.suppress(NotGraded):
-                asked["blame"] = wrong_at(checks, asked["shapes"])
-                found, _ = isolated(asked, folder, limit)
+                found, _ = isolated(asked | {"blame": shape}, folder, limit)
                 told["blame"] = _clean(found.get("blame", ""), "\n")
     return told
 
@@ -171,9 +166,7 @@ def _begun(out, tasks, resume):
 def _write(out, tasks, graded, name):
     """Write all grades so far and the text of one submission, and say its points."""
     text = letter(name, graded[name])
-    file = re.sub(r"[^\w .'-]", "_", name)[:80].strip()
-    if file != name:                    # two names may come to the same
-        file += f" {zlib.crc32(name.encode()):08x}"
+    file = name.encode()[:200].decode(errors="ignore")
     write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
     for path, content in ((out / "grades.csv", table(tasks, graded)),
                           (out / "students" / f"{file}.txt", text)):
@@ -193,9 +186,9 @@ def letter(name, found):
     def points(of, most):
         return f"{of} of {most}" if of is not None else "not graded"
 
-    lines = [f"{name}: {points(found['points'], len(CHECKS) * len(found['tasks']))}"]
+    lines = [f"{name}: {points(found['points'], POINTS * len(found['tasks']))}"]
     for task, told in found["tasks"].items():
-        lines += ["", f"{task}: {points(told['points'], len(CHECKS))}"]
+        lines += ["", f"{task}: {points(told['points'], POINTS)}"]
         for check, why in told["checks"].items():
             if why and not lines[-1].endswith(why.partition(" (inputs: ")[0]):
                 lines.append(f"  {check}: {why}")
@@ -213,7 +206,7 @@ def table(tasks, graded):
     for name, found in graded.items():
         points = [told["points"] for told in (*found["tasks"].values(), found)]
         cells = [name, *("not graded" if n is None else str(n) for n in points),
-                 str(len(CHECKS) * len(tasks)), reasons(found)]
+                 str(POINTS * len(tasks)), reasons(found)]
         rows.writerow([f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
                        for cell in cells])
     return text.getvalue()

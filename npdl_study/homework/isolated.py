@@ -126,7 +126,7 @@ def _warm_up(with_blame):
         importlib.import_module(name)
     tanh = find_class("Tanh")
     np.savez(io.BytesIO(), **answers(tanh, ["sample"], 0))
-    blamed(tanh, ["sample"], 0) if with_blame else None
+    blamed(tanh, "sample", 0) if with_blame else None
 
 
 def _taken_out(*given, **options):

@@ -108,13 +108,15 @@ def _run(cls, shape, seed):
 
 
 def judged(name, found, wanted):
-    """{"gradients", "other sizes", "manners": "" or what is wrong} of answers, beside npdl's own
-    (`wanted`). Where npdl's layer takes no other sizes, its sample stands for them."""
+    """({"gradients", "other sizes", "manners": "" or what is wrong} of answers beside npdl's own,
+    `wanted`; the shapes with wrong gradients). Where npdl's layer takes no other sizes, its sample
+    stands for them."""
     told = {shape: _wrong(name, shape, found, wanted)
             for shape in dict.fromkeys(path.split("/")[0] for path in wanted) if shape != "float32"}
     others = [wrong for shape, wrong in told.items() if shape != "sample"] or [told["sample"]]
-    return {"gradients": told["sample"], "other sizes": next(filter(None, others), ""),
-            "manners": _rude(found, wanted)}
+    return ({"gradients": told["sample"], "other sizes": next(filter(None, others), ""),
+             "manners": _rude(found, wanted)},
+            [shape for shape, wrong in told.items() if wrong.startswith("the gradient of")])
 
 
 def _of(given, start):
