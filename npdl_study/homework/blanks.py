@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npdl.backend import stream
 from npdl.errors import InputError
 from npdl_study.check.samples import sample
 from npdl_study.homework.hints import equation_of, hinted, line_hint, without_answer
-from npdl_study.trace.nudge import upstream
 from npdl_study.trace.syntax import names_of
+from npdl_study.trees import upstream
 
 WIDTH = 100
 FUNCTIONS = (ast.FunctionDef,)
@@ -176,7 +177,7 @@ def run_sample(cls):
                          "choose a class that is built on it, or --level lstm")
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
-        layer.backward(upstream(outputs, 0), cache)
+        layer.backward(upstream(outputs, stream(0, 78)), cache)
 
 
 def student_text(sources, title):

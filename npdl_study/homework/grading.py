@@ -13,11 +13,8 @@ import contextlib
 import csv
 import io
 import os
-import re
 import secrets
 import signal
-import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,9 +28,9 @@ from npdl_study.check.target import find_class
 from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
 from npdl_study.homework.judging import answers, judged, shapes_of
 
-CHECKS = ("gradients", "other sizes", "manners")        # a point each; the last with both others
+POINTS = 3                  # of a task: gradients, other sizes, and with both of these manners
 MOST_BYTES = 1 << 20        # of a student's file
-FORMULA = ("=", "+", "-", "@")
+FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
 OUTSIDE = ("note: that submissions read npdl's sources, each other or the network is a matter of a "
            "container (the book's page for teachers has the line)")
 
@@ -57,42 +54,37 @@ def tasks_of(homework):
 
 def submissions_of(folder):
     """{name, as it can be shown: folder} of the submissions, by name."""
-    found = {}
     try:
-        for path in sorted(p for p in Path(folder).iterdir()
-                           if p.is_dir() and not p.name.startswith(".")):
-            name = printable(path.name)
-            found[name if name not in found else f"{name} ({len(found)})"] = path
+        places = sorted(p for p in Path(folder).iterdir()
+                        if p.is_dir() and not p.name.startswith("."))
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
                          "one folder for each student") from error
-    if not found:
-        raise InputError(f"{folder}: holds no folders; give the folder that has one folder for "
-                         "each student")
-    return found
+    if not places:
+        raise InputError(f"{folder}: holds no folders; give the one that has a folder for each "
+                         "student")
+    names = [printable(place.name) for place in places]
+    return {name + "'" * names[:i].count(name): places[i] for i, name in enumerate(names)}
 
 
 def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     """{name: what one_submission returns}, which `out` has too, after each submission.
 
-    folder    one folder for each student
-    homework  the folder that `python -m npdl homework` wrote
-    out       a new or empty folder, for grades.csv, grades.json and a text for each student
-    limit     seconds for each task
-    jobs      submissions at a time (as many as there are cores if None)
-    resume    go on in `out`: who is graded there is not graded again
-    Raises InputError for folders that are none of these, CheckpointError when `out` can't be
-    written.
+    folder, homework, out   as the command has them; `limit` seconds for each task
+    jobs                    submissions at a time (as many as there are cores if None)
+    resume                  go on in `out`: who is graded there is not graded again
+    Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
     tasks, submissions = tasks_of(homework), submissions_of(folder)
-    graded = _begun(Path(out), [task["name"] for task in tasks], resume)
+    names = [task["name"] for task in tasks]
+    graded = _begun(Path(out), names, resume)
     with ThreadPoolExecutor(jobs or usable_cores()) as pool:
         waiting = {name: pool.submit(one_submission, place, tasks, limit)
                    for name, place in submissions.items() if name not in graded}
         try:
             for name, future in waiting.items():
                 graded[name] = future.result()
-                _write(Path(out), [task["name"] for task in tasks], graded, name)
+                _write(Path(out), names, graded, name)
         finally:                        # Ctrl-C, a full disk: nothing goes on
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
@@ -101,17 +93,15 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
 
 
 def one_submission(place, tasks, limit):
-    """{"points", "seed", "tasks": {name: what one_task returns, and its seconds}}. Points of None:
-    the grader failed at a task, and its "not graded" says how."""
+    """{"points", "seed", "tasks": {name: what one_task returns}}. Points of None: the grader failed
+    at a task, and its "not graded" says how."""
     seed, found = secrets.randbelow(1 << 31), {}
     for task in tasks:
-        began = time.monotonic()
         try:
-            told = one_task(place, task, seed, limit)
+            found[task["name"]] = one_task(place, task, seed, limit)
         except Exception as error:      # whatever it is, it may not cost the others their grades
             why = str(error) if isinstance(error, NotGraded) else message(error)
-            told = {"points": None, "checks": {"not graded": _clean(why)}}
-        found[task["name"]] = told | {"seconds": round(time.monotonic() - began, 2)}
+            found[task["name"]] = {"points": None, "checks": {"not graded": _clean(why)}}
     points = [told["points"] for told in found.values()]
     return {"points": None if None in points else sum(points), "seed": seed, "tasks": found}
 
@@ -123,24 +113,21 @@ def one_task(place, task, seed, limit):
     if path is None or path.stat().st_size > MOST_BYTES:
         why = "is not there" if path is None else f"has more than {MOST_BYTES >> 20} MiB"
         return {"points": 0, "checks": {"runs": f"{task['module']}.py {why}"}}
-    shapes = shapes_of(task["name"], seed)
+    asked = task | {"seed": seed, "shapes": shapes_of(task["name"], seed)}
     with TemporaryDirectory(prefix="npdl-grade-", ignore_cleanup_errors=True) as folder:
         Path(folder, path.name).write_bytes(path.read_bytes())
         os.chmod(folder, 0o755)         # for a user of its own to read
-        asked = task | {"seed": seed, "shapes": shapes}
         found, ended = isolated(asked, folder, limit)
         if "refused" in found or not found:
             return {"points": 0, "checks": {"runs": _clean(found.get("refused", ended))}}
-        checks = judged(task["name"], found, answers(find_class(task["name"]), shapes, seed))
-        told = {"checks": {name: _clean(trouble) for name, trouble in checks.items()},
-                "changed": _clean(found.get("changed", ""))}
-        wrong = [check for check in CHECKS[:2] if checks[check]]
-        told["points"] = 2 - len(wrong) + (not wrong and not checks["manners"])
-        if wrong:
-            told["checks"].pop("manners")
-        if wrong and "gradient of" in checks[wrong[0]]:     # for people: it decides nothing
+        checks, at = judged(task["name"], found,
+                            answers(find_class(task["name"]), asked["shapes"], seed))
+        if checks["gradients"] or checks["other sizes"]:
+            del checks["manners"]
+        told = {"points": sum(not why for why in checks.values()), "changed": _clean(
+            found.get("changed", "")), "checks": {name: _clean(checks[name]) for name in checks}}
+        for shape in at[:1]:            # for people: it decides nothing
             with contextlib.suppress(NotGraded):
-                shape = "sample" if wrong[0] == "gradients" else "rows"
                 found, _ = isolated(asked | {"blame": shape}, folder, limit)
                 told["blame"] = _clean(found.get("blame", ""), "\n")
     return told
@@ -161,30 +148,25 @@ def _clean(what, but="", most=4000):
 
 def _begun(out, tasks, resume):
     """What is graded in `out` already; the folder is there then."""
-    graded = {}
+    before = {"tasks": tasks, "submissions": {}}
     try:
         if resume and (out / "grades.json").exists():
             before = read_json(out / "grades.json")
-            if before["tasks"] != tasks:
-                raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
-            graded = {name: found for name, found in before["submissions"].items()
-                      if found["points"] is not None}
         elif out.exists() and any(out.iterdir()):
-            raise InputError(f"--out {out}: is not an empty folder; choose one that is, or a new "
-                             "name, or go on with --resume")
+            raise InputError("it is not empty: name another, or go on with --resume")
+        if before["tasks"] != tasks:
+            raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
         (out / "students").mkdir(parents=True, exist_ok=True)
+        return {name: found for name, found in before["submissions"].items()
+                if found["points"] is not None}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"--out {out}: cannot be used ({reason(error)}); choose a new folder"
-                         ) from error
-    return graded
+        raise InputError(f"--out {out}: cannot be used ({reason(error)})") from error
 
 
 def _write(out, tasks, graded, name):
     """Write all grades so far and the text of one submission, and say its points."""
     text = letter(name, graded[name])
-    file = re.sub(r"[^\w .'-]", "_", name)[:80].strip()
-    if file != name:                    # two names may come to the same
-        file += f" {zlib.crc32(name.encode()):08x}"
+    file = name.encode()[:200].decode(errors="ignore")
     write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
     for path, content in ((out / "grades.csv", table(tasks, graded)),
                           (out / "students" / f"{file}.txt", text)):
@@ -195,9 +177,8 @@ def _write(out, tasks, graded, name):
 
 def reasons(found):
     """Why a submission has not all points, in a line."""
-    first = {name: next(filter(None, told["checks"].values()), "")
-             for name, told in found["tasks"].items()}
-    return "; ".join(f"{name}: {why}" for name, why in first.items() if why)
+    return "; ".join(f"{name}: {why}" for name, told in found["tasks"].items()
+                     for why in [w for w in told["checks"].values() if w][:1])
 
 
 def letter(name, found):
@@ -205,14 +186,15 @@ def letter(name, found):
     def points(of, most):
         return f"{of} of {most}" if of is not None else "not graded"
 
-    lines = [f"{name}: {points(found['points'], len(CHECKS) * len(found['tasks']))}"]
+    lines = [f"{name}: {points(found['points'], POINTS * len(found['tasks']))}"]
     for task, told in found["tasks"].items():
-        lines += ["", f"{task}: {points(told['points'], len(CHECKS))}"]
-        first = {why: check for check, why in reversed(told["checks"].items()) if why}
-        lines += [f"  {check}: {why}" for why, check in reversed(first.items())]
+        lines += ["", f"{task}: {points(told['points'], POINTS)}"]
+        for check, why in told["checks"].items():
+            if why and not lines[-1].endswith(why.partition(" (inputs: ")[0]):
+                lines.append(f"  {check}: {why}")
         lines += [f"  | {line}" for line in told.get("blame", "").splitlines()]
-        if told.get("changed"):
-            lines.append(f"  not graded, as only the marked places are: {told['changed']}")
+        lines += [f"  not graded, as only the marked places are: {what}"
+                  for what in [told.get("changed")] if what]
     return "\n".join(lines) + "\n"
 
 
@@ -224,8 +206,7 @@ def table(tasks, graded):
     for name, found in graded.items():
         points = [told["points"] for told in (*found["tasks"].values(), found)]
         cells = [name, *("not graded" if n is None else str(n) for n in points),
-                 str(len(CHECKS) * len(tasks)), reasons(found)]
-        # what begins like a formula would be one: a spreadsheet runs it
+                 str(POINTS * len(tasks)), reasons(found)]
         rows.writerow([f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
                        for cell in cells])
     return text.getvalue()
@@ -252,6 +233,8 @@ def run(options):
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
+    if os.name != "posix":
+        raise InputError("grading needs Linux or macOS; use WSL or a container")
     for number in (signal.SIGTERM, signal.SIGHUP):      # end as with Ctrl-C: nothing goes on
         signal.signal(number, signal.default_int_handler)
     print(OUTSIDE, flush=True)

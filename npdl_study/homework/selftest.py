@@ -20,18 +20,18 @@ def first_trouble(module, name, originals):
     except NotOwn as trouble:
         return str(trouble)
     shapes = shapes_of(name, 0)
-    checks = judged(name, answers(cls, shapes, 0, place), answers(find_class(name), shapes, 0))
+    checks, at = judged(name, answers(cls, shapes, 0, place),
+                        answers(find_class(name), shapes, 0))
     wrong = checks["gradients"] or checks["other sizes"]
-    if "gradient of" in wrong:
-        return f"{wrong}\n\n{blamed(cls, 'sample' if checks['gradients'] else 'rows', 0)}"
-    return wrong or checks["manners"] and f"the gradients are right, but {checks['manners']}"
+    if wrong:
+        return wrong + "".join(f"\n\n{blamed(cls, shape, 0)}" for shape in at[:1])
+    return checks["manners"] and f"the gradients are right, but {checks['manners']}"
 
 
 def blamed(cls, shape, seed):
     """Where `blame` sees a mistake. It can't look under a debugger, say."""
     try:
         layer, inputs, options = instance(cls, shape, seed)
-        report = blame(layer, *inputs, seed=seed % 1000, **options)
+        return str(blame(layer, *inputs, seed=seed % 1000, **options))
     except Exception as error:
         return f"blame can't look: {message(error)}"
-    return "" if report.right else str(report)

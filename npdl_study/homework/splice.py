@@ -14,10 +14,9 @@ from npdl_study.homework.judging import sentence
 # A derivative needs no more of Python's modules; of npdl's, what the handed-out file imports.
 MODULES = {"collections", "dataclasses", "functools", "itertools", "math", "numpy", "operator",
            "typing"}
-# Names that no derivation needs; forward, for one that differences it; nor __dunders__ but these.
-NEEDLESS = {"exec", "eval", "compile", "open", "globals", "vars", "complex", "complex64",
-            "complex128", "imag"}
-DUNDER = {"__init__", "__name__", "__class__", "__call__"}
+# What no derivation needs: to run or read other code, to take differences of forward.
+NEEDLESS = {"exec", "eval", "compile", "open", "globals", "vars", "__import__", "__builtins__",
+            "__globals__", "__code__", "__file__", "complex", "complex64", "complex128", "imag"}
 
 
 class NotOwn(Exception):
@@ -112,17 +111,13 @@ def _imports(nodes):
 
 def _refuse(nodes, handed_out, holes):
     """Raise NotOwn for what is no derivation, where it stands in plain sight."""
-    backward = all("backward" in hole for hole in holes)
-    twins = {hole.removesuffix("_backward") for hole in holes if "." not in hole and backward}
+    needless = NEEDLESS | {"forward"} if all("backward" in hole for hole in holes) else NEEDLESS
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         word = (getattr(node, "id", None) or getattr(node, "attr", None)
                 or getattr(node, "value", None))
         why = ""
-        if backward and word == "forward" or isinstance(node, ast.Name) and word in twins:
-            why = f"calls {word}: derive it, differences are no derivation"
-        elif isinstance(word, complex) or isinstance(word, str) and (
-                word in NEEDLESS or word.startswith("__") and word not in DUNDER):
-            why = f"uses {word}, which no derivation needs: take it out"
+        if isinstance(word, complex) or isinstance(word, str) and word in needless:
+            why = f"uses {word}: derive it, differences and others' code are no derivation"
         for module, _ in _imports([node]) - handed_out:
             if module.split(".")[0] not in MODULES:
                 why = f"imports {module}: write it here, with NumPy, math and this file's imports"

@@ -18,6 +18,7 @@ from npdl.__main__ import main
 from npdl_study.homework import isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
+from tests.study.test_homework import solved
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 ROOT = Path(__file__).parents[2]
@@ -58,10 +59,11 @@ STUDENTS = {
                  "        return Own.backward(self, dy, cache)\n", None, 0,
                  "imports npdl.layers.linear: write it here"),
     "differencing": ("\n        return self.forward(dy)[0]\n", None, 0,
-                     "calls forward: derive it, differences are no derivation"),
+                     "uses forward: derive it"),
     "complex": (RIGHT.replace("dy.reshape", "(dy + 0j).imag.reshape"), None, 0,
-                "no derivation needs"),
-    "reading": ("\n        exec(open('/etc/passwd').read())\n", None, 0, "no derivation needs"),
+                ": derive it, differences and others' code"),
+    "reading": ("\n        exec(open('/etc/passwd').read())\n", None, 0,
+                ": derive it, differences and others' code"),
     "pickled": ("\n        return np.array([object()])\n", None, 0, "the gradient of"),
     "a text": (RIGHT, lambda text: text + "\0", 0, "can't be read"),
     "caf\udce9 \x1b[31m=": (RIGHT, None, 3, ""),
@@ -112,6 +114,18 @@ def test_a_class(tmp_path, capsys):
     letter = (tmp_path / "grades" / "students" / "forward.txt").read_text()
     assert "not graded, as only the marked places are: Linear.forward" in letter
     assert len({found["seed"] for found in grades["submissions"].values()}) == len(STUDENTS)
+
+
+@pytest.mark.parametrize("how", [{"forward": True}, {"level": "line"}, {"level": "lstm"}], ids=str)
+def test_every_kind_of_homework(tmp_path, how):
+    """npdl's own lines have full points, in whole files and in one line."""
+    layers = None if "lstm" in how.values() else ["RNNCell", "Softmax"]
+    made = homework(tmp_path / "homework", layers, **how)
+    (tmp_path / "class" / "right").mkdir(parents=True)
+    for name in made.files:
+        (tmp_path / "class" / "right" / name).write_text(solved(made, name))
+    found = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades")
+    assert found["right"]["points"] == 3 * len(made.graded), found
 
 
 def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
