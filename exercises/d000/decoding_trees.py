@@ -9,7 +9,6 @@ import numpy as np
 from exercises.framework import Claim, judge, judgement
 from exercises.worked import Check, Solution, Step, Table, num, sub, terms
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
-from npdl.errors import InputError
 
 QUESTION = """\
 A language model is given as a tree of log-probabilities (improbable branches left out):
@@ -60,10 +59,8 @@ def decode(tree, method="beam", width=2, max_len=3):
     elif method == "beam":
         result = beam_search(scorer, width, max_len)
         found = result.finished + result.unfinished
-    elif method == "exhaustive":
-        found = exhaustive_search(scorer, max_len, n_best=10**6).finished
     else:
-        raise InputError(f"method = {method!r}; choose greedy, beam or exhaustive")
+        found = exhaustive_search(scorer, max_len, n_best=10**6).finished
     return [(tuple(scorer.words(h)), h.log_prob) for h in found]
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from exercises.__main__ import main
 from exercises.d004 import layer_norm
 from exercises.framework import (
     FAILED,
+    VERDICTS,
     Claim,
     Verdict,
     judge,
@@ -27,6 +29,24 @@ from npdl.errors import InputError
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = ["document", "question", "part", "claim", "documents_answer", "computed", "verdict",
           "evidence", "weight", "error", "link", "basis"]
+
+
+# By document: confirmed, wrong, slip, under-specified, convention, no answer given, essay.
+COUNTED = {
+    "000": (62, 16, 2, 27, 8, 1, 1),
+    "001": (8, 1, 2, 12, 4, 14, 0),
+    "002": (29, 10, 4, 44, 6, 1, 4),
+    "003": (8, 1, 5, 16, 8, 15, 4),
+    "004": (58, 5, 6, 24, 7, 5, 1),
+}
+WRONG = {       # where a document is wrong, and how often
+    "000 Q1": 5, "000 Q2 2": 1, "000 Q2 3": 2, "000 Q2 4b": 4, "000 Q3 3": 2, "000 Q4 4": 1,
+    "000 Q4 4a": 1, "001 Q4 2": 1, "002 Problem 1 cause": 1, "002 Problem 3 b, summary": 1,
+    "002 Problem 4 a": 1, "002 Problem 5 a": 2, "002 Problem 6 b": 1, "002 Problem 6 c": 2,
+    "002 Problem 6 d": 1, "002 Problem 7 1": 1, "003 Q6 d, premise": 1,
+    "004 Problem 1.3 answer": 1, "004 Problem 2.2 index": 1, "004 Problem 3 right-hand side": 1,
+    "004 Problem 4 meaning of Delta t(L)": 1, "004 Problem 4 P already computed": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +65,13 @@ def test_every_document_and_every_verdict_has_claims(claims):
     assert {claim.document for claim in claims} == {"000", "001", "002", "003", "004"}
     counts = ledger.counts(claims)
     assert counts.pop(FAILED) == 0 and all(counts.values())
+
+
+def test_verdicts_counted_and_errors_found(claims):
+    computed = [claim for claim in claims if claim.basis != "runs"]
+    assert {document: tuple(sum((c.document, c.verdict) == (document, word) for c in computed)
+                            for word in VERDICTS[:-1]) for document in COUNTED} == COUNTED
+    assert Counter(ledger.cited(c) for c in claims if c.verdict == "wrong") == WRONG
 
 
 def test_claims_are_said_once(claims):

@@ -24,8 +24,8 @@ def test_the_list_has_a_number_once_and_the_cause_before_its_effects(capsys):
 
 
 @pytest.mark.parametrize("number, place", [
-    ("4.1", "sanity-check-questions-1-and-2"), ("4.2", "sanity-check-questions-1-and-2"),
-    ("4.5", "scaling-model-size-question-5"), ("4.8", "attention-maps-question-8"),
+    ("4.1", "questions-1-and-2-the-default-recipe"), ("4.2", "questions-1-and-2-the-default-recipe"),
+    ("4.5", "question-5-layers-and-width"), ("4.8", "question-8-attention"),
 ])
 def test_a_question_without_a_solution_says_where_it_is_answered(number, place, capsys):
     shown = printed(capsys, f"004.{number}", "--solution")
