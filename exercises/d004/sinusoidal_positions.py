@@ -3,7 +3,6 @@
 import math
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 
@@ -178,11 +177,11 @@ def sum_claim():
         f"({np.linalg.norm(x[0, 1] - x[0, 3]):.2f} apart)")
 
 
-def figures(folder):
-    """The two tables, and how long their waves are."""
-    from matplotlib.figure import Figure
+PICTURE = (10.5, 4.2)
 
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+
+def picture(figure):
+    """The two tables, and how long their waves are."""
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
     for ax, name in zip(axes, ("k/d", "2k/d"), strict=False):
         image = ax.imshow(sinusoidal(64, D, name, "float64")[:, ::2], aspect="auto", cmap="RdBu",
@@ -195,9 +194,6 @@ def figures(folder):
     axes[2].set(title=f"wave length, d = {D}", xlabel="k", ylabel="positions for one turn")
     axes[2].grid(alpha=0.3)
     axes[2].legend(fontsize=9)
-    path = Path(folder) / "d004_positions.png"
-    figure.savefig(path, dpi=130)
-    return [path]
 
 
 WIDTH_SHOWN = 4

@@ -1,6 +1,5 @@
 """What `python -m exercises` shows of a question: the list, the numbers, where it is answered."""
 
-
 import pytest
 
 from exercises import questions
@@ -24,7 +23,8 @@ def test_the_list_has_a_number_once_and_the_cause_before_its_effects(capsys):
 
 
 @pytest.mark.parametrize("number, place", [
-    ("4.1", "questions-1-and-2-the-default-recipe"), ("4.2", "questions-1-and-2-the-default-recipe"),
+    ("4.1", "questions-1-and-2-the-default-recipe"),
+    ("4.2", "questions-1-and-2-the-default-recipe"),
     ("4.5", "question-5-layers-and-width"), ("4.8", "question-8-attention"),
 ])
 def test_a_question_without_a_solution_says_where_it_is_answered(number, place, capsys):
