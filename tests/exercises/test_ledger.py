@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exercises import ledger, questions
+from exercises import ledger, lookup
 from exercises.__main__ import main
 from exercises.d004 import layer_norm
 from exercises.framework import (
@@ -224,7 +224,7 @@ def test_escape_keeps_tables_whole():
 
 @pytest.fixture
 def one_module(monkeypatch):
-    monkeypatch.setattr(questions, "modules", lambda only=(): [layer_norm])
+    monkeypatch.setattr(lookup, "modules", lambda only=(): [layer_norm])
 
 
 def test_json_to_a_file_and_to_the_screen(one_module, tmp_path, capsys):
@@ -285,9 +285,9 @@ def test_present_shows_everything(capsys):
 
 
 def test_a_reader_who_stops_early_sees_no_traceback():
-    code = ("from exercises import ledger, questions; from exercises.__main__ import main; "
+    code = ("from exercises import ledger, lookup; from exercises.__main__ import main; "
             "from exercises.d004 import layer_norm; import sys; "
-            "questions.modules = lambda only=(): [layer_norm]; "
+            "lookup.modules = lambda only=(): [layer_norm]; "
             "ledger.as_text = lambda *given: 'x' * 10**7; sys.exit(main([]))")
     run = subprocess.run(f'"{sys.executable}" -c "{code}" | head -c 1', shell=True, cwd=ROOT,
                          capture_output=True, text=True, timeout=60)

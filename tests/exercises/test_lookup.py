@@ -2,7 +2,7 @@
 
 import pytest
 
-from exercises import questions
+from exercises import lookup
 from exercises.__main__ import main
 from exercises.d002 import exploding_training, gradient_remedies, lstm_statements
 from exercises.worked import solution_text
@@ -71,7 +71,7 @@ def test_the_numbers_of_a_solution_follow_its_constants(module, changes, lines, 
     ("004.4.2", ["004.4.2", "004.4.2"]), ("002.2a.1", ["002.2a"]), ("000.1.7", ["000.1"]),
 ])
 def test_a_question_is_found_or_the_closest_that_it_is_a_part_of(text, numbers):
-    assert [number for number, *_ in questions.find(text)] == numbers
+    assert [number for number, *_ in lookup.find(text)] == numbers
 
 
 def test_several_questions_at_once(capsys):
