@@ -16,8 +16,6 @@ from exercises.d002 import gru_gates as gru
 from exercises.d002 import lstm_gradient
 from exercises.d002 import lstm_memory as memory
 from exercises.d002 import lstm_statements as statements
-from exercises.probes import influence, learned
-from npdl.layers.linear import Linear
 
 SMALL = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 10**6)
@@ -31,15 +29,6 @@ def claims_of(module):
 def verdicts(module):
     """{(part, start of the claim): verdict}."""
     return {(claim.part, claim.claim[:30]): claim.verdict for claim in claims_of(module)}
-
-
-def test_what_moves_what():
-    x = np.array([[1.0, 2.0], [3.0, 0.0], [-1.0, 5.0]])
-    assert influence(lambda x: x.cumsum(0), x).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    assert influence(lambda x: x**2, x).tolist() == [[5, 0, 0], [0, 7, 0], [0, 0, 11]]
-    assert influence(lambda x: x[:1] * [-3, 1], x).tolist() == [[3, 0, 0]]
-    assert x.tolist() == [[1, 2], [3, 0], [-1, 5]]
-    assert learned(Linear(3, 2)) == 8 and learned(Linear(3, 2, bias=False)) == 6
 
 
 def test_exploding_training():
@@ -122,9 +111,6 @@ def test_problem_1_remedies():
     assert remedies.cosine([1, 0], [2, 2]) == pytest.approx(math.sqrt(0.5))
     assert remedies._stretch(1.0, 1, tries=4000) == pytest.approx(1, abs=0.05)
     assert remedies._stretch(0.04, 100) == pytest.approx(2, abs=0.1)
-
-
-def test_problem_1_lengths_that_are_not_one():
     assert remedies.cosine([3, 4], [0, 2]) == pytest.approx(0.8)
     assert remedies.clipped([-6, 8], 5)[1].tolist() == [-5, 5]
 
@@ -230,9 +216,6 @@ def test_problem_2_one_unit():
     assert gru.candidate_of(1, 1, 1, W=3, U=-3) == 0
     assert gru.influence(0, 0.3) == pytest.approx(1) and gru.influence(1, 0) == 0
     assert gru.influence(1, 0.5, x=0, h=0) == pytest.approx(1)
-
-
-def test_problem_2_the_slope_through_the_candidate():
     assert gru.influence(1, 0.5, x=0, h=1) == pytest.approx(1 - math.tanh(1) ** 2)
     assert gru.influence(0.5, 0.5, x=1, h=-1) == pytest.approx(0.5 + 0.5)
 
@@ -339,9 +322,6 @@ def test_the_memory_by_hand():
     assert jacobian == pytest.approx(np.eye(6)) and f.tolist() == [1] * 6
     moved, size = memory.drift(steps=1)
     assert 0 < moved < 1 and size == pytest.approx(1, abs=0.1)
-
-
-def test_problem_4_what_f_leaves():
     assert memory.kept(0.5, 3) == 0.125
     assert memory.bounds(0.25, 2) == pytest.approx((0.5, math.log(4) / 2))
     assert memory.plain_factor(((2, 1), (1, 2)), 0.0, 2) == (3, 1, 3, 9)
@@ -402,6 +382,9 @@ def test_problem_3_one_unit():
     assert s["h"] == pytest.approx(gate * math.tanh(s["c"])) and s["f"] == 0
     assert statements.road_through_h(0.0) == (0, 0.25, 0)
     assert statements.road_through_h(0.0, U=8.0) == (0, 2, 0)
+    s = statements.lstm_step(2.0, 0.0, 0.0, W=math.log(3) / 2)
+    assert s["i"] == pytest.approx(0.75) and s["g"] == pytest.approx(0.8)
+    assert s["c"] == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize("h, U", [(0.5, 1.0), (-0.8, 2.0), (0.3, -1.5)])
@@ -412,9 +395,3 @@ def test_problem_3_the_roads_add_up_to_the_derivative(h, U):
     step = 1e-6
     assert sum(statements.road_through_h(h, U)) == pytest.approx(
         (after(h + step) - after(h - step)) / (2 * step), abs=1e-8)
-
-
-def test_problem_3_an_input_with_its_weight():
-    s = statements.lstm_step(2.0, 0.0, 0.0, W=math.log(3) / 2)
-    assert s["i"] == pytest.approx(0.75) and s["g"] == pytest.approx(0.8)
-    assert s["c"] == pytest.approx(0.6)

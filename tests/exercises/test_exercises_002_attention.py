@@ -16,6 +16,8 @@ from exercises.d002 import positions_heads as heads
 from exercises.d002 import rnn_attention
 from exercises.d002.attention_cost import formula
 from exercises.d002.positions_heads import encoding
+from exercises.probes import influence, learned
+from npdl.layers.linear import Linear
 
 SMALL = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 10**6)
@@ -48,7 +50,7 @@ def test_problem_7_costs():
     found = {(c.part, c.verdict) for c in claims_of(complexity)}
     assert {("3a", "under-specified"), ("3b", "no answer given"), ("3c", "under-specified"),
             ("4", "confirmed")} <= found
-    assert "wrong" not in {verdict for _, verdict in found}
+    assert [c.claim for c in claims_of(complexity) if c.verdict == "wrong"] == ["typically M > k"]
 
 
 def test_multiplications_by_hand():
@@ -253,3 +255,12 @@ def test_problem_5_three_past_states():
     assert scores == pytest.approx([math.log(2), 0, math.log(2)])
     assert weights == pytest.approx([0.4, 0.2, 0.4])
     assert a == pytest.approx([0.8, 0.6]) and h == pytest.approx([math.log(2) + 0.8, 0.6])
+
+
+def test_what_moves_what():
+    x = np.array([[1.0, 2.0], [3.0, 0.0], [-1.0, 5.0]])
+    assert influence(lambda x: x.cumsum(0), x).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert influence(lambda x: x**2, x).tolist() == [[5, 0, 0], [0, 7, 0], [0, 0, 11]]
+    assert influence(lambda x: x[:1] * [-3, 1], x).tolist() == [[3, 0, 0]]
+    assert x.tolist() == [[1, 2], [3, 0], [-1, 5]]
+    assert learned(Linear(3, 2)) == 8 and learned(Linear(3, 2, bias=False)) == 6

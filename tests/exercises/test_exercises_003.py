@@ -229,9 +229,6 @@ def test_eigenvectors_of_a_triangle():
     assert eigenvalues.short(-1e-7) == "−1e−07"
     assert eigenvalues.power_norm(((2, 0), (0, 3)), 2) == pytest.approx(9)
     assert eigenvalues.power_norm(((1, 1), (0, 1)), 2) == pytest.approx(1 + math.sqrt(2))
-
-
-def test_question_5_an_eigenvector_of_another_length():
     assert eigenvalues.shares([(1, (1.0, 0.0)), (2, (3.0, 2.0))], (7.0, 4.0)) == (1, 2)
 
 
@@ -318,9 +315,6 @@ def test_question_3_bit_by_bit():
         (1, 1, 0, 0, 1, 1, 1, 1, 1, 1), (2, 1, 1, 1, 1, 1, -1, 1, 0, 0),
         (3, 0, 0, 0, 1, 0, 1, 1, 0, 0)]
     assert parity.gates({gate: (0, 0, 0) for gate in "fiCo"}, 1, 1) == (0, 0, 0, 0)
-
-
-def test_question_3_forgetting_and_a_closed_output():
     assert parity.trace(SECOND, (1, 0, 1)) == [
         (1, 1, 0, 0, 0, 1, 1, 1, 1, 1), (2, 0, 1, 1, 1, 0, 1, 1, 1, 1),
         (3, 1, 1, 1, 0, 0, 1, 1, 0, 0)]
