@@ -8,10 +8,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from exercises import ledger, lookup
 from exercises.__main__ import main
+from exercises.d000 import counting, lora_tradeoffs
+from exercises.d001 import attention_eigenvectors
+from exercises.d003 import beam_definitions, message_passing, parity_lstm, points_and_review
 from exercises.d004 import layer_norm
 from exercises.framework import (
     FAILED,
@@ -146,6 +150,32 @@ def test_what_a_comparison_says(holds, provided, names, verdict):
 def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
     assert {claim.basis for claim in claims} == {"computed", "judgement", "runs"}
     assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}
+
+
+@pytest.mark.parametrize("module, words, as_it_is, change, then", [
+    (counting, "does not scale with the size", "under-specified",
+     {"_work": lambda N, T: N}, FAILED),
+    (attention_eigenvectors, "P[:i] is the i-th", "slip",
+     {"orthogonal": lambda d, rng: np.eye(d)}, "confirmed"),
+    (beam_definitions, "y_<t is (y_0", "under-specified",
+     {"NUMBERINGS": {"y_0 is a start symbol": (True, False)}}, "confirmed"),
+    (points_and_review, "extra credit", "slip", {"EXTRA_FOR": "4644"}, "confirmed"),
+    (message_passing, "(22) has one reading", "under-specified",
+     {"readings": lambda: dict.fromkeys(("entry by entry", "largest of all", "W by entry"), 1)},
+     "confirmed"),
+    (parity_lstm, "was mentioned in Question 1", "slip",
+     {"TABLES": {"AND": (0, 1, 1, 0), "OR": (0, 1, 1, 1)}}, "confirmed"),
+    (lora_tradeoffs, "performs better", "under-specified",
+     {"fit_errors": lambda ranks: {r: (9 - r / 9, 9 - r / 9, 0.1) for r in ranks}}, FAILED),
+])
+def test_a_verdict_follows_what_is_computed(monkeypatch, module, words, as_it_is, change, then):
+    def says():
+        return next(claim.verdict for claim in module.claims() if words in claim.claim)
+
+    assert says() == as_it_is
+    for attribute, value in change.items():
+        monkeypatch.setattr(module, attribute, value)
+    assert says() == then
 
 
 def test_no_verdict_is_a_literal():
