@@ -7,6 +7,8 @@ import signal
 import sys
 import warnings
 
+from npdl.exceptions import NpdlError  # and nothing that imports NumPy: see `begin`
+
 BAD, INTERRUPTED = 2, 130
 
 
@@ -24,6 +26,12 @@ class OneLineParser(argparse.ArgumentParser):
         status = guarded(self.prog, show)
         if status:
             self.exit(status)
+
+
+def describe(parser, text):
+    """Give a command's parser its description; options that are not given will be absent."""
+    parser.description, parser.argument_default = text, argparse.SUPPRESS
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def place(text):
@@ -66,8 +74,6 @@ def guarded(prog, work):
     npdl's own errors, refusals of the system and of memory, and an output that was closed become
     one line on standard error. A character that the output's encoding lacks is shown as "?".
     """
-    from npdl.errors import NpdlError  # imports NumPy, which `begin` must come before
-
     open_streams()
     try:
         with _interrupts():

@@ -13,7 +13,7 @@ from experiments.study.judge import JUDGED, verdict
 from experiments.study.measures import GENERAL, MOST, brief
 from experiments.study.pages import Table
 from experiments.study.records import SEEDS
-from npdl.training.cli import RECIPES
+from npdl.training.recipes import RECIPES
 from npdl_study.plots import plots_style as style
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")

@@ -11,6 +11,8 @@ from npdl.core import Absent, Cache
 from npdl.errors import checked_ids, checked_tokens
 from npdl.fast import attention
 from npdl.fast.kernels import (
+    BASES,
+    MAPS,
     activation,
     activation_backward,
     add_products,
@@ -26,10 +28,23 @@ from npdl.fast.kernels import (
     several,
 )
 from npdl.fast.memory import Arena
+from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
-from npdl.layers.embedding import LearnedPositions, SinusoidalPositions
+from npdl.layers.dropout import Dropout
+from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
 from npdl.layers.linear import Linear
-from npdl.layers.transformer import Block, PreNormBlock
+from npdl.layers.norm import LayerNorm
+from npdl.layers.transformer import Block, Decoder, FeedForward, PreNormBlock, Same
+
+# The layers that the proof (tests/fast/test_fast.py) covers, by the attribute that holds them.
+PARTS = {
+    "embedding": (Embedding,), "positions": (LearnedPositions, SinusoidalPositions),
+    "decoder": (Decoder,), "blocks": (Block, PreNormBlock), "dropout": (Dropout,),
+    "attention": (MultiHeadAttention,), **dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), MAPS),
+    "norm1": (LayerNorm,), "norm2": (LayerNorm,), "norm": (LayerNorm, Same),
+    "ffn": (FeedForward,), "up": MAPS, "activation": ACTIVATIONS.values(), "down": MAPS,
+    "classifier": (*MAPS, Unembedding), "base": BASES,
+}
 
 
 def map_names(i):
@@ -43,6 +58,8 @@ class FastGPT:
 
     `rows` is Rows, `needed` Needed, `masks` draws dropout's entries (npdl.fast.engine).
     """
+
+    parts = PARTS
 
     def __init__(self, model):
         self.model = model
@@ -66,13 +83,6 @@ class FastGPT:
         if any(isinstance(each.b, Absent) for each in maps):
             return Joined(data[W], grads[W], None, None)
         return Joined(data[W], grads[W], data[b], grads[b]) if b in data else None
-
-    @staticmethod
-    def knows(model):
-        return (type(model.positions) in (LearnedPositions, SinusoidalPositions)
-                and all(type(block) in (Block, PreNormBlock)
-                        and type(block.attention) is MultiHeadAttention
-                        for block in model.decoder.blocks))
 
     def check(self, ids):
         """GPT.forward's checks of the tokens."""

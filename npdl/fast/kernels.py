@@ -1,14 +1,16 @@
 """The textbook's layers on rows (N, D), their results written into arrays that are already there.
 
 Each kernel carries out the forward or the backward of the textbook's class beside it. `m` is the
-Arena that arrays come from. A map, norm or activation of another class than those here, such as
-an adapter, runs as the textbook has it. What a kernel may write over, its comment says.
+Arena that arrays come from. A map or an activation of another class than those here, such as an
+adapter, runs as the textbook has it; which there may be, PARTS of each model says. What a kernel
+may write over, its comment says.
 """
 
 import functools
 
 import numpy as np
 
+from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.backend import is_host, xp
 from npdl.core import Param
 from npdl.fast import fused
@@ -23,6 +25,8 @@ SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, co
                         # with ones are many times faster
 ROWS = 512              # whose shares in a sum of products are made and added up at a time
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
+BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
+MAPS = (Linear, LoRALinear, *BASES)         # what may stand where the textbook has a Linear
 
 
 def learns(param):

@@ -14,9 +14,11 @@ import numpy as np
 
 from npdl.backend import is_host, name, xp
 from npdl.core import Cache, Param
-from npdl.errors import checked_ids
+from npdl.errors import checked_ids, checked_tokens
 from npdl.fast import fused
 from npdl.fast.kernels import (
+    BASES,
+    MAPS,
     add_products,
     add_sums,
     add_to_table,
@@ -29,11 +31,19 @@ from npdl.fast.kernels import (
     several,
 )
 from npdl.fast.memory import Arena
-from npdl.layers.recurrent import LSTMLayer
+from npdl.layers.dropout import Dropout
+from npdl.layers.embedding import Embedding
+from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
+
+# The layers that the proof (tests/fast/test_fast.py) covers, by the attribute that holds them.
+PARTS = {"embedding": (Embedding,), "lstm": (LSTM,), "layers": (LSTMLayer,), "cell": (LSTMCell,),
+         "dropout": (Dropout,), "classifier": MAPS, "base": BASES}
 
 
 class FastLSTM:
     """forward(rows, needed, masks) -> logits (M, V) of the rows that are needed."""
+
+    parts = PARTS
 
     def __init__(self, model):
         self.model = model
@@ -43,13 +53,9 @@ class FastLSTM:
     def together(model):
         return []
 
-    @staticmethod
-    def knows(model):
-        return all(type(layer) is LSTMLayer for layer in model.lstm.layers)
-
     def check(self, ids):
-        """LSTMLM.forward's check of the tokens."""
-        checked_ids(ids, self.model.embedding.W.shape[0])
+        """LSTMLM.forward's checks of the tokens."""
+        checked_ids(checked_tokens(ids, "LSTMLM"), self.model.embedding.W.shape[0])
 
     def forward(self, rows, needed, masks=None):            # LSTMLM.forward
         model, m, words = self.model, self.arena, rows.words

@@ -94,8 +94,14 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             if not np.array_equal(before, value, equal_nan=True):
                 raise InputError(f"{place.names[0]!r} differs from the table it is shared with; "
                                  "in this model the two are one")
-    for param, value in values.values():
-        param.data[...] = to_device(value.astype(param.data.dtype))
+    with np.errstate(over="ignore"):
+        cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
+    for _, value, fitting in cast:
+        if (np.isinf(fitting) & ~np.isinf(value)).any():
+            raise InputError(f"a number of size {np.nanmax(np.abs(value)):.3g} is too large for "
+                             f"this model's {fitting.dtype}")
+    for param, _, fitting in cast:
+        param.data[...] = to_device(fitting)
 
 
 def read_safetensors(path):

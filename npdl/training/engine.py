@@ -15,7 +15,8 @@ import numpy as np
 from npdl import optim
 from npdl.backend import to_device, to_host
 from npdl.console import note
-from npdl.losses import SequenceLoss
+from npdl.fast.engine import FastEngine, unsupported
+from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
 
 ENGINES = ("fast", "plain")
@@ -89,7 +90,7 @@ class PlainEngine:
             logits, _, targets, counted = self.look(part, None)
             loss, _ = SequenceLoss("none").forward(logits, targets, counted)
             losses.append(to_host(loss))
-            rights.append(to_host(((logits.argmax(-1) == targets) & counted).sum(1)))
+            rights.append(to_host(((most_probable(logits) == targets) & counted).sum(1)))
         return np.concatenate(losses), np.concatenate(rights)
 
     def look(self, batch, rng):
@@ -105,8 +106,6 @@ def make_engine(name, model, optimizer, threads=1, plain_threads=1):
     then the products, of a large model nearly all of the work, have the `threads`. A plain engine
     that was asked for has `plain_threads`."""
     if name == "fast":
-        from npdl.fast.engine import FastEngine, unsupported
-
         why = unsupported(model, optimizer)
         if why is None:
             return FastEngine(model, optimizer, threads)

@@ -7,6 +7,7 @@ from npdl.backend import stream
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.pretrained import load
 from npdl.training.engine import Batch
 from npdl.training.initial import initialise
 from npdl.training.text_task import PretrainedTask, TextTask, with_facts
@@ -112,8 +113,6 @@ def make_model(config, task, base=None):
 
 def pretrained_model(config, task, rng):
     """The real model that the settings name, with adapters, or free as a whole without."""
-    from npdl.pretrained import load
-
     adapters = config.adapters
     if adapters is None or adapters.bits is None:
         model = load(config.pretrained, config.dtype).model

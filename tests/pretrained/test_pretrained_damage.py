@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from npdl.pretrained import safetensors
+from tests.tools import commands
 from tests.tools.model_folders import (
     GPT2,
     KINDS,
@@ -22,7 +23,6 @@ from tests.tools.model_folders import (
 from tests.tools.refusals import status_of
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
-from npdl.scripts import generate
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -178,7 +178,7 @@ def folder(tmp_path, whole):
 
 def refused(path, mentioned, capsys, *more):
     tracemalloc.start()
-    status = status_of(generate.main, [str(path), "hello", "--tokens", "2", *more])
+    status = status_of(commands.generate, [str(path), "hello", "--tokens", "2", *more])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     shown = capsys.readouterr()
@@ -189,7 +189,7 @@ def refused(path, mentioned, capsys, *more):
 
 def test_the_whole_folder_is_fine(folder, capsys):
     for more in ((), ("--chat",)):
-        assert generate.main([str(folder), "hello", "--tokens", "2", *more]) == 0
+        assert commands.generate([str(folder), "hello", "--tokens", "2", *more]) == 0
         assert "2 tokens: the first after" in capsys.readouterr().err
 
 
@@ -214,7 +214,7 @@ def test_a_gpt2_that_npdl_has_not(tmp_path, capsys, change, mentioned):
 
 def test_a_window_that_is_not_used_is_fine(tmp_path, capsys):
     write_folder(tmp_path / "a", KINDS["qwen2"])
-    assert generate.main([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
+    assert commands.generate([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
     settings(tmp_path / "a", use_sliding_window=True)
     capsys.readouterr()
     refused(tmp_path / "a", "sliding_window is '32'", capsys)
