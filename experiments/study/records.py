@@ -11,11 +11,11 @@ from pathlib import Path
 from experiments.keeping import UNREADABLE, read_record, short, write_record
 from npdl.errors import InputError
 from npdl.files import read_json, reason
-from npdl.training.recipes import RECIPES
 from npdl.training.config import Config
 from npdl.training.folder import checked_config
 from npdl.training.metrics import METRICS
 from npdl.training.origin import engine_digest
+from npdl.training.recipes import RECIPES
 from npdl.training.summary import read_summary
 from npdl.training.sweep import folder_of, load_records
 
