@@ -44,7 +44,7 @@ def values():
             **jumps_values(by_eps(found[phases])), "lab trials": trials_table(found)}
 
 
-def facts():
+def facts(_=None):
     """{what the page says beside its numbers: whether it is so}."""
     found = trials()
     arms, circuits = arms_of(found[collapse]), of_arm(found[phases], kind="circuit")
