@@ -17,9 +17,9 @@ COMMANDS = {
     "example": ("write mine.py, a layer of your own to start from", "npdl_study.example",
                 "add_arguments", "run"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
-                 "npdl_study.homework.homework", "add_arguments", "run"),
+                 "npdl_study.homework.assignment", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
-             "npdl_study.plots.plots", "add_arguments", "run"),
+             "npdl_study.plots.plotting", "add_arguments", "run"),
     "train-gpt": ("train a GPT on modular arithmetic until it groks, or on a text",
                   "npdl.scripts.train", "add_gpt", "run_gpt"),
     "train-lstm": ("the same with an LSTM", "npdl.scripts.train", "add_lstm", "run_lstm"),
@@ -29,6 +29,8 @@ COMMANDS = {
                  "npdl.scripts.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
             "npdl.scripts.ask", "add_arguments", "run"),
+    "single": ("print one model as one file that needs NumPy alone", "npdl.scripts.single",
+               "add_arguments", "run"),
     "table": ("set finished runs beside each other", "npdl.scripts.table", "add_arguments", "run"),
 }
 

@@ -16,7 +16,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from npdl.console import describe, note, place
+from npdl.console import describe, note, place, show
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.wiring import continuation
 from npdl.errors import InputError, require_positive
@@ -173,7 +173,7 @@ class Live:
 
     def __call__(self, sequence, token):
         self.times.append(time.perf_counter())
-        print(self.begins + self.text(token), end="", flush=True)
+        show(self.begins + self.text(token), end="")
         self.begins = ""
 
     def speed(self):
@@ -199,7 +199,7 @@ def streamed(source, options):
     live = Live(source, first, "" if options["chat"] else source.words.decode(first))
     found, ids = generate(source, **options, each=live)
     [hypothesis] = found
-    print(live.text(), flush=True)
+    show(live.text())
     if source.kind == "model":
         note(live.speed())
     say_window(source, len(ids) + len(hypothesis.tokens))
@@ -213,7 +213,7 @@ def listed(source, options):
     for i, hypothesis in enumerate(found):
         if i and source.kind != "arithmetic":
             print("-" * 40)
-        print(source.shown(prompt, hypothesis))
+        show(source.shown(prompt, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
     say_window(source, longest)
     return 0

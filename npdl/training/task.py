@@ -46,8 +46,11 @@ class ArithmeticTask:
         """The batch of update number `step`. The order inside does not matter to a gradient: a
         batch is sorted, so that sequences that begin alike are neighbours, and the same object
         as the one before where it holds the same sequences."""
-        train = self._sets["train"]
-        indices = np.sort(batch_indices(len(train), self.config.batch, step, self.config.seed))
+        train, size = self._sets["train"], self.config.batch
+        if size < len(train):
+            indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
+        else:
+            indices = np.arange(len(train))
         known, batch = self._last
         if known is None or not np.array_equal(indices, known):
             batch = _batch(train.take(indices))

@@ -17,7 +17,7 @@ from npdl.training.loop import Trainer
 from npdl.training.metrics import read_metrics
 from npdl.training.recipes import new_config
 from npdl.training.run import load_run, train
-from tests.tools import commands, fakecupy
+from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, assert_same_runs, resumed_from, trained
@@ -182,7 +182,7 @@ def test_a_small_gpt_of_full_options_can_be_asked_for(tmp_path, text):
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 def test_the_device_path_gives_the_same_run(tmp_path, text, model):
     train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
-    with fakecupy.installed(), backend.using("cupy"):
+    with device.installed(), backend.using("cupy"):
         train(small(text, model, steps=5, backend="cupy"), tmp_path / "device", quiet=True)
     one, other = (read_metrics(tmp_path / name / "metrics.jsonl")[0]
                   for name in ("numpy", "device"))

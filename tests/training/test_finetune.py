@@ -16,7 +16,7 @@ from npdl.training.finetune import finetune_config, merge
 from npdl.training.loop import Trainer
 from npdl.training.recipes import new_config
 from npdl.training.run import load_run, resumed_config, train
-from tests.tools import commands, fakecupy
+from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
@@ -159,7 +159,7 @@ def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, ba
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     adapters = Adapters(rank=2, bits=4, block=16)
     here = tuned(base, tmp_path / "numpy", adapters, operator="-")
-    with fakecupy.installed(), backend.using("cupy"):
+    with device.installed(), backend.using("cupy"):
         config = finetune_config(load_run(base), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy"})
         parameters = load_run(base).model.state_dict()

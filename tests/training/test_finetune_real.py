@@ -14,7 +14,8 @@ from npdl.training import checkpoint
 from npdl.training.folder import describe
 from npdl.training.metrics import read_records
 from npdl.training.run import load_run
-from tests.tools import commands, fakecupy
+from tests.tools import commands, device
+from tests.tools.device_helpers import assert_same_records
 from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
 from tests.tools.refusals import check_refused, status_of
 
@@ -105,10 +106,10 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     for kind, options in KINDS.items():
         assert tune(base, tmp_path / kind, *options) == 0
-        with fakecupy.installed(), backend.using("cupy"):
+        with device.installed(), backend.using("cupy"):
             assert tune(base, tmp_path / f"{kind}-device", *options, "--backend", "cupy") == 0
         here, there = (load_run(tmp_path / name).records for name in (kind, f"{kind}-device"))
-        assert here == there
+        assert_same_records(there, here)
 
 
 @pytest.mark.parametrize("model", ["model", "gpt2"])
