@@ -14,10 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.keeping import UNREADABLE, read_record, short, write_record
-from npdl.console import guarded, note
+from npdl.console import OneLineParser, guarded, note
 from npdl.errors import InputError
 from npdl.files import is_file, reason
-from npdl.training.cli import OneLineParser
 from npdl.training.loop import unwarned
 from npdl.training.origin import versions
 

@@ -40,7 +40,7 @@ from experiments.trials import Trial, columns_of, evaluations, first_step, main,
 from npdl.backend import stream, to_host
 from npdl.functions import log_softmax
 from npdl.training.loop import Trainer
-from npdl_study.plots.plots_embeddings import spectrum
+from npdl_study.plots.embedding_spectrum import spectrum
 
 FOLDER = "grokking/phases"
 SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jumps

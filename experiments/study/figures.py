@@ -24,7 +24,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from npdl.errors import InputError
 from npdl.files import write_atomically
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 DPI = 80
 COLOURS = (256, 64, 16)             # of a picture's palette: fewer where a file gets too large

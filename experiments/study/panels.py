@@ -1,9 +1,9 @@
 """The data of the study's pictures, and the tables that are alike in several questions."""
 
-from experiments.study.figures import WINDOW, Figure, draw_panels
+from experiments.study.figures import Figure, draw_panels
 from experiments.study.measures import deviation, mean
 from experiments.study.pages import Table
-from experiments.study.records import NAMES, SEEDS
+from experiments.study.records import SEEDS
 from npdl.training.metrics import METRICS
 
 LABELS = {"train_loss": "L_train", "validation_loss": "L_val",
@@ -14,8 +14,6 @@ TITLES = {"train_loss": "training loss", "validation_loss": "validation loss",
 SCALES = {"loss": "log", "accuracy": "accuracy", "norm": "linear"}
 SHOWN = {"loss": " (log scale)", "accuracy": " (widened near 1)", "norm": ""}
 EMPTY = {"title": "", "y": "", "scale": "none", "lines": []}        # a panel that is left out
-CURVES = f"Strong: the median of {WINDOW} evaluations around a step; faint: each evaluation."
-SEEN = "Seeds 0, 42: lines full and dashed, marks filled and hollow."
 
 
 def shown_runs(store, config):
@@ -145,8 +143,3 @@ def best_table(store, words, rows):
             row.append(f"**{text}**" if values and mean(values) == best else text)
     heading = [*words, *(f"t_f({LABELS[m]})" if first else LABELS[m] for m, first in columns)]
     return Table(heading, cells, left=len(words))
-
-
-def model_names(found):
-    """{"LSTM": ..., "GPT": ...} of {model: ...}."""
-    return {NAMES[model]: value for model, value in found.items()}

@@ -11,16 +11,15 @@ from pathlib import Path
 from experiments.keeping import UNREADABLE, read_record, short, write_record
 from npdl.errors import InputError
 from npdl.files import read_json, reason
-from npdl.training.cli import RECIPES
 from npdl.training.config import Config
 from npdl.training.folder import checked_config
 from npdl.training.metrics import METRICS
 from npdl.training.origin import engine_digest
+from npdl.training.recipes import RECIPES
 from npdl.training.summary import read_summary
 from npdl.training.sweep import folder_of, load_records
 
 RESULTS = Path(__file__).parents[1] / "results" / "study"
-LABELS = RESULTS.with_name("labels.json")       # see study/replay.py
 SEEDS = (0, 42)                     # the document's
 FURTHER = (1, 2, 3)                 # for what those two leave open in the default recipe
 NAMES = {"lstm": "LSTM", "gpt": "GPT"}
@@ -213,17 +212,6 @@ def origin(made):
         return UNKNOWN
     return (f"engine {made['engine']}, {made.get('processor', '?')}, {made['blas']} with the "
             f"kernels of {made.get('kernels', '?')}")
-
-
-def labels():
-    """What is said of records by an engine (None for UNKNOWN) and of a model: a list of dicts."""
-    return json.loads(LABELS.read_text(encoding="utf-8")) if LABELS.exists() else []
-
-
-def label_of(run):
-    """The label (dict) of a run's records, or {}."""
-    return next((label for label in labels() if label["engine"] == run.made.get("engine")
-                 and label["model"] == run.config.model), {})
 
 
 class Store:

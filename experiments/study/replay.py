@@ -7,15 +7,17 @@ not the record's.
 """
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
-from experiments.study.records import NAMES, Run, stored_in
+from experiments.study.records import NAMES, RESULTS, Run, stored_in
 from npdl.training.config import Config
 from npdl.training.loop import Trainer, unwarned
 from npdl.training.metrics import METRICS
 from npdl.training.origin import kernels
 
+LABELS = RESULTS.with_name("labels.json")
 STEPS = {"gpt": 200, "lstm": 600}   # an LSTM's first 200 lie on the plateau, where all rounding is
 EVERY = 10                          # alike; of the evaluations every tenth step's is enough
 
@@ -39,6 +41,17 @@ def first_difference(stored, steps=None, every=EVERY):
                     if float(f"{now[metric]:.5g}") != kept:
                         return trainer.step, metric, now[metric], kept
     return None
+
+
+def labels():
+    """What is said of the records by an engine (None: not recorded) and of a model: dicts."""
+    return json.loads(LABELS.read_text(encoding="utf-8")) if LABELS.exists() else []
+
+
+def label_of(run):
+    """The label (dict) of a run's records, or {}."""
+    return next((label for label in labels() if label["engine"] == run.made.get("engine")
+                 and label["model"] == run.config.model), {})
 
 
 def told(stored, name, difference):

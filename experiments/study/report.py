@@ -39,7 +39,7 @@ QUESTIONS = {"1 and 2: the default recipe": q2_recipe, "3: the share of data": q
              "4: sums of two and of three": q4_orders, "5: layers and width": q5_size,
              "6: batch size and budget": q6_compute, "7: weight decay": q7_decay,
              "8: attention": q8_attention}
-MADE = "<!-- written by python experiments/report.py; do not edit it by hand -->\n\n"
+MADE = "<!-- written by python experiments/report.py; do not edit it by hand -->"
 
 DESCRIPTION = """\
 The report of the study, from the kept records alone: experiments/REPORT.md and docs/results.md,
@@ -64,8 +64,7 @@ def values(store, judged):
 def facts(store):
     """{what a page says beside its numbers: whether it is so}."""
     return {words: true for module in (*QUESTIONS.values(), laboratory)
-            for words, true in (module.facts() if module is laboratory else
-                                module.facts(store)).items()}
+            for words, true in module.facts(store).items()}
 
 
 def rounded(store):
@@ -123,14 +122,14 @@ def verdict_page(judged):
     limits = Table(("threshold", "value", "decides", "reason"), [
         (name, ", ".join(f"{v:g}" for v in value) if isinstance(value, tuple) else f"{value:g}",
          what, why) for name, (value, what, why) in THRESHOLDS.items()], left=4)
-    return (f"{MADE}# The verdicts on document 004, Problem 4\n\nWhat the words and counts mean: "
+    return (f"# The verdicts on document 004, Problem 4\n\n{MADE}\n\nWhat words and counts mean: "
             "[the report](../../experiments/REPORT.md). Our numbers: the default recipe's, of "
             f"the seeds 0 and 42.\n\n{claims}\n\n## Thresholds\n\nOne value each.\n\n{limits}\n")
 
 
 def study_page(store, figures):
     """Every figure and table of the questions."""
-    blocks = [f"{MADE}# Figures and tables of document 004, Problem 4",
+    blocks = ["# Figures and tables of document 004, Problem 4", MADE,
               "The default recipe, seeds 0 and 42: lines full and dashed, marks filled and "
               "hollow. Strong lines: the median of eleven evaluations around a step; faint: each "
               "evaluation. Tables: mean ± population deviation, the best of a column bold."]
@@ -149,7 +148,7 @@ def laboratory_page(known):
               "Steps to A_val ≥ 0.95: the paired factor with its 95 % interval": "faster table",
               "The circuit: steps of the phases, losses as medians, from least to last":
                   "circuit table"}
-    return f"{MADE}# The laboratory in numbers\n\n" + "\n\n".join(
+    return f"# The laboratory in numbers\n\n{MADE}\n\n" + "\n\n".join(
         f"## {title}\n\n{known[name]}" for title, name in tables.items()) + "\n"
 
 
@@ -162,7 +161,8 @@ def pages(store, figures):
             ROOT / "docs" / "generated" / "study.md": study_page(store, figures)}
     for name, path in BY_HAND.items():
         text = (PAGES / name).read_text(encoding="utf-8")
-        made[path] = MADE.replace("; do", f" from experiments/pages/{name}; do") + fill(text, known)
+        by = MADE.replace("; do", f" from experiments/pages/{name}; do")
+        made[path] = fill(text, known).replace("\n\n", f"\n\n{by}\n\n", 1)
     return made
 
 

@@ -26,7 +26,7 @@ def cheap_records():
     for path in sorted(records.RESULTS.glob("*.json.gz")):
         stored = records.stored_in(path)
         run = records.Run(stored)
-        stale = (records.label_of(run) or {}).get("replays") is False
+        stale = (replay.label_of(run) or {}).get("replays") is False
         if run.config.p == 31 and run.config.steps <= 10_001 and not stale:
             found.setdefault((run.config.model, run.origin), []).append(
                 (launch.cost(run.config) / run.config.steps, path.name, stored))
@@ -55,9 +55,9 @@ def test_a_kept_record_replays(name):
 
 def test_every_label_says_why_and_is_of_records_that_are_there():
     runs = [records.Run(records.stored_in(path)) for path in records.RESULTS.glob("*.json.gz")]
-    for label in records.labels():
+    for label in replay.labels():
         assert label["words"] and label["replays"] in (True, False)
-        assert any(records.label_of(run) is not None and records.label_of(run) == label
+        assert any(replay.label_of(run) is not None and replay.label_of(run) == label
                    for run in runs), f"labels.json: no record is by engine {label['engine']}"
 
 

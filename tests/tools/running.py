@@ -11,7 +11,8 @@ import numpy as np
 from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
-from npdl_study.check.gradcheck import cast, leaves, randomise
+from npdl_study.check.subjects import randomise
+from npdl_study.trees import cast, leaves
 
 CASE_LIMIT = 1e-7
 BASES = ("RecurrentLayer", "Recurrent")         # what they run is named by their subclasses
@@ -86,8 +87,8 @@ def arrays_in(nest):
 
 
 def npdl_modules():
-    """Every module of the textbook, imported: npdl's layers, models and losses."""
-    names = ["npdl.losses"] + [module.name for package in (layers, models)
+    """Every module of the textbook, imported: npdl's layers, models, adapters and losses."""
+    names = ["npdl.losses", "npdl.adapt.linears"] + [module.name for package in (layers, models)
                                for module in pkgutil.iter_modules(package.__path__,
                                                                   f"{package.__name__}.")]
     return [importlib.import_module(name) for name in sorted(names)]
