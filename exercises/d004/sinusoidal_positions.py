@@ -158,7 +158,8 @@ def order_claim():
         f"without a mask the last output stays when earlier tokens change places ({below(free)}); "
         f"with the causal mask it stays for one block ({below(one)}) but moves by {two:.2f} for "
         "two",
-        judge(max(free, one, two) < 1e-9, if_false="under-specified"),
+        judge(max(free, one, two) < 1e-9, if_false="under-specified",
+              provided=np.array_equal(causal_mask(5), np.tri(5, dtype=bool))),
         "decoders without positions; holds without a mask: a causal mask lets each token count "
         "what it sees, and the next block reads that")
 
