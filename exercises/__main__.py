@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from exercises import ledger, questions
+from exercises import ledger, lookup
 from exercises.framework import failures, report
 from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.errors import InputError
@@ -53,7 +53,7 @@ def parse(argv):
 def run(options):
     """Do what the options say; the exit status."""
     if options.list:
-        rows = questions.listing(options.only)
+        rows = lookup.listing(options.only)
         before = [None, *(number for number, *_ in rows)]
         ledger.write("-", "".join(f"{'' if number == last else number:<10} {title}\n"
                                   for last, (number, title, _) in zip(before, rows, strict=False)))
@@ -62,8 +62,8 @@ def run(options):
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")
     if options.json not in (None, "-") and not is_file(options.json, or_nothing=True):
         raise InputError(f"--json {options.json}: is there and is not a file; give a file's path")
-    asked = questions.chosen(options.question)
-    exercises = questions.modules(options.only)
+    asked = lookup.chosen(options.question)
+    exercises = lookup.modules(options.only)
     if options.figures:
         try:
             Path(options.figures).mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def run(options):
             raise InputError(f"--figures {options.figures}: cannot be made ({error.strerror}); "
                              "choose another folder") from error
     if asked:
-        return report(questions.show(asked, options.solution, options.claims, options.figures))
+        return report(lookup.show(asked, options.solution, options.claims, options.figures))
     claims, drawn = ledger.gather(exercises, options.figures, sys.stderr)
     if options.json:
         text = json.dumps(ledger.as_data(claims), indent=1, ensure_ascii=False) + "\n"

@@ -3,18 +3,20 @@
 An exercise is a module of one of the folders d000 to d004, one for each document, that defines
 QUESTION (the question in our words), TITLES ({number: title} of the questions that it answers, the
 number as the document has it: "2.4a"), claims(), solutions() (a worked Solution of each, see
-exercises.worked) and, where there is something to see, figures(folder); where the claims are
-computed on other numbers than the solutions, GROUND says on which.
+exercises.worked) and, where there is something to see, picture(figure) on a figure of the size
+PICTURE, in inches; where the claims are computed on other numbers than the solutions, GROUND says
+on which.
 """
 
 import importlib
 import re
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
+
+from matplotlib.figure import Figure
 
 from exercises.worked import Check, Solution, Step, paragraph, solution_text
 from npdl.errors import InputError
@@ -221,9 +223,13 @@ def report(failed: list[str]) -> int:
     return int(bool(failed))
 
 
-def draw(figures: Callable | None, folder: str | None) -> list[Path]:
-    """Call figures(folder), making the folder; [] when there is nothing to draw or nowhere."""
-    if figures is None or folder is None:
+def draw(module: ModuleType, folder: str | None) -> list[Path]:
+    """[the file] with the picture of an exercise, its folder made; [] where there is none."""
+    if folder is None or not hasattr(module, "picture"):
         return []
+    figure = Figure(figsize=module.PICTURE, layout="constrained")
+    module.picture(figure)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    return list(figures(Path(folder)))
+    path = Path(folder) / f"{name_of(module).replace('.', '_')}.png"
+    figure.savefig(path, dpi=130)
+    return [path]

@@ -47,7 +47,7 @@ def gather(exercises, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
     for number, module in enumerate(exercises, 1):
         start = time.perf_counter()
         found = claims_of(module)
-        drawn += draw(getattr(module, "figures", None), figures)
+        drawn += draw(module, figures)
         claims += found
         if log is not None:
             print(f"[{number}/{len(exercises)}] {name_of(module)}: {len(found)} claims, "

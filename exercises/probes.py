@@ -1,4 +1,4 @@
-"""What can be asked of any layer or function: what moves what, and how many numbers learn."""
+"""What can be asked of any function or layer: what moves what, how fast, how many numbers learn."""
 
 import math
 
@@ -18,10 +18,26 @@ def influence(f, x):
     return np.array(moved).T
 
 
+def difference(function, x, step=1e-3):
+    """Every partial derivative of function(x): an array of the value's shape, then x's.
+
+    Fourth-order central differences; x is any float array, the value any array or number.
+    """
+    x = np.asarray(x, float)
+
+    def at(index, distance):
+        moved = x.copy()
+        moved[index] += distance
+        return np.asarray(function(moved))
+
+    slopes = [(8 * (at(i, step) - at(i, -step)) - (at(i, 2 * step) - at(i, -2 * step)))
+              / (12 * step) for i in np.ndindex(x.shape)]
+    return np.stack(slopes, -1).reshape(*slopes[0].shape, *x.shape)
+
+
 def learned(layer):
     """The numbers that a layer learns, counted array by array."""
     return sum(param.data.size for _, param in layer.params())
-
 
 
 def estimate(values):

@@ -6,7 +6,7 @@ from html import escape
 
 from docs.book.markup import words
 from docs.book.unicode import mathematics
-from exercises import questions
+from exercises import lookup
 from exercises.framework import FAILED, claims_of, shown_verdict, solutions_of
 from exercises.worked import array_lines, side_by_side, solution_text, step_lines
 from npdl.errors import InputError
@@ -20,7 +20,7 @@ def _of(module):
 
 def worked(number):
     """The worked solutions of a question as text."""
-    return [solution_text(s, title) for full, title, module in questions.find(number)
+    return [solution_text(s, title) for full, title, module in lookup.find(number)
             for s in _of(module)[0] if s.number == full.split(".", 1)[1]]
 
 
@@ -28,10 +28,10 @@ def asked(number):
     """[(number, title, HTML of solution and verdicts)] of what a number means: a question, or
     all parts of one. InputError when it is unknown."""
     found = []
-    for full, title, module in questions.find(number):
+    for full, title, module in lookup.find(number):
         own = full.split(".", 1)[1]
         solutions, claims = _of(module)
-        judged = [c for c in claims if questions.belongs(c.number, [own])]
+        judged = [c for c in claims if lookup.belongs(c.number, [own])]
         body = "".join(_solution(s) for s in solutions if s.number == own)
         if hasattr(module, "answered_in"):
             body = f"<p>Answered in {escape(module.answered_in(own))}.</p>"

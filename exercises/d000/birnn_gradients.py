@@ -9,7 +9,6 @@ from exercises.d000.birnn_network import (
     EXAMPLE,
     LIMIT,
     NO_NUMBERS,
-    difference,
     document_gradients,
     example,
     forward,
@@ -23,6 +22,7 @@ from exercises.d000.birnn_network import (
     weight_slopes,
 )
 from exercises.framework import Claim, judge, proved
+from exercises.probes import difference
 from exercises.worked import Check, Solution, Step, below, num, sub, terms
 
 QUESTION = f"""{EQUATIONS}\

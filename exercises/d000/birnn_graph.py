@@ -1,7 +1,5 @@
 """Document 000, Question 3.1: the graph of a bidirectional RNN, and what moves what in it."""
 
-from pathlib import Path
-
 import numpy as np
 
 from exercises.d000.birnn_network import (
@@ -29,10 +27,6 @@ def edges(T=3):
                   (("x", t), ("b", t), "W_b"), (("b", t + 1), ("b", t), "U_b"),
                   (("f", t), ("y", t), "V_f"), (("b", t), ("y", t), "V_b")]
     return found
-
-
-def figures(folder):
-    return [draw_graph(Path(folder) / "d000_birnn_graph.png")]
 
 
 def dependencies(net):
@@ -75,11 +69,11 @@ def graph_claim(net):
     )
 
 
-def draw_graph(path, T=3):
-    """The unrolled graph, each arrow with its weight."""
-    from matplotlib.figure import Figure
+PICTURE = (9.5, 6)
 
-    figure = Figure(figsize=(9.5, 6), layout="constrained")
+
+def picture(figure, T=3):
+    """The unrolled graph, each arrow with its weight."""
     ax = figure.subplots()
     height = {"x": 0, "f": 1, "b": 2, "y": 3}
     shift = {"x": 0, "f": -0.22, "b": 0.22, "y": 0}
@@ -109,8 +103,6 @@ def draw_graph(path, T=3):
     ax.set_ylim(-0.4, 3.4)
     ax.set_axis_off()
     ax.set_title("The bidirectional RNN for three steps (dashed: initial states)")
-    figure.savefig(path, dpi=130)
-    return path
 
 
 def graph_solution(net):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from exercises.probes import difference
 from exercises.worked import sub
 from npdl.models.birnn import BiRNN, BiRNNLoss
 
@@ -100,24 +101,6 @@ def library_gradients(net):
     L, cache = model.forward(net.x[None], net.z[None], states)
     model.backward(1.0, cache)
     return {name: param.grad.T for name, param in params.items()}, float(L)
-
-
-def difference(function, array, step=1e-4):
-    """Fourth-order central differences of function(array) along each entry of `array`.
-
-    The result has the shape of the function's value, then that of `array`.
-    """
-    slopes = []
-    for index in np.ndindex(array.shape):
-        def at(distance, index=index):
-            moved = array.copy()
-            moved[index] += distance
-            return np.asarray(function(moved))
-
-        rise, rise2 = at(step) - at(-step), at(2 * step) - at(-2 * step)
-        slopes.append((8 * rise - rise2) / (12 * step))
-    slopes = np.stack(slopes, -1)
-    return slopes.reshape(*slopes.shape[:-1], *array.shape)
 
 
 def weight_slopes(net, name):

@@ -2,14 +2,12 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from exercises.framework import Claim, judge, judgement
 from exercises.worked import Check, Solution, Step, Table, num, sub, terms
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
-from npdl.errors import InputError
 
 QUESTION = """\
 A language model is given as a tree of log-probabilities (improbable branches left out):
@@ -60,10 +58,8 @@ def decode(tree, method="beam", width=2, max_len=3):
     elif method == "beam":
         result = beam_search(scorer, width, max_len)
         found = result.finished + result.unfinished
-    elif method == "exhaustive":
-        found = exhaustive_search(scorer, max_len, n_best=10**6).finished
     else:
-        raise InputError(f"method = {method!r}; choose greedy, beam or exhaustive")
+        found = exhaustive_search(scorer, max_len, n_best=10**6).finished
     return [(tuple(scorer.words(h)), h.log_prob) for h in found]
 
 
@@ -237,23 +233,16 @@ def names(paths):
     return "; ".join(f"({', '.join(path)})" for path in paths)
 
 
-def figures(folder):
-    """The beam tree, with what was kept and what was pruned: by rule, and as printed."""
-    return [draw_trees(Path(folder) / "d000_beam_tree.png")]
+PICTURE = (12, 5.6)
 
 
-def draw_trees(path):
-    """Both beams side by side, saved at `path`."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 5.6), layout="constrained")
+def picture(figure):
+    """Both beams side by side."""
     left, right = figure.subplots(1, 2)
     kept = {words for step in beam_steps(PRINTED_TREE, max_len=2) for words, _, k in step if k}
     draw_tree(left, kept, {("a", "blue")}, "beam search of width 2: keeps the two best sums")
     printed = {words for paths in PRINTED_BEAM.values() for words in paths}
     draw_tree(right, printed, set(PRINTED_BEAM[2]), "the document: keeps -5.0, prunes -4.9")
-    figure.savefig(path, dpi=130)
-    return path
 
 
 def draw_tree(ax, kept, expanded, title):

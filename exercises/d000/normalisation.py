@@ -3,7 +3,6 @@
 from fractions import Fraction
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
@@ -172,20 +171,17 @@ def divisor_claim():
     )
 
 
-def figures(folder):
-    """One picture: which numbers share a mean, as defined and as the document has it."""
-    from matplotlib.figure import Figure
+PICTURE = (11, 5.4)
 
-    figure = Figure(figsize=(11, 5.4), layout="constrained")
+
+def picture(figure):
+    """One picture: which numbers share a mean, as defined and as the document has it."""
     axes = figure.subplots(2, 3)
     for column, kind in enumerate(DEFINED_AXES):
         for row, (label, used) in enumerate((("definition", DEFINED_AXES),
                                              ("document", DOCUMENT_AXES))):
             draw_groups(axes[row, column], used[kind], f"{label}: {kind}")
     figure.suptitle("Entries of one colour share one mean and one variance")
-    path = Path(folder) / "d000_normalisation_axes.png"
-    figure.savefig(path, dpi=130)
-    return [path]
 
 
 def draw_groups(ax, axes, title):

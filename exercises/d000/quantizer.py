@@ -3,7 +3,6 @@
 from fractions import Fraction
 from functools import partial
 from math import floor
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -166,11 +165,11 @@ def qlora_claims():
     ]
 
 
-def figures(folder):
-    """Quantization error against bits."""
-    from matplotlib.figure import Figure
+PICTURE = (7, 4.6)
 
-    figure = Figure(figsize=(7, 4.6), layout="constrained")
+
+def picture(figure):
+    """Quantization error against bits."""
     ax = figure.subplots()
     W, bits = normal_matrix(), range(2, 13)
     labels = {"floor": "rounded down, one step size (the document)",
@@ -186,9 +185,6 @@ def figures(folder):
     ax.set_xticks(bits)
     ax.grid(alpha=0.3, which="both")
     ax.legend()
-    path = Path(folder) / "d000_quantization_error.png"
-    figure.savefig(path, dpi=130)
-    return [path]
 
 
 WEIGHTS = tuple(Fraction(value, 10) for value in (7, -3, 2, 5, -6))

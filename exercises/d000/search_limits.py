@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -115,12 +114,12 @@ def beam_claims(results, widths, N, T, full):
     ]
 
 
-def figures(folder):
-    """How often each width finds the best sequence, against what it costs."""
-    from matplotlib.figure import Figure
+PICTURE = (7, 4.4)
 
+
+def picture(figure):
+    """How often each width finds the best sequence, against what it costs."""
     widths = (1, 2, 3, 4, 6, 8, 16)
-    figure = Figure(figsize=(7, 4.4), layout="constrained")
     ax = figure.subplots()
     for spread, colour in ((0.5, "#c44e52"), (1.5, "#4c72b0"), (3.0, "#55a868")):
         rng = np.random.default_rng(1)
@@ -141,9 +140,6 @@ def figures(folder):
     ax.set_title("Beam search: the flatter the model, the wider the beam it needs")
     ax.legend(loc="lower right")
     ax.grid(alpha=0.3)
-    path = Path(folder) / "d000_beam_width.png"
-    figure.savefig(path, dpi=130)
-    return [path]
 
 
 # {first word: (its probability, {second word: its probability})}

@@ -1,7 +1,6 @@
 """Document 001, Question 4.1 and 4.2: attention when two projections share eigenvectors, or not."""
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -203,10 +202,11 @@ def orthogonal_claims(X, P, rng):
     ]
 
 
-def figures(folder):
-    """Attention entropy against the eigenvalues' size, for five pairs of projections."""
-    from matplotlib.figure import Figure
+PICTURE = (7.6, 5.6)
 
+
+def picture(figure):
+    """Attention entropy against the eigenvalues' size, for five pairs of projections."""
     d = n = 16
     rng = np.random.default_rng(1)
     P, other, X = orthogonal(d, rng), orthogonal(d, rng), rng.standard_normal((40, n, d))
@@ -221,7 +221,7 @@ def figures(folder):
         "orthogonal on non-zero eigenvalues": (P, 1.0 * half, P, 1.0 * ~half),
     }
     sizes = np.linspace(0, 3, 25)
-    ax = (figure := Figure(figsize=(7.6, 5.6), layout="constrained")).subplots()
+    ax = figure.subplots()
     for (label, (A, a, B, b)), style in zip(
             pairs.items(), ("-", "--", ":", "-.", (0, (1, 1)), "-"), strict=True):
         ax.plot(sizes, [np.mean([entropy(attention_weights(x, symmetric(A, s * a),
@@ -232,8 +232,6 @@ def figures(folder):
            title=f"Attention over n = {n} random inputs of width d = {d}")
     ax.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)
-    figure.savefig(path := Path(folder) / "d001_attention_entropy.png", dpi=130)
-    return [path]
 
 
 P = np.array([[0.6, -0.8], [0.8, 0.6]])

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge
+from exercises.probes import difference
 from exercises.worked import Check, Solution, Step, below, num
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN
@@ -24,25 +25,6 @@ MARKS = {"Q1": 4, "Q2": 4, "Q3": 6, "Q4": 6}
 PART_MARKS = {"Q1": (4,), "Q2": (None, 1, 1, 1), "Q3": (2, 2, None), "Q4": (None, None, 1)}
 
 claim = partial(Claim, "001", "Q2")
-
-
-def numerical_derivative(function, x, step=1e-3):
-    """Every partial derivative of function(x): an array of the value's shape, then x's.
-
-    Fourth-order central differences; x is any float array, the value any array or number.
-    """
-    x = np.asarray(x, float)
-    value = np.asarray(function(x))
-    slopes = np.empty((*value.shape, *x.shape))
-    for index in np.ndindex(x.shape):
-        def at(distance, index=index):
-            moved = x.copy()
-            moved[index] += distance
-            return np.asarray(function(moved))
-
-        slopes[(..., *index)] = (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))
-                                 ) / (12 * step)
-    return slopes
 
 
 def network(n=3, m=4, p=5, seed=0):
@@ -70,11 +52,11 @@ def derivatives(n=3, m=4, p=5, seed=0):
     X = np.random.default_rng(seed + 1).standard_normal(p)
     H = hidden(X)
     return {
-        "dL/dO": numerical_derivative(loss, output(H)),
-        "dO/dH": numerical_derivative(output, H),
-        "dH/dX": numerical_derivative(hidden, X),
-        "d2L/dH2": numerical_derivative(
-            lambda h: numerical_derivative(lambda g: loss(output(g)), h, 1e-2), H, 1e-2),
+        "dL/dO": difference(loss, output(H)),
+        "dO/dH": difference(output, H),
+        "dH/dX": difference(hidden, X),
+        "d2L/dH2": difference(
+            lambda h: difference(lambda g: loss(output(g)), h, 1e-2), H, 1e-2),
     }
 
 
@@ -94,7 +76,7 @@ def chain_error(found, n, m, p):
     """How far chain(found) is from differences of L in X, relative to the largest."""
     hidden, output, loss = network(n, m, p)
     X = np.random.default_rng(1).standard_normal(p)
-    direct = numerical_derivative(lambda x: loss(output(hidden(x))), X)
+    direct = difference(lambda x: loss(output(hidden(x))), X)
     return np.abs(chain(found) - direct).max() / np.abs(direct).max()
 
 
@@ -173,7 +155,7 @@ def times(shape):
 def wider_output(n, m, k):
     """Shape of dO/dH for O (n, k) of H (n, m)."""
     out = Linear(m, k, bias=False, dtype="float64")
-    return numerical_derivative(lambda H: out.forward(H)[0], np.ones((n, m))).shape
+    return difference(lambda H: out.forward(H)[0], np.ones((n, m))).shape
 
 
 N, M, P = 2, 2, 3
@@ -199,12 +181,12 @@ def solutions():
     found = {
         "dL/dO": (loss, OUT, dL), "dO/dH": (lambda h: h @ V, H, V4),
         "dH/dX": (lambda x: A @ x, X, A),
-        "d2L/dH2": (lambda h: numerical_derivative(lambda g: loss(g @ V), h, 1e-2), H, hessian),
+        "d2L/dH2": (lambda h: difference(lambda g: loss(g @ V), h, 1e-2), H, hessian),
     }
 
     def checks(name):
         function, at, ours = found[name]
-        slopes = numerical_derivative(function, at, 1e-2)
+        slopes = difference(function, at, 1e-2)
         return (Check(f"Differences give an array {times(slopes.shape)}, with the same numbers.",
                       slopes.shape == shapes[name]
                       and np.allclose(slopes.reshape(ours.shape), ours, atol=1e-6)),)

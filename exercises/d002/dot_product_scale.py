@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -114,12 +113,12 @@ def unscaled():
         f"with the scale, {raw[-1][2] / raw[0][2]:.0e} times without")
 
 
-def figures(folder):
-    """Saturation of the softmax against the width of queries and keys."""
-    from matplotlib.figure import Figure
+PICTURE = (10, 4.2)
 
+
+def picture(figure):
+    """Saturation of the softmax against the width of queries and keys."""
     widths = 2 ** np.arange(1, 10)
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for scaled, name in ((False, "q.k"), (True, "q.k / sqrt(d)")):
         found = np.array([saturation(d, scaled, count=300) for d in widths])
@@ -132,9 +131,6 @@ def figures(folder):
         axis.set_xlabel("width d")
         axis.grid(alpha=0.3)
         axis.legend(title="score")
-    path = Path(folder) / "d002_softmax_saturation.png"
-    figure.savefig(path, dpi=120)
-    return [path]
 
 
 def means_over_scales(d, m):

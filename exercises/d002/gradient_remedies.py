@@ -49,8 +49,8 @@ def clipping(radius, limit=1.0, steps=50, seed=6):
         too_long = np.linalg.norm(np.clip(before, -middle, middle)) > length
         low, high = (low, middle) if too_long else (middle, high)
     by_entry = np.clip(before, -high, high)
-    return (float(np.linalg.norm(before)), float(length), _cosine(before, clipped),
-            _cosine(before, by_entry))
+    return (float(np.linalg.norm(before)), float(length), cosine(before, clipped),
+            cosine(before, by_entry))
 
 
 def _gradient(layer):
@@ -90,10 +90,6 @@ def batch_norm_rate(scale, normalised, steps=50, width=32, seed=8):
         d = norm.backward(d, cache) if normalised else d
         d = d @ W.T
     return float((np.linalg.norm(d) / start) ** (1 / steps))
-
-
-def _cosine(a, b):
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
 def clipping_claims():

@@ -8,7 +8,6 @@ exploding_training, the remedies are in gradient_remedies.
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -183,11 +182,11 @@ def claims():
     return [*effects(), *causes()]
 
 
-def figures(folder):
-    """Length of the gradient against the number of steps back, for several spectral radii."""
-    from matplotlib.figure import Figure
+PICTURE = (10, 4.2)
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+
+def picture(figure):
+    """Length of the gradient against the number of steps back, for several spectral radii."""
     axes = figure.subplots(1, 2, sharey=True)
     panels = ((0.0, "no input: tanh is the identity"), (1.0, "input of variance 1: tanh bends"))
     for axis, (size, title) in zip(axes, panels, strict=True):
@@ -198,9 +197,6 @@ def figures(folder):
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("length of dL/dh, 1 at the loss")
     axes[0].legend(title="spectral radius")
-    path = Path(folder) / "d002_gradient_norms.png"
-    figure.savefig(path, dpi=120)
-    return [path]
 
 
 W = ((0.85, 0.35), (0.35, 0.85))            # eigenvalues 1.2 on (1, 1) and 0.5 on (1, −1)

@@ -6,7 +6,6 @@ trees of words are searched with and without it, and exhaustively.
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -152,11 +151,11 @@ def claims():
     return list(rule())
 
 
-def figures(folder):
-    """The best live and the best complete score at each step, and where the rule stops."""
-    from matplotlib.figure import Figure
+PICTURE = (10, 4)
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+
+def picture(figure):
+    """The best live and the best complete score at each step, and where the rule stops."""
     for axis, seed in zip(figure.subplots(1, 2, sharey=True), (2, 11), strict=True):
         branches = random_tree(seed)
         steps = search(branches, 3, stop=False).steps
@@ -173,9 +172,6 @@ def figures(folder):
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
     figure.axes[0].set_ylabel("sum of log-probabilities")
-    path = Path(folder) / "d003_beam_stopping.png"
-    figure.savefig(path, dpi=120)
-    return [path]
 
 
 TREE = {"a": (0.5, {END: 0.2, "c": (0.5, {END: 1.0}), "d": (0.3, {END: 1.0})}),

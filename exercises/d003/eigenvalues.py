@@ -9,7 +9,6 @@ import math
 from fractions import Fraction
 from functools import partial
 from math import comb
-from pathlib import Path
 
 import numpy as np
 
@@ -197,17 +196,17 @@ def claims():
     return [*answers(), *premises()]
 
 
-def figures(folder):
-    """The length of h_t for five matrices: normal, defective, non-normal."""
-    from matplotlib.figure import Figure
+PICTURE = (7.5, 4.5)
 
+
+def picture(figure):
+    """The length of h_t for five matrices: normal, defective, non-normal."""
     Q = random_orthogonal(4)
     shown = {
         "normal, rho = 1.05": 1.05 * Q, "Jordan block, rho = 1": jordan(1.0, 4),
         "orthogonal, rho = 1": Q, "Jordan block, rho = 0.9": jordan(0.9, 4),
         "normal, rho = 0.9": 0.9 * Q,
     }
-    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axis = figure.subplots()
     for name, W in shown.items():
         axis.semilogy(state_norms(W, np.full(4, 0.5), 120), label=name)
@@ -215,9 +214,6 @@ def figures(folder):
              title="h_t = W^T h_(t-1): the eigenvalues decide in the end, not at the start")
     axis.grid(alpha=0.3)
     axis.legend()
-    path = Path(folder) / "d003_eigenvalues.png"
-    figure.savefig(path, dpi=120)
-    return [path]
 
 
 W_T = ((0.5, 0.35), (0.0, 1.2))             # Wᵀ; its eigenvectors are (1, 0) and (1, 2)

@@ -8,7 +8,6 @@ over the second, but it is the same number.
 
 from functools import partial
 from itertools import combinations_with_replacement, product
-from pathlib import Path
 
 import numpy as np
 
@@ -152,11 +151,11 @@ def claims():
     return [*neurons(), *xor()]
 
 
-def figures(folder):
-    """The half-planes of AND and OR, and the two that XOR needs."""
-    from matplotlib.figure import Figure
+PICTURE = (10.5, 3.9)
 
-    figure = Figure(figsize=(10.5, 3.9), layout="constrained")
+
+def picture(figure):
+    """The half-planes of AND and OR, and the two that XOR needs."""
     side = np.linspace(-0.5, 1.5, 201)
     grid = np.stack(np.meshgrid(side, side), -1)
     panels = (("AND: one neuron", and_neuron(), TABLES["AND"]),
@@ -173,9 +172,6 @@ def figures(folder):
     axis.plot([0, 1], [0, 1], "--", color="gray", lw=1)
     axis.annotate("same midpoint", (0.5, 0.5), (0.62, 0.42), fontsize=8)
     figure.supxlabel("blue points: 1; white points: 0; shaded: where the output is 1", fontsize=9)
-    path = Path(folder) / "d003_half_planes.png"
-    figure.savefig(path, dpi=120)
-    return [path]
 
 
 def and_neuron():

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -146,12 +145,12 @@ def attention_claims(B=2, S=5, m=3, d=4):
     ]
 
 
-def figures(folder, num_heads=4, head_size=8):
-    """Which columns of x each head reads, under three readings of the index."""
-    from matplotlib.figure import Figure
+PICTURE = (9, 4.6)
 
+
+def picture(figure, num_heads=4, head_size=8):
+    """Which columns of x each head reads, under three readings of the index."""
     shown = ("num_heads * j + 1", "num_heads * j + l", "head_size * j + l")
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
     axes = figure.subplots(3, 1, sharex=True)
     for ax, indexing in zip(axes, shown, strict=True):
         counts = np.zeros((num_heads, num_heads * head_size))
@@ -169,9 +168,6 @@ def figures(folder, num_heads=4, head_size=8):
         ax.tick_params(which="minor", length=0)
     axes[-1].set_xlabel(f"column of x ({num_heads} heads of width {head_size})")
     figure.colorbar(image, ax=axes, label="times the head reads the column")
-    path = Path(folder) / "d004_heads.png"
-    figure.savefig(path, dpi=130)
-    return [path]
 
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])      # three tokens, two heads of width 1

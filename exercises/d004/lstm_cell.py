@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -185,11 +184,11 @@ def forget_claim():
     )
 
 
-def figures(folder):
-    """tanh against sigma: where the two printed candidates are equal, and where not."""
-    from matplotlib.figure import Figure
+PICTURE = (7, 4.2)
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+
+def picture(figure):
+    """tanh against sigma: where the two printed candidates are equal, and where not."""
     ax = figure.subplots()
     z = np.linspace(-4, 4, 401)
     ax.plot(z, np.tanh(z), label="tanh z: candidate with W and U apart")
@@ -199,9 +198,6 @@ def figures(folder):
     ax.set(xlabel="z = W x + U h + b", ylabel="candidate", title="One candidate, printed twice")
     ax.grid(alpha=0.3)
     ax.legend(loc="upper left", fontsize=9)
-    path = Path(folder) / "d004_candidate.png"
-    figure.savefig(path, dpi=130)
-    return [path]
 
 
 X, H, C = 1.0, 0.5, 0.4

@@ -145,7 +145,7 @@ def empty_claim():
         "empty", "The loss and the accuracy are defined for every sample.",
         "1 / |RHS|, no condition", "without a right-hand side the loss is 0 / 0 and the accuracy "
         f"1 (an empty product); npdl returns {float(loss):.0f} and 1",
-        judge(defined, if_false="under-specified"),
+        judge(defined, if_false="under-specified", provided=not short.any()),
         "holds where every sample has a token after =, as all of this data do")
 
 

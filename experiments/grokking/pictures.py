@@ -3,7 +3,7 @@
 from experiments.grokking.faster import ARMS
 from experiments.study.figures import scale_y
 from experiments.study.measures import GENERAL
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE)
 COLLAPSED = 0.4         # a softmax has collapsed when so many pairs have a probability of 1: the

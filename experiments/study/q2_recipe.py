@@ -102,18 +102,32 @@ def figures(store):
 
 
 def table(store):
-    """The document's tables beside ours by each recipe."""
-    heading, columns = [""], []
+    """The document's tables beside ours by each recipe; the better model by default is bold."""
+    heading, columns, bold = [""], [], better(store)
     for model, recipe in COLUMNS:
         runs = store.runs(CONFIGS[model], recipe).values()
         heading.append(f"{NAMES[model]}, {recipe} ({len(runs)} seeds)")
-        columns.append([plus_minus("t_f" if row.startswith("delta") else row,
-                                   [value(run, row) for run in runs]) for row in ROWS])
-        if (model, recipe) in (COLUMNS[2], COLUMNS[4]):
+        cells = {row: plus_minus("t_f" if row.startswith("delta") else row,
+                                 [value(run, row) for run in runs]) for row in ROWS}
+        columns.append([f"**{cell}**" if recipe == "default" and bold.get(row) == model else cell
+                        for row, cell in cells.items()])
+        if recipe == "stated":              # the last of a model: then what the document prints
             heading.append(f"{NAMES[model]}, document")
             columns.append([printed(model, row) for row in ROWS])
     return Table(heading, [[name, *cells] for name, *cells in zip(ROWS.values(), *columns,
                                                                   strict=True)])
+
+
+def better(store):
+    """{row: the model that is better in it by default}, where one is."""
+    made = {}
+    for row in ROWS:
+        means = {model: mean(value(run, row) for run in store.runs(config).values())
+                 for model, config in CONFIGS.items()}
+        best = max if row.endswith("accuracy") and not counted(row) else min
+        if not row.startswith("delta") and len(set(means.values())) > 1:
+            made[row] = best(means, key=means.get)
+    return made
 
 
 def printed(model, row):

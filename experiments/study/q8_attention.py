@@ -14,7 +14,7 @@ from experiments.study.measures import GENERAL, MOST, brief
 from experiments.study.pages import Table
 from experiments.study.records import SEEDS
 from npdl.training.recipes import RECIPES
-from npdl_study.plots import plots_style as style
+from npdl_study.plots import style
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer

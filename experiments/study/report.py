@@ -64,8 +64,7 @@ def values(store, judged):
 def facts(store):
     """{what a page says beside its numbers: whether it is so}."""
     return {words: true for module in (*QUESTIONS.values(), laboratory)
-            for words, true in (module.facts() if module is laboratory else
-                                module.facts(store)).items()}
+            for words, true in module.facts(store).items()}
 
 
 def rounded(store):

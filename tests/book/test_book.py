@@ -29,7 +29,7 @@ from docs.book.render import Page, on_one_line
 from docs.book.site import question_of
 from docs.book.solved import asked
 from docs.book.unicode import HIGH, LOW, mathematics
-from exercises import questions
+from exercises import lookup
 from exercises.framework import solutions_of
 from npdl import backend
 from npdl.__main__ import COMMANDS
@@ -302,7 +302,7 @@ def test_no_letter_of_a_solution_is_lost():
         return sorted(re.sub(r"[\s_^√()]", "", "".join(LOW.get(c, HIGH.get(c, c)) for c in text)))
 
     for module in {module for number in ("000", "001", "002", "003", "004")
-                   for _, _, module in questions.find(number)}:
+                   for _, _, module in lookup.find(number)}:
         for step in (step for s in solutions_of(module) for step in s.steps):
             for text in filter(None, (step.formula, step.numbers)):
                 tree = ElementTree.fromstring(mathematics(text))

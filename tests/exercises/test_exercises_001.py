@@ -14,25 +14,8 @@ from exercises.d001 import autoencoder_gradients as autoencoder
 from exercises.d001 import bptt_shapes as shapes
 from exercises.d001 import kl_identity as identity
 
-VERDICTS = {  # module: how many claims of each verdict
-    identity: {"confirmed": 4, "under-specified": 2, "convention": 1},
-    shapes: {"no answer given": 5, "convention": 1, "under-specified": 1, "confirmed": 1},
-    autoencoder: {"no answer given": 3, "under-specified": 2, "confirmed": 2, "slip": 1,
-                  "convention": 1},
-    eigenvectors: {"convention": 1, "confirmed": 1, "under-specified": 7, "no answer given": 1,
-                   "wrong": 1, "slip": 1},
-    rank: {"no answer given": 5},
-}
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
-
-
-@pytest.mark.parametrize("module", VERDICTS, ids=lambda module: module.__name__)
-def test_verdicts(module):
-    claims = module.claims()
-    found = [claim.verdict for claim in claims]
-    assert {verdict: found.count(verdict) for verdict in found} == VERDICTS[module]
-    assert all(claim.document == "001" for claim in claims)
 
 
 @quick
@@ -241,7 +224,7 @@ def test_the_chain_rule_shows_a_wrong_factor():
 
 
 def test_the_second_derivatives_step_is_small_enough_for_a_cube():
-    slopes = shapes.numerical_derivative(lambda x: x**3, np.array([1.0, -2.0]))
+    slopes = shapes.difference(lambda x: x**3, np.array([1.0, -2.0]))
     assert np.allclose(slopes, [[3, 0], [0, 12]], atol=1e-9)
 
 

@@ -5,15 +5,21 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from exercises import ledger, questions
+from exercises import ledger, lookup
 from exercises.__main__ import main
+from exercises.d000 import counting, lora_tradeoffs
+from exercises.d001 import attention_eigenvectors
+from exercises.d003 import beam_definitions, message_passing, parity_lstm, points_and_review
 from exercises.d004 import layer_norm
 from exercises.framework import (
     FAILED,
+    VERDICTS,
     Claim,
     Verdict,
     judge,
@@ -27,6 +33,24 @@ from npdl.errors import InputError
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = ["document", "question", "part", "claim", "documents_answer", "computed", "verdict",
           "evidence", "weight", "error", "link", "basis"]
+
+
+# By document: confirmed, wrong, slip, under-specified, convention, no answer given, essay.
+COUNTED = {
+    "000": (62, 16, 2, 27, 8, 1, 1),
+    "001": (8, 1, 2, 12, 4, 14, 0),
+    "002": (29, 11, 4, 43, 6, 1, 4),
+    "003": (8, 1, 5, 16, 8, 15, 4),
+    "004": (58, 5, 6, 24, 7, 5, 1),
+}
+WRONG = {       # where a document is wrong, and how often
+    "000 Q1": 5, "000 Q2 2": 1, "000 Q2 3": 2, "000 Q2 4b": 4, "000 Q3 3": 2, "000 Q4 4": 1,
+    "000 Q4 4a": 1, "001 Q4 2": 1, "002 Problem 1 cause": 1, "002 Problem 3 b, summary": 1,
+    "002 Problem 4 a": 1, "002 Problem 5 a": 2, "002 Problem 6 b": 1, "002 Problem 6 c": 2,
+    "002 Problem 6 d": 1, "002 Problem 7 1": 1, "002 Problem 7 3a": 1, "003 Q6 d, premise": 1,
+    "004 Problem 1.3 answer": 1, "004 Problem 2.2 index": 1, "004 Problem 3 right-hand side": 1,
+    "004 Problem 4 meaning of Delta t(L)": 1, "004 Problem 4 P already computed": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +69,13 @@ def test_every_document_and_every_verdict_has_claims(claims):
     assert {claim.document for claim in claims} == {"000", "001", "002", "003", "004"}
     counts = ledger.counts(claims)
     assert counts.pop(FAILED) == 0 and all(counts.values())
+
+
+def test_verdicts_counted_and_errors_found(claims):
+    computed = [claim for claim in claims if claim.basis != "runs"]
+    assert {document: tuple(sum((c.document, c.verdict) == (document, word) for c in computed)
+                            for word in VERDICTS[:-1]) for document in COUNTED} == COUNTED
+    assert Counter(ledger.cited(c) for c in claims if c.verdict == "wrong") == WRONG
 
 
 def test_claims_are_said_once(claims):
@@ -119,6 +150,32 @@ def test_what_a_comparison_says(holds, provided, names, verdict):
 def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
     assert {claim.basis for claim in claims} == {"computed", "judgement", "runs"}
     assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}
+
+
+@pytest.mark.parametrize("module, words, as_it_is, change, then", [
+    (counting, "does not scale with the size", "under-specified",
+     {"_work": lambda N, T: N}, FAILED),
+    (attention_eigenvectors, "P[:i] is the i-th", "slip",
+     {"orthogonal": lambda d, rng: np.eye(d)}, "confirmed"),
+    (beam_definitions, "y_<t is (y_0", "under-specified",
+     {"NUMBERINGS": {"y_0 is a start symbol": (True, False)}}, "confirmed"),
+    (points_and_review, "extra credit", "slip", {"EXTRA_FOR": "4644"}, "confirmed"),
+    (message_passing, "(22) has one reading", "under-specified",
+     {"readings": lambda: dict.fromkeys(("entry by entry", "largest of all", "W by entry"), 1)},
+     "confirmed"),
+    (parity_lstm, "was mentioned in Question 1", "slip",
+     {"TABLES": {"AND": (0, 1, 1, 0), "OR": (0, 1, 1, 1)}}, "confirmed"),
+    (lora_tradeoffs, "performs better", "under-specified",
+     {"fit_errors": lambda ranks: {r: (9 - r / 9, 9 - r / 9, 0.1) for r in ranks}}, FAILED),
+])
+def test_a_verdict_follows_what_is_computed(monkeypatch, module, words, as_it_is, change, then):
+    def says():
+        return next(claim.verdict for claim in module.claims() if words in claim.claim)
+
+    assert says() == as_it_is
+    for attribute, value in change.items():
+        monkeypatch.setattr(module, attribute, value)
+    assert says() == then
 
 
 def test_no_verdict_is_a_literal():
@@ -197,7 +254,7 @@ def test_escape_keeps_tables_whole():
 
 @pytest.fixture
 def one_module(monkeypatch):
-    monkeypatch.setattr(questions, "modules", lambda only=(): [layer_norm])
+    monkeypatch.setattr(lookup, "modules", lambda only=(): [layer_norm])
 
 
 def test_json_to_a_file_and_to_the_screen(one_module, tmp_path, capsys):
@@ -258,9 +315,9 @@ def test_present_shows_everything(capsys):
 
 
 def test_a_reader_who_stops_early_sees_no_traceback():
-    code = ("from exercises import ledger, questions; from exercises.__main__ import main; "
+    code = ("from exercises import ledger, lookup; from exercises.__main__ import main; "
             "from exercises.d004 import layer_norm; import sys; "
-            "questions.modules = lambda only=(): [layer_norm]; "
+            "lookup.modules = lambda only=(): [layer_norm]; "
             "ledger.as_text = lambda *given: 'x' * 10**7; sys.exit(main([]))")
     run = subprocess.run(f'"{sys.executable}" -c "{code}" | head -c 1', shell=True, cwd=ROOT,
                          capture_output=True, text=True, timeout=60)

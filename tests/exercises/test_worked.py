@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from exercises.__main__ import main
-from exercises.framework import modules, name_of, solutions_of
+from exercises.framework import draw, modules, name_of, solutions_of
 from exercises.worked import (
     Check,
     Solution,
@@ -88,6 +88,13 @@ def test_every_question_has_its_worked_solution(module):
         assert [check.text for check in solution.checks if not check.holds] == []
         for step in solution.steps:
             assert max(map(len, step_lines(step)), default=0) <= 110
+
+
+@pytest.mark.parametrize("module", [m for m in SOLVED if hasattr(m, "picture")], ids=name_of)
+def test_a_picture_is_drawn_where_a_solution_speaks_of_one(module, tmp_path):
+    path, = draw(module, tmp_path / "new")
+    assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000
+    assert any(solution.picture for solution in solutions_of(module))
 
 
 def test_only_what_the_runs_answer_has_no_solution():

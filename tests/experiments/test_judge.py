@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from experiments.study import WORDS, q2_recipe, q7_decay, questions, records, verdicts
+from experiments.study import WORDS, measures, q2_recipe, q7_decay, questions, records, verdicts
 from experiments.study.judge import Claim, choices, judge, question_of, verdict, word_of
 from experiments.study.measures import THRESHOLDS, correlation, slope
 from experiments.study.records import Store, parameters, variant, with_recipe
@@ -159,7 +159,8 @@ def test_measures_by_hand():
     assert correlation((1, 2, 3), (5, 5, 5)) == 0
     assert correlation((1, 2, 3, 4), (1, 2, 2, 4)) == pytest.approx(0.9486833)
     assert slope((0, 1, 2), (1, 3, 5)) == 2
-    assert all(reason for _, _, reason in THRESHOLDS.values())
+    assert all(getattr(measures, name) == value and reason
+               for name, (value, _, reason) in THRESHOLDS.items())
 
 
 def test_a_jump_is_of_a_memorised_set_alone():

@@ -1,9 +1,8 @@
 """What `python -m exercises` shows of a question: the list, the numbers, where it is answered."""
 
-
 import pytest
 
-from exercises import questions
+from exercises import lookup
 from exercises.__main__ import main
 from exercises.d002 import exploding_training, gradient_remedies, lstm_statements
 from exercises.worked import solution_text
@@ -24,8 +23,9 @@ def test_the_list_has_a_number_once_and_the_cause_before_its_effects(capsys):
 
 
 @pytest.mark.parametrize("number, place", [
-    ("4.1", "sanity-check-questions-1-and-2"), ("4.2", "sanity-check-questions-1-and-2"),
-    ("4.5", "scaling-model-size-question-5"), ("4.8", "attention-maps-question-8"),
+    ("4.1", "questions-1-and-2-the-default-recipe"),
+    ("4.2", "questions-1-and-2-the-default-recipe"),
+    ("4.5", "question-5-layers-and-width"), ("4.8", "question-8-attention"),
 ])
 def test_a_question_without_a_solution_says_where_it_is_answered(number, place, capsys):
     shown = printed(capsys, f"004.{number}", "--solution")
@@ -71,7 +71,7 @@ def test_the_numbers_of_a_solution_follow_its_constants(module, changes, lines, 
     ("004.4.2", ["004.4.2", "004.4.2"]), ("002.2a.1", ["002.2a"]), ("000.1.7", ["000.1"]),
 ])
 def test_a_question_is_found_or_the_closest_that_it_is_a_part_of(text, numbers):
-    assert [number for number, *_ in questions.find(text)] == numbers
+    assert [number for number, *_ in lookup.find(text)] == numbers
 
 
 def test_several_questions_at_once(capsys):

@@ -91,7 +91,7 @@ def show(asked: dict[ModuleType, list[str]], solution=False, claims=False, figur
         if set(numbers) != set(module.TITLES):
             solved = [s for s in solved if s.number in numbers]
             judged = [c for c in judged if belongs(c.number, numbers)]
-        drawn = draw(getattr(module, "figures", None), figures)
+        drawn = draw(module, figures)
         present(module.QUESTION, judged, drawn, solved, module.TITLES,
                 getattr(module, "GROUND", ""))
         if not claims and hasattr(module, "answered_in"):
