@@ -211,7 +211,7 @@ def test_spoilt_gradients(case):
 OPTIMIZERS = {"SGD": optim.SGD, "Adam": optim.Adam, "AdamW": optim.AdamW,
               "Muon": lambda model, **o: optim.Muon(model, ["W"], **o)}
 NEITHER = {"Absent", "Cache", "Cell", "Layer", "Param",        # bases and holders
-           "Grokfast"}                                          # with what changes gradients
+           "Grokfast", "BLASThreads"}           # with what changes gradients; a setting
 
 
 def test_every_public_class_is_in_a_table():

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from npdl.pretrained import safetensors
+from npdl import safetensors
 from tests.tools.model_folders import (
     GPT2,
     KINDS,
