@@ -86,7 +86,7 @@ def test_what_is_wrong_with_one_file_costs_that_file_alone(tmp_path):
     status, output = run_tests(tmp_path / "work")
     said = " ".join(output.split())
     assert status == 1
-    assert "tanh.py can't be imported: SyntaxError: unmatched ')' (tanh.py, line 19) ____" in said
+    assert "tanh.py can't be imported: SyntaxError: unmatched ')' (tanh.py, line 20) ____" in said
     assert "linear.py has no class Linear of its own: write it there" in said
     assert "Embedding calls npdl's own Embedding.backward: write it yourself" in said
     assert "CrossEntropy raised ValueError: operands could not be broadcast" in said
