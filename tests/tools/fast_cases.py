@@ -9,7 +9,6 @@ import inspect
 import itertools
 
 import numpy as np
-import pytest
 
 from npdl import backend
 from npdl.adapt import add_lora, quantize_linears
@@ -324,6 +323,15 @@ def assert_refusals():
         assert engine.unsupported(model, optimizer) == why
 
 
+def refusal(call):
+    """What an InputError says."""
+    try:
+        call()
+    except InputError as error:
+        return str(error)
+    raise AssertionError("was taken")
+
+
 def change_decay(model, fast):
     matrices_only(model)
 
@@ -366,12 +374,10 @@ def assert_changes_are_refused():
         with FastEngine(model, AdamW(model)) as fast:
             fast.step(batch)
             change(model, fast)
-            for call in (lambda fast=fast: fast.step(batch), lambda fast=fast: fast.measure(batch)):
-                with pytest.raises(InputError, match="make the engine afterwards"):
-                    call()
+            calls = [lambda fast=fast: fast.step(batch), lambda fast=fast: fast.measure(batch)]
             if change not in (change_layer, change_list):
-                with pytest.raises(InputError, match="make the engine afterwards"):
-                    fast.update()
+                calls.append(fast.update)
+            assert all("make the engine afterwards" in refusal(call) for call in calls)
 
 
 def assert_a_changed_batch_is_read_again():
@@ -395,11 +401,9 @@ def assert_batches_are_refused():
              (ids + V, targets, counted), (ids, targets + V, counted), (ids / 2, targets, counted),
              (ids, targets / 2, counted)]
     for kind, arrays in itertools.product((GPT, LSTMLM), wrong):
-        said = []
-        for room in both(lambda kind=kind: build(kind)):
-            with room, pytest.raises(InputError) as caught:
-                room.step(Batch(*arrays))
-            said.append(str(caught.value))
+        plain, fast = both(lambda kind=kind: build(kind))
+        with plain, fast:
+            said = [refusal(lambda room=room: room.step(Batch(*arrays))) for room in (plain, fast)]
         assert said[0] == said[1]
 
 

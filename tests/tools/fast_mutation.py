@@ -76,7 +76,7 @@ REASONS = {
 }
 
 
-CHOICES = [(kind, choice) for kind in (GPT, LSTMLM) for choice in grid(kind)[:60]]
+CHOICES = [(kind, choice) for kind in (GPT, LSTMLM) for choice in grid(kind)[:100]]
 
 
 def checks():
