@@ -403,7 +403,7 @@ def assert_batches_are_refused():
     for kind, arrays in itertools.product((GPT, LSTMLM), wrong):
         plain, fast = both(lambda kind=kind: build(kind))
         with plain, fast:
-            said = [refusal(lambda room=room: room.step(Batch(*arrays))) for room in (plain, fast)]
+            said = [refusal(lambda r=room, a=arrays: r.step(Batch(*a))) for room in (plain, fast)]
         assert said[0] == said[1]
 
 
