@@ -2,9 +2,9 @@
 
     python -m tests.tools.fast_mutation               # all, and the survivors with their reasons
 
-Each mutant takes the place of its function while a few steps of both rooms are compared
-(tests/tools/fast_cases.py); it is caught when they differ, fail, or take far too long. What survives is
-listed; the reasons, where a change can make no difference, are written here by hand.
+Each mutant takes the place of its function while a few steps of both rooms are compared (fast_cases
+and fast_refusals beside this file); it is caught when they differ, fail, or take far too long. What
+survives is listed; the reasons, where a change can make no difference, are written here by hand.
 """
 
 import argparse
@@ -19,21 +19,23 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from tests.tools.fast_cases import (
     BATCHES,
-    assert_a_changed_batch_is_read_again,
-    assert_batches_are_refused,
-    assert_changes_are_refused,
     assert_chosen,
     assert_equal,
     assert_equal_for_large_tables,
     assert_equal_on_a_device,
     assert_erf_fit,
     assert_kernels,
-    assert_refusals,
     assert_same_updates,
     assert_tree,
     build,
     drawn,
     grid,
+)
+from tests.tools.fast_refusals import (
+    assert_a_changed_batch_is_read_again,
+    assert_batches_are_refused,
+    assert_changes_are_refused,
+    assert_refusals,
 )
 from tests.tools.mutants import mutants
 
