@@ -1,4 +1,8 @@
-"""The loss and the accuracy of document 004, Problem 3, and the usual losses."""
+"""The loss and the accuracy of document 004, Problem 3, and the usual losses.
+
+Targets that are on a device already are not looked at, which would wait for it: CuPy takes one
+that is out of range from the other end (npdl.errors.checked_ids).
+"""
 
 import math
 

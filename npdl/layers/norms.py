@@ -85,8 +85,8 @@ def split_groups(x, groups):
 
 def normalise_backward(dx_hat, x_hat, std, axes):
     """The gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
-    shift = dx_hat.mean(axes, keepdims=True)                # x + a has the same x_hat as x ...
-    stretch = (dx_hat * x_hat).mean(axes, keepdims=True)    # ... and (nearly) so has a * x
+    shift = dx_hat.mean(axes, keepdims=True)                # x_hat stays when all x move alike ...
+    stretch = (dx_hat * x_hat).mean(axes, keepdims=True)    # ... and (nearly) when all are scaled
     dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 

@@ -59,7 +59,8 @@ def to_torch(layer, style="course", rename=None):
     """{torch's name: NumPy array, contiguous} for every parameter of `layer`.
 
     A table that two layers share (weight tying) comes under both names, as torch writes it.
-    Raises InputError for a layer that has no counterpart in torch here.
+    Raises InputError for a layer that has no counterpart in torch here, and for a `rename` that
+    maps two parts to one name.
     """
     if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
         raise InputError("torch has no counterpart of an adapter or a quantized map; merge_lora "
@@ -68,7 +69,11 @@ def to_torch(layer, style="course", rename=None):
     for place in _places(layer, "", style):
         values = place.out(*(to_host(param.data) for param in place.params))
         for name, value in zip(place.names, values, strict=True):
-            arrays[_renamed(name, rename)] = np.array(value, order="C")
+            theirs = _renamed(name, rename)
+            if theirs in arrays:
+                raise InputError(f"rename gives two arrays the name {theirs!r}, one of them "
+                                 f"{name!r}; give each part a name of its own")
+            arrays[theirs] = np.array(value, order="C")
     return arrays
 
 

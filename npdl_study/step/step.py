@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.blame.trials import Trials
-from npdl_study.check.check import Check, copied
+from npdl_study.check.check import Check
 from npdl_study.check.guard import held_off, message, refuse_unfit, written
 from npdl_study.step.pictures import Summary
 from npdl_study.trace.fold import Folder
@@ -24,6 +24,7 @@ from npdl_study.trace.lines import Lines
 from npdl_study.trace.nudge import upstream
 from npdl_study.trace.record import MOST_STEPS, is_float_array, record
 from npdl_study.trace.trace import refuse_debugger
+from npdl_study.trees import copied
 
 SECONDS = 20                # the checks of single lines may take so long
 

@@ -18,7 +18,7 @@ from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
-from npdl_study.check.gradcheck import leaves
+from npdl_study.trees import leaves
 from tests.tools.cases import all_cases
 from tests.tools.running import build, covers
 

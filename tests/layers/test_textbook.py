@@ -12,8 +12,9 @@ LAYERS = sorted(p for p in (ROOT / "layers").glob("*.py") if p.name != "__init__
 MODELS = sorted(p for p in (ROOT / "models").glob("*.py") if p.name != "__init__.py")
 PAGES = [*LAYERS, *MODELS, ROOT / "losses.py"]
 BELOW = {"npdl.core", "npdl.backend", "npdl.functions", "npdl.init", "npdl.errors", "numpy", "math",
+         "npdl.exceptions",
          "typing"}
-ALSO = {"sequential.py": {"inspect"}, "adapters.py": {"npdl.adapt.quantize"}}       # a quantized map is stored as integers
+ALSO = {"sequential.py": {"inspect"}}        # which options a layer of the chain takes
 # Statements that write into an array or a list: (file, their beginning) -> why they may.
 IN_PLACE = {
     ("norms.py", "self.running_"): "BatchNorm's running statistics",
