@@ -29,6 +29,7 @@ _NAMES = {
     "npdl.layers.norms": "BatchNorm GroupNorm InstanceNorm",
     "npdl.layers.recurrent": "Cell GRU GRUCell GRULayer LSTM LSTMCell LSTMLayer RNN RNNCell "
                              "RNNLayer Recurrent RecurrentLayer",
+    "npdl.layers.sequential": "Sequential",
     "npdl.layers.transformer": "Block Decoder Encoder FeedForward PreNormBlock Same",
     "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SquaredError StableMaxLoss",
     "npdl.models.attentive_rnn": "AttentiveRNN",
@@ -40,6 +41,7 @@ _NAMES = {
     "npdl.models.mlp": "MLP",
     "npdl.models.seq2seq": "Seq2Seq",
     "npdl.optim": "Adam AdamW Grokfast Muon SGD clip_by_global_norm orthogonal_gradient",
+    "npdl.threads": "BLASThreads",
     "npdl_study.blame.blame": "assert_right blame",
     "npdl_study.check.gradcheck": "gradcheck",
     "npdl_study.step.step": "step",

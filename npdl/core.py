@@ -13,6 +13,7 @@ import copy
 
 from npdl.backend import to_device, to_host, xp
 from npdl.errors import InputError, check_gradient, check_state_dict, require_dtype
+from npdl.safetensors import SafetensorsFile, write
 
 
 class _Discard:
@@ -223,6 +224,18 @@ class Layer:
         check_state_dict({name: param.data for name, param in own.items()}, arrays)
         for name, param in own.items():
             param.data[...] = to_device(arrays[name])
+
+    def save(self, path):
+        """Write every parameter, frozen ones too, into a safetensors file: whole or not at all."""
+        write(path, self.state_dict())
+
+    def load(self, path):
+        """Read the parameters from a file that `save` wrote, of a layer made with the same sizes.
+
+        Raises CheckpointError for a file that is none or is damaged, InputError as load_state_dict.
+        """
+        file = SafetensorsFile(path)
+        self.load_state_dict({name: file.read(name) for name in file.entries})
 
     def count_params(self, embeddings=True):
         """The number of learned numbers; without `embeddings`, tables of tokens and positions

@@ -190,7 +190,9 @@ def check_sequence(x, width, owner):
 
 
 def checked_positions(x, positions, table):
-    """`positions` as integers after a check that they are rows of the table and fit x (..., D)."""
+    """`positions` as integers after a check that they are rows of the table and fit x (..., D),
+    floats: a wave cast to integers would be 0, 1 and -1."""
+    check_floats("positions", the_input=x)
     check_width(x, table.shape[1], "positions")
     if positions is None:
         if x.ndim < 2 or x.shape[-2] > table.shape[0]:

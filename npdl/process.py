@@ -4,7 +4,6 @@ this one has taken, and limits for one that runs what a stranger wrote."""
 import contextlib
 import ctypes
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -70,6 +69,8 @@ def confine(parent, for_good=True, **limits):
     system has such; `for_good`, so that they can't be raised again. It is for a process that runs
     what a stranger wrote, before it does."""
     if sys.platform == "linux":
+        import signal                       # a browser has none, and reads files too
+
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:                              # it has ended before that call
         os._exit(1)

@@ -31,6 +31,12 @@ class Shared:
 class BLASThreads:
     """At most `count` threads of BLAS, in the whole process, while anyone is inside `with`.
 
+        with BLASThreads(1):
+            train(model)
+
+    Small products gain nothing by more threads; and where another program keeps a core busy, those
+    that wait for each other make a step many times as long.
+
     Where several ask for different counts at once, the least of them holds; the last to leave
     brings back what was there.
     """

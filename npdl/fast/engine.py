@@ -154,8 +154,8 @@ class FastEngine:
     def pieces(self, batch, shared=True):
         """The batch in as many pieces as there are workers, or more where it is large."""
         self.flat.check()
-        for now, before in self.held:
-            if any(now.get(name) != value for name, value in before.items()):
+        for attributes, held in self.held:
+            if any(attributes.get(name) != value for name, value in held.items()):
                 raise InputError("a layer or a parameter of the model was replaced since the "
                                  "engine was made; make the engine afterwards")
         arrays = batch.inputs, batch.targets, batch.counted

@@ -5,7 +5,6 @@ import numpy as np
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import (
-    check_floats,
     check_gradient,
     check_width,
     checked_ids,
@@ -102,8 +101,8 @@ class SinusoidalPositions(Layer):
     """y = x + PE[position], with a fixed table PE (max_len, D). Nothing is learned.
 
     forward: x (B, S, D), the positions being 0..S-1, or x (..., D) with `positions` (...).
-    The table is kept in float64 and cast to x's dtype where it is read. Raises InputError for
-    integers in x: a wave cast to them would be 0, 1 and -1.
+    The table is kept in float64 and cast to x's dtype where it is read. Raises InputError unless x
+    is floats.
     """
 
     def __init__(self, max_len, d_model, exponent="k/d", dtype="float32"):
@@ -111,7 +110,6 @@ class SinusoidalPositions(Layer):
         self.table = sinusoidal(max_len, d_model, exponent, "float64")
 
     def forward(self, x, positions=None):
-        check_floats("positions", the_input=x)
         positions = to_device(checked_positions(x, positions, self.table))
         y = x + self.table.astype(x.dtype)[positions]
         return y, Cache(shape=x.shape)

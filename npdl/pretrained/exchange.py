@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npdl import safetensors
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
 from npdl.core import Param, walk
@@ -36,7 +37,6 @@ from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMCell
-from npdl.pretrained import safetensors
 
 STYLES = ("course", "torch")
 

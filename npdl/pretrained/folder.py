@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from npdl import safetensors
 from npdl.adapt import merged_linear, quantize_linears
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
@@ -25,7 +26,6 @@ from npdl.core import Layer, named_layers
 from npdl.errors import InputError, require_dtype
 from npdl.files import is_file, new_folder, read_json, reason, write_json
 from npdl.layers.linear import Linear
-from npdl.pretrained import safetensors
 from npdl.pretrained.config import Architecture
 from npdl.pretrained.gguf_file import GGUFWeights
 from npdl.pretrained.tokenizer import FILES, read_tokenizer

@@ -14,6 +14,7 @@ import npdl
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
+from npdl.layers.activation import Tanh
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding
 from npdl.layers.graph import AddReLU
@@ -185,6 +186,8 @@ SAMPLES = {
     "Autoencoder": _arguments((3, 2), (3, 2))(2, 4, 3),
     "MLP": _x(3, 2)([2, 4, 3]),
     "AutoencoderLoss": _autoencoder_loss,
+    "Sequential": lambda cls, rng: (cls(Linear(3, 4, rng=rng), Tanh(), Linear(4, 2, rng=rng)),
+                                    (rng.standard_normal((2, 3)),), {}),
 }
 
 

@@ -16,15 +16,17 @@ from npdl.data.text import split_text, windows
 from npdl.decoding.wiring import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
+from npdl.layers.activation import Tanh
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
-from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
+from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.norm import LayerNorm, RMSNorm
 from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, statistics
 from npdl.layers.recurrent import LSTM, RNN, LSTMCell
+from npdl.layers.sequential import Sequential
 from npdl.layers.transformer import Block
 from npdl.losses import (
     CrossEntropy,
@@ -201,6 +203,13 @@ REFUSED = {                                     # name: (call, what the message 
     **{f"adapters where {where}": (lambda where=where: add_lora(MLP([2, 2]), 1, where=where),
                                    "where = ") for where in (5, (1, 2), ["maps.0", None])},
     "two directions of cells": (lambda: Bidirectional(LSTMCell, LSTMCell), "such as LSTM"),
+    "a graph of bytes": (lambda: MessagePassing(Linear(4, 4), Replace()).forward(
+        BYTES, np.ones((1, 1))), "h is uint8"),
+    "a chain of no layer": (lambda: Sequential(), "given nothing; give layers"),
+    "a chain of a class": (lambda: Sequential(Linear(2, 2), Tanh), "given type; give layers"),
+    "a chain in a list": (lambda: Sequential([Linear(2, 2)]), "given list; give layers"),
+    "an option that no layer takes": (
+        lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "no layer takes mask"),
     "a window of no length": (lambda: windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: windows(np.arange(9), -1, 2, 1), "block = -1"),
     "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "have more"),

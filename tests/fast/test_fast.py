@@ -21,9 +21,6 @@ from tests.tools.fast_cases import (
     BATCHES,
     COUNTED,
     SIZES,
-    assert_a_changed_batch_is_read_again,
-    assert_batches_are_refused,
-    assert_changes_are_refused,
     assert_chosen,
     assert_equal,
     assert_equal_for_large_tables,
@@ -36,6 +33,11 @@ from tests.tools.fast_cases import (
     drawn,
     grid,
     options,
+)
+from tests.tools.fast_refusals import (
+    assert_a_changed_batch_is_read_again,
+    assert_batches_are_refused,
+    assert_changes_are_refused,
     refusals,
 )
 

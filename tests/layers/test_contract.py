@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from npdl.core import Layer, Param, walk
-from npdl.errors import InputError
+from npdl.errors import CheckpointError, InputError
 from npdl.optim import AdamW
+from npdl.safetensors import write
 from npdl_study.check.subjects import randomise
 from npdl_study.trees import cast, leaves
 from tests.tools.cases import all_cases, strided
@@ -149,7 +150,7 @@ def test_a_shadow_shares_the_data_and_owns_its_gradients(name):
 
 
 @every_class
-def test_state_dict_and_astype_copy(name):
+def test_state_dict_a_file_and_astype_copy(name, tmp_path):
     built = build(ONE_OF_EACH[name])
     before = {path: np.copy(a) for path, a in leaves(built.forward()[0])}
     saved, mine = built.layer.state_dict(), dict(built.layer.params())
@@ -159,12 +160,15 @@ def test_state_dict_and_astype_copy(name):
         assert param.data.dtype == param.grad.dtype == np.float32
         np.testing.assert_array_equal(param.data, mine[what].data.astype("float32"))
     equal(built.layer.astype("float64").state_dict(), saved)
-    randomise(built.layer, case_rng("something else"))
-    for what, param in built.layer.params():
-        assert not np.shares_memory(saved[what], param.data)
-    built.layer.load_state_dict(saved)
-    equal(built.layer.state_dict(), saved)
-    equal(dict(leaves(built.forward()[0])), before)
+    built.layer.save(tmp_path / "layer.safetensors")
+    for load, given in ((built.layer.load_state_dict, saved),
+                        (built.layer.load, tmp_path / "layer.safetensors")):
+        randomise(built.layer, case_rng("something else"))
+        for what, param in built.layer.params():
+            assert not np.shares_memory(saved[what], param.data)
+        load(given)
+        equal(built.layer.state_dict(), saved)
+        equal(dict(leaves(built.forward()[0])), before)
 
 
 @every_class
@@ -194,7 +198,7 @@ def test_every_array_stays_float32_in_an_optimizer_step(name):
             assert array.dtype == np.float32, what
 
 
-def test_load_state_dict_refuses_and_changes_nothing():
+def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
     layer = build(ONE_OF_EACH["Linear"]).layer
     saved = layer.state_dict()
     other = {name: array + 1 for name, array in saved.items()}
@@ -208,6 +212,13 @@ def test_load_state_dict_refuses_and_changes_nothing():
         with pytest.raises(InputError, match=message):
             layer.load_state_dict(arrays)
         equal(layer.state_dict(), saved)
+        write(tmp_path / "other", arrays)
+        with pytest.raises(InputError, match=message):
+            layer.load(tmp_path / "other")
+    (tmp_path / "other").write_text("no such file")
+    with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
+        layer.load(tmp_path / "other")
+    equal(layer.state_dict(), saved)
 
 
 def test_cast_leaves_integers_and_none_alone():

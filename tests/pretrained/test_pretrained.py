@@ -7,11 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
+from npdl import safetensors
 from npdl.adapt import add_lora, merge_lora, quantize_linears
 from npdl.adapt.linears import QuantLinear
 from npdl.decoding import greedy
 from npdl.decoding.wiring import continuation
-from npdl.pretrained import digest, load, safetensors, to_huggingface
+from npdl.pretrained import digest, load, to_huggingface
 from tests.tools.model_folders import (
     KINDS,
     arrays_of,

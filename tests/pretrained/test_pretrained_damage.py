@@ -8,8 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from npdl import safetensors
 from npdl.console import show
-from npdl.pretrained import safetensors
 from tests.tools import commands
 from tests.tools.model_folders import (
     GPT2,

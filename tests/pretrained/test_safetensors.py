@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
-from npdl.pretrained.safetensors import SafetensorsFile, write
+from npdl.safetensors import SafetensorsFile, write
 
 ARRAYS = {
     "strided": np.arange(12.0, dtype="f4").reshape(3, 4).T[::2], "none": np.zeros((0, 3), "f4"),

@@ -84,7 +84,7 @@ def test_what_is_wrong_with_one_file_costs_that_file_alone(tmp_path):
     status, output = run_tests(tmp_path / "work")
     said = " ".join(output.split())
     assert status == 1
-    assert "tanh.py can't be read: it raised SyntaxError: unmatched ')' (tanh.py, line 19)" in said
+    assert "tanh.py can't be read: it raised SyntaxError: unmatched ')' (tanh.py, line 20)" in said
     assert "linear.py: there is no Linear.backward of its own: write it there" in said
     assert "imports npdl: write it here, with NumPy, math and this file's imports" in said
     assert "CrossEntropy raised ValueError: operands could not be broadcast" in said

@@ -4,31 +4,27 @@
 new activation is in the proof, or refused, without a word here.
 """
 
-import functools
 import inspect
-import itertools
 
 import numpy as np
-import pytest
 
 from npdl import backend
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream, to_host, xp
-from npdl.errors import FLOATS, InputError
+from npdl.errors import FLOATS
 from npdl.fast import attention, engine, flat, fused, kernels, prefix
 from npdl.fast.engine import FastEngine
 from npdl.fast.memory import Arena
 from npdl.fast.prefix import Rows
 from npdl.functions import ERF_FIT_END, softmax, softmax_backward
-from npdl.layers.activation import ACTIVATIONS, GELU, Softmax
+from npdl.layers.activation import ACTIVATIONS, GELU
 from npdl.layers.embedding import POSITIONS
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm, RMSNorm
+from npdl.layers.norm import LayerNorm
 from npdl.layers.transformer import Decoder
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.models.seq2seq import Seq2Seq
-from npdl.optim import SGD, AdamW, Muon, matrices_only
+from npdl.optim import SGD, AdamW
 from npdl.training.engine import Batch, PlainEngine, make_engine
 from npdl_study.check.subjects import randomise
 from tests.tools import device
@@ -268,137 +264,6 @@ def assert_equal_for_large_tables():
     finally:
         for (module, name), value in before.items():
             setattr(module, name, value)
-
-
-def refusals():
-    """[(model, optimizer, why the wing hands it to the textbook)]."""
-    def of(kind, change=lambda model: None, **chosen):
-        model = build(kind, **chosen)
-        return model, AdamW(change(model) or model)
-
-    def replaced(place, name, make):
-        """A layer of a model put another's place."""
-        def change(model):
-            owner = functools.reduce(lambda o, n: o[int(n)] if n.isdigit() else getattr(o, n),
-                                     filter(None, place.split(".")), model)
-            layer = make(getattr(owner, name))
-            setattr(owner, name, layer)
-
-        return change
-
-    def own(layer):
-        layer.__class__ = type("Own", (type(layer),), {})
-        return layer
-
-    def mixed(model):
-        model.classifier.b.data = model.classifier.b.data.astype("float32")
-
-    block = "decoder.blocks.1"
-    places = [("", "positions"), ("", "embedding"), ("", "decoder"), ("", "classifier"),
-              ("", "dropout"), (block, "attention"), (block, "ffn"), (block, "norm1"),
-              (f"{block}.attention", "W_K"), (f"{block}.ffn", "activation")]
-    layers = "is not among its layers for"
-    return [
-        (*of(Seq2Seq, source_vocab=5, target_vocab=5), "Seq2Seq is not among its models"),
-        (*of(type("MyGPT", (GPT,), {})), "MyGPT is not among its models"),
-        (build(GPT), Muon(build(GPT), []), "Muon is not among its optimizers"),
-        (build(GPT), type("Mine", (AdamW,), {})(build(GPT)), "Mine is not among its optimizers"),
-        (*of(LSTMLM, mixed), "the parameters have several dtypes"),
-        (*of(GPT, lambda model: model.classifier),
-         "the optimizer has not the parameters that the model learns"),
-        *((*of(GPT, replaced(*place, own)), f"Own {layers} {'.'.join(filter(None, place))}")
-          for place in places),
-        *((*of(LSTMLM, replaced(place, name, own)), f"Own {layers} {place}.{name}")
-          for place, name in (("lstm", "dropout"), ("lstm.layers.1", "cell"))),
-        (*of(GPT, replaced(block, "norm2", lambda _: RMSNorm(D, dtype="float64"))),
-         f"RMSNorm {layers} {block}.norm2"),
-        (*of(GPT, replaced(f"{block}.ffn", "activation", lambda _: Softmax())),
-         f"Softmax {layers} {block}.ffn.activation"),
-    ]
-
-
-def assert_refusals():
-    for model, optimizer, why in refusals():
-        assert engine.unsupported(model, optimizer) == why
-
-
-def change_decay(model, fast):
-    matrices_only(model)
-
-
-def change_frozen(model, fast):
-    model.classifier.W.trainable = False
-
-
-def change_freed(model, fast):
-    model.set_trainable(False)
-    model.set_trainable(True)
-
-
-def change_data(model, fast):
-    model.classifier.W.data = model.classifier.W.data.copy()
-
-
-def change_layer(model, fast):
-    model.classifier = Linear(D, V, dtype="float64")
-
-
-def change_list(model, fast):
-    parts = model.decoder.blocks if isinstance(model, GPT) else model.lstm.layers
-    parts[0] = parts[1]
-
-
-def change_engine(model, fast):
-    FastEngine(model, fast.flat.optimizer)
-
-
-CHANGES = (change_decay, change_frozen, change_freed, change_data, change_layer, change_list,
-           change_engine)
-
-
-def assert_changes_are_refused():
-    """A model that is changed after its engine was made is no longer this engine's."""
-    batch = drawn("few shared", "ragged")
-    for kind, change in itertools.product((GPT, LSTMLM), CHANGES):
-        model = build(kind)
-        with FastEngine(model, AdamW(model)) as fast:
-            fast.step(batch)
-            change(model, fast)
-            for call in (lambda fast=fast: fast.step(batch), lambda fast=fast: fast.measure(batch)):
-                with pytest.raises(InputError, match="make the engine afterwards"):
-                    call()
-            if change not in (change_layer, change_list):
-                with pytest.raises(InputError, match="make the engine afterwards"):
-                    fast.update()
-
-
-def assert_a_changed_batch_is_read_again():
-    """What is written into a batch, or put in the place of its arrays, counts at the next step."""
-    for kind, name in itertools.product((GPT, LSTMLM), ("inputs", "targets", "counted")):
-        plain, fast = both(lambda kind=kind: build(kind))
-        batch = drawn("few shared", "ragged")
-        with plain, fast:
-            fast.step(batch)
-            getattr(batch, name)[:, 0] ^= True
-            assert_close(fast.step(batch), plain.step(batch), name)
-            setattr(batch, name, getattr(batch, name)[::-1].copy())
-            assert_close(fast.step(batch), plain.step(batch), name)
-
-
-def assert_batches_are_refused():
-    """By both rooms, with the same words."""
-    ids, targets, counted = (np.ones((2, 3), dtype) for dtype in (int, int, bool))
-    wrong = [(ids, targets, counted / 2), (ids, targets, counted[:1]), (ids, targets, ids),
-             (ids, targets[:, :2], counted), (ids[:0], targets[:0], counted[:0]),
-             (ids + V, targets, counted), (ids, targets + V, counted), (ids / 2, targets, counted),
-             (ids, targets / 2, counted)]
-    for kind, arrays in itertools.product((GPT, LSTMLM), wrong):
-        said = []
-        for room in both(lambda kind=kind: build(kind)):
-            with room, pytest.raises(InputError) as caught:
-                room.step(Batch(*arrays))
-            said.append(str(caught.value))
-        assert said[0] == said[1]
 
 
 def assert_same_updates(kind, decay, max_norm):

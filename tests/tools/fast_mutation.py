@@ -2,8 +2,8 @@
 mutation_score.
 
 Each mutant takes the place of its function while a few steps of both rooms are compared
-(fast_cases); it is caught when they differ, fail, or take far too long. The reasons of survivors,
-where a change can make no difference, are written here by hand.
+(fast_cases and fast_refusals beside this file); it is caught when they differ, fail, or take far
+too long. The reasons of survivors, where a change can make no difference, are written here by hand.
 """
 
 import inspect
@@ -16,21 +16,23 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl_study.trace.patch import patched
 from tests.tools.fast_cases import (
     BATCHES,
-    assert_a_changed_batch_is_read_again,
-    assert_batches_are_refused,
-    assert_changes_are_refused,
     assert_chosen,
     assert_equal,
     assert_equal_for_large_tables,
     assert_equal_on_a_device,
     assert_erf_fit,
     assert_kernels,
-    assert_refusals,
     assert_same_updates,
     assert_tree,
     build,
     drawn,
     grid,
+)
+from tests.tools.fast_refusals import (
+    assert_a_changed_batch_is_read_again,
+    assert_batches_are_refused,
+    assert_changes_are_refused,
+    assert_refusals,
 )
 from tests.tools.mutants import mutants
 from tests.tools.mutation import time_limit
@@ -75,7 +77,7 @@ REASONS = {
 }
 
 
-CHOICES = [(kind, choice) for kind in (GPT, LSTMLM) for choice in grid(kind)[:60]]
+CHOICES = [(kind, choice) for kind in (GPT, LSTMLM) for choice in grid(kind)[:100]]
 
 
 def checks():

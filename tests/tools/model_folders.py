@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.pretrained import Pretrained, safetensors, to_huggingface
+from npdl import safetensors
+from npdl.pretrained import Pretrained, to_huggingface
 from npdl.pretrained.config import Architecture
 
 LLAMA = {"model_type": "llama", "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64,

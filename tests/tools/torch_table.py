@@ -27,6 +27,7 @@ WITHOUT = {
     "QuantLinear": "torch quantizes otherwise",
     "Replace": "an update of the message-passing layer, which torch has not",
     "Same": "hands on what it is given",
+    "Sequential": "its layers have pairs of their own",
     "SinusoidalPositions": "torch has no fixed positions; GPT's pair has them",
     "ThresholdNeuron": "its gradient is zero",
     "XOR": "made of threshold neurons",

@@ -2,12 +2,18 @@
 
 import numpy as np
 
+from npdl.layers.activation import Tanh
+from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.dropout import Dropout
+from npdl.layers.embedding import Embedding
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import XOR, ThresholdNeuron
+from npdl.layers.recurrent import LSTM
+from npdl.layers.sequential import Sequential
 from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
 from npdl.models.mlp import MLP
-from tests.tools.cases import case, ids, off_zero
+from tests.tools.cases import case, ids, off_zero, same_mask
 
 
 def autoencoder_loss(*sizes):
@@ -35,7 +41,19 @@ def deaf(rng):
     return edges
 
 
+def chain(*layers):
+    return lambda rng: Sequential(*(make(rng) for make in layers))
+
+
 CASES = [
+    case(Sequential, "maps and a nonlinearity, a chain in it", chain(
+        lambda rng: Linear(3, 4, rng=rng), lambda rng: Sequential(Tanh(), Dropout(0.3)),
+        lambda rng: Linear(4, 2, rng=rng)), (2, 5, 3), forward=same_mask),
+    case(Sequential, "tokens with lengths, both ways", chain(
+        lambda rng: Embedding(5, 3, rng=rng),
+        lambda rng: Bidirectional(LSTM(3, 2, rng=rng), LSTM(3, 2, rng=rng)),
+        lambda rng: Linear(4, 3, rng=rng)), ids(5, 3, 4), lengths=np.array([4, 2, 0])),
+    case(Sequential, "one layer, sizes of 1", chain(lambda rng: Linear(1, 1, rng=rng)), (1, 1)),
     case(MLP, "two hidden layers", ([3, 5, 4, 2],), (4, 3)),
     case(MLP, "sizes of 1, no bias", ([1, 1, 1], False), (2, 2, 1)),
     case(Autoencoder, "all outputs", (2, 5, 3), (4, 2), (4, 2)),

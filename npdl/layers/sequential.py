@@ -1,0 +1,54 @@
+"""Layers one behind the other."""
+
+import inspect
+
+from npdl.core import Cache, Layer
+from npdl.errors import InputError, described
+
+
+class Sequential(Layer):
+    """y = f_n(.. f_2(f_1(x))), from layers that read one array.
+
+        Sequential(Embedding(9, 8), Dropout(0.1), LSTM(8, 16), Linear(16, 5))
+
+    forward(x, **options): each layer is handed those of the options (rng, lengths, mask ..) that
+    its forward takes. Of several outputs, as an LSTM has them, the first goes on. Raises
+    InputError for what is no layer, and for an option that none of them takes.
+    """
+
+    def __init__(self, *layers):
+        odd = [described(layer) for layer in layers if not isinstance(layer, Layer)]
+        if odd or not layers:
+            raise InputError(f"Sequential: given {odd[0] if odd else 'nothing'}; give layers, "
+                             "such as Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
+        self.layers = list(layers)
+
+    def forward(self, x, **options):
+        wanted = [options_of(layer) & options.keys() for layer in self.layers]
+        odd = sorted(options.keys() - set().union(*wanted))
+        if odd:
+            raise InputError(f"Sequential: no layer takes {odd[0]}")
+        caches = []
+        for layer, names in zip(self.layers, wanted, strict=True):
+            y, cache = layer.forward(x, **{name: options[name] for name in names})
+            x = first(y)
+            caches.append(cache)
+        return x, Cache(layers=caches)
+
+    def backward(self, dy, cache):
+        dx = dy
+        for layer, c_layer in zip(self.layers[::-1], cache.layers[::-1], strict=True):
+            dx = first(layer.backward(dx, c_layer))
+        return dx
+
+
+def options_of(layer):
+    """The names of what a layer's forward takes beside its first input."""
+    if isinstance(layer, Sequential):
+        return set().union(*map(options_of, layer.layers))
+    return set(list(inspect.signature(layer.forward).parameters)[1:])
+
+
+def first(outputs):
+    """The first of several, or what is alone."""
+    return outputs[0] if isinstance(outputs, tuple) else outputs

@@ -1,0 +1,31 @@
+"""The examples of docs/examples: short, and they learn what they say."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npdl.data import pad
+from npdl.errors import InputError
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_learns(path, capsys):
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+    accuracy = runpy.run_path(path)["main"]()
+    assert accuracy > 0.95
+    assert f"{accuracy:.1%}" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_pad():
+    x, lengths = pad([[3, 1, 4], [], [1, 5]], -1)
+    np.testing.assert_array_equal(x, [[3, 1, 4], [-1, -1, -1], [1, 5, -1]])
+    assert x.dtype == lengths.dtype == int and lengths.tolist() == [3, 0, 2]
+    x, _ = pad([np.ones((1, 2), "float32"), np.zeros((3, 2), "float32")])
+    assert x.shape == (2, 3, 2) and x.dtype == np.float32 and x.sum() == 2
+    for wrong in ([], [[]], [3, 4], [np.ones((2, 3)), np.ones((2, 4))]):
+        with pytest.raises(InputError, match="pad: given .* give one or more"):
+            pad(wrong)
