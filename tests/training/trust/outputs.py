@@ -25,7 +25,7 @@ PRINTING = (
     ("train_gpt", "--help"), ("ask", "{tmp}/run", "1 + 1 ="), ("generate", "{tmp}/run", "1 + 1 ="),
     ("table", "{tmp}/run"), ("study", "--list", "--out", "{tmp}/study"),
     ("npdl", "step", "Linear"), ("npdl", "--help"), ("exercises", "--only", "001"),
-    ("finetune", "--help"), ("bench_cpu", "--help"), ("bench_gpu", "--help"),
+    ("finetune", "--help"), ("bench_cpu", "--help"), ("gpu_day", "--help"),
 )
 READERS = ("npdl", "exercises")     # long texts: a reader that has seen enough is no error there
 
@@ -135,7 +135,7 @@ MISSING = (                         # what is not installed, and a command line 
     ("distributed", ("study", "--backend", "dask", "--address", "tcp://x:1", "--out", "{new}"),
      ("dask", "pip install")),
     ("torch", ("bench_cpu", "--quick"), ("torch", "pip install")),
-    ("cupy", ("bench_gpu", "--quick"), ("cupy",)),
+    ("cupy", ("gpu_day", "--quick"), ("CuPy", "cuda12")),
 )
 
 
