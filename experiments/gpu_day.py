@@ -150,8 +150,9 @@ def gradients(day, dtype):
             wrong += [] if error <= limit else [f"{case}: {error:.1e}"]
         except Exception as error:
             wrong.append(" ".join(f"{case}: {type(error).__name__} {error}".split())[:160])
-    right = f"{len(cases) - len(wrong)} of {len(cases)} cases right, to {most:.1e} (limit {limit:g})"
-    return "; ".join([right, *wrong]), not wrong
+    right = len(cases) - len(wrong)
+    found = f"{right} of {len(cases)} cases right, to {most:.1e} (limit {limit:g})"
+    return "; ".join([found, *wrong]), not wrong
 
 
 # --- how fast is it? ----------------------------------------------------------------------------
