@@ -11,10 +11,11 @@ import pytest
 
 from npdl import backend
 from npdl.errors import BackendError, InputError
-from tests.tools import device
+from tests.tools import cupy_on_cpu, device
 from tests.tools.device_helpers import SETTINGS, small_config
 from tests.tools.trained import trained
 
+pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = "from tests.tools import device\ndevice.install()\n"
 FULL = STAND_IN + """
