@@ -18,7 +18,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
 from npdl.training.engine import Batch, PlainEngine
 from npdl_study.check.gradcheck import gradcheck, randomise
-from tests.tools import cupy_on_cpu
+from tests.tools import broken_kernels, cupy_on_cpu
 from tests.tools.device import needs_cupy, unwaited
 
 pytestmark = needs_cupy
@@ -201,3 +201,9 @@ def test_gradcheck_says_that_it_works_on_numpy(gpu):
     with pytest.raises(InputError, match="gradcheck works on NumPy only"):
         gradcheck(Linear(3, 2), np.ones((2, 3)))
     randomise(Linear(3, 2).to_backend(), np.random.default_rng(0))
+
+
+def test_a_kernel_that_is_one_percent_wrong_is_seen():
+    found = {(name, what): seen for name, what, seen in broken_kernels.rows()}
+    assert {row for row, seen in found.items() if seen is None} == broken_kernels.HARMLESS.keys()
+    assert {name for name, _ in found} == set(broken_kernels.KERNELS)

@@ -27,6 +27,7 @@ def module():
     cupy.fuse = lambda function: function
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (TOTAL, TOTAL))
     stream = types.SimpleNamespace(synchronize=lambda: None)
+    cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
     cupy.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
     return cupy
 

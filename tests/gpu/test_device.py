@@ -1,18 +1,32 @@
-"""What goes wrong with a GPU is one line and exit status 2, from the script that a user starts."""
+"""Devices without CuPy: what goes wrong is one line and exit status 2, from the script that a user
+starts; and the ways that a device alone takes compute the same."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from npdl import backend
 from npdl.errors import BackendError, InputError
-from tests.tools import fakecupy
+from tests.tools import cupy_on_cpu, device
+from tests.tools.device_helpers import SETTINGS, small_config
+from tests.tools.trained import trained
 
+pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
-STAND_IN = "from tests import fakecupy\nfakecupy.install(limit={limit})\n"
+STAND_IN = "from tests.tools import device\ndevice.install()\n"
+FULL = STAND_IN + """
+class OutOfMemoryError(MemoryError):
+    pass
+OutOfMemoryError.__module__ = "cupy.cuda.memory"
+def asarray(*given):
+    raise OutOfMemoryError("Out of memory allocating 4,000,000 bytes (allocated so far: 0 bytes)")
+import sys
+sys.modules["cupy"].asarray = asarray
+"""
 COUNT = """
 import sys
 class CUDARuntimeError(RuntimeError):
@@ -36,8 +50,7 @@ PROBLEMS = {
                f"its driver is older than this CuPy needs: compare with nvidia-smi, update the "
                f"driver, or use '--backend numpy' ({TOO_OLD})"),
     "no GPU": (COUNT.format(body="return 0"), "no GPU was found"),
-    "memory": (STAND_IN.format(limit=8 * 10**6),
-               "the GPU's memory (8 GiB) is full; lower --batch, --width"),
+    "memory": (FULL, "the GPU's memory (8 GiB) is full; lower --batch, --width"),
 }
 
 
@@ -62,7 +75,7 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
 
 
 def test_the_script_runs_on_the_stand_in(tmp_path):
-    done = start("train_lstm.py", tmp_path, STAND_IN.format(limit=None), "--backend", "cupy",
+    done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
                  "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert "3 steps" in done.stdout
@@ -77,18 +90,16 @@ def test_threads_say_that_a_gpu_ignores_them(capsys):
     assert "ignored with --engine plain, and with --backend cupy" in text
 
 
-def test_memory_that_fills_up_inside_a_step_is_one_line():
-    with fakecupy.installed(limit=10**6), backend.using("cupy"):
-        with pytest.raises(BackendError, match=r"memory \(8 GiB\) is full.*allocating 4,000,000"):
-            with backend.plain_errors():
-                backend.xp.zeros(10**6, "float32")
+def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
+    """An error class of CuPy's."""
+    return type(name, (base,), {"__module__": module})
 
 
 def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
-    with fakecupy.installed() as cupy, backend.using("cupy"):
+    with device.installed(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.plain_errors():
-                raise cupy.cuda.runtime.CUDARuntimeError("cudaErrorIllegalAddress:\nan illegal one")
+                raise cupys("CUDARuntimeError")("cudaErrorIllegalAddress:\nan illegal one")
         with pytest.raises(BackendError, match="libcublas.so.13.*extra 'cuda12' or 'cuda13'"):
             with backend.plain_errors():
                 raise ImportError("libcublas.so.13: cannot open shared object file")
@@ -102,9 +113,24 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
             raise ImportError("libpng.so: cannot open shared object file")
 
 
-def test_a_device_that_answers_nothing_any_more_still_gets_its_line():
-    with fakecupy.installed(limit=10) as cupy, backend.using("cupy"):
-        del cupy.cuda.runtime.memGetInfo
+def test_a_device_that_answers_nothing_any_more_still_gets_its_line(monkeypatch):
+    full = cupys("OutOfMemoryError", MemoryError, "cupy.cuda.memory")
+    with device.installed(), backend.using("cupy"):
+        monkeypatch.setattr(backend.xp, "cuda", None)
         with pytest.raises(BackendError, match="the GPU's memory is full"):
             with backend.plain_errors():
-                backend.xp.zeros(100)
+                raise full("Out of memory allocating 800 bytes")
+
+
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
+    """Where there is no CuPy, by NumPy; test_gpu.py has more."""
+    config = small_config(model, settings, dtype="float64")
+    if config is None:
+        pytest.skip("an option of the GPT")
+    wanted = trained(config, 4)
+    with device.installed(), backend.using("cupy"):
+        found, _ = trained(config, 4).state()
+    for name, array in wanted.state()[0].items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-9, err_msg=name)

@@ -1,0 +1,170 @@
+"""Would a wrong kernel be seen? `python -m tests.tools.broken_kernels`, where there is CuPy.
+
+Each result of each kernel of npdl/fast/fused.py, one at a time, is made 1 % too large; then the
+wing's loss, its gradients and an update of each optimizer are compared with NumPy's, each entry.
+The table says which comparison saw it first. Exit status 1 where none does without a reason.
+"""
+
+import contextlib
+import inspect
+import sys
+
+import numpy as np
+
+from npdl import backend
+from npdl.backend import stream, to_device, to_host
+from npdl.fast import fused
+from npdl.fast.engine import FastEngine
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import SGD, Adam, AdamW
+from npdl.training.engine import PlainEngine
+from tests.tools.fast_cases import (
+    assert_close,
+    assert_equal,
+    assert_equal_on_a_device,
+    build,
+    drawn,
+    make_on_host,
+)
+
+KERNELS = [name for name, value in vars(fused).items() if hasattr(value, "__wrapped__")]
+MODELS = [(GPT, "gpt"), (GPT, "pre, learned"), (LSTMLM, "lstm")]
+LIMITS = {"float64": 1e-10, "float32": 2e-5}
+HARMLESS = {    # (kernel, what of it): why no comparison can see it
+    ("largest_score", "result"): "any number near the maximum serves: softmax divides it away",
+    ("normalise_backward", "x_hat"): "nobody reads it afterwards",
+    ("gelu_of", "x2"): "memory for a moment: nobody reads it afterwards",
+}
+
+
+def gradients(kind, name, dtype):
+    assert_equal_on_a_device(lambda: build(kind, name, dtype=dtype), drawn("few shared", "ragged"),
+                             atol=LIMITS[dtype])
+
+
+def on_the_host(kind, name):
+    with backend.using("numpy"):
+        assert_equal(lambda: build(kind, name), drawn("few shared", "ragged"))
+
+
+def update(kind, dtype):
+    """Two updates from the same gradients: the wing's on a device, the textbook's on NumPy."""
+    def updated(engine):
+        model = make_on_host(lambda: build(LSTMLM, "lstm", dtype=dtype)).to_backend()
+        optimizer = kind(model, weight_decay=0.3)
+        engine = engine(model, optimizer)
+        for step in range(2):
+            for number, param in enumerate(optimizer.params.values()):
+                gradient = stream(4, step, number).standard_normal(param.shape).astype(dtype)
+                param.grad[...] = to_device(gradient)
+            engine.update()
+        arrays = [param.data for param in optimizer.params.values()]
+        for moment in optimizer.moments:
+            arrays += getattr(optimizer, moment).values()
+        return [to_host(array) for array in arrays]
+
+    with backend.using("numpy"):
+        wanted = updated(PlainEngine)
+    with backend.using("cupy"):
+        found = updated(FastEngine)
+    for a, b in zip(found, wanted, strict=True):
+        assert_close(a, b, kind.__name__, LIMITS[dtype])
+
+
+CHECKS = {
+    **{f"gradients, {kind.__name__} {name}, {dtype}": lambda k=kind, n=name, d=dtype:
+       gradients(k, n, d) for dtype in LIMITS for kind, name in MODELS},
+    **{f"update, {kind.__name__}, {dtype}": lambda k=kind, d=dtype: update(k, d)
+       for dtype in LIMITS for kind in (SGD, Adam, AdamW)},
+    "gradients on NumPy, GPT gpt": lambda: on_the_host(GPT, "gpt"),     # of `masked`
+}
+
+
+@contextlib.contextmanager
+def replaced(name, function):
+    before = getattr(fused, name)
+    setattr(fused, name, function)
+    try:
+        yield
+    finally:
+        setattr(fused, name, before)
+
+
+def watched(name, seen):
+    """The kernel; what it changes or returns goes into the set `seen`, by name."""
+    kernel = getattr(fused, name)
+    parameters = list(inspect.signature(kernel).parameters)
+
+    def call(*given):
+        before = [np.copy(to_host(x)) if hasattr(x, "dtype") else None for x in given]
+        result = kernel(*given)
+        seen.update(
+            what for what, x, old in zip(parameters, given, before, strict=True)
+            if old is not None and not np.array_equal(to_host(x), old, equal_nan=True))
+        if result is not None and not any(result is x for x in given):
+            seen.add("result")
+        return result
+
+    return call
+
+
+def enlarged(name, what):
+    """The kernel, one of its results 1 % too large."""
+    kernel = getattr(fused, name)
+    parameters = list(inspect.signature(kernel).parameters)
+
+    def call(*given):
+        result = kernel(*given)
+        if what == "result":
+            return result * 1.01
+        array = given[parameters.index(what)]
+        if array is not None:
+            array *= 1.01
+        return result
+
+    return call
+
+
+def results_of_kernels():
+    """{kernel: the names of what it changes or returns}, from one run of all checks."""
+    found = {name: set() for name in KERNELS}
+    with contextlib.ExitStack() as stack:
+        for name, seen in found.items():
+            stack.enter_context(replaced(name, watched(name, seen)))
+        for check in CHECKS.values():
+            check()
+    return found
+
+
+def first_to_see(name, what):
+    """The check that fails with the kernel so changed, or None."""
+    with replaced(name, enlarged(name, what)):
+        for check, function in CHECKS.items():
+            try:
+                function()
+            except AssertionError:
+                return check
+    return None
+
+
+def rows():
+    """(kernel, what of it is 1 % too large, the check that sees it or None), for each."""
+    for name, changed in results_of_kernels().items():
+        assert changed, f"no check runs {name}"
+        for what in sorted(changed):
+            yield name, what, first_to_see(name, what)
+
+
+def main():
+    print("| kernel | 1 % too large | seen by |\n|---|---|---|")
+    blind = 0
+    for name, what, seen in rows():
+        why = HARMLESS.get((name, what))
+        blind += seen is None and why is None
+        print(f"| {name} | {what} | {seen or f'nothing: {why}'} |", flush=True)
+    return 1 if blind else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
