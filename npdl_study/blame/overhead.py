@@ -30,12 +30,12 @@ from npdl_study.blame.blame import blame
 from npdl_study.blame.edits import edits
 from npdl_study.blame.vocabulary import Vocabulary
 from npdl_study.check.check import Check
-from npdl_study.trees import copied
 from npdl_study.check.samples import sample
 from npdl_study.check.target import find_class
 from npdl_study.step.step import digest, step
 from npdl_study.trace.record import record
 from npdl_study.trace.trace import original_file
+from npdl_study.trees import copied
 
 AT_LEAST = 0.02             # seconds for which the layer alone runs in a round
 LAYERS = {"LayerNorm": LayerNorm, "LSTM": LSTM, "GPT block": Block}

@@ -4,9 +4,9 @@ import numpy as np
 
 from npdl_study.check.check import Check
 from npdl_study.check.diagnose import Blame
-from npdl_study.check.guard import message
 from npdl_study.check.side_effects import HANDED, side_effects
 from npdl_study.check.sides import FACTORS, choices_of, finite, one_sided, scaled
+from npdl_study.containment import message
 from npdl_study.trace.handed import learned_without_param
 
 

@@ -11,7 +11,6 @@ from npdl_study.blame.right import unblamed
 from npdl_study.blame.suspects import Suspects
 from npdl_study.blame.terms import PARTS, WHOLES
 from npdl_study.blame.trials import Trials, Unit, added
-from npdl_study.trees import copied
 from npdl_study.check.diagnose import Blame, Diagnosis, ended
 from npdl_study.trace.handed import hands_on, makes_room
 from npdl_study.trace.judge import Judge
@@ -19,6 +18,7 @@ from npdl_study.trace.patch import patched
 from npdl_study.trace.record import record
 from npdl_study.trace.syntax import terms
 from npdl_study.trace.trace import original_file
+from npdl_study.trees import copied
 
 PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
 SIMPLE = 6                                      # weight of an explanation that larger edits follow

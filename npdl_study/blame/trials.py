@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.trees import copied
 from npdl_study.trace.handed import is_promised
 from npdl_study.trace.lines import owner
 from npdl_study.trace.shifts import Seen, Shifter, found_at, moved, paths
 from npdl_study.trace.trace import Tracer, wanted
-from npdl_study.trees import kept, leaves
+from npdl_study.trees import copied, kept
 
 FEW, MOST = 260, 1000       # entries of a statement that are moved, one after the other
 RAN = 100_000               # statements that may be run for more than a few

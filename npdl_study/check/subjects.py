@@ -18,8 +18,18 @@ import numpy as np
 from npdl.backend import stream
 from npdl.core import Layer, Param, items_of, walk
 from npdl.errors import InputError
-from npdl_study.trees import (alone, cast, copied, kept, leaves, placed, rebuilt, same,
-                              tupled, upstream)
+from npdl_study.trees import (
+    alone,
+    cast,
+    copied,
+    kept,
+    leaves,
+    placed,
+    rebuilt,
+    same,
+    tupled,
+    upstream,
+)
 
 
 class Unfit(InputError):

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npdl_study.trees import copied
 from npdl_study.trace.record import look_up
 from npdl_study.trace.trace import Listener
-from npdl_study.trees import rebuilt
+from npdl_study.trees import copied, rebuilt
 
 WATCHED = 24                # places of a statement, whose locals are kept
 
