@@ -4,7 +4,7 @@ import numpy as np
 
 from npdl_study.check.check import Check
 from npdl_study.check.diagnose import Blame
-from npdl_study.check.side_effects import HANDED, side_effects
+from npdl_study.check.side_effects import side_effects
 from npdl_study.check.sides import FACTORS, choices_of, finite, one_sided, scaled
 from npdl_study.containment import message
 from npdl_study.trace.handed import learned_without_param
@@ -37,7 +37,7 @@ def unblamed(search):
         sides = "".join(f"; line {choice.line}, {choice}" for choice in missed)
         return _unchecked(search, f"every gradient is 0 at these inputs{sides}; give inputs at "
                           "which the outputs change")
-    faults = [fault for fault in side_effects(check.numbers) if HANDED not in fault]
+    faults = side_effects(check.numbers)
     if faults:
         return Blame(False, search.found, notes, kind="manners", diagnosis="; ".join(faults))
     return Blame(True, search.found, notes, unreached=missed)

@@ -128,7 +128,7 @@ class Check:
 
     def __init__(self, subject, entries=None, each_output=True, bare=False):
         self.subject, self.arrays, self.bare = subject, subject.arrays, bare
-        self.paths, self.dout = subject.paths, subject.dout
+        self.paths, self.dout, self.notes = subject.paths, subject.dout, subject.notes()
         self.uses = subject.uses if each_output else subject.uses[:1]
         rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         weights = [d for _, d in leaves(self.dout)]
