@@ -16,7 +16,7 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
-from npdl.core import Layer, Param, items_of, walk
+from npdl.core import Cache, Layer, Param, items_of, walk
 from npdl.errors import InputError
 from npdl_study.trees import (
     alone,
@@ -345,7 +345,11 @@ class InSelf(Layer):
         yield from self.made.params(frozen) if isinstance(self.made, Layer) else self.held.items()
 
     def forward(self, *inputs, **options):
-        return self.made.forward(*inputs, **options), self.made
+        returned = self.made.forward(*inputs, **options)
+        if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
+            raise InputError(f"{type(self.made).__name__}.forward returns a cache, and its "
+                             "backward takes none: write backward(self, dy, cache)")
+        return returned, self.made
 
     def backward(self, dout, cache):
         several = isinstance(dout, tuple) and _needs(self.made.backward) > 1

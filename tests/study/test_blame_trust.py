@@ -165,12 +165,10 @@ def two_backward(dy, cache):
 '''
 
 
-def test_a_cache_in_self_is_offered_and_functions_are_read(tmp_path):
+def test_a_cache_in_self_is_recognised_and_functions_are_read(tmp_path):
     path = tmp_path / "styles.py"
     path.write_text(OWN)
-    with pytest.raises(InputError, match="run this with --cache self"):
-        find_class(f"{path}:Net")
-    layer, given = find_class(f"{path}:Net", cache="self").sample()
+    layer, given = find_class(f"{path}:Net").sample()
     assert blame(layer, given).right
     assert blame(find_class(f"{path}:two")(), np.ones(3)).right
     with pytest.raises(InputError, match="it has: Net, two_backward"):
