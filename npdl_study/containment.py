@@ -7,6 +7,7 @@ line and go on, or stop with a status of their own.
 import contextlib
 import copy
 import functools
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -73,6 +74,7 @@ def _guarded(cls):
         returned, self._places = placed(returned, self._floats)
         return returned
 
+    forward.__signature__ = inspect.signature(cls.forward)
     return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
                                        "__module__": cls.__module__})
 

@@ -14,7 +14,7 @@ def unblamed(search):
     """The Blame of a Search that found no gradient wrong; right only if one was checked, every
     array that the layer learns, and the backward in other circumstances too."""
     check, notes = search.check, search.notes
-    if all(final.kink for final in search.found):
+    if all(final.kink for final in search.found) and not check.numbers.flat:
         return _unchecked(search, "nothing was checked: the layer has no Param, and " + (
             "its inputs have no float array" if not search.found else
             "all its inputs are at a kink; give others"))

@@ -68,7 +68,7 @@ def test_where_two_steps_disagree_the_reason_is_said(f, reason):
     (StableMaxLoss(), (np.zeros((2, 3)), np.array([0, 1])), True),
     (ReLU(), (np.zeros((2, 3)),), None),
     (ReLU(), (np.array([[0.0, 1.0, 1e-5, -3e-4]]),), True),
-], ids=str)
+])
 def test_hard_inputs_are_not_called_wrong(layer, inputs, right):
     assert gradcheck(layer, *inputs).right is right
 
