@@ -16,10 +16,11 @@ import inspect
 
 import numpy as np
 
+from npdl_study.check.adapters import as_layer
 from npdl_study.check.differences import LIMIT
 from npdl_study.check.explain import explain
 from npdl_study.check.side_effects import side_effects
-from npdl_study.check.subjects import as_layer, subject_of
+from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check, Verdict
 
 OWN = ("seed", "forward", "keep", "entries", "each_output", "bare")

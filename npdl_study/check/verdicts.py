@@ -229,7 +229,8 @@ class Numerical:
         self.hidden = np.zeros(len(lines), bool)
         self.settled, self.reasons = np.full(len(lines), not largest), {}
         size = np.maximum(scale, self.floor)
-        for i in () if not largest else np.flatnonzero(~(bend <= KINK * size) | ~(SURE * noise <= LIMIT * size)):
+        doubtful = ~(bend <= KINK * size) | ~(SURE * noise <= LIMIT * size)
+        for i in np.flatnonzero(doubtful & ~self.settled):
             self.settle(i)
 
     def settle(self, i):
