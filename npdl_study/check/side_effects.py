@@ -17,7 +17,7 @@ from npdl_study.trees import cast, copied, kept, leaves, rebuilt, same
 
 CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
 CLOSE_32 = 2e-3                 # float32 against float64
-FLOOR = 1e-3                    # of the largest gradient, or of 1: smaller ones are taken as so large
+FLOOR = 1e-3                    # of the largest gradient, or of 1: as large the smaller are taken
 MOVED = 1e-7                    # what float32 does to a number, and to all that comes after it
 FEW = 8                         # entries of each array that are looked at, with an axis more
 PROMISE = re.compile(r"\(\.\.\.,|\blast axis")

@@ -48,7 +48,7 @@ class Subject:
         self.bare = [] if isinstance(self.layer, InSelf) else bare_arrays(self.layer)
         self._random = generators(self.layer, self.inputs, self.options)
         self._start = [g.bit_generator.state for g in self._random]
-        self._global = False                            # whether NumPy's own generator is drawn from
+        self._global = False                            # whether it draws from NumPy's own
         self.set_up(self._outputs())
 
     def set_up(self, outputs):
@@ -153,9 +153,9 @@ class Subject:
         if not all(map(same, *([np.array(a) for _, a in leaves(n)] for n in (outputs, again)))):
             raise Unfit(
                 "random", f"{self.name}: forward gives other outputs when it is run again on the "
-                "same inputs. Hand over a generator that repeats: forward(self, x, rng), and sample() "
-                "returns (layer, (x,), {'rng': npdl_study.check.samples.Repeated(0)}); or draw "
-                "from one that forward itself makes anew from a seed. Then run this again")
+                "same inputs. Hand over a generator that repeats: forward(self, x, rng), and "
+                "sample() returns (layer, (x,), {'rng': npdl_study.check.samples.Repeated(0)}); or "
+                "draw from one that forward itself makes anew from a seed. Then run this again")
         return outputs
 
     @contextlib.contextmanager

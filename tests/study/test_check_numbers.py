@@ -105,7 +105,8 @@ SMALL = {"num_layers": 1, "max_len": 4}
     (lambda: Llama(5, d_model=4, num_heads=2, num_kv_heads=1, d_inner=3, **SMALL), tokens, 5),
     (lambda: GPT(5, d_model=2, num_heads=1, multiplier=2, **SMALL), tokens, 5),
     (lambda: Block(8, 2), normal(2, 5, 8), 1),
-], ids=["LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "ReLU", "MLP", "Llama", "GPT", "Block"])
+], ids=["LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "ReLU", "MLP", "Llama", "GPT",
+        "Block"])
 def test_npdls_own_layers_are_right_on_normal_inputs(make, draw, seeds):
     for seed in range(seeds):
         report = gradcheck(make(), draw(stream(seed, 3)), seed=seed)

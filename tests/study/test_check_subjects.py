@@ -254,7 +254,8 @@ def two_axes_only():
             self.gain.grad += (dy * cache.x_hat).sum(0)
             self.bias.grad += dy.sum(0)
             d, hat = dy * self.gain.data, cache.x_hat
-            return (d - d.mean(1, keepdims=True) - hat * (d * hat).mean(1, keepdims=True)) / cache.std
+            along = (d * hat).mean(1, keepdims=True)
+            return (d - d.mean(1, keepdims=True) - hat * along) / cache.std
 
     class Axis(classes["Softmax"]):
         def backward(self, dy, cache):
