@@ -6,13 +6,14 @@ if __name__ == "__main__":
     begin()  # Ctrl-C is quiet from here on
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
 
 from exercises import ledger, questions
-from exercises.framework import add_parts, failures, guarded, report
-from npdl.console import OneLineParser, place
+from exercises.framework import failures, report
+from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.errors import InputError
 from npdl.files import is_file
 
@@ -23,14 +24,19 @@ def parse(argv):
         description="Answer the documents' questions by computing, and judge what they claim.",
     )
     parser.add_argument("question", nargs="*", metavar="QUESTION",
-                        help="work out one question: its number, 000.2.4, or words of its title")
+                        help="work out questions: numbers, 000.2.4 002.3, or words of one title")
     parser.add_argument("--list", action="store_true", help="all questions, one line each")
-    add_parts(parser)
+    parser.add_argument("--figures", metavar="DIR", type=place,
+                        help="draw the pictures into this folder")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--solution", action="store_true", help="the worked solution alone")
+    parts.add_argument("--claims", action="store_true", help="the document's claims alone")
     parser.add_argument("--only", nargs="+", metavar="DOCUMENT", default=[],
                         help="only these documents, such as 000")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", type=place,
                         help="write the claims as JSON to FILE, or to standard output")
-    parser.add_argument("--ledger", action="store_true", help="write exercises/LEDGER.md again")
+    parser.add_argument("--ledger", action="store_true",
+                        help="write docs/generated/ledger.md again")
     options = parser.parse_args(argv)
     if options.ledger and options.only:
         raise InputError("--ledger with --only: the ledger holds every document; leave out --only")
@@ -56,18 +62,17 @@ def run(options):
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")
     if options.json not in (None, "-") and not is_file(options.json, or_nothing=True):
         raise InputError(f"--json {options.json}: is there and is not a file; give a file's path")
+    asked = questions.chosen(options.question)
+    exercises = questions.modules(options.only)
     if options.figures:
         try:
             Path(options.figures).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"--figures {options.figures}: cannot be made ({error.strerror}); "
                              "choose another folder") from error
-    if options.question:
-        return report(questions.show(" ".join(options.question), options.solution, options.claims,
-                                     options.figures))
-    claims, drawn = ledger.gather(ledger.modules(options.only), options.figures, sys.stderr)
-    if not claims:
-        raise InputError(f"no exercises in {ledger.FOLDER.name}/: there is nothing to run")
+    if asked:
+        return report(questions.show(asked, options.solution, options.claims, options.figures))
+    claims, drawn = ledger.gather(exercises, options.figures, sys.stderr)
     if options.json:
         text = json.dumps(ledger.as_data(claims), indent=1, ensure_ascii=False) + "\n"
         ledger.write(options.json, text)
@@ -76,14 +81,26 @@ def run(options):
     if options.json != "-":
         width = min(max(shutil.get_terminal_size((96, 24)).columns - 1, 60), 120)
         ledger.write("-", ledger.as_text(claims, width))
-    for path in [*drawn, *([ledger.LEDGER.relative_to(ledger.FOLDER.parent)]
-                           if options.ledger else [])]:
+    for path in [*drawn, *[ledger.LEDGER.relative_to(ledger.ROOT)] * options.ledger]:
         print(f"wrote {path}", file=sys.stderr)
     return report(failures([], claims))
 
 
 def main(argv=None):
-    return guarded(lambda: run(parse(argv)))
+    """The exit status: 2 on bad input, 1 where a check of our own fails, else 0."""
+    open_streams()
+    try:
+        status = run(parse(argv))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader has seen enough: `python -m exercises | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (InputError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -1,46 +1,36 @@
-"""What every exercise shares: the claim, its verdict, how a script prints and runs.
+"""What every exercise shares: the claim, its verdict, and how both are shown.
 
-A script begins with these two lines, so that it runs by its path as well as by its name:
-
-    import sys
-    from pathlib import Path
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-It defines QUESTION (the question in our words), TITLES ({number: title} of the questions that it
-answers, the number as the document has it: "2.4a"), solutions() (a worked Solution of each, see
-exercises.worked; where the script has no room for it, it stands in the module of the same name in
-exercises/solved), claims() and, where there is something to see, figures(folder); where the claims
-are computed on other numbers than the solutions, GROUND says on which. It ends with
-
-    if __name__ == "__main__":
-        sys.exit(run_script(globals()))
+An exercise is a module of one of the folders d000 to d004, one for each document, that defines
+QUESTION (the question in our words), TITLES ({number: title} of the questions that it answers, the
+number as the document has it: "2.4a"), claims(), solutions() (a worked Solution of each, see
+exercises.worked) and, where there is something to see, figures(folder); where the claims are
+computed on other numbers than the solutions, GROUND says on which.
 """
 
 import importlib
-import os
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import ModuleType
 
-from exercises.worked import Solution, paragraph, solution_text
-from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
+from exercises.worked import Check, Solution, Step, paragraph, solution_text
 from npdl.errors import InputError
 
+FOLDER = Path(__file__).parent
 FAILED = "our computation failed"           # no verdict on the document: status 1
-UNDECIDED = "undecided"                     # by the runs that there are
 VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
-            "essay", UNDECIDED, FAILED)
-# What is wrong: the answer asked for; the way; or what some seeds of npdl's runs do not show.
-WEIGHTS = ("answer", "step", "runs")
+            "essay", FAILED)
+WEIGHTS = ("answer", "step")                # what is wrong: the answer asked for, or the way
 
 
 class Verdict(str):
-    """One of VERDICTS, and whether it is "computed" or a "judgement"."""
+    """One of VERDICTS, "computed" or a "judgement"; or a word of the study's, by its "runs"."""
 
     def __new__(cls, text, basis):
-        if text not in VERDICTS:
+        if basis != "runs" and text not in VERDICTS:
             raise InputError(f"verdict {text!r}: it must be one of {', '.join(VERDICTS)}")
         self = super().__new__(cls, text)
         self.basis = basis
@@ -111,7 +101,7 @@ class Claim:
 
     @property
     def basis(self) -> str:
-        """ "computed" or "judgement": how the verdict was reached."""
+        """ "computed", "judgement" or "runs": how the verdict was reached."""
         return self.verdict.basis
 
     @property
@@ -164,64 +154,64 @@ def present(question: str, claims: list[Claim], figures=(), solutions=(), titles
         print(f"\nwrote {path}")
 
 
-def add_parts(parser) -> None:
-    """The options that a script and `python -m exercises` share."""
-    parser.add_argument("--figures", metavar="DIR", type=place,
-                        help="draw the pictures into this folder")
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--solution", action="store_true", help="the worked solution alone")
-    only.add_argument("--claims", action="store_true", help="the document's claims alone")
+def modules(only=()) -> list[ModuleType]:
+    """The exercises in order, of the documents in `only` ("000", ..) or of all of them."""
+    documents = sorted(folder.name[1:] for folder in FOLDER.glob("d[0-9][0-9][0-9]"))
+    for document in only:
+        if document not in documents:
+            raise InputError(f"no exercises for document {document!r}; choose from: "
+                             f"{', '.join(documents)}")
+    paths = [path for path in sorted(FOLDER.glob("d[0-9][0-9][0-9]/[a-z]*.py"))
+             if not only or path.parent.name[1:] in only]
+    found = [loaded(f"exercises.{path.parent.name}.{path.stem}") for path in paths]
+    return [module for module in found if hasattr(module, "TITLES")]
 
 
-def run_script(module: dict, argv=None) -> int:
-    """Run one exercise from its globals(): print it, draw with --figures.
-
-    The exit status is 2 on bad input, 1 where a check of our own fails, else 0.
-    """
-    parser = OneLineParser(description=(module.get("__doc__") or "").split("\n")[0])
-    add_parts(parser)
-    options = parser.parse_args(argv)
-
-    def work():
-        solutions, claims = answers(module, options)
-        drawn = draw(module.get("figures"), options.figures)
-        present(module.get("QUESTION") or module.get("__doc__") or "", claims, drawn, solutions,
-                module.get("TITLES"), module.get("GROUND", ""))
-        return report(failures(solutions, claims))
-
-    return guarded(work)
-
-
-def guarded(work: Callable[[], int]) -> int:
-    """The exit status that work() returns; 2 and one line for what went wrong."""
-    open_streams()
+def loaded(name: str) -> ModuleType:
+    """The module of this name; one whose claims raise it where the import raised something."""
     try:
-        status = work()
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:  # the reader has seen enough: `python -m exercises | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (InputError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return importlib.import_module(name)
+    except Exception as error:
+        module, failure = ModuleType(name), error
+
+        def claims():
+            raise failure
+
+        vars(module).update(TITLES={"": "a module that cannot be imported"}, QUESTION=name,
+                            claims=claims, solutions=claims)
+        return module
 
 
-def answers(module: dict, options) -> tuple[list[Solution], list[Claim]]:
-    """The solutions and the claims of a script, or one of both alone, as the options say."""
-    return ([] if options.claims else solutions_of(module),
-            [] if options.solution else list(module["claims"]()))
+def name_of(module: ModuleType) -> str:
+    """ "d000.counting"."""
+    return module.__name__.removeprefix("exercises.")
 
 
-def solutions_of(module: dict) -> list[Solution]:
-    """The worked solutions of a script: its own solutions(), or those of its namesake."""
-    make = module.get("solutions")
-    name = Path(module.get("__file__", "")).stem
-    if make is None and (Path(__file__).parent / "solved" / f"{name}.py").is_file():
-        make = importlib.import_module(f"exercises.solved.{name}").solutions
-    return list(make()) if make else []
+def claims_of(module: ModuleType) -> list[Claim]:
+    """The claims of an exercise; one that says so where our computation broke."""
+    try:
+        return list(module.claims())
+    except Exception as error:
+        number = next(iter(module.TITLES))
+        return [Claim(name_of(module)[1:4], f"Q{number}", "", f"The claims on {number}, "
+                      f"{module.TITLES[number]}, were computed.", "not looked at", "nothing",
+                      judge(False, if_false=FAILED), broke(error))]
+
+
+def solutions_of(module: ModuleType) -> list[Solution]:
+    """The worked solutions of an exercise; one that says so where our computation broke."""
+    try:
+        return list(module.solutions()) if hasattr(module, "solutions") else []
+    except Exception as error:
+        return [Solution(number, (Step("Compute it."),), "none", (Check(broke(error), False),))
+                for number in module.TITLES]
+
+
+def broke(error: Exception) -> str:
+    """One line on an exception: what it is, and in which function."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__} in {place.name}, {Path(place.filename).name}: {text}"
 
 
 def report(failed: list[str]) -> int:

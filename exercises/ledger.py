@@ -1,60 +1,56 @@
 """Gather the claims of every exercise, and set them out: text, Markdown, data."""
 
 import difflib
-import importlib
 import re
 import sys
 import time
+from itertools import groupby
 from pathlib import Path
 
-from exercises.framework import VERDICTS, WEIGHTS, Claim, draw, shown_verdict
+from exercises.framework import (
+    VERDICTS,
+    WEIGHTS,
+    Claim,
+    claims_of,
+    draw,
+    name_of,
+    shown_verdict,
+)
 from exercises.worked import paragraph
-from npdl.errors import InputError
+from experiments.study import NOT_REPRODUCED
+from experiments.study import WORDS as RUNS
 from npdl.files import write_atomically
 
-FOLDER = Path(__file__).parent
-LEDGER = FOLDER / "LEDGER.md"
+ROOT = Path(__file__).parents[1]
+LEDGER = ROOT / "docs" / "generated" / "ledger.md"
+WORDS = (*VERDICTS[:-1], *RUNS, VERDICTS[-1])       # in the order in which they are counted
+FOLDED = "under-specified"                          # behind a click: words that may mean more
 TITLE = "# The ledger: every question computed, every claim judged"
 PREFACE = f"""\
 Written by `python -m exercises --ledger`; do not edit it by hand. Each row is one claim of an
 exercise document, restated; what the document answers; what npdl computes; the verdict; the
-evidence. The verdicts are {", ".join(VERDICTS[:5])},
-{", ".join(VERDICTS[5:-1])}. A slip is one word, index or sign that is wrong where what is meant is
-right. An error that several claims show counts once. Verdicts are computed, but for those that say
-that they are a judgement; those of document 004, Problem 4, 2 to 8, by the kept runs of
-[the study](../experiments/REPORT.md). `python -m exercises 000.2.4` works one question out, step by
+evidence. The verdicts on what can be computed are {", ".join(VERDICTS[:4])},
+{", ".join(VERDICTS[4:-1])}. A slip is one word, index or sign that is wrong where what is meant is
+right; an error that several claims show counts once. Verdicts are computed, but for those that say
+that they are a judgement. What document 004 says of runs, in Problem 4, 2 to 8, is {RUNS[0]},
+{RUNS[1]} or {RUNS[2]} by npdl's kept runs, as [the study](../../experiments/REPORT.md) judges it;
+none of it counts as an error. `python -m exercises 000.2.4` works one question out, step by
 step."""
-KINDS = (*WEIGHTS[:-1], "slip", WEIGHTS[-1])
+KINDS = (*WEIGHTS, "slip")
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
-            "slip": "Slips", "runs": "Not what npdl's runs show"}
+            "slip": "Slips"}
 
 
-def modules(only=()) -> list[str]:
-    """Names of the exercise modules in order, of the documents in `only` or of all of them."""
-    names = sorted(path.stem for path in FOLDER.glob("d[0-9][0-9][0-9]_*.py"))
-    documents = sorted({name[1:4] for name in names})
-    for document in only:
-        if document not in documents:
-            raise InputError(f"no exercises for document {document!r}; choose from: "
-                             f"{', '.join(documents)}")
-    return [name for name in names if not only or name[1:4] in only]
-
-
-def gather(names, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
-    """Run the modules: their claims in the order of the documents, and the pictures drawn."""
+def gather(exercises, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
+    """Run the exercises: their claims in the order of the documents, and the pictures drawn."""
     claims, drawn = [], []
-    for number, name in enumerate(names, 1):
+    for number, module in enumerate(exercises, 1):
         start = time.perf_counter()
-        try:
-            module = importlib.import_module(f"exercises.{name}")
-            found = module.claims()
-            drawn += draw(getattr(module, "figures", None), figures)
-        except Exception as error:
-            error.add_note(f"while running exercises/{name}.py")
-            raise
+        found = claims_of(module)
+        drawn += draw(getattr(module, "figures", None), figures)
         claims += found
         if log is not None:
-            print(f"[{number}/{len(names)}] {name}: {len(found)} claims, "
+            print(f"[{number}/{len(exercises)}] {name_of(module)}: {len(found)} claims, "
                   f"{time.perf_counter() - start:.1f} s", file=log, flush=True)
     return sorted(claims, key=place), drawn
 
@@ -75,8 +71,8 @@ def natural(text: str) -> list[tuple]:
 
 
 def counts(claims) -> dict[str, int]:
-    """Claims per verdict, in the order of VERDICTS."""
-    return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
+    """Claims per verdict, in the order of WORDS."""
+    return {word: sum(claim.verdict == word for claim in claims) for word in WORDS}
 
 
 def errors(claims) -> list[tuple[str, list[Claim]]]:
@@ -102,13 +98,17 @@ def kind(claim: Claim) -> str:
 
 def error_counts(claims) -> str:
     """How many different errors there are, in words."""
-    kinds = [kind for kind, _ in errors(claims)]
-    answers, steps, slips, runs = map(kinds.count, KINDS)
-    return (f"{answers} in answers, {steps} on the way, {slips} slips, {runs} by the seeds of "
-            "npdl's runs")
+    answers, steps, slips = map([kind for kind, _ in errors(claims)].count, KINDS)
+    return f"{answers} in answers, {steps} on the way, {slips} slips"
 
 
-def name_of(claim: Claim) -> str:
+def run_counts(claims) -> str:
+    """What the runs say, in words."""
+    by_runs = [claim for claim in claims if claim.basis == "runs"]
+    return f"{sum(c.verdict == NOT_REPRODUCED for c in by_runs)} of {len(by_runs)}"
+
+
+def cited(claim: Claim) -> str:
     return " ".join(filter(None, (claim.document, claim.question, claim.part)))
 
 
@@ -131,35 +131,20 @@ def as_text(claims, width=96) -> str:
         for label in ("documents_answer", "computed", "evidence", *["link"] * bool(claim.link)):
             shown = f"{label.removesuffix('s_answer'):<9} {getattr(claim, label)}"
             lines.append(paragraph(shown, 6, 10, width))
-    lines += ["", paragraph(f"Different errors: {error_counts(claims)}", 0, 4, width)]
+    lines += ["", paragraph(f"Errors of the documents: {error_counts(claims)}", 0, 4, width)]
     heading = None
     for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
         if weight != heading:
             heading = weight
             lines += ["", f"{HEADINGS[weight]}:"]
-            lines += [paragraph(text.replace("**", ""), 2, 2, width) for text in note(weight)]
-        lines.append(paragraph(f"{number}. {name_of(claim)}: {claim.claim}", 0, 4, width))
-        lines += [paragraph(f"{label}: {text}", 4, 4, width) for label, text in proof_of(claim)]
-        lines += [paragraph(f"also {name_of(other)}: {other.claim}", 4, 4, width)
+        lines.append(paragraph(f"{number}. {cited(claim)}: {claim.claim}", 0, 4, width))
+        lines += [paragraph(text, 4, 4, width) for text in (f"right: {claim.computed}",
+                                                            f"proof: {claim.evidence}")]
+        lines += [paragraph(f"also {cited(other)}: {other.claim}", 4, 4, width)
                   for other in others]
-    lines += ["", f"Claims: {len(claims)}", *count_lines(claims)]
+    lines += ["", f"Not reproduced by npdl's runs: {run_counts(claims)}", "",
+              f"Claims: {len(claims)}", *count_lines(claims)]
     return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def proof_of(claim: Claim) -> list[tuple[str, str]]:
-    """(label, text) of what makes an error one; of runs, which stand in full below, a piece."""
-    if kind(claim) == "runs":
-        return [("runs", claim.computed.partition("; ")[0])]
-    return [("right", claim.computed), ("proof", claim.evidence)]
-
-
-def note(weight: str) -> list[str]:
-    """The paragraphs of Markdown below the heading of a kind of errors."""
-    if weight != "runs":
-        return []
-    from exercises.d004_study import luck
-
-    return [luck()]
 
 
 def count_lines(claims) -> list[str]:
@@ -167,25 +152,42 @@ def count_lines(claims) -> list[str]:
 
 
 def as_markdown(claims) -> str:
-    """LEDGER.md: counts, errors with their proofs, then one table for each question."""
+    """The ledger's page: counts, errors with their proofs, then two tables for each question, of
+    which the one with what is FOLDED opens on a click."""
     lines = [TITLE, "", PREFACE, "", "## Counts", "", *count_table(claims), ""]
-    lines += [f"## Different errors: {error_counts(claims)}", *error_list(claims)]
-    heading = None
+    lines += [f"## Errors of the documents: {error_counts(claims)}", *error_list(claims), ""]
+    lines += [f"## Not reproduced by npdl's runs: {run_counts(claims)}", "",
+              *(f"- **{escape(cited(claim))}.** {escape(claim.claim)}: {escape(claim.evidence)}"
+                for claim in claims if claim.verdict == NOT_REPRODUCED)]
+    document = None
+    for (number, question), group in groupby(claims, lambda c: (c.document, c.question)):
+        if document != number:
+            document = number
+            lines += ["", f"## Document {document}"]
+        group = list(group)
+        shown = [claim for claim in group if claim.verdict != FOLDED]
+        folded = [claim for claim in group if claim.verdict == FOLDED]
+        lines += ["", f"### {escape(question)}", "", *table(shown)]
+        if folded:
+            lines += ["", f"<details><summary>{FOLDED}: {len(folded)}</summary>", "",
+                      *table(folded), "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def table(claims) -> list[str]:
+    """A table with a row for each claim; none for no claims."""
+    lines = []
+    if claims:
+        lines += table_row("part", "claim", "document", "computed", "verdict", "evidence")
+        lines += table_row(*["---"] * 6)
     for claim in claims:
-        if heading is None or heading[0] != claim.document:
-            lines += ["", f"## Document {claim.document}"]
-        if heading != (claim.document, claim.question):
-            heading = (claim.document, claim.question)
-            lines += ["", f"### {escape(claim.question)}", ""]
-            lines += table_row("part", "claim", "document", "computed", "verdict", "evidence")
-            lines += table_row(*["---"] * 6)
         verdict = shown_verdict(claim)
         if claim.verdict == "wrong":
             verdict = f"**{verdict}**"
-        more = f" ([more](../{claim.link}))" if claim.link else ""
+        more = f" ([more](../../{claim.link}))" if claim.link else ""
         lines += table_row(*map(escape, (claim.part, claim.claim, claim.documents_answer,
                                          claim.computed)), verdict, escape(claim.evidence) + more)
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def error_list(claims) -> list[str]:
@@ -195,13 +197,11 @@ def error_list(claims) -> list[str]:
         if weight != heading:
             heading = weight
             lines += ["", f"### {HEADINGS[weight]}", ""]
-            lines += [line for text in note(weight) for line in (text, "")]
-        also = "".join(f" *Also {escape(name_of(other))}:* {escape(other.claim)}"
+        also = "".join(f" *Also {escape(cited(other))}:* {escape(other.claim)}"
                        for other in others)
-        lines.append(f"{number}. **{escape(name_of(claim))}.** {escape(claim.claim)} "
+        lines.append(f"{number}. **{escape(cited(claim))}.** {escape(claim.claim)} "
                      f"*Document:* {escape(claim.documents_answer)} "
-                     + " ".join(f"*{label.capitalize()}:* {escape(text)}"
-                                for label, text in proof_of(claim)) + also)
+                     f"*Right:* {escape(claim.computed)} *Proof:* {escape(claim.evidence)}{also}")
     return lines
 
 
@@ -212,7 +212,7 @@ def count_table(claims) -> list[str]:
     per_document = [counts([c for c in claims if c.document == document])
                     for document in documents]
     total = counts(claims)
-    for verdict in VERDICTS:
+    for verdict in WORDS:
         row = [count[verdict] for count in per_document]
         lines += table_row(verdict, *map(str, row), str(total[verdict]))
     sums = [sum(count.values()) for count in per_document]
@@ -234,10 +234,10 @@ def escape(text: str) -> str:
 
 
 def stale_lines(claims) -> list[str]:
-    """How LEDGER.md differs from what these claims give, as a diff; [] when it is up to date."""
+    """How the page differs from what these claims give, as a diff; [] when it is up to date."""
     kept = LEDGER.read_text(encoding="utf-8") if LEDGER.is_file() else ""
     return list(difflib.unified_diff(kept.splitlines(), as_markdown(claims).splitlines(),
-                                     "LEDGER.md", "now", n=0, lineterm=""))
+                                     LEDGER.name, "now", n=0, lineterm=""))
 
 
 def write(path, text) -> None:

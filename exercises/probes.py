@@ -1,5 +1,7 @@
 """What can be asked of any layer or function: what moves what, and how many numbers learn."""
 
+import math
+
 import numpy as np
 
 
@@ -19,3 +21,12 @@ def influence(f, x):
 def learned(layer):
     """The numbers that a layer learns, counted array by array."""
     return sum(param.data.size for _, param in layer.params())
+
+
+
+def estimate(values):
+    """(mean, standard error) of independent draws."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    return mean, math.sqrt(variance / count)

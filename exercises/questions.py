@@ -1,26 +1,30 @@
-"""Find a question by its number or by words of its title, and show what belongs to it."""
+"""Find questions by their numbers or by words of a title, and show what belongs to them."""
 
-import importlib
 import re
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 from exercises import ledger
-from exercises.framework import answers, draw, failures, present
+from exercises.framework import (
+    claims_of,
+    draw,
+    failures,
+    modules,
+    name_of,
+    present,
+    solutions_of,
+)
 from npdl.errors import InputError
 
 SHOWN = 8                                   # questions named in an error line
-FIRST = ("d002_gradients_through_time",)    # of the scripts of one question, where to begin
+NUMBER = r"\d{3}(\.\w+)*\.?"
+FIRST = ("d002.gradients_through_time",)    # of the exercises of one question, where to begin
 
 
 def listing(only=()) -> list[tuple[str, str, ModuleType]]:
     """(number, title, module) of every question, in the order of the documents."""
-    found = []
-    for name in ledger.modules(only):
-        module = importlib.import_module(f"exercises.{name}")
-        found += [(f"{name[1:4]}.{number}", title, module)
-                  for number, title in getattr(module, "TITLES", {}).items()]
-    return sorted(found, key=lambda row: (
-        ledger.natural(row[0]), row[2].__name__.removeprefix("exercises.") not in FIRST))
+    found = [(f"{name_of(module)[1:4]}.{number}", title, module)
+             for module in modules(only) for number, title in module.TITLES.items()]
+    return sorted(found, key=lambda row: (ledger.natural(row[0]), name_of(row[2]) not in FIRST))
 
 
 def pieces(number: str) -> list[str]:
@@ -36,12 +40,15 @@ def within(number: str, wanted: str) -> bool:
 def find(text: str) -> list[tuple[str, str, ModuleType]]:
     """The rows of listing() that are meant by a number ("000.2.4") or by words of one title.
 
-    Raises InputError where there is none, or where words fit several questions.
+    A number that has no row of its own means its parts, else the closest question that it is a
+    part of. Raises InputError where there is none, or where words fit several questions.
     """
     rows = listing()
-    if re.fullmatch(r"\d{3}(\.\w+)*\.?", text):
+    if re.fullmatch(NUMBER, text):
+        above = [row for row in rows if within(text, row[0])]
+        closest = max((len(pieces(row[0])) for row in above), default=0)
         found = ([row for row in rows if within(row[0], text)]
-                 or [row for row in rows if within(text, row[0])])
+                 or [row for row in above if len(pieces(row[0])) == closest])
         if not found:
             raise InputError(f"question {text!r} is not there; --list shows all questions")
         return found
@@ -56,21 +63,31 @@ def find(text: str) -> list[tuple[str, str, ModuleType]]:
     return found
 
 
+def chosen(texts) -> dict[ModuleType, list[str]]:
+    """{exercise: the numbers in it} of what was asked: numbers, or the words of one title."""
+    numbers = [text for text in texts if re.fullmatch(NUMBER, text)]
+    words = " ".join(text for text in texts if text not in numbers)
+    found = {}
+    for text in [*numbers, *[words] * bool(words)]:
+        for number, _, module in find(text):
+            own = found.setdefault(module, [])
+            own += [n for n in [number.split(".", 1)[1]] if n not in own]
+    return found
+
+
 def belongs(number: str, wanted: list[str]) -> bool:
     """Whether a claim goes with one of the wanted questions: it is of a part, or of the whole."""
     return bool(number) and any(within(number, want) or within(want, number) for want in wanted)
 
 
-def show(text: str, solution=False, claims=False, figures=None) -> list[str]:
-    """Print the question that `text` means; the lines of framework.failures."""
-    failed, chosen = [], {}
-    for number, _, module in find(text):
-        chosen.setdefault(module, []).append(number.split(".", 1)[1])
-    options = SimpleNamespace(solution=solution, claims=claims)
-    for place, (module, numbers) in enumerate(chosen.items()):
+def show(asked: dict[ModuleType, list[str]], solution=False, claims=False, figures=None):
+    """Print what `chosen` found, solutions or claims alone if so wished; our failures' lines."""
+    failed = []
+    for place, (module, numbers) in enumerate(asked.items()):
         if place:
             print("\n")
-        solved, judged = answers(vars(module), options)
+        solved = [] if claims else solutions_of(module)
+        judged = [] if solution else claims_of(module)
         if set(numbers) != set(module.TITLES):
             solved = [s for s in solved if s.number in numbers]
             judged = [c for c in judged if belongs(c.number, numbers)]

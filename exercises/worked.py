@@ -7,6 +7,7 @@ they exist (x₁, hₜ₋₁, W², Qᵀ), else after _ or ^ (h_T). Every number 
 into its line by num(), vec() or as an array or a table.
 """
 
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -93,6 +94,22 @@ def num(value, digits=3) -> str:
 def vec(values, digits=3) -> str:
     """Numbers one after the other: (0.5, −1.0)."""
     return "(" + ", ".join(num(value, digits) for value in values) + ")"
+
+
+def below(error, limit=1e-9):
+    """ "below 1e-09" for an error under `limit`: its last digits differ between machines."""
+    return f"below {limit:.0e}" if error < limit else f"{error:.1e}"
+
+
+def listing(values, spec=".2f", around="[]"):
+    """The values one after the other, each by its format: [2.25, 3.00]."""
+    return around[0] + ", ".join(format(value, spec) for value in values) + around[1]
+
+
+def share(successes, trials):
+    """A share with its standard error, as a percentage: 41.2 % +- 0.5 %."""
+    p = successes / trials
+    return f"{100 * p:.1f} % +- {100 * math.sqrt(p * (1 - p) / trials):.1f} %"
 
 
 def sub(text) -> str:

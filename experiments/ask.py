@@ -1,6 +1,6 @@
 """`python -m npdl ask` from a clone; npdl/scripts/ask.py has it."""
 
 if __name__ == "__main__":
-    from npdl.__main__ import script
+    from npdl.__main__ import start
 
-    script("ask")
+    start("ask")

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-from experiments.bench import modes, report, training  # noqa: E402  (npdl is found through the line above)
-from experiments.bench.cases import DOCUMENT, Case, make_batch, products  # noqa: E402
-from experiments.bench.guard import Guard  # noqa: E402
-from experiments.bench.harness import Variant  # noqa: E402
-from experiments.bench.worker import WorkerError, serve  # noqa: E402
-from npdl.console import OneLineParser, folder, guarded  # noqa: E402
+from experiments.bench import modes, report, training
+from experiments.bench.cases import DOCUMENT, Case, make_batch, products
+from experiments.bench.guard import Guard
+from experiments.bench.harness import Variant
+from experiments.bench.worker import WorkerError, serve
+from npdl.console import OneLineParser, folder, guarded
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -24,11 +24,11 @@ import sys
 import time
 from pathlib import Path
 
-from experiments.bench import gpu_measure, gpu_report, report  # noqa: E402  (npdl: the line above finds it)
-from experiments.bench.cases import DOCUMENT, Case  # noqa: E402
-from experiments.bench.guard import Guard  # noqa: E402
-from experiments.bench.worker import WorkerError  # noqa: E402
-from npdl.console import OneLineParser, folder, guarded  # noqa: E402
+from experiments.bench import gpu_measure, gpu_report, report
+from experiments.bench.cases import DOCUMENT, Case
+from experiments.bench.guard import Guard
+from experiments.bench.worker import WorkerError
+from npdl.console import OneLineParser, folder, guarded
 
 SCRIPT = Path(__file__).resolve()
 MODES = ("step", "growth")

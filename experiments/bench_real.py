@@ -24,14 +24,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.bench import report  # noqa: E402  (npdl is found through the line above)
-from experiments.bench.guard import Guard  # noqa: E402
-from experiments.bench.harness import Variant, measure_steps  # noqa: E402
-from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step  # noqa: E402
-from experiments.bench.worker import WorkerError, serve  # noqa: E402
-from npdl.console import OneLineParser, folder, guarded, place  # noqa: E402
-from npdl.errors import InputError  # noqa: E402
-from npdl.training.finetune import model_config  # noqa: E402
+from experiments.bench import report
+from experiments.bench.guard import Guard
+from experiments.bench.harness import Variant, measure_steps
+from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step
+from experiments.bench.worker import WorkerError, serve
+from npdl.console import OneLineParser, folder, guarded, place
+from npdl.errors import InputError
+from npdl.training.finetune import model_config
 
 SCRIPT = Path(__file__).resolve()
 RAW = argparse.RawDescriptionHelpFormatter

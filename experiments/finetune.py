@@ -1,6 +1,6 @@
 """`python -m npdl finetune` from a clone; npdl/scripts/finetune.py has it."""
 
 if __name__ == "__main__":
-    from npdl.__main__ import script
+    from npdl.__main__ import start
 
-    script("finetune")
+    start("finetune")

@@ -1,6 +1,6 @@
 """`python -m npdl generate` from a clone; npdl/scripts/generate.py has it."""
 
 if __name__ == "__main__":
-    from npdl.__main__ import script
+    from npdl.__main__ import start
 
-    script("generate")
+    start("generate")

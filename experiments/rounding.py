@@ -21,7 +21,7 @@ if __name__ == "__main__":
 import dataclasses
 import sys
 
-from experiments import study
+from experiments.study.records import variant as recipe
 from experiments.trials import Trial, columns_of, evaluations, main, settings
 from npdl.training.engine import Batch
 from npdl.training.loop import Trainer
@@ -55,7 +55,7 @@ class Reversed(Trainer):
 
 
 def config_of(model, variant):
-    return dataclasses.replace(study.variants((model,), (SEED,))[0], **VARIANTS[variant])
+    return recipe(model, seed=SEED, **VARIANTS[variant])
 
 
 def train(model, variant, **changed):

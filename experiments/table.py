@@ -1,6 +1,6 @@
 """`python -m npdl table` from a clone; npdl/scripts/table.py has it."""
 
 if __name__ == "__main__":
-    from npdl.__main__ import script
+    from npdl.__main__ import start
 
-    script("table")
+    start("table")

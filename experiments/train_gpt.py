@@ -1,6 +1,6 @@
-"""`python -m npdl train-gpt` from a clone; npdl/scripts/train_gpt.py has it."""
+"""`python -m npdl train-gpt` from a clone; npdl/scripts/train.py has it."""
 
 if __name__ == "__main__":
-    from npdl.__main__ import script
+    from npdl.__main__ import start
 
-    script("train-gpt")
+    start("train-gpt")

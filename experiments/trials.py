@@ -14,10 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.keeping import UNREADABLE, read_record, short, write_record
-from npdl.console import guarded, note
+from npdl.console import OneLineParser, guarded, note
 from npdl.errors import InputError
 from npdl.files import is_file, reason
-from npdl.training.cli import OneLineParser
 from npdl.training.loop import unwarned
 from npdl.training.origin import versions
 
@@ -62,19 +61,9 @@ def kept(folder, trial):
 
 
 def records(folder, trials):
-    """{name: record} of the trials that are kept, of one origin: the one that most have.
-
-    Raises InputError for a file that cannot be read.
-    """
-    found = {trial.name: record for trial in trials if (record := kept(folder, trial))}
-    origins = [origin(record) for record in found.values()]
-    most = max(sorted(set(origins)), key=origins.count, default=None)
-    return {name: record for name, record in found.items() if origin(record) == most}
-
-
-def origin(record):
-    made = record["made"]
-    return f"engine {made['engine']}, {made['processor']}, {made['blas']}, {made['kernels']}"
+    """{name: record} of the trials that are kept. Raises InputError for a file that cannot be
+    read."""
+    return {trial.name: record for trial in trials if (record := kept(folder, trial))}
 
 
 def keep(folder, trial):

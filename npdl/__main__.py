@@ -1,7 +1,6 @@
 """The commands of npdl: `python -m npdl step LAYER`, `python -m npdl train-gpt`, and so on; `-h`
 lists them. What is imported here comes before Ctrl-C is made quiet: nothing slow."""
 
-import difflib
 import importlib
 import os
 import sys
@@ -18,26 +17,28 @@ COMMANDS = {
     "example": ("write mine.py, a layer of your own to start from", "npdl_study.example",
                 "add_arguments", "run"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
-                 "npdl_study.homework.homework", "add_arguments", "run"),
+                 "npdl_study.homework.assignment", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
-             "npdl_study.plots.plots", "add_arguments", "run"),
-}
-# name: what it does; npdl.scripts has a module for each, with a parser of its own
-SCRIPTS = {
-    "train-gpt": "train a GPT on modular arithmetic until it groks, or on a text",
-    "train-lstm": "the same with an LSTM",
-    "finetune": "fine-tune a run or a real model with LoRA or QLoRA",
-    "generate": "continue a prompt with a run or a real model",
-    "ask": "ask a trained model for the answer to an equation",
-    "table": "set finished runs beside each other",
+             "npdl_study.plots.plotting", "add_arguments", "run"),
+    "train-gpt": ("train a GPT on modular arithmetic until it groks, or on a text",
+                  "npdl.scripts.train", "add_gpt", "run_gpt"),
+    "train-lstm": ("the same with an LSTM", "npdl.scripts.train", "add_lstm", "run_lstm"),
+    "finetune": ("fine-tune a run or a real model with LoRA or QLoRA",
+                 "npdl.scripts.finetune", "add_arguments", "run"),
+    "generate": ("continue a prompt with a run or a real model",
+                 "npdl.scripts.generate", "add_arguments", "run"),
+    "ask": ("ask a trained model for the answer to an equation",
+            "npdl.scripts.ask", "add_arguments", "run"),
+    "single": ("print one model as one file that needs NumPy alone", "npdl.scripts.single",
+               "add_arguments", "run"),
+    "table": ("set finished runs beside each other", "npdl.scripts.table", "add_arguments", "run"),
 }
 
 
-def script(name, arguments=None, prog=None):
-    """Run one of npdl.scripts and leave with its exit status."""
+def start(*first):
+    """Run this process's command line, after the words `first`, and leave with its status."""
     begin()
-    module = importlib.import_module(f"npdl.scripts.{name.replace('-', '_')}")
-    sys.exit(module.main(arguments, prog))
+    sys.exit(main([*first, *sys.argv[1:]]))
 
 
 def main(arguments=None):
@@ -48,10 +49,6 @@ def main(arguments=None):
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = given[0] if given else ""
-    if chosen in SCRIPTS:
-        script(chosen, given[1:], f"python -m npdl {chosen}")
-    for name, what in SCRIPTS.items():
-        commands.add_parser(name, help=what)
     for name, (what, module, add, _) in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=what)
         if name == chosen:                              # import what is asked for, no more
@@ -59,23 +56,26 @@ def main(arguments=None):
     if not chosen.startswith("-") and chosen not in COMMANDS:
         parser.error(_unknown(chosen))
     options = parser.parse_args(given)
-    _, module, _, run = COMMANDS[options.command]
-    options.status = 0
-    return guarded(f"python -m npdl {options.command}",
+    command = vars(options).pop("command")
+    _, module, _, run = COMMANDS[command]
+    return guarded(f"python -m npdl {command}",
                    lambda: _quietly(getattr(importlib.import_module(module), run), options))
 
 
 def _unknown(name):
-    near = difflib.get_close_matches(name, [*SCRIPTS, *COMMANDS], 1)
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
     meant = f"; did you mean {near[0]}?" if near else ";"
     what = f"command {name!r} is unknown" if name else "a command is missing"
-    return f"{what}{meant} give one of: {', '.join([*SCRIPTS, *COMMANDS])}"
+    return f"{what}{meant} give one of: {', '.join(COMMANDS)}"
 
 
 def _quietly(run, options):
     """Run a command. The reader of its output, say `head`, may stop when it has seen enough.
 
-    `options.status` is then the exit status: what the command knew before it began to print.
+    `options.status`, if it has one, is then the exit status: what the command knew before it began
+    to print.
     """
     try:
         status = run(options)
@@ -85,9 +85,8 @@ def _quietly(run, options):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-        return options.status
+        return getattr(options, "status", 0)
 
 
 if __name__ == "__main__":
-    begin()
-    sys.exit(main())
+    start()

@@ -7,14 +7,17 @@ import signal
 import sys
 import warnings
 
+from npdl.exceptions import NpdlError  # and nothing that imports NumPy: see `begin`
+
 BAD, INTERRUPTED = 2, 130
+IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which scripts need
 
 
 class OneLineParser(argparse.ArgumentParser):
     """Bad usage is one line on standard error, and exit status 2."""
 
     def error(self, message):
-        self.exit(BAD, f"{self.prog}: {_one_line(' '.join(message.split()))}; see --help\n")
+        self.exit(BAD, f"{self.prog}: {printable(' '.join(message.split()))}; see --help\n")
 
     def print_help(self, file=None):
         def show():                     # argparse's own says nothing when the output is closed
@@ -24,6 +27,12 @@ class OneLineParser(argparse.ArgumentParser):
         status = guarded(self.prog, show)
         if status:
             self.exit(status)
+
+
+def describe(parser, text):
+    """Give a command's parser its description; options that are not given will be absent."""
+    parser.description, parser.argument_default = text, argparse.SUPPRESS
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def place(text):
@@ -66,8 +75,6 @@ def guarded(prog, work):
     npdl's own errors, refusals of the system and of memory, and an output that was closed become
     one line on standard error. A character that the output's encoding lacks is shown as "?".
     """
-    from npdl.errors import NpdlError  # imports NumPy, which `begin` must come before
-
     open_streams()
     try:
         with _interrupts():
@@ -90,14 +97,23 @@ def guarded(prog, work):
     finally:
         _drop_unwritten(sys.stderr)
     _drop_unwritten(sys.stdout)
-    note(f"{prog}: {_one_line(line)}")
+    note(f"{prog}: {printable(line)}")
     _drop_unwritten(sys.stderr)
     return BAD
 
 
-def _one_line(text):
-    """Text with what would end a line, or change the terminal, escaped as in Python."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def printable(text, but=""):
+    """Text with what would end a line, or change the terminal, escaped as in Python; not what is
+    in `but`, say "\\n\\t"."""
+    return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
+
+
+def show(text, end="\n"):
+    """Print a text of a model's. A terminal gets what can be shown: other characters are commands
+    to it. A file or a pipe gets the text as it is."""
+    if sys.stdout.isatty():
+        text = printable(text, IN_TEXTS)
+    print(text, end=end, flush=True)
 
 
 def open_streams():

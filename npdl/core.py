@@ -12,7 +12,7 @@ used is None; where forward returns several outputs, a bare array is the gradien
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, check_gradient, check_state_dict
+from npdl.errors import InputError, check_gradient, check_state_dict, require_dtype
 
 
 class _Discard:
@@ -35,6 +35,8 @@ class Param:
 
     def __init__(self, data, decay=True, trainable=True):
         self.data = to_device(data)
+        if trainable:
+            require_dtype(self.data.dtype)
         self.decay = decay
         self._can_learn = trainable
         self.trainable = trainable
@@ -115,6 +117,12 @@ def rebuilt(nest, items):
 
 class Layer:
     """Parameters are attributes; so are sub-layers; alone, or in lists, tuples and dicts."""
+
+    def __setattr__(self, name, value):
+        if name == "params" and not callable(value):
+            raise InputError("self.params is the method that lists a layer's Params; give the "
+                             "attribute another name, and each array in it a Param")
+        super().__setattr__(name, value)
 
     is_embedding = False  # True for tables of tokens or positions, which document 004's P omits
 
@@ -268,7 +276,5 @@ def gradients_of(dout, outputs, owner):
         return tuple(gradients_of(d, y, owner) for d, y in zip(dout, outputs, strict=True))
     if dout is None:
         return xp.zeros_like(outputs)
-    if outputs.shape == ():                                 # a loss: its gradient is a number
-        return dout
     check_gradient(dout, outputs.shape, owner)
     return dout

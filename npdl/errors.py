@@ -7,26 +7,14 @@ wrongly without a word: broadcasting and integer arithmetic raise nothing.
 
 import math
 import numbers
+import warnings
 
 import numpy as np
 
-FLOATS = ("float16", "float32", "float64", "float", "longdouble")
+from npdl.exceptions import BackendError, CheckpointError, InputError, NpdlError
 
-
-class NpdlError(Exception):
-    """The base of everything that npdl raises itself."""
-
-
-class InputError(NpdlError, ValueError):
-    """An argument, an option or a file of data that npdl cannot accept."""
-
-
-class CheckpointError(NpdlError, RuntimeError):
-    """A checkpoint that cannot be written, read, or used with this model."""
-
-
-class BackendError(NpdlError, RuntimeError):
-    """An array backend that is not installed or cannot run on this machine."""
+__all__ = ["BackendError", "CheckpointError", "InputError", "NpdlError"]
+FLOATS = ("float32", "float64", "float")
 
 
 def is_integer(value):
@@ -48,11 +36,12 @@ def require_positive(**sizes):
 
 
 def require_dtype(dtype):
-    """Raise InputError unless `dtype` is one of floats."""
+    """Raise InputError unless `dtype` is one of floats, of 32 bits at least: in float16 an
+    optimizer's eps is 0, and one step makes NaN of the weights."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
         dtype, "__name__", "")
     if name not in FLOATS:
-        raise InputError(f"dtype = {dtype!r}; it must be one of floats: 'float32' or 'float64'")
+        raise InputError(f"dtype = {dtype!r}; it must be 'float32' or 'float64'")
 
 
 def require_number(name, value, allowed, wanted):
@@ -64,6 +53,12 @@ def require_number(name, value, allowed, wanted):
 def require_eps(eps):
     """Raise InputError unless `eps` is a finite number above 0."""
     require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+
+
+def require_id(name, value, size):
+    """Raise InputError unless `value` is an integer from 0 to size - 1."""
+    if not is_integer(value) or not 0 <= value < size:
+        raise InputError(f"{name} = {value!r}; it must be an integer from 0 to {size - 1}")
 
 
 def require_choice(name, value, choices):
@@ -89,6 +84,19 @@ def check_floats(owner, **arrays):
                              "array of floats with an axis or more")
 
 
+def check_rng(owner, rng):
+    """Raise InputError unless `rng` is a generator, or None."""
+    if rng is not None and not hasattr(rng, "random"):
+        raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
+                         "numpy.random.default_rng(0), or None for none")
+
+
+def warn_undropped():
+    """Say, once in a process, that a training goes on without dropout."""
+    warnings.warn("dropout did nothing: a backward follows a forward without rng; train with "
+                  "forward(.., rng=numpy.random.default_rng(0)), or with dropout 0", stacklevel=1)
+
+
 def check_width(x, width, owner, ndim=None):
     """Raise InputError unless `x` is real numbers whose last axis is `width` long, `ndim` axes."""
     check_real(owner, the_input=x)
@@ -110,8 +118,10 @@ def check_channels(x, channels, owner, places=False):
 
 
 def check_gradient(dy, shape, owner):
-    """Raise InputError unless the upstream gradient `dy` is an array of the output's shape."""
-    if not hasattr(dy, "ndim") or dy.shape != tuple(shape):
+    """Raise InputError unless the upstream gradient `dy` is an array of the output's shape, or a
+    number where that is ()."""
+    is_number = isinstance(dy, numbers.Real) and not shape
+    if not is_number and (not hasattr(dy, "ndim") or dy.shape != tuple(shape)):
         raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
                          f"shape {tuple(shape)}")
 
@@ -216,7 +226,7 @@ def checked_state(state, parts, shape, owner):
 
 def check_attention(q, k, v, mask=None, same_width=True):
     """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together."""
-    check_real("attention", q=q, k=k, v=v)
+    check_floats("attention", q=q, k=k, v=v)
     lead = q.shape[:-2]
     fits = min(q.ndim, k.ndim, v.ndim) >= 2 and 0 not in (k.shape[-2], q.shape[-1]) and (
         k.shape[:-2] == v.shape[:-2] == lead and k.shape[-2] == v.shape[-2])
@@ -253,16 +263,17 @@ def checked_turns(x, positions, width):
     return positions
 
 
-def check_graph(h, edges=None):
-    """Raise InputError unless `h` is (..., N, D), N not 0, and `edges` (N, N) or (..., N, N)."""
-    check_real("graph", h=h)
+def check_graph(h, *edges):
+    """Raise InputError unless `h` is (..., N, D) of floats, N not 0, and the edges, if there are
+    any, (N, N) or (..., N, N)."""
+    check_floats("graph", h=h)
     N = h.shape[-2] if h.ndim > 1 else 0
-    shape = edges.shape if hasattr(edges, "shape") else (N, N)
+    for e in edges:
+        check_real("graph", edges=e)
+    shape = edges[0].shape if edges else (N, N)
     if N == 0 or shape not in ((N, N), (*h.shape[:-2], N, N)):
         raise InputError(f"graph: states {h.shape} and edges {shape} do not fit; they must be "
                          "(..., N, D), N not 0, and (N, N) or (..., N, N)")
-    if edges is not None:
-        check_real("graph", edges=edges)
 
 
 def check_same(what, shape, wanted):
@@ -271,17 +282,53 @@ def check_same(what, shape, wanted):
         raise InputError(f"{what} has shape {tuple(shape)}; it must be {tuple(wanted)}")
 
 
-def check_state_dict(own, arrays):
+def check_state_dict(own, arrays, what="parameter"):
     """Raise InputError unless `arrays` has the names, shapes and dtypes of `own` {name: array}."""
     odd = sorted(own.keys() ^ arrays.keys())
     if odd:
-        what = "missing" if odd[0] in own else "unknown"
-        raise InputError(f"parameter {odd[0]!r} is {what} ({len(odd)} names differ in all)")
+        how = "missing" if odd[0] in own else "unknown"
+        raise InputError(f"{what} {odd[0]!r} is {how} ({len(odd)} names differ in all)")
     for name, wanted in own.items():
         given = arrays[name]
-        if given.shape != wanted.shape or given.dtype != wanted.dtype:
-            raise InputError(f"parameter {name!r} is {given.dtype} {given.shape}; this model "
-                             f"needs {wanted.dtype} {wanted.shape}")
+        if not hasattr(given, "dtype") or (given.shape, given.dtype) != (wanted.shape,
+                                                                         wanted.dtype):
+            raise InputError(f"{what} {name!r} is {described(given)}; this model needs "
+                             f"{described(wanted)}")
+
+
+def check_optimizer_state(own, state):
+    """Raise InputError unless `state` is as an optimizer's `own`: steps, moments of its arrays."""
+    if not isinstance(state, dict) or state.keys() != own.keys():
+        given = ", ".join(map(str, state)) if isinstance(state, dict) else described(state)
+        raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
+    require_number("steps", state["steps"], lambda steps: is_integer(steps) and steps >= 0,
+                   "an integer, 0 or more")
+    for moment in own.keys() - {"steps"}:
+        check_state_dict(own[moment], state[moment], f"{moment} of")
+
+
+def check_model(owner, model):
+    """Raise InputError unless `model` has a method params(), as a Layer has."""
+    if not callable(getattr(model, "params", None)):
+        raise InputError(f"{owner}: given {described(model)}; give the model itself, a Layer")
+
+
+def checked_params(owner, params):
+    """`params` as a list, after a check that they are Params that learn."""
+    found = list(params) if hasattr(params, "__iter__") else [params]
+    for param in found:
+        if not hasattr(param, "grad") or not hasattr(param, "trainable"):
+            raise InputError(f"{owner}: given {described(param)}; give Params, such as "
+                             "optimizer.params.values()")
+        check_learns(owner, param)
+    return found
+
+
+def check_learns(owner, param):
+    """Raise InputError if a Param is frozen: there is no gradient to read."""
+    if not param.trainable:
+        raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
+                         "after freezing")
 
 
 def require_betas(betas):
@@ -317,11 +364,12 @@ def check_kinds(owner, **arrays):
 
 
 def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless logits (B, S, V) go with targets (B, S) and counted (B, S)."""
-    check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"), counted=(counted, "b"))
-    if logits.ndim != 3 or targets.shape != logits.shape[:2] or counted.shape != targets.shape:
+    """Raise InputError unless logits of the shape `logits`, (B, S, V), go with the integers
+    `targets` (B, S) and the bools `counted` (B, S)."""
+    check_kinds("loss", targets=(targets, "iu"), counted=(counted, "b"))
+    if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
         raise InputError(
-            f"loss: logits {logits.shape}, targets {targets.shape} and counted {counted.shape} "
+            f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
             "do not fit; they must be (B, S, V), (B, S) and (B, S)"
         )
 

@@ -1,4 +1,4 @@
-"""Files of a run folder: written whole or not at all, and read with distrust."""
+"""Files and folders: published whole or not at all, and read with distrust."""
 
 import contextlib
 import errno
@@ -114,38 +114,38 @@ def write_json(path, value):
 
 
 @contextlib.contextmanager
-def new_folder(path: str | os.PathLike) -> Iterator[Path]:
+def new_folder(path: str | os.PathLike, replace: bool = False) -> Iterator[Path]:
     """Yield a folder to fill, which becomes `path` when the block ends, whole: one rename.
 
-    After an error, a kill or lost power nothing is there, and the same call can be made again.
-    Raises InputError unless `path` is new or an empty folder, CheckpointError when the system
-    refuses.
+    After an error, a kill or lost power nothing new is there, and the same call can be made again.
+    With `replace`, a folder that is there stays until the new one is whole; between the two
+    renames neither is, and whoever is killed there has to make it again. Raises InputError unless
+    `path` is new or an empty folder or may be replaced, CheckpointError when the system refuses.
     """
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary, old = (path.with_name(f".{path.name}.{what}{os.getpid()}.tmp")
+                      for what in ("", "old."))
     taken = InputError(f"--out {path}: is not an empty folder; choose one that is, or a new name")
     try:
-        if os.path.lexists(path) and (not path.is_dir() or os.listdir(path)):
+        if os.path.lexists(path) and (not path.is_dir() or (os.listdir(path) and not replace)):
             raise taken
         if path == Path.cwd():                          # it would be gone for the shell
             raise InputError(f"--out {path}: is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
-        for name in os.listdir(path.parent):
-            match = TEMPORARY.fullmatch(name)
-            if match and name.startswith(f".{path.name}.") and born(int(match[1])) == 0:
-                shutil.rmtree(path.parent / name, ignore_errors=True)
-        shutil.rmtree(temporary, ignore_errors=True)    # of a killed process with this number
+        for left in (*_left_behind(path.parent, path.name), temporary, old):
+            shutil.rmtree(left, ignore_errors=True)     # of a killed process, maybe of this number
         temporary.mkdir()
     except OSError as error:
         raise InputError(f"--out {path}: cannot be made ({reason(error)}); choose a folder that "
                          "you may write to") from error
     try:
         yield temporary
-        for name in os.listdir(temporary):
-            _sync(temporary / name)
-        _sync(temporary)
-        if os.name != "posix" and path.exists():        # there, nothing may be in the way
-            path.rmdir()
+        for folder, _, names in os.walk(temporary, topdown=False):
+            for name in names:
+                _sync(Path(folder, name))
+            _sync(Path(folder))
+        if path.exists():
+            os.rename(path, old) if os.listdir(path) else path.rmdir()
         os.rename(temporary, path)
         _sync(path.parent)
     except OSError as error:
@@ -155,7 +155,19 @@ def new_folder(path: str | os.PathLike) -> Iterator[Path]:
     except CheckpointError as error:                    # of a file that will have another name
         raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not path.exists():
+            os.rename(old, path)
+        for left in (temporary, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _left_behind(folder, name=None):
+    """The temporaries in a folder whose processes no longer live; of one name, if that is given."""
+    for found in sorted(os.listdir(folder)):
+        match = TEMPORARY.fullmatch(found)
+        if (match and (name is None or found.startswith(f".{name}."))
+                and born(int(match[1])) == 0):
+            yield Path(folder, found)
 
 
 def clean_stale(folder: str | os.PathLike) -> list[str]:
@@ -166,11 +178,10 @@ def clean_stale(folder: str | os.PathLike) -> list[str]:
     """
     removed = []
     try:
-        for name in sorted(os.listdir(folder)):
-            match = TEMPORARY.fullmatch(name)
-            if match and born(int(match[1])) == 0 and (Path(folder) / name).is_file():
-                (Path(folder) / name).unlink(missing_ok=True)
-                removed.append(name)
+        for path in _left_behind(folder):
+            if path.is_file():
+                path.unlink(missing_ok=True)
+                removed.append(path.name)
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -1,4 +1,8 @@
-"""The loss and the accuracy of document 004, Problem 3, and the usual losses."""
+"""The loss and the accuracy of document 004, Problem 3, and the usual losses.
+
+Targets that are on a device already are not looked at, which would wait for it: CuPy takes one
+that is out of range from the other end (npdl.errors.checked_ids).
+"""
 
 import math
 
@@ -6,13 +10,14 @@ from npdl.backend import is_host, one_hot, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
+    check_gradient,
     check_kinds,
     check_loss_shapes,
     checked_ids,
     require_choice,
     require_number,
 )
-from npdl.functions import log_softmax
+from npdl.functions import log_softmax, wide_sum
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -42,19 +47,21 @@ class SequenceLoss(Layer):
         self.average = average
 
     def forward(self, logits, targets, counted):
-        check_loss_shapes(logits, targets, counted)
+        check_kinds("loss", logits=(logits, "f"))
+        check_loss_shapes(logits.shape, targets, counted)
         targets = xp.where(counted, targets, 0)
         if is_host():                                       # a device would have to be waited for
             checked_ids(targets, logits.shape[-1], "targets")
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (B, S, V)
         nll = -xp.take_along_axis(log_p, targets[..., None], -1)[..., 0]    # nll (B, S)
         weight = self.weights(counted.astype(logits.dtype))     # weight (B, S)
-        loss = (nll * weight).sum(1)                            # loss (B,)
+        loss = wide_sum(nll * weight, 1)                        # loss (B,)
         if self.reduction != "none":
             loss = loss.sum()
-        return loss, Cache(log_p=log_p, targets=targets, weight=weight)
+        return loss, Cache(log_p=log_p, targets=targets, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
+        check_gradient(dloss, cache.loss.shape, "SequenceLoss")
         log_p, V = cache.log_p, cache.log_p.shape[-1]
         dloss = dloss[:, None] if self.reduction == "none" else dloss
         dnll = cache.weight * dloss                             # loss = sum nll * weight
@@ -67,15 +74,27 @@ class SequenceLoss(Layer):
         if self.average == "sample":
             weight = counted / xp.maximum(counted.sum(1, keepdims=True), 1)
         else:
-            weight = counted * (len(counted) / xp.maximum(counted.sum(), 1))
+            weight = counted * (len(counted) / xp.maximum(wide_sum(counted), 1))
         return weight / len(counted) if self.reduction == "mean" else weight
 
 
 def exact_match(logits, targets, counted, reduction="mean"):
-    """Share of samples whose every counted token is the most probable one: (B,) or a scalar."""
+    """Share of samples whose every counted token is the most probable one: (B,) or a scalar.
+
+    Shapes, and what is refused, as SequenceLoss. Where a logit is NaN, no token is right.
+    """
     require_choice("reduction", reduction, REDUCTIONS)
-    right = (logits.argmax(-1) == targets) | ~counted
+    check_kinds("exact_match", logits=(logits, "f"))
+    check_loss_shapes(logits.shape, targets, counted)
+    right = (most_probable(logits) == targets) | ~counted
     return reduced(right.all(1).astype(logits.dtype), reduction)
+
+
+def most_probable(logits):
+    """The index of the largest of the logits (..., V), or -1 where one is NaN: (...)."""
+    top = logits.argmax(-1)                                     # of the first NaN, if there is one
+    found = xp.take_along_axis(logits, top[..., None], -1)[..., 0]
+    return xp.where(xp.isnan(found), -1, top)
 
 
 def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
@@ -118,13 +137,14 @@ class CrossEntropy(Layer):
         nll = -terms.sum(-1)                                        # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
-            weight = weight / xp.maximum(weight.sum(), 1)
+            weight = (weight / xp.maximum(wide_sum(weight), 1)).astype(logits.dtype)
         loss = nll * weight
         if self.reduction != "none":
-            loss = loss.sum()
-        return loss, Cache(log_p=log_p, q=q, weight=weight)
+            loss = wide_sum(loss)
+        return loss, Cache(log_p=log_p, q=q, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
+        check_gradient(dloss, cache.loss.shape, "CrossEntropy")
         dnll = cache.weight * dloss                     # loss = sum nll * weight
         p = xp.exp(cache.log_p)
         dlogits = (p - cache.q) * dnll[..., None]       # nll = -sum q log_softmax(logits)
@@ -157,11 +177,12 @@ class StableMaxLoss(Layer):
         total = s.sum(-1, keepdims=True)                                # total (..., 1)
         s_y = xp.take_along_axis(s, targets[..., None], -1)             # s_y (..., 1)
         nll = (xp.log(total) - xp.log(s_y))[..., 0]                     # nll (...)
-        return reduced(nll, self.reduction), Cache(s=s, below=below, total=total, s_y=s_y,
-                                                   targets=targets)
+        loss = reduced(nll, self.reduction)
+        return loss, Cache(s=s, below=below, total=total, s_y=s_y, targets=targets, loss=loss)
 
     def backward(self, dloss, cache):
         s = cache.s
+        check_gradient(dloss, cache.loss.shape, "StableMaxLoss")
         dnll = spread(dloss, self.reduction, cache.total[..., 0])[..., None]
         q = one_hot(cache.targets, s.shape[-1], s.dtype)
         ds = dnll * (1 / cache.total - q / cache.s_y)           # nll = log sum s - log s_y
@@ -180,6 +201,7 @@ class SquaredError(Layer):
 
     def __init__(self, factor=1.0, reduction="mean"):
         require_choice("reduction", reduction, REDUCTIONS)
+        require_number("factor", factor, math.isfinite, "a finite number")
         self.factor = factor
         self.reduction = reduction
 
@@ -188,11 +210,12 @@ class SquaredError(Layer):
         if y.shape != z.shape or 0 in y.shape[-1:] or y.ndim == 0:
             raise InputError(f"squared error: {y.shape} and {z.shape} must be the same (..., D)")
         e = y - z                                                   # e (..., D)
-        loss = self.factor * (e * e).sum(-1)
-        return reduced(loss, self.reduction), Cache(e=e)
+        loss = reduced(self.factor * wide_sum(e * e, -1), self.reduction)
+        return loss, Cache(e=e, loss=loss)
 
     def backward(self, dloss, cache):
         e = cache.e
+        check_gradient(dloss, cache.loss.shape, "SquaredError")
         dsquare = spread(dloss, self.reduction, e[..., 0])
         de = 2 * self.factor * e * dsquare[..., None]               # loss = factor sum e^2
         dy = de                                                     # e = y - z
@@ -219,10 +242,12 @@ class KLDivergence(Layer):
         p, q = xp.exp(log_p), xp.exp(log_q)
         log_ratio = xp.where(p > 0, log_p - log_q, 0)               # log_ratio (..., V)
         D = (p * log_ratio).sum(-1, keepdims=True)                  # D (..., 1)
-        return reduced(D[..., 0], self.reduction), Cache(p=p, q=q, log_ratio=log_ratio, D=D)
+        loss = reduced(D[..., 0], self.reduction)
+        return loss, Cache(p=p, q=q, log_ratio=log_ratio, D=D, loss=loss)
 
     def backward(self, dloss, cache):
         p, q, log_ratio, D = cache.p, cache.q, cache.log_ratio, cache.D
+        check_gradient(dloss, cache.loss.shape, "KLDivergence")
         dD = spread(dloss, self.reduction, D[..., 0])[..., None]
         dp_logits = dD * p * (log_ratio - D)                        # D = sum p (log_p - log_q)
         dq_logits = dD * (q - p)
@@ -244,7 +269,7 @@ def reduced(loss, reduction):
     """`loss` (...) itself, its sum, or its mean, which is 0 where there is nothing."""
     if reduction == "none":
         return loss
-    return loss.sum() if reduction == "sum" else loss.sum() / max(1, loss.size)
+    return wide_sum(loss) if reduction == "sum" else wide_sum(loss) / max(1, loss.size)
 
 
 def spread(dloss, reduction, entries):

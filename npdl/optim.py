@@ -7,7 +7,16 @@ Each is a loop over the parameters. `step()` reads every `param.grad` and change
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, require_betas, require_finite, require_number
+from npdl.errors import (
+    InputError,
+    check_learns,
+    check_model,
+    check_optimizer_state,
+    checked_params,
+    require_betas,
+    require_finite,
+    require_number,
+)
 
 
 class Optimizer:
@@ -19,6 +28,7 @@ class Optimizer:
     moments = ()
 
     def __init__(self, model, lr, weight_decay=0.0):
+        check_model(type(self).__name__, model)
         require_finite(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
         if not self.params:
@@ -30,7 +40,12 @@ class Optimizer:
             setattr(self, moment, zeros)
 
     def step(self, lr=None):
-        """One update; `lr` overrides the constructor's for this step."""
+        """One update; `lr` overrides the constructor's for this step.
+
+        Raises InputError, and changes nothing, where a parameter was frozen since.
+        """
+        for name, p in self.params.items():
+            check_learns(f"{type(self).__name__}: {name}", p)
         self.steps += 1
         for name, p in self.params.items():
             self.update(name, p, self.lr if lr is None else lr, self.weight_decay * p.decay)
@@ -52,7 +67,9 @@ class Optimizer:
         return state
 
     def load_state_dict(self, state):
-        """Take back what `state_dict` returned."""
+        """Take back what `state_dict` returned; InputError, and no change, for anything else."""
+        own = {moment: getattr(self, moment) for moment in self.moments}
+        check_optimizer_state({"steps": self.steps, **own}, state)
         self.steps = int(state["steps"])
         for moment in self.moments:
             for name, array in getattr(self, moment).items():
@@ -126,7 +143,7 @@ def clip_by_global_norm(params, max_norm):
     """
     require_number("max_norm", max_norm, lambda value: 0 < value < math.inf,
                    "a finite number above 0")
-    params = list(params)
+    params = checked_params("clip_by_global_norm", params)
     norm = xp.sqrt(sum((p.grad**2).sum() for p in params))
     for p in params:
         p.grad *= xp.minimum(1.0, max_norm / (norm + 1e-6)).astype(p.grad.dtype)
@@ -135,6 +152,7 @@ def clip_by_global_norm(params, max_norm):
 
 def matrices_only(model):
     """Let weight decay act on the matrices alone: not on biases, gains or other vectors."""
+    check_model("matrices_only", model)
     for _, param in model.params():
         param.decay = param.data.ndim >= 2
 
@@ -145,7 +163,7 @@ def orthogonal_gradient(params):
     Prieto et al. 2025, arXiv:2501.04697: what only scales the weights, and with them the logits,
     goes. Call it between backward and the optimizer's step. Weights that are all 0 keep g.
     """
-    for p in params:
+    for p in checked_params("orthogonal_gradient", params):
         square = (p.data * p.data).sum()
         along = (p.data * p.grad).sum() / xp.where(square == 0, 1, square)
         p.grad[...] = p.grad - along * p.data
@@ -161,10 +179,11 @@ class Grokfast:
     def __init__(self, params, keep=0.98, amplify=2.0):
         require_number("keep", keep, lambda value: 0 <= value < 1, "at least 0 and below 1")
         require_finite(amplify=amplify)
-        self.params, self.keep, self.amplify = list(params), keep, amplify
+        self.params, self.keep, self.amplify = checked_params("Grokfast", params), keep, amplify
         self.mu = None
 
     def filter(self):
+        checked_params("Grokfast", self.params)
         if self.mu is None:
             self.mu = [p.grad.copy() for p in self.params]
         for p, mu in zip(self.params, self.mu, strict=True):
@@ -176,10 +195,11 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalised(G, steps=5):
-    """About U V^T of G = U S V^T, without a decomposition: every singular value to about 1.
+    """About U V^T of G = U S V^T, without a decomposition: most singular values to about 1.
 
     X = a X + b (X X^T) X + c (X X^T)^2 X from X = G / ||G||: a polynomial of the singular values
-    that after five rounds has brought them to between 0.7 and 1.2.
+    that after five rounds has brought those above ||G|| / 660 to between 0.68 and 1.21; a smaller
+    one has become up to 485 times as large.
     """
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]

@@ -1,10 +1,19 @@
-"""Processes of this machine: which of them live, where their numbers mean the same, and how much
-memory this one has taken."""
+"""Processes of this machine: which of them live, where their numbers mean the same, how much memory
+this one has taken, and limits for one that runs what a stranger wrote."""
 
 import contextlib
+import ctypes
 import os
+import signal
 import sys
 from pathlib import Path
+
+try:
+    import resource
+except ImportError:         # Windows
+    resource = None
+
+DIE_WITH_PARENT = 1         # Linux's prctl(PR_SET_PDEATHSIG)
 
 
 def born(pid):
@@ -52,12 +61,24 @@ def peak_memory():
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) << 10
-    with contextlib.suppress(ImportError):
-        import resource
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return None
+
+def confine(parent, for_good=True, **limits):
+    """End when the process `parent` does, and take limits, AS=bytes, CPU=seconds, as far as the
+    system has such; `for_good`, so that they can't be raised again. It is for a process that runs
+    what a stranger wrote, before it does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:                              # it has ended before that call
+        os._exit(1)
+    for name, most in limits.items():
+        with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS, Windows
+            which = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(which)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, most if for_good else hard))
 
 
 def memory():

@@ -1,8 +1,6 @@
 """Settings of the whole test suite."""
 
 import os
-import sys
-import types
 
 # The products of the tests are tiny: one thread is quicker than several, and repeatable.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -10,7 +8,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import pytest  # after the thread counts, which count when NumPy is first imported
 
-from npdl.training import run
+from npdl.training import folder
 from tests.tools import blas_check
 
 
@@ -44,25 +42,14 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
-conclude = run.conclude
-
-
-def without_picture(*arguments):
-    """The end of a run but for its curves.png, which takes longer than all the rest of it."""
-    blank = types.ModuleType("npdl.training.curves")
-    blank.plot_curves = lambda *_: None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, blank.__name__, blank)
-        return conclude(*arguments)
-
-
-run.conclude = without_picture
+plot_curves = folder.plot_curves
+folder.plot_curves = lambda *_: None        # it takes longer than all the rest of a small run
 
 
 @pytest.fixture
 def curves(monkeypatch):
     """Runs of this test's own process draw curves.png after all."""
-    monkeypatch.setattr(run, "conclude", conclude)
+    monkeypatch.setattr(folder, "plot_curves", plot_curves)
 
 
 missing_torch = []      # what was skipped for want of PyTorch, where it is required

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from npdl.console import OneLineParser, begin, guarded
 from npdl.errors import InputError
+from npdl.files import new_folder
 
 
 def parse(argv):
@@ -71,9 +72,8 @@ def build(options):
         if app.statuscode:
             return app.statuscode
         shutil.rmtree(made / ".doctrees", ignore_errors=True)
-        shutil.rmtree(out, ignore_errors=True)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(made, out)
+        with new_folder(out, replace=True) as whole:
+            shutil.copytree(made, whole, dirs_exist_ok=True)
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages, {size / 1e6:.1f} MB, "
           f"{time.monotonic() - start:.0f} s")

@@ -23,8 +23,7 @@ BOOK = ROOT / "docs" / "book"
 CODE = r"`[^`\n]*`"
 LINK = re.compile(rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 REPORTS = {"experiments/REPORT.md": "report/REPORT.md",
-           "experiments/grokking/REPORT.md": "report/LABORATORY.md",
-           "exercises/LEDGER.md": "report/LEDGER.md"}
+           "experiments/grokking/REPORT.md": "report/LABORATORY.md"}
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
@@ -120,7 +119,7 @@ class Site:
                 "Guides": self._guides(),
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
-                                       and "bench/" not in p] + [
+                                       and not re.match("docs/(bench|generated)/", p)] + [
                                            p.removesuffix(".md") for p in REPORTS.values()],
                 "Project": [p for p in places if p.startswith("project/")],
             }

@@ -7,7 +7,7 @@ from html import escape
 from docs.book.markup import words
 from docs.book.unicode import mathematics
 from exercises import questions
-from exercises.framework import shown_verdict, solutions_of
+from exercises.framework import FAILED, claims_of, shown_verdict, solutions_of
 from exercises.worked import array_lines, side_by_side, solution_text, step_lines
 from npdl.errors import InputError
 
@@ -15,7 +15,7 @@ from npdl.errors import InputError
 @functools.lru_cache(maxsize=64)
 def _of(module):
     """(solutions, claims) of an exercise module, worked out once."""
-    return solutions_of(vars(module)), list(module.claims())
+    return solutions_of(module), claims_of(module)
 
 
 def worked(number):
@@ -33,11 +33,14 @@ def asked(number):
         solutions, claims = _of(module)
         judged = [c for c in claims if questions.belongs(c.number, [own])]
         body = "".join(_solution(s) for s in solutions if s.number == own)
+        if hasattr(module, "answered_in"):
+            body = f"<p>Answered in {escape(module.answered_in(own))}.</p>"
         if not body and not judged:
             raise InputError(f"question {full} has neither a solution nor a claim")
         failed = [c.text for s in solutions if s.number == own for c in s.checks if not c.holds]
+        failed += [f"{c.claim} {c.evidence}" for c in claims if c.verdict == FAILED]
         if failed:
-            raise InputError(f"question {full}: a check of its solution fails: {failed[0]}")
+            raise InputError(f"question {full}: our computation fails: {failed[0]}")
         found.append((full, title, body + _verdicts(judged)))
     return found
 

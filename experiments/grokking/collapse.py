@@ -2,7 +2,7 @@
 
   python experiments/grokking/collapse.py --list     the trials and their minutes
   python experiments/grokking/collapse.py            make what is not made yet
-  python experiments/grokking/report.py              the answers, from what there is
+  python experiments/report.py                       the answers, from what there is
 
 Addition modulo 113, all training pairs at every step: an MLP 226-200-200-113 without biases on two
 one-hot numbers, with the settings of the paper's published script, and controls of our own:

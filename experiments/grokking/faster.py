@@ -3,7 +3,7 @@
   python experiments/grokking/faster.py --list     the trials and their minutes
   python experiments/grokking/faster.py            make what is not made yet
   python experiments/grokking/faster.py gpt seed0  some of them
-  python experiments/grokking/report.py            the answers, from what there is
+  python experiments/report.py                     the answers, from what there is
 
 The default recipe of the study (addition modulo 31, half of the equations, AdamW with decay 1,
 gradients clipped at norm 1), until every validation equation has been right three evaluations
@@ -27,7 +27,7 @@ import dataclasses
 import math
 import sys
 
-from experiments import study
+from experiments.study.records import variant
 from experiments.trials import Trial, all_right, columns_of, evaluations, main, settings
 from npdl.core import embedding_names
 from npdl.optim import Grokfast, Muon
@@ -97,7 +97,7 @@ def hidden_matrices(model):
 
 def config_of(model, arm, seed):
     """The Config of a trial: the recipe's, or a slower mean of the gradient."""
-    config = study.variants((model,), (seed,))[0]
+    config = variant(model, seed=seed)
     slow = {"betas": (KEEP, config.betas[1])} if arm == "momentum" else {}
     return dataclasses.replace(config, **slow)
 

@@ -1,16 +1,11 @@
-"""Numbers that the laboratory's answers share: paired differences, spans, curves."""
+"""What one arm of the laboratory does against another, seed by seed."""
 
 import dataclasses
 import math
 
-from experiments.reporting.draw import scale_y
-from experiments.reporting.measures import mean
-from experiments.reporting.rules import STUDENT
-from npdl_study.plots import plots_style as style
+from experiments.study.measures import STUDENT, mean
 
-NOTHING = "Not tried yet."
 LEVEL = 0.05                # a verdict by luck once in twenty
-COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,22 +47,15 @@ class Paired:
         tail = sum(math.comb(n, k) for k in range(min(sooner, later) + 1)) / 2**n
         return sooner, later, min(1.0, 2 * tail)
 
-    def verdict(self):
-        """What the pairs say, in words: by Student's interval where all are finite, else by signs,
+    def word(self):
+        """"sooner", "later" or "open": by Student's interval where all are finite, else by signs,
         so that a seed which never gets there counts."""
-        open_, n = "no difference that these seeds can tell", len(self.before)
-        if not n:
-            return "not tried"
-        if n == 1:
-            return "one seed alone: nothing follows"
-        if len(self.logs) < n:
+        if len(self.logs) < len(self.before):
             sooner, later, p = self.signs()
-            words = (f"{n} pairs cannot decide it by signs" if LEVEL * 2**n < 2 else
-                     open_ if p > LEVEL else "sooner" if sooner > later else "later")
-            return f"{words} (of {n} pairs {sooner} sooner, {later} later, sign test p = {p:.2g})"
-        if self.mean + self.half < 0:
-            return "sooner"
-        return "later" if self.mean - self.half > 0 else open_
+            return "open" if p > LEVEL else "sooner" if sooner > later else "later"
+        if not self.logs or math.isinf(self.half) or abs(self.mean) <= self.half:
+            return "open"
+        return "sooner" if self.mean < 0 else "later"
 
     def factor(self):
         """10^mean with its interval, "0.41 (0.30 to 0.56)"; "-" unless every pair is finite: which
@@ -79,29 +67,11 @@ class Paired:
         return (f"{10**self.mean:.2f} ({10 ** (self.mean - self.half):.2f} to "
                 f"{10 ** (self.mean + self.half):.2f})")
 
-    def count(self):
-        """(how many `after`, how many `before` are finite, of how many)."""
-        return (sum(map(math.isfinite, self.after)), sum(map(math.isfinite, self.before)),
-                len(self.before))
-
 
 def paired(before, after):
     """The Paired of {seed: step} and {seed: step}, over the seeds of both."""
     seeds = [seed for seed in before if seed in after]
     return Paired(tuple(before[s] for s in seeds), tuple(after[s] for s in seeds))
-
-
-def plot_seeds(axes, curves, colour, label):
-    """Curves [(steps, values)] of one arm: a line for each seed."""
-    for i, (steps, values) in enumerate(curves):
-        axes.plot(steps, values, color=colour, linewidth=1.1, alpha=0.85,
-                  label=label if i == 0 else None)
-
-
-def wait_for(axes, share):
-    """The study's axis of accuracies, and a dotted line at the one that is waited for."""
-    scale_y(axes, "accuracy")
-    axes.axhline(share, color=style.INK, linewidth=1, linestyle=":")
 
 
 def of_arm(records, **wanted):

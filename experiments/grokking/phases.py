@@ -2,7 +2,7 @@
 
   python experiments/grokking/phases.py --list     the trials and their minutes
   python experiments/grokking/phases.py            make what is not made yet
-  python experiments/grokking/report.py            the answers, from what there is
+  python experiments/report.py                     the answers, from what there is
 
 circuit   the study's default GPT, watched by the paper's two progress measures. Its logits,
           averaged over the equations with the same sum s = a + b, are a table of p sums by p
@@ -16,8 +16,10 @@ circuit   the study's default GPT, watched by the paper's two progress measures.
           the fresh equations, of which neither a + b nor b + a is trained:
           fresh circuit    restricted loss, from their own table
           fresh loss       of the logits as they are: what shows
-jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-8 and 1e-12, until
-          its training loss has jumped a hundredfold after memorising, or to step 48001 and 72001
+control   the same with the excluded loss of five random frequencies, forty times: their median, and
+          the share of the draws that lie below the loss without the strongest
+jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-8, 1e-10 and 1e-12,
+          until its training loss has jumped a hundredfold after memorising, or for LONG steps
 """
 
 if __name__ == "__main__":
@@ -31,24 +33,26 @@ import sys
 
 import numpy as np
 
-from experiments import study
-from experiments.reporting.jumps import FACTOR, jump_places
-from experiments.reporting.measures import GENERAL, MEMORISED
+from experiments.study.measures import GENERAL, MEMORISED
+from experiments.study.q7_decay import FACTOR, jump_places
+from experiments.study.records import BASE, variant
 from experiments.trials import Trial, columns_of, evaluations, first_step, main, settings
-from npdl.backend import to_host
+from npdl.backend import stream, to_host
 from npdl.functions import log_softmax
 from npdl.training.loop import Trainer
-from npdl_study.plots.plots_embeddings import spectrum
+from npdl_study.plots.embedding_spectrum import spectrum
 
 FOLDER = "grokking/phases"
 SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jumps
-EPS = (1e-8, 1e-12)
+EPS = (1e-8, 1e-10, 1e-12)          # the usual one first
 POWER = 0.95                        # of the logits' waves, that the key frequencies hold
-LONG = {1e-8: 48_001, 1e-12: 72_001}    # steps of a jumps trial: with the smaller eps the jump is
-                                        # expected some 18,000 steps later
+# steps of a jumps trial: each hundredth of eps is expected to bring the jump some 9,200 steps later
+LONG = {1e-8: 48_001, 1e-10: 60_001, 1e-12: 72_001}
 AFTER = 3                           # evaluations after its jump
 STRONGEST = 5                       # frequencies of the logits, and of the embedding, looked at
-MINUTES = {"circuit": 4.3, 1e-8: 10, 1e-12: 25}
+DRAWS = 40                          # of as many random frequencies: the control's
+NEARLY_ALL = 0.95                   # of the draws, below the strongest
+MINUTES = {"circuit": 4.3, 1e-8: 10, 1e-10: 17, 1e-12: 25}
 
 
 # --- progress measures ----------------------------------------------------------------------------
@@ -121,9 +125,10 @@ def untouched(ids, trained, p):
 
 
 # --- trials ---------------------------------------------------------------------------------------
-def circuit(seed, **changed):
+def circuit(seed, draws=0, **changed):
     """The columns of a GPT's training, with the progress measures, the accuracies on equations
-    that are not trained (mirror: b + a is; fresh: nor is that), and the frequencies."""
+    that are not trained (mirror: b + a is; fresh: nor is that), and the frequencies; with `draws`,
+    the control of so many draws of random frequencies."""
     config = dataclasses.replace(circuit_config(seed), **changed)
     trainer, rows, seen = Trainer(config), [], []
     ids, sums, trained = equations(trainer)
@@ -140,7 +145,19 @@ def circuit(seed, **changed):
     frequencies = key_frequencies(by_sum(seen[-1], sums, config.p))
     for row, logits in zip(rows, seen, strict=True):
         row.update(measured(logits, sums, trained, fresh, frequencies, config.p), keys=frequencies)
+        if draws:
+            row.update(random_excluded(logits, sums, trained, row["excluded"], config.p, draws))
     return columns_of(rows)
+
+
+def random_excluded(logits, sums, trained, excluded, p, draws):
+    """{random: median training loss without STRONGEST random frequencies, above_random: share of
+    the draws that lie below `excluded`, the loss without the strongest}."""
+    chosen = stream(draws, 0)           # the same frequencies at every evaluation and seed
+    losses = [excluded_loss(logits, sums, trained,
+                            1 + chosen.permutation(p // 2)[:STRONGEST], p) for _ in range(draws)]
+    return {"random": float(np.median(losses)),
+            "above_random": float(np.mean(np.array(losses) < excluded))}
 
 
 def mean_of(right):
@@ -149,12 +166,11 @@ def mean_of(right):
 
 
 def circuit_config(seed):
-    return study.variants(("gpt",), (seed,))[0]
+    return variant("gpt", seed=seed)
 
 
 def jumps_config(eps, seed):
-    return study.variants(("lstm",), (seed,), weight_decay=0.25, dtype="float64", eps=eps,
-                          steps=LONG[eps])[0]
+    return variant("lstm", seed=seed, weight_decay=0.25, dtype="float64", eps=eps, steps=LONG[eps])
 
 
 def equations(trainer):
@@ -183,7 +199,7 @@ def jumping(eps, seed, **changed):
     return columns_of(rows)
 
 
-def moments(columns, p=study.BASE.p):
+def moments(columns, p=BASE.p):
     """{phase: the step that ends it}: memorised, circuit formed, shown, generalised; infinity for
     never.
 
@@ -205,6 +221,11 @@ def circuit_trial(seed):
     return Trial(f"circuit-seed{seed}", facts, MINUTES["circuit"], lambda: circuit(seed))
 
 
+def control_trial(seed):
+    facts = {**circuit_trial(seed).facts, "kind": "control", "draws": DRAWS}
+    return Trial(f"control-seed{seed}", facts, MINUTES["circuit"], lambda: circuit(seed, DRAWS))
+
+
 def jumps_trial(eps, seed):
     facts = {"kind": "jumps", "seed": seed, **settings(jumps_config(eps, seed)),
              "factor": FACTOR, "after": AFTER}
@@ -212,7 +233,8 @@ def jumps_trial(eps, seed):
 
 
 TRIALS = [trial for seed in SEEDS for trial in (
-    circuit_trial(seed), *(jumps_trial(eps, seed) for eps in EPS if seed in WATCHED))]
+    circuit_trial(seed), control_trial(seed),
+    *(jumps_trial(eps, seed) for eps in EPS if seed in WATCHED))]
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

@@ -9,7 +9,14 @@ import math
 from npdl.adapt.quantize import dequantize, pack, quantize, unpack
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param
-from npdl.errors import InputError, check_gradient, check_width, require_number, require_positive
+from npdl.errors import (
+    InputError,
+    check_gradient,
+    check_width,
+    described,
+    require_number,
+    require_positive,
+)
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.linear import Linear
 
@@ -21,6 +28,7 @@ class FrozenLinear(Layer):
     """
 
     def __init__(self, linear):
+        check_linear(type(self).__name__, linear)
         self.W = Param(linear.W.data, trainable=False)
         self.b = frozen_bias(linear.b)
         self.sizes = linear.sizes                               # (D, E)
@@ -50,6 +58,7 @@ class QuantLinear(FrozenLinear):
     """
 
     def __init__(self, linear, bits=4, rounding="floor", block=None):
+        check_linear("QuantLinear", linear)
         codes, step = quantize(linear.W.data, bits, rounding, block)
         self.packed = Param(pack(codes, bits), trainable=False)
         self.step = Param(step, trainable=False)
@@ -71,6 +80,9 @@ class LoRALinear(Layer):
 
     def __init__(self, base, rank=4, alpha=None, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
+        if not isinstance(base, FrozenLinear):
+            raise InputError(f"LoRALinear: given {described(base)}; it stands on a Linear or a "
+                             "QuantLinear")
         D, E = base.sizes
         require_positive(rank=rank)
         if rank > min(D, E):
@@ -102,6 +114,12 @@ class LoRALinear(Layer):
         dx_low = self.scale * (du @ self.A.data.T)
         dx = dx_base + dx_low.reshape(dx_base.shape)
         return dx
+
+
+def check_linear(owner, linear):
+    """Raise InputError unless this is a Linear."""
+    if not isinstance(linear, Linear):
+        raise InputError(f"{owner}: given {described(linear)}; it is made from a Linear")
 
 
 def frozen_bias(b):

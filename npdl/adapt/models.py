@@ -158,13 +158,15 @@ def report(model, rows=1):
 
 def _choose(model, kinds, where, caller):
     """{dotted name: layer} of the layers of these kinds that `where` names."""
+    ends = (where,) if isinstance(where, str) else where
     if where is None or callable(where):
         wanted = where or (lambda name: True)
-    else:
-        ends = (where,) if isinstance(where, str) else tuple(where)
-
+    elif isinstance(ends, (tuple, list)) and all(isinstance(end, str) for end in ends):
         def wanted(name):
             return any(name == end or name.endswith("." + end) for end in ends)
+    else:
+        raise InputError(f"{caller}: where = {where!r}; it must be a name, several names, a "
+                         "function of a name, or None")
 
     found = {name: layer for name, layer in named_layers(model)
              if name and isinstance(layer, kinds)}
@@ -177,15 +179,22 @@ def _choose(model, kinds, where, caller):
     return chosen
 
 
-def _put(model, name, layer):
-    """Set the sub-layer of a dotted name, such as decoder.blocks.0.attention.W_Q."""
-    *path, last = name.split(".")
-    for part in path:
-        model = model[int(part)] if isinstance(model, (list, tuple)) else getattr(model, part)
-    if isinstance(model, Layer):
-        setattr(model, last, layer)
-    else:
-        model[int(last)] = layer
+def _put(owner, name, layer):
+    """`owner` with `layer` at a dotted name, such as decoder.blocks.0.attention.W_Q. Layers, lists
+    and dicts are changed in place; a tuple on the way becomes another one."""
+    if not name:
+        return layer
+    first, _, rest = name.partition(".")
+    if isinstance(owner, Layer):
+        setattr(owner, first, _put(getattr(owner, first), rest, layer))
+        return owner
+    keys = list(owner) if isinstance(owner, dict) else list(range(len(owner)))
+    key = next(key for key in keys if str(key) == first)
+    part = _put(owner[key], rest, layer)
+    if isinstance(owner, tuple):
+        return (*owner[:key], part, *owner[key + 1 :])
+    owner[key] = part
+    return owner
 
 
 def _bytes(layer):

@@ -6,7 +6,9 @@ one step size for each block of numbers (Dettmers et al. 2023, arXiv:2305.14314,
 blocks too).
 
 Floor always errs downwards, by half a step on average; the nearest integer has no such bias, and
-half the largest error.
+half the largest error. A number that is a whole multiple of the step but for its rounding is taken
+as that multiple, so that quantizing what was quantized changes nothing; the document's floor of the
+rounded quotient would move a part of such numbers by a whole step.
 """
 
 import math
@@ -26,8 +28,8 @@ def quantize(W, bits=4, rounding="floor", block=None):
     rounding  "floor" (the document's) or "nearest" (halves to even)
     block     None: one step size for all of W. An integer k: one for every k numbers, counted
               row by row; the last block may be shorter.
-    The step sizes have W's dtype; a block of zeros has step size 0. Raises InputError for options
-    outside these and for values that are not finite floats.
+    The step sizes have W's dtype, float32 for float16; a block of zeros has step size 0. Raises
+    InputError for options outside these and for values that are not finite floats.
     """
     _check_options(bits, rounding, block)
     if W.dtype.kind != "f" or W.size == 0 or not bool(xp.isfinite(W).all()):
@@ -35,22 +37,24 @@ def quantize(W, bits=4, rounding="floor", block=None):
             f"quantize: {W.dtype} of shape {W.shape}; it must hold finite floats, at least one"
         )
     top = 2 ** (bits - 1) - 1
-    rows = _wide(_in_blocks(W, block))                          # rows (n, k)
+    wide = W.astype(np.promote_types(W.dtype, np.float32), copy=False)
+    rows = _in_blocks(wide, block)                              # rows (n, k)
     largest = xp.abs(rows).max(-1, keepdims=True)
     divisor = xp.where(largest == 0, 1, largest).astype(rows.dtype, copy=False)
-    # (W / max) * top is W / step with max|W| landing on top exactly; W / step may miss it by a
-    # rounding, and floor would make a whole step of that.
-    codes = getattr(xp, ROUNDINGS[rounding])(rows / divisor * top)
+    # (W / max) * top is W / step with max|W| landing on top exactly. The four roundings between a
+    # multiple of the step and its quotient would make a whole step of themselves.
+    quotient = rows / divisor * top
+    nearest = xp.rint(quotient)
+    on_grid = xp.abs(quotient - nearest) <= 4 * np.finfo(rows.dtype).eps * xp.abs(nearest)
+    codes = xp.where(on_grid, nearest, getattr(xp, ROUNDINGS[rounding])(quotient))
     codes = codes.astype(_integer(bits)).reshape(-1)[: W.size].reshape(W.shape)
-    step = (largest.reshape(-1) / top).astype(W.dtype)
-    return codes, step
+    return codes, largest.reshape(-1) / rows.dtype.type(top)
 
 
 def dequantize(codes, step, block=None):
     """step * codes, in the step sizes' dtype: the inverse of quantize, but for the rounding."""
-    wide = _wide(step)
-    values = _in_blocks(codes, block).astype(wide.dtype) * wide[:, None]
-    return values.reshape(-1)[: codes.size].reshape(codes.shape).astype(step.dtype, copy=False)
+    values = _in_blocks(codes, block).astype(step.dtype) * step[:, None]
+    return values.reshape(-1)[: codes.size].reshape(codes.shape)
 
 
 def pack(codes, bits):
@@ -92,11 +96,6 @@ def stored_bytes(size, bits, block=None, itemsize=4):
     """Bytes that `size` quantized numbers take: the packed codes and the step sizes."""
     steps = 1 if block is None else -(-size // block)
     return bits * _padded(size) // 8 + steps * itemsize
-
-
-def _wide(array):
-    """Floats of 32 bits at least: float16 has no number for a code such as 4095."""
-    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
 
 
 def _padded(size):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from npdl.backend import stream
-from npdl.errors import InputError
+from npdl.errors import InputError, checked_ids, require_number, require_positive
 
 LARGEST = 1 << 30           # bytes of a text: its ids then take 8 GiB
 
@@ -52,10 +52,8 @@ class Characters:
 
     def decode(self, ids):
         """The text of a sequence of ids; InputError if one is out of range."""
-        ids = [int(i) for i in ids]
-        odd = next((i for i in ids if not 0 <= i < self.size), None)
-        if odd is not None:
-            raise InputError(f"token {odd}: must be from 0 to {self.size - 1}")
+        ids = np.asarray(ids)
+        ids = checked_ids(ids if ids.size else ids.astype(int), self.size, "tokens")
         return "".join(self.characters[i] for i in ids)
 
 
@@ -86,8 +84,10 @@ def read_text(path):
 def split_text(ids, share, block, units=("--block", "characters")):
     """{"train": the first `share` of ids, "validation": the rest, if there is one}.
 
-    Raises InputError when a part is too short for a window of `block` tokens and its target.
+    Raises InputError when a part is too short for a window of `block` tokens and its target, and
+    unless 0 < share <= 1.
     """
+    require_number("share", share, lambda value: 0 < value <= 1, "above 0 and at most 1")
     cut = round(len(ids) * share)
     parts = {"train": ids[:cut], "validation": ids[cut:]}
     if cut == len(ids):
@@ -105,8 +105,12 @@ def windows(ids, block, count, *key):
     """`count` random windows: inputs (count, block), and targets, moved on by one token.
 
     The places come from the stream keyed by `key`, such as (seed, step): the same key gives the
-    same windows, so resuming needs no state.
+    same windows, so resuming needs no state. Raises InputError unless block and count are 1 or
+    more and the text is longer than a window.
     """
+    require_positive(block=block, count=count)
+    if len(ids) <= block:
+        raise InputError(f"block = {block}: the text has {len(ids)} tokens and must have more")
     starts = stream(*key).integers(0, len(ids) - block, count)
     taken = ids[starts[:, None] + np.arange(block + 1)]     # taken (count, block + 1)
     return taken[:, :-1], taken[:, 1:]

@@ -220,7 +220,7 @@ class CachedSeq2Seq(StepByStep):
             raise InputError(f"first has {len(first)} rows for {len(self.source)} sources; give "
                              "one, or one for each")
         self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
-        self.mask = None if source_mask is None else np.atleast_2d(np.asarray(source_mask, bool))
+        self.mask = source_mask if source_mask is None else np.atleast_2d(source_mask)
 
     def start(self):
         memory, _ = self.model.encode(self.source, self.mask)

@@ -69,32 +69,42 @@ def pair(x, heads):
     return x.reshape(2, S, n, heads, D // heads).transpose(0, 2, 3, 1, 4)
 
 
-def to_read(x):
+def to_read(x, m):
     """x for products: on a device in one piece, as CuPy would copy it at every product."""
-    return x if is_host() else xp.ascontiguousarray(x)
+    if is_host():
+        return x
+    y = m.empty(*x.shape)
+    y[...] = x
+    return y
 
 
-def products_into(views, *factors):
+def products_into(views, m, *factors):
     """a b of stacks (n, H, ., .) for each (a, b) of `factors`, into views of rows."""
     if is_host():
         for view, (a, b) in zip(views, factors, strict=True):
             xp.matmul(a, b, out=view)
         return
-    found = xp.empty(views.shape, views.dtype)          # a product is made in one piece only
-    for each, (a, b) in zip(found, factors, strict=True):
-        xp.matmul(a, b, out=each)
-    views[...] = found
+    with m.scratch:
+        found = m.empty(*views.shape)                   # a product is made in one piece only
+        for each, (a, b) in zip(m.once(tuple, (found,)), factors, strict=True):
+            xp.matmul(a, b, out=each)
+        views[...] = found
 
 
-def spread(x, queries, run, m):
-    """x (M, D) of the needed rows -> this run's, of whole levels: (levels, n, D)."""
-    shape = (queries.high - queries.low, run.nodes, x.shape[1])
+def of_rows(x, start, stop, nodes, heads):
+    """split of the rows start..stop - 1 of x (M, D), which are whole levels."""
+    return split(x[start:stop].reshape(-1, nodes, x.shape[1]), heads)
+
+
+def spread(x, queries, run, heads, m):
+    """x (M, D) of the needed rows -> this run's, of whole levels: (n, H, levels, d)."""
+    part = queries.part
     if queries.place is None:
-        return x[queries.part].reshape(shape)
-    y = m.empty(shape[0] * shape[1], shape[2])
+        return m.once(of_rows, (x,), part.start, part.stop, run.nodes, heads)
+    y = m.empty((queries.high - queries.low) * run.nodes, x.shape[1])
     y[...] = 0
-    y[queries.place] = x[queries.part]
-    return y.reshape(shape)
+    y[queries.place] = x[part]
+    return m.once(of_rows, (y,), 0, len(y), run.nodes, heads)
 
 
 def forward(q, kv, rows, queries, heads, m):
@@ -103,17 +113,23 @@ def forward(q, kv, rows, queries, heads, m):
     h, caches, KV = m.empty(*q.shape), [], None
     for run, parts in zip(rows.runs, queries, strict=True):
         KV = seen_by(run, kv, KV, m)                            # KV (2, stop, n, D)
-        K, V = to_read(pair(KV, heads))                         # K, V (n, H, stop, d)
-        caches.append((K, V, [attend(part, run, q, K, V, h, m) for part in parts]))
+        KV_read = to_read(m.once(pair, (KV,), heads), m)        # K, V (n, H, stop, d)
+        caches.append((KV_read, [attend(part, run, q, KV_read, h, m) for part in parts]))
     return h, caches
 
 
-def attend(part, run, q, K, V, h, m):
+def looked_at(KV, high):
+    """K, V (n, H, high, d) of the keys below high, and both transposed."""
+    K, V = KV[:, :, :, :high]
+    return K, V, K.swapaxes(-1, -2), V.swapaxes(-1, -2)
+
+
+def attend(part, run, q, KV, h, m):
     """attend for the queries of one part, into their rows of h (M, D)."""
-    K, V, heads = K[:, :, : part.high], V[:, :, : part.high], K.shape[1]
-    Q = to_read(split(spread(q, part, run, m), heads))          # Q (n, H, R, d)
+    K, V, K_T, _ = m.once(looked_at, (KV,), part.high)
+    Q = to_read(spread(q, part, run, K.shape[1], m), m)         # Q (n, H, R, d)
     A = m.empty(*Q.shape[:3], part.high)
-    A = xp.matmul(Q, K.swapaxes(-1, -2), out=A)
+    A = xp.matmul(Q, K_T, out=A)
     A = softmax(A, 1 / math.sqrt(Q.shape[-1]), part.hidden, m)  # A = softmax(scores, mask)
     to_needed(A, V, h, part, m)                                 # y = A v
     return Q, A
@@ -121,19 +137,24 @@ def attend(part, run, q, K, V, h, m):
 
 def to_needed(A, V, h, part, m):
     """A v, at the rows of h (M, D) that belong to a part."""
-    n, heads, R, _ = A.shape
-    shape, whole = (R, n, h.shape[1]), part.place is None
+    (n, heads, R, _), rows, whole = A.shape, part.part, part.place is None
     with m.scratch:
-        y = h[part.part].reshape(shape) if whole else m.empty(*shape)
-        products_into(split(y, heads)[None], (A, V))
+        y = h if whole else m.empty(R * n, h.shape[1])
+        low, high = (rows.start, rows.stop) if whole else (0, len(y))
+        products_into(m.once(alone_of_rows, (y,), low, high, n, heads), m, (A, V))
         if not whole:
-            h[part.part] = y.reshape(-1, shape[2])[part.place]
+            h[rows] = y[part.place]
+
+
+def alone_of_rows(*what):
+    """of_rows, with an axis before: (1, n, H, levels, d)."""
+    return of_rows(*what)[None]
 
 
 def seen_by(run, kv, before, m):
     """Keys and values (2, stop, n, D) of all positions that a run may look at, its own behind the
     others."""
-    own = kv[:, run.rows].reshape(2, run.stop - run.first, run.nodes, -1)
+    own = own_rows(kv, run, m)
     if run.parent is None:
         return own
     seen = m.empty(2, run.stop, *own.shape[2:])
@@ -142,16 +163,25 @@ def seen_by(run, kv, before, m):
     return seen
 
 
+def own_rows(kv, run, m):
+    """A run's own (2, levels, n, D) of kv (2, N, D)."""
+    return m.once(cut_rows, (kv,), run.rows.start, run.rows.stop, run.nodes)
+
+
+def cut_rows(kv, start, stop, nodes):
+    return kv[:, start:stop].reshape(2, -1, nodes, kv.shape[2])
+
+
 def backward(dh, dq, dkv, rows, queries, caches, heads, m):
     """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (2, N, D)."""
     child = dKV_child = None
     for run, parts, cache in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
-        own = dkv[:, run.rows].reshape(2, run.stop - run.first, run.nodes, -1)
+        own = own_rows(dkv, run, m)
         dKV = own if run.parent is None else m.empty(2, run.stop, *own.shape[2:])
         read = parts[-1].high if parts else 0
         if read < run.stop:
             dKV[:, read:] = 0                                      # keys that no query looks at
-        for part, kept in zip(parts[::-1], cache[2][::-1], strict=True):
+        for part, kept in zip(parts[::-1], cache[1][::-1], strict=True):
             attend_backward(part, run, dh, cache, kept, dq, dKV, part is parts[-1], heads, m)
         if child is not None:                                   # what a child run saw of these
             with m.scratch:
@@ -164,15 +194,23 @@ def backward(dh, dq, dkv, rows, queries, caches, heads, m):
 def attend_backward(part, run, dh, cache, kept, dq, dKV, first, heads, m):
     """attend_backward for one part: fills its rows of dq, and adds into dKV, which the `first`
     part, that with the most keys, fills."""
-    (K, V), (Q, A) = (each[:, :, : part.high] for each in cache[:2]), kept
+    (K, _, _, V_T), (Q, A) = m.once(looked_at, (cache[0],), part.high), kept
     with m.scratch:
-        total = dKV[:, : part.high]
+        total = m.once(below, (dKV,), part.high)
         d = total if first else m.empty(*total.shape)
-        dy = to_read(split(spread(dh, part, run, m), heads))
-        dA = xp.matmul(dy, V.swapaxes(-1, -2), out=m.empty(*A.shape))
-        A_T = A.swapaxes(-1, -2)
+        dy = to_read(spread(dh, part, run, heads, m), m)
+        dA = xp.matmul(dy, V_T, out=m.empty(*A.shape))
+        A_T, dA_T = m.once(transposed, (A, dA))
         dscores = softmax_backward(dA, A, 1 / math.sqrt(Q.shape[-1]), m)    # A = softmax(scores)
         to_needed(dscores, K, dq, part, m)                                  # scores = q k^T
-        products_into(pair(d, heads), (dscores.swapaxes(-1, -2), Q), (A_T, dy))     # y = A v
+        products_into(m.once(pair, (d,), heads), m, (dA_T, Q), (A_T, dy))   # y = A v
         if not first:
             total += d
+
+
+def below(dKV, high):
+    return dKV[:, :high]
+
+
+def transposed(*stacks):
+    return [x.swapaxes(-1, -2) for x in stacks]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.backend import is_host, to_device
-from npdl.fast.flat import UPDATES, Flat, one_dtype
+from npdl.core import Layer, Param, named_layers, walk
+from npdl.errors import InputError, check_loss_shapes
+from npdl.fast.flat import UPDATES, Flat
 from npdl.fast.gpt import FastGPT
 from npdl.fast.loss import Counted, loss_backward, loss_forward, measured
 from npdl.fast.lstm import FastLSTM
@@ -21,14 +23,35 @@ MODELS = {GPT: FastGPT, LSTMLM: FastLSTM}
 
 
 def unsupported(model, optimizer):
-    """Why the wing cannot train this model with this optimizer, in a few words; None if it can."""
+    """Why the wing cannot train this model with this optimizer, in a few words; None if it can.
+
+    It can where its proof holds (tests/fast/test_fast.py): the models, optimizers and layers that
+    are named in MODELS, UPDATES and each model's PARTS, and no subclass of them.
+    """
     if type(model) not in MODELS:
         return f"{type(model).__name__} is not among its models"
     if type(optimizer) not in UPDATES:
         return f"{type(optimizer).__name__} is not among its optimizers"
-    if not one_dtype(optimizer):
+    parts = MODELS[type(model)].parts
+    for name, layer in named_layers(model):
+        place = [part for part in name.split(".") if not part.isdigit()][-1]
+        if name and type(layer) not in parts.get(place, ()):
+            return f"{type(layer).__name__} is not among its layers for {name}"
+    params = [param for _, param in model.params(frozen=True)]
+    if len({str(param.data.dtype) for param in params if param.data.dtype.kind == "f"}) > 1:
         return "the parameters have several dtypes"
-    return None if MODELS[type(model)].knows(model) else "it has layers of another kind"
+    learned = {id(param) for param in params if param.trainable}
+    if learned != {id(param) for param in optimizer.params.values()} or not learned:
+        return "the optimizer has not the parameters that the model learns"
+    return None
+
+
+def held_by(model):
+    """[(a layer's attributes, those of them that hold layers or Params, as they are now)]."""
+    return [(vars(layer), {name: value[:] if isinstance(value, (list, tuple)) else value
+                           for name, value in vars(layer).items()
+                           if isinstance(value, (Layer, Param, list, tuple))})
+            for layer in walk(model)]
 
 
 @dataclass
@@ -59,19 +82,26 @@ class FastEngine:
 
     A batch is cut into `threads` parts. Where only some positions count, no more than they need
     is computed, and equal beginnings of sequences once; with dropout, which makes them differ,
-    each for itself. What is made out of a batch is kept as long as the batch is.
+    each for itself. What is made out of a batch is kept as long as the batch is, unchanged.
+
+    Raises InputError for what it cannot train (`unsupported`), for a model that was changed after
+    the engine was made, and for the batches that the textbook refuses.
     """
 
     name = "fast"
 
     def __init__(self, model, optimizer, threads=1):
+        why = unsupported(model, optimizer)
+        if why is not None:
+            raise InputError(f"the fast engine: {why}; use PlainEngine")
         self.model = model
         kind = MODELS[type(model)]
         self.flat = Flat(optimizer, kind.together(model))
         self.workers = Workers(model, self.flat, threads if is_host() else 1, kind)
         for worker, grad in zip(self.workers.models, self.workers.grads, strict=True):
             worker.joined = self.flat.blocks(self.flat.data), self.flat.blocks(grad)
-        self.pieces_of = weakref.WeakKeyDictionary()
+        self.held = held_by(model)
+        self.pieces_of = weakref.WeakKeyDictionary()    # {batch: (its arrays then, its pieces)}
 
     def __enter__(self):
         self.workers.__enter__()
@@ -94,10 +124,11 @@ class FastEngine:
             worker.backward(loss_backward(log_p, piece.counted, worker.arena), cache)
             return loss
 
+        pieces = self.pieces(batch, shared=rng is None)
         self.workers.zero_grad()
         for worker in self.workers.models:
             worker.arena.written.clear()
-        losses = self.workers.map(learn, self.pieces(batch, shared=rng is None))
+        losses = self.workers.map(learn, pieces)
         self.workers.sum_grads()
         return functools.reduce(operator.add, losses)
 
@@ -107,6 +138,7 @@ class FastEngine:
 
     def update(self, lr=None):
         """One step of the optimizer."""
+        self.flat.check()
         self.flat.step(lr, self.workers.each)
 
     def measure(self, batch):
@@ -121,16 +153,30 @@ class FastEngine:
 
     def pieces(self, batch, shared=True):
         """The batch in as many pieces as there are workers, or more where it is large."""
-        known = self.pieces_of.setdefault(batch, {})
+        self.flat.check()
+        for now, before in self.held:
+            if any(now.get(name) != value for name, value in before.items()):
+                raise InputError("a layer or a parameter of the model was replaced since the "
+                                 "engine was made; make the engine afterwards")
+        arrays = batch.inputs, batch.targets, batch.counted
+        before, known = self.pieces_of.get(batch, ((), {}))
+        if not before or not all(map(np.array_equal, arrays, before)):
+            self.check(*arrays)
+            known = {}
+            self.pieces_of[batch] = [np.copy(array) for array in arrays], known
         if shared not in known:
             parts = max(len(self.workers.models), -(-len(batch) // batch.chunk))
             cuts = np.array_split(np.arange(len(batch)), min(parts, len(batch)))
             known[shared] = [self.piece(batch, slice(cut[0], cut[-1] + 1), shared) for cut in cuts]
         return known[shared]
 
+    def check(self, ids, targets, counted):
+        """The doors of the textbook's model and loss."""
+        self.workers.models[0].check(ids)
+        check_loss_shapes((*np.shape(ids), self.model.classifier.sizes[1]), targets, counted)
+
     def piece(self, batch, part, shared):
         ids, targets, counted = batch.inputs[part], batch.targets[part], batch.counted[part]
-        self.workers.models[0].check(ids)
         # Of a text everything counts, and little is equal; for a GPU a gather costs more than
         # what it saves.
         shared = shared and not counted.all() and is_host()

@@ -7,9 +7,8 @@ operation, and an update goes through blocks that stay in the processor's cache.
 
 import math
 
-import numpy as np
-
 from npdl.backend import is_host, xp
+from npdl.errors import InputError
 from npdl.fast import fused
 from npdl.optim import SGD, Adam, AdamW
 
@@ -40,12 +39,21 @@ class Flat:
         views = zip(self.views(self.data), self.views(self.grad), strict=True)
         for name, (data, grad) in zip(self.names, views, strict=True):
             params[name].data, params[name].grad = data, grad
+        self.held = [(name, p, p.data, p.grad, p.decay) for name, p in params.items()]
         self.moments = {}
         for moment in optimizer.moments:
             arrays = getattr(optimizer, moment)
             flat = self.packed(arrays)
             arrays.update(zip(self.names, self.views(flat), strict=True))
             self.moments[moment] = flat
+
+    def check(self):
+        """Raise InputError where a Param is no longer what it was when this memory was made."""
+        for name, param, data, grad, decay in self.held:
+            if param.data is not data or param.grad is not grad or param.decay != decay:
+                raise InputError(f"{name} got other arrays, was frozen or freed, or has another "
+                                 "decay since the engine was made; make the engine afterwards, "
+                                 "and one for each model")
 
     def packed(self, arrays):
         """{name: array} in one flat array, in the order of the groups."""
@@ -140,8 +148,3 @@ def can_join(params):
 
 
 UPDATES = {SGD: sgd, Adam: adam, AdamW: adamw}
-
-
-def one_dtype(optimizer):
-    """Whether all parameters have one dtype, as one array of them needs."""
-    return len({np.dtype(param.data.dtype) for param in optimizer.params.values()}) == 1

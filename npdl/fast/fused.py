@@ -22,9 +22,10 @@ def fused(function):
     def call(*arrays):
         if is_host():
             return function(*arrays)
-        if xp.fuse not in made:
-            made[xp.fuse] = xp.fuse(function)
-        return made[xp.fuse](*arrays)
+        kernel = made.get(xp.fuse)
+        if kernel is None:
+            kernel = made[xp.fuse] = xp.fuse(function)
+        return kernel(*arrays)
 
     return call
 
@@ -262,12 +263,6 @@ def products_summed(a, b, c):
     """The sum over the last axis of a * b * c; c may be None."""
     ab = xp.multiply(a, b)
     return xp.sum(ab if c is None else xp.multiply(ab, c), axis=-1)
-
-
-@fused
-def columns_summed(a, b):
-    """The sum over the first axis of a * b."""
-    return xp.sum(xp.multiply(a, b), axis=0)
 
 
 @fused

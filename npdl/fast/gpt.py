@@ -11,6 +11,8 @@ from npdl.core import Absent, Cache
 from npdl.errors import checked_ids, checked_tokens
 from npdl.fast import attention
 from npdl.fast.kernels import (
+    BASES,
+    MAPS,
     activation,
     activation_backward,
     add_products,
@@ -26,10 +28,23 @@ from npdl.fast.kernels import (
     several,
 )
 from npdl.fast.memory import Arena
+from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
-from npdl.layers.embedding import LearnedPositions, SinusoidalPositions
+from npdl.layers.dropout import Dropout
+from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
 from npdl.layers.linear import Linear
-from npdl.layers.transformer import Block, PreNormBlock
+from npdl.layers.norm import LayerNorm
+from npdl.layers.transformer import Block, Decoder, FeedForward, PreNormBlock, Same
+
+# The layers that the proof (tests/fast/test_fast.py) covers, by the attribute that holds them.
+PARTS = {
+    "embedding": (Embedding,), "positions": (LearnedPositions, SinusoidalPositions),
+    "decoder": (Decoder,), "blocks": (Block, PreNormBlock), "dropout": (Dropout,),
+    "attention": (MultiHeadAttention,), **dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), MAPS),
+    "norm1": (LayerNorm,), "norm2": (LayerNorm,), "norm": (LayerNorm, Same),
+    "ffn": (FeedForward,), "up": MAPS, "activation": ACTIVATIONS.values(), "down": MAPS,
+    "classifier": (*MAPS, Unembedding), "base": BASES,
+}
 
 
 def map_names(i):
@@ -44,10 +59,13 @@ class FastGPT:
     `rows` is Rows, `needed` Needed, `masks` draws dropout's entries (npdl.fast.engine).
     """
 
+    parts = PARTS
+
     def __init__(self, model):
         self.model = model
         self.arena = Arena(model.embedding.W.data.dtype)
         self.joined = {}, {}
+        self.maps = {}              # {i: joined_maps(i)}
         self.waves = None           # the table of SinusoidalPositions in the model's dtype
 
     @staticmethod
@@ -56,23 +74,20 @@ class FastGPT:
         return [names for i in range(len(model.decoder.blocks)) for names in map_names(i)]
 
     def joined_maps(self, i):
-        """The Joined of block i, or None where its maps are not three Linears that learn."""
+        """The Joined of block i's three maps, of the first, and of the two others; or None where
+        they are not Linears that learn."""
         data, grads = self.joined
         W, b = map_names(i)
         layer = self.model.decoder.blocks[i].attention
         maps = layer.W_Q, layer.W_K, layer.W_V
         if W not in data or any(type(each) is not Linear for each in maps):
             return None
-        if any(isinstance(each.b, Absent) for each in maps):
-            return Joined(data[W], grads[W], None, None)
-        return Joined(data[W], grads[W], data[b], grads[b]) if b in data else None
-
-    @staticmethod
-    def knows(model):
-        return (type(model.positions) in (LearnedPositions, SinusoidalPositions)
-                and all(type(block) in (Block, PreNormBlock)
-                        and type(block.attention) is MultiHeadAttention
-                        for block in model.decoder.blocks))
+        biased = not any(isinstance(each.b, Absent) for each in maps)
+        if biased and b not in data:
+            return None
+        every, D = (data[W], grads[W], *((data[b], grads[b]) if biased else ())), len(data[W])
+        return [Joined(*(array[..., low:high] for array in every))
+                for low, high in ((0, 3 * D), (0, D), (D, 3 * D))]
 
     def check(self, ids):
         """GPT.forward's checks of the tokens."""
@@ -87,7 +102,9 @@ class FastGPT:
         for i, block in enumerate(blocks):
             here = needed if block is blocks[-1] else every
             words = None if caches else rows.words
-            x, cache = forward_block(block, self.joined_maps(i), x, rows, here, words, masks, m)
+            if i not in self.maps:
+                self.maps[i] = self.joined_maps(i)
+            x, cache = forward_block(block, self.maps[i], x, rows, here, words, masks, m)
             caches.append(cache)
         x, c_norm = layer_norm(model.decoder.norm, x, m)
         logits, c_classifier = linear(model.classifier, x, m)
@@ -136,7 +153,7 @@ def forward_block(block, joined, x, rows, needed, words, masks, m):
     h, c_attend = attention.forward(q, kv, rows, queries, heads, m)
     a, c_O = linear(block.attention.W_O, h, m)
     a, scale1 = dropped(block.dropout, a, rows, needed, masks, m)
-    x = needed.take(x, m.empty)
+    x = needed.take(x, m.empty, m)
     if pre:
         u = a
         y, c_norm2 = layer_norm(block.norm2, u, m, x)       # of u = x + a
@@ -183,25 +200,26 @@ def backward_block(block, dy, cache, rows, out, m):
 
 
 class Joined:
-    """W_Q, W_K and W_V side by side, W (D, 3D) and b (3D,) or None, and their gradients."""
+    """G maps of one input side by side, W (D, G D) and b (G D,) or None, and their gradients."""
 
-    def __init__(self, W, dW, b, db):
-        self.W, self.dW, self.b, self.db = W, dW, b, db
+    def __init__(self, W, dW, b=None, db=None):
+        self.W, self.dW, self.db = W, dW, db
+        self.b = None if b is None else b.reshape(-1, 1, len(W))
 
-    def forward(self, x, columns, out):
-        """Linear.forward of the maps whose columns these are, into out (G, N, D)."""
-        y = products(x, self.W[:, columns], out)
+    def forward(self, x, out, m):
+        """Linear.forward of the maps, into out (G, N, D)."""
+        y = products(x, self.W, out, m)
         if self.b is not None:
-            xp.add(y, self.b[columns].reshape(len(out), 1, -1), out=y)
+            xp.add(y, self.b, out=y)
 
-    def backward(self, x, dy, columns, first, out, m):
-        """Linear.backward of the maps whose columns these are, dy (G, N, D) -> dx (N, D) in out."""
-        add_products(self.dW[:, columns], first, x, dy, m)
+    def backward(self, x, dy, first, out, m):
+        """Linear.backward of the maps, dy (G, N, D) -> dx (N, D) in out."""
+        add_products(self.dW, first, x, dy, m)
         if self.db is not None:
-            add_sums(self.db[columns], first, dy)
+            add_sums(self.db, first, dy, m)
         if len(dy) == 1:
-            return xp.matmul(dy[0], self.W[:, columns].T, out=out)
-        return products_backward(dy, self.W[:, columns], m, out)
+            return xp.matmul(dy[0], self.W.T, out=out)
+        return products_backward(dy, self.W, m, out)
 
 
 def project(layer, joined, n, words, needed, m):
@@ -211,20 +229,27 @@ def project(layer, joined, n, words, needed, m):
     at_once = words is not None or needed.all or not is_host()      # a device: few, large products
     y = several(m, 3, len(n), D)
     n_at = n if at_once else needed.take(n, m.empty)
-    q = y[:1] if at_once else m.empty(1, len(needed), D)
+    q, kv = m.once(thirds, (y,))
+    q = q if at_once else m.empty(len(needed), D)
     if joined is None:
         cache = [linear(each, x, m, out)[1] for each, x, out
-                 in zip(maps, (n_at, n, n), (q[0], y[1], y[2]), strict=True)]
+                 in zip(maps, (n_at, n, n), (q, *kv), strict=True)]
     else:
+        every, first, others = joined
         cache = n, n_at
         if at_once:
-            joined.forward(n, slice(None), y)                   # q = Q W_Q, k = K W_K, v = V W_V
+            every.forward(n, y, m)                              # q = Q W_Q, k = K W_K, v = V W_V
         else:
-            joined.forward(n_at, slice(0, D), q)
-            joined.forward(n, slice(D, None), y[1:])
+            first.forward(n_at, q[None], m)
+            others.forward(n, kv, m)
     if words is not None:
-        y = words.rows.take(y, m.empty(3, words.rows.length, D))
-    return needed.take(y[0], m.empty) if at_once else q[0], y[1:], cache
+        q, kv = thirds(words.rows.take(y, m.empty(3, words.rows.length, D)))
+    return needed.take(q, m.empty, m) if at_once else q, kv, cache
+
+
+def thirds(y):
+    """(3, N, D) -> the first (N, D), and the others (2, N, D)."""
+    return y[0], y[1:]
 
 
 def backward_attention(layer, joined, da, cache, rows, out, m):
@@ -233,12 +258,15 @@ def backward_attention(layer, joined, da, cache, rows, out, m):
     needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
     dh = linear_backward(layer.W_O, da, cache.O, m)
     d = several(m, 3, N, D)                                     # of q, k and v
+    dQ, dKV = m.once(thirds, (d,))
     at_once = words is not None or needed.all or not is_host()      # q was made of every row
-    dq = d[0] if needed.all else m.empty(len(needed), D)
-    attention.backward(dh, dq, d[1:], rows, cache.queries, cache.attend, layer.num_heads, m)
+    inside = needed.at is not None and (needed.all or not is_host())    # dq is a part of dQ
+    dq = needed.take(dQ, m.empty, m) if inside else m.empty(len(needed), D)
     if at_once and not needed.all:
-        d[0] = 0
-        needed.add(dq, d[0])
+        dQ[...] = 0
+    attention.backward(dh, dq, dKV, rows, cache.queries, cache.attend, layer.num_heads, m)
+    if at_once and not inside:
+        needed.add(dq, dQ)
     if words is not None:
         d = words.sum(d, m.empty(3, words.size, D))
     return backward_project(layer, joined, dq, d, at_once, cache, out, m)
@@ -247,13 +275,14 @@ def backward_attention(layer, joined, da, cache, rows, out, m):
 def backward_project(layer, joined, dq, d, at_once, cache, out, m):
     """Linear.backward of W_Q, W_K and W_V: d (3, N, D), its first third being dq (M, D) unless
     `at_once` -> the gradient of their input."""
-    dq, D = d[:1] if at_once else dq[None], d.shape[2]
+    dq = d[:1] if at_once else dq[None]
     if joined is not None:
-        (n, n_at), first = cache.maps, is_first(joined.dW, m)
+        every, one, others = joined
+        (n, n_at), first = cache.maps, is_first(every.dW, m)
         if at_once:
-            return joined.backward(n, d, slice(None), first, out, m)    # dn = dQ + dK + dV
-        dn = joined.backward(n, d[1:], slice(D, None), first, out, m)
-        dQ = joined.backward(n_at, dq, slice(0, D), first, m.empty(*n_at.shape), m)
+            return every.backward(n, d, first, out, m)                  # dn = dQ + dK + dV
+        dn = others.backward(n, d[1:], first, out, m)
+        dQ = one.backward(n_at, dq, first, m.empty(*n_at.shape), m)
     else:
         c_Q, c_K, c_V = cache.maps
         dn = linear_backward(layer.W_K, d[1], c_K, m, over=False)

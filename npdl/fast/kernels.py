@@ -1,15 +1,17 @@
 """The textbook's layers on rows (N, D), their results written into arrays that are already there.
 
 Each kernel carries out the forward or the backward of the textbook's class beside it. `m` is the
-Arena that arrays come from. A map, norm or activation of another class than those here, such as
-an adapter, runs as the textbook has it. What a kernel may write over, its comment says.
+Arena that arrays come from. A map or an activation of another class than those here, such as an
+adapter, runs as the textbook has it; which there may be, PARTS of each model says. What a kernel
+may write over, its comment says.
 """
 
 import functools
 
 import numpy as np
 
-from npdl.backend import is_host, xp
+from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
+from npdl.backend import is_host, name, xp
 from npdl.core import Param
 from npdl.fast import fused
 from npdl.functions import normal_cdf, sum_by_index
@@ -23,6 +25,8 @@ SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, co
                         # with ones are many times faster
 ROWS = 512              # whose shares in a sum of products are made and added up at a time
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
+BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
+MAPS = (Linear, LoRALinear, *BASES)         # what may stand where the textbook has a Linear
 
 
 def learns(param):
@@ -70,7 +74,7 @@ def add_sum(b, dy, m):
 def add_sum_into(grad, first, dy):
     """grad += the sum of the rows dy (N, D)."""
     if first and not is_host():
-        dy.sum(0, out=grad)
+        xp.matmul(ones(1, len(dy), dy.dtype, name()), dy, out=grad.reshape(1, -1))
     else:
         grad += column_sums(dy)
 
@@ -107,7 +111,7 @@ def linear_backward(layer, dy, cache, m, over=True):
 def several(m, G, N, D):
     """An array (G, N, D): on NumPy one behind the other, as it is fastest on what lies together;
     on a device beside each other, so that the G products are one."""
-    return m.empty(G, N, D) if is_host() else apart(m.empty(N, G * D), G)
+    return m.empty(G, N, D) if is_host() else m.once(apart, (m.empty(N, G * D),), G)
 
 
 def apart(W, G):
@@ -120,11 +124,11 @@ def beside(x):
     return x.swapaxes(0, 1).reshape(x.shape[1], -1)
 
 
-def products(x, W, out):
+def products(x, W, out, m):
     """x W of all maps, W (D, G E), into out (G, N, E)."""
     if is_host():
         return xp.matmul(x, apart(W, len(out)), out=out)
-    xp.matmul(x, W, out=beside(out))
+    xp.matmul(x, W, out=m.once(beside, (out,)))
     return out
 
 
@@ -133,15 +137,15 @@ def add_products(grad, first, x, dy, m):
     if is_host():
         add_into(apart(grad, len(dy)), first, x, dy, m)
     else:
-        add_into(grad, first, x, beside(dy), m)
+        add_into(grad, first, x, m.once(beside, (dy,)), m)
 
 
-def add_sums(grad, first, dy):
+def add_sums(grad, first, dy, m):
     """grad (G E,) += the sums of the rows of dy (G, N, E)."""
     if is_host():
         grad += column_sums(dy).reshape(-1)
     else:
-        add_sum_into(grad, first, beside(dy))
+        add_sum_into(grad, first, m.once(beside, (dy,)))
 
 
 def products_backward(dy, W, m, out=None):
@@ -149,7 +153,8 @@ def products_backward(dy, W, m, out=None):
     (G, N, _), D = dy.shape, len(W)
     total = m.empty(N, D) if out is None else out
     if not is_host():
-        return xp.matmul(beside(dy), W.T, out=total)
+        xp.matmul(m.once(beside, (dy,)), W.T, out=total)
+        return total
     for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):
         with m.scratch:
             shares = m.empty(G, part.stop - part.start, D)
@@ -180,11 +185,20 @@ def layer_norm(layer, x, m, plus=None):
         for part in blocks(*x.shape):
             normalise(layer, x[part], x_hat[part], squares[part], y[part])
     else:
-        first, share = x[:, :1], 1 / x.shape[1]
-        fused.centre(x, first, fused.differences_summed(x, first)[:, None], share, x_hat)
-        squares = fused.products_summed(x_hat, x_hat, None)[:, None]
+        first, share = m.once(first_column, (x,)), 1 / x.shape[1]
+        fused.centre(x, first, column(fused.differences_summed(x, first)), share, x_hat)
+        squares = column(fused.products_summed(x_hat, x_hat, None))
         fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
     return y, (x_hat, squares)
+
+
+def first_column(x):
+    return x[:, :1]
+
+
+def column(x):
+    """(N,) -> (N, 1)."""
+    return x.reshape(-1, 1)
 
 
 def normalise(layer, x, x_hat, squares, y):
@@ -207,6 +221,9 @@ def layer_norm_backward(layer, dy, cache, m):
         return layer.backward(dy, cache)
     x_hat, squares = cache
     with m.scratch:
+        if not is_host():
+            normalise_backward(layer, dy, x_hat, squares, m.empty(*dy.shape), m)
+            return dy
         spare = None
         for part in blocks(*dy.shape):
             spare = m.empty(*dy[part].shape) if spare is None else spare[: len(dy[part])]
@@ -218,17 +235,15 @@ def normalise_backward(layer, dy, x_hat, squares, spare, m):
     """LayerNorm.backward of some rows: dy becomes dx; writes over x_hat."""
     gain, share = layer.gain.data, 1 / dy.shape[1]
     add_sum(layer.bias, dy, m)
+    if learns(layer.gain):
+        add_sum(layer.gain, xp.multiply(dy, x_hat, out=spare), m)
     if is_host():
-        if learns(layer.gain):
-            layer.gain.grad += column_sums(xp.multiply(dy, x_hat, out=spare))
         dx_hat, gain = xp.multiply(dy, gain, out=dy), None
         shift = row_sums(dx_hat)
         stretch = np.einsum("ij,ij->i", dx_hat, x_hat)[:, None]
     else:
-        if learns(layer.gain):
-            layer.gain.grad += fused.columns_summed(dy, x_hat)
-        shift = fused.products_summed(dy, gain, None)[:, None]
-        stretch = fused.products_summed(dy, gain, x_hat)[:, None]
+        shift = column(fused.products_summed(dy, gain, None))
+        stretch = column(fused.products_summed(dy, gain, x_hat))
     fused.normalise_backward(dy, x_hat, shift, stretch, squares, share, layer.eps, gain)
 
 
@@ -282,8 +297,8 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
 def softmax(x, scale, hidden, m):
     """x (..., R, S) <- softmax(scale x + hidden) over the last axis; hidden (R, S) is 0 or -inf."""
     if not is_host():
-        top = fused.largest_score(x, scale, hidden)[..., None]
-        total = fused.scores_summed(x, scale, hidden, top)[..., None]
+        top = fused.largest_score(x, scale, hidden).reshape(*x.shape[:-1], 1)
+        total = fused.scores_summed(x, scale, hidden, top).reshape(top.shape)
         fused.probabilities(x, scale, hidden, top, total)
         return x
     R, S = x.shape[-2:]
@@ -298,22 +313,26 @@ def softmax(x, scale, hidden, m):
 
 def softmax_backward(dy, y, scale, m):
     """dy <- scale * npdl.functions.softmax_backward(dy, y)."""
-    S = y.shape[-1]
-    d, y = dy.reshape(-1, S), y.reshape(-1, S)
+    d, y = m.once(as_rows, (dy, y))
     with m.scratch:
         if is_host():
             total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
         else:
-            total = fused.products_summed(d, y, None)[:, None]
+            total = column(fused.products_summed(d, y, None))
         fused.softmax_backward(d, y, total, scale)
     return dy
+
+
+def as_rows(*stacks):
+    """Each (..., S) as (N, S)."""
+    return [x.reshape(-1, x.shape[-1]) for x in stacks]
 
 
 def along(x, m):
     """The sum over the last axis, at every entry that it is the sum of: (N, S), or (N, 1)."""
     N, S = x.shape
     if is_host() and S <= SHORT_AXIS:
-        return xp.matmul(x, ones(S, S, x.dtype), out=m.empty(N, S))
+        return xp.matmul(x, ones(S, S, x.dtype, name()), out=m.empty(N, S))
     return row_sums(x)
 
 
@@ -330,19 +349,19 @@ def row_max(x, m):
 
 
 @functools.lru_cache(maxsize=64)
-def ones(rows, columns, dtype):
-    return np.ones((rows, columns), dtype)
+def ones(rows, columns, dtype, name):
+    """A matrix of ones; `name` is the backend's."""
+    return xp.ones((rows, columns), dtype)
 
 
 def row_sums(x):
     """The sum over the last axis, kept as length 1: on NumPy a product with a column of ones."""
     if not is_host():
         return x.sum(-1, keepdims=True)
-    return np.matmul(x, ones(x.shape[-1], 1, x.dtype))
+    return np.matmul(x, ones(x.shape[-1], 1, x.dtype, name()))
 
 
 def column_sums(x):
-    """The sum over the rows (..., N, D) -> (..., D): on NumPy a product with a row of ones."""
-    if not is_host():
-        return x.sum(-2)
-    return np.matmul(ones(1, x.shape[-2], x.dtype), x)[..., 0, :]
+    """The sum over the rows (..., N, D) -> (..., D): a product with a row of ones, since a GPU
+    would give a sum down a column few of its blocks."""
+    return xp.matmul(ones(1, x.shape[-2], x.dtype, name()), x)[..., 0, :]

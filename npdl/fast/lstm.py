@@ -9,14 +9,17 @@ so are the gradients of the weights; h W_h is left out where h is zero.
 """
 
 import functools
+from collections import namedtuple
 
 import numpy as np
 
 from npdl.backend import is_host, name, xp
 from npdl.core import Cache, Param
-from npdl.errors import checked_ids
+from npdl.errors import checked_ids, checked_tokens
 from npdl.fast import fused
 from npdl.fast.kernels import (
+    BASES,
+    MAPS,
     add_products,
     add_sums,
     add_to_table,
@@ -29,11 +32,19 @@ from npdl.fast.kernels import (
     several,
 )
 from npdl.fast.memory import Arena
-from npdl.layers.recurrent import LSTMLayer
+from npdl.layers.dropout import Dropout
+from npdl.layers.embedding import Embedding
+from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
+
+# The layers that the proof (tests/fast/test_fast.py) covers, by the attribute that holds them.
+PARTS = {"embedding": (Embedding,), "lstm": (LSTM,), "layers": (LSTMLayer,), "cell": (LSTMCell,),
+         "dropout": (Dropout,), "classifier": MAPS, "base": BASES}
 
 
 class FastLSTM:
     """forward(rows, needed, masks) -> logits (M, V) of the rows that are needed."""
+
+    parts = PARTS
 
     def __init__(self, model):
         self.model = model
@@ -43,13 +54,9 @@ class FastLSTM:
     def together(model):
         return []
 
-    @staticmethod
-    def knows(model):
-        return all(type(layer) is LSTMLayer for layer in model.lstm.layers)
-
     def check(self, ids):
-        """LSTMLM.forward's check of the tokens."""
-        checked_ids(ids, self.model.embedding.W.shape[0])
+        """LSTMLM.forward's checks of the tokens."""
+        checked_ids(checked_tokens(ids, "LSTMLM"), self.model.embedding.W.shape[0])
 
     def forward(self, rows, needed, masks=None):            # LSTMLM.forward
         model, m, words = self.model, self.arena, rows.words
@@ -100,32 +107,48 @@ def forward_layer(cell, x, rows, words, m):
     gates, c, tanh_c, h = several(m, 4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
     with m.scratch:
         z = gates if words is None else m.empty(4, len(x), H)
-        z = products(x, cell.W_x.data, z)                   # z = x W_x + b
+        z = products(x, cell.W_x.data, z, m)                # z = x W_x + b
         if isinstance(cell.b, Param):
             z = xp.add(z, cell.b.data.reshape(4, 1, H), out=z)
         if words is not None:
             words.rows.take(z, gates)
     above = {}                                              # c_prev where it had to be gathered
+    steps, half = m.once(by_step, (gates, c, tanh_c, h), rows.spans), halves(name(), x.dtype.name)
     for run in rows.runs:
         for t in range(run.first, run.stop):                # LSTMCell.forward
-            level, c_prev = rows.levels[t], None
+            now, before, c_prev = steps[t], steps[t - 1], None
             parent = run.parent if t == run.first else None
             with m.scratch:
-                u = recurrent(cell, h[rows.levels[t - 1]], parent, run.nodes, m) if t else None
-                fused.gates(gates[:, level], u, *halves(name(), x.dtype.name))
+                u = recurrent(cell, before.h, parent, run.nodes, m) if t else None
+                fused.gates(now.gates, u, *half)
             if t > 0:
-                c_prev = c[rows.levels[t - 1]]
+                c_prev = before.c
                 if parent is not None:
                     c_prev = above[t] = parent.take(c_prev, m.empty(run.nodes, H))
             with m.scratch:
                 spare = m.empty(run.nodes, H) if is_host() else None
-                fused.state(*gates[:, level], c_prev, c[level], tanh_c[level], h[level], spare)
-    return h, Cache(gates=gates, c=c, above=above, tanh_c=tanh_c, h=h)
+                fused.state(*now.each, c_prev, now.c, now.tanh_c, now.h, spare)
+    return h, Cache(gates=gates, steps=steps, above=above, h=h)
+
+
+Step = namedtuple("Step", "gates each c tanh_c h")      # the rows of one position, in each array
+
+
+def by_step(gates, c, tanh_c, h, spans):
+    """A Step for each position, whose rows are `spans`; `each` is its gates i, f, o and g."""
+    levels = [slice(*span) for span in spans]
+    return [Step(gates[:, level], tuple(gates[:, level]), c[level], tanh_c[level], h[level])
+            for level in levels]
+
+
+def gradients_by_step(dz, dh, spans):
+    """(dz, its four gates, dh) for each position, whose rows are `spans`."""
+    return [(dz[:, slice(*span)], tuple(dz[:, slice(*span)]), dh[slice(*span)]) for span in spans]
 
 
 def recurrent(cell, h_prev, parent, nodes, m):
     """h_prev W_h (4, n, H), gathered from the parents if there is a `parent`."""
-    u = products(h_prev, cell.W_h.data, several(m, 4, *h_prev.shape))
+    u = products(h_prev, cell.W_h.data, several(m, 4, *h_prev.shape), m)
     return u if parent is None else parent.take(u, m.empty(4, nodes, h_prev.shape[1]))
 
 
@@ -140,7 +163,7 @@ def backward_layer(cell, dh, cache, rows, words, m):
         if words is not None:
             dz = words.sum(dz, m.empty(4, words.size, H))
         if learns(cell.b):
-            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz)     # b.grad += sum_rows(dz)
+            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz, m)  # b.grad += sum_rows(dz)
         add_weights(cell.W_x, cache.x, dz, m)                       # W_x.grad += x.T @ dz
         return products_backward(dz, cell.W_x.data, m, out)         # dx = dz @ W_x.data.T
 
@@ -154,21 +177,22 @@ def add_weights(W, x, dz, m):
 def through_time(cell, dh, dz, cache, rows, m):
     """The steps of RecurrentLayer.backward, last to first: fills dz (4, N, H), adds to W_h.grad."""
     H, dh_next, dc_next = cell.d_hidden, None, None
+    steps, gradients = cache.steps, m.once(gradients_by_step, (dz, dh), rows.spans)
     for run in rows.runs[::-1]:
         for t in reversed(range(run.first, run.stop)):      # LSTMCell.backward
-            level, before = rows.levels[t], rows.levels[t - 1] if t else None
-            i, f, o, g = cache.gates[:, level]
-            dc, tanh_c, d = m.empty(run.nodes, H), cache.tanh_c[level], dz[:, level]
-            c_prev = cache.above[t] if t in cache.above else cache.c[before] if t else None
-            fused.state_backward(dh[level], dh_next, dc, dc_next, f, o, tanh_c)
+            now, (d, dz_each, dh_now) = steps[t], gradients[t]
+            i, f, o, g = now.each
+            dc = m.empty(run.nodes, H)
+            c_prev = cache.above[t] if t in cache.above else steps[t - 1].c if t else None
+            fused.state_backward(dh_now, dh_next, dc, dc_next, f, o, now.tanh_c)
             dc_next = m.empty(run.nodes, H) if t else None
-            fused.gates_backward(*d, i, f, o, g, dc, dh[level], c_prev, tanh_c, dc_next)
+            fused.gates_backward(*dz_each, i, f, o, g, dc, dh_now, c_prev, now.tanh_c, dc_next)
             if t == 0:
                 break
             if t == run.first:
                 d = run.parent.sum(d, m.empty(4, run.parent.size, H))
                 dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
-                add_weights(cell.W_h, cache.h[before], d, m)        # W_h.grad += h_prev.T @ dz
+                add_weights(cell.W_h, steps[t - 1].h, d, m)         # W_h.grad += h_prev.T @ dz
             dh_next = products_backward(d, cell.W_h.data, m)        # dh_prev = dz @ W_h.data.T
         inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
         if inside.start < inside.stop:

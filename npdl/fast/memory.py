@@ -20,6 +20,7 @@ MEBIBYTE = 1 << 20
 CHUNK = 16 * MEBIBYTE   # bytes asked for at once; what is not written to takes no memory
 KNOWN = 4096            # arrays that are remembered by place and shape
 ALIGN = 64              # bytes: a line of the processor's cache
+ALIGN_DEVICE = 512      # as CuPy's own pool aligns
 
 
 def keep_freed_memory():
@@ -43,7 +44,7 @@ class Arena:
     """A step's arrays, one behind the other, in memory that is kept from step to step.
 
     `empty(*shape)` gives the next one, in `dtype`. What is handed out inside `with arena.scratch:`
-    may be written over after it. `reset()` starts anew. On a device CuPy's own pool does as much.
+    may be written over after it. `reset()` starts anew. `once` keeps views of such arrays.
     """
 
     def __init__(self, dtype):
@@ -51,6 +52,8 @@ class Arena:
         self.chunks = []
         self.place = (0, 0)     # the chunk, and how many numbers of it are taken
         self.known = {}         # {(place, shape): (array, the place behind it)}
+        self.views = {}         # {(make, more, arrays' ids): what it made of them}, on a device
+        self.mine = set()       # ids of the arrays in `known` and in `views`
         self.scratch = _Scratch(self)
         self.written = set()    # ids of the gradients that this step has added to (kernels.add)
 
@@ -58,26 +61,51 @@ class Arena:
         self.place = (0, 0)
         if len(self.known) > KNOWN:
             self.known.clear()
+            self.views.clear()
+            self.mine.clear()
 
     def empty(self, *shape):
         key = self.place, shape
         if key not in self.known:
-            if not is_host():
-                return xp.empty(shape, self.dtype)
             self.known[key] = self.cut(shape)
+            self.mine.add(id(self.known[key][0]))
         array, self.place = self.known[key]
         return array
+
+    def once(self, make, arrays, *more):
+        """make(*arrays, *more): views of arrays, in tuples or lists. On a device, where a view
+        costs nearly as much time as a launch, those of this arena's arrays are made once."""
+        if is_host():
+            return make(*arrays, *more)
+        key = make, more, *map(id, arrays)
+        found = self.views.get(key)
+        if found is None:
+            found, kept = make(*arrays, *more), all(id(array) in self.mine for array in arrays)
+            made = list(leaves(found))
+            if kept and all(view.base is not None for view in made):        # no copies
+                self.views[key] = found
+                self.mine.update(map(id, made))
+        return found
 
     def cut(self, shape):
         """The next array, and the place behind it."""
         size, (chunk, start) = math.prod(shape), self.place
-        taken = -(-size * self.dtype.itemsize // ALIGN) * ALIGN // self.dtype.itemsize
+        align = ALIGN if is_host() else ALIGN_DEVICE
+        taken = -(-size * self.dtype.itemsize // align) * align // self.dtype.itemsize
         while chunk < len(self.chunks) and start + taken > self.chunks[chunk].size:
             chunk, start = chunk + 1, 0
         if chunk == len(self.chunks):
-            self.chunks.append(np.empty(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
+            self.chunks.append(xp.empty(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
         array = self.chunks[chunk][start : start + size].reshape(shape)
         return array, (chunk, start + taken)
+
+
+def leaves(nest):
+    """The arrays in tuples and lists."""
+    for each in nest if isinstance(nest, (tuple, list)) else ():
+        yield from leaves(each)
+    if not isinstance(nest, (tuple, list)):
+        yield nest
 
 
 class _Scratch:

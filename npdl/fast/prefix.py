@@ -84,7 +84,7 @@ class Rows(Entries):
     tokens    (N,)    last token of each node's prefix, on the host
     positions (N,)    its position, 0..S-1, on the host
     node      (B, S)  the node that stands for each entry of the batch, on the host
-    levels            S slices: the nodes at each position
+    levels            S slices: the nodes at each position; `spans` their ends
     runs              the stretches of levels in which no prefix branches
     words             each distinct (token, position) once (`Words`), or None where few are equal
     Without `share`, every entry of the batch is a node of its own, at its place in the batch.
@@ -103,7 +103,8 @@ class Rows(Entries):
         ends = np.cumsum(sizes)
         self.batch_shape = (B, S)
         self.size = int(ends[-1])
-        self.levels = [slice(int(e - n), int(e)) for e, n in zip(ends, sizes, strict=True)]
+        self.spans = tuple((int(e - n), int(e)) for e, n in zip(ends, sizes, strict=True))
+        self.levels = [slice(*span) for span in self.spans]
         self.node = np.empty((B, S), np.int64)
         self.node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
         first = [order[differs[:, t]] for t in range(S)]    # a sequence through each node
@@ -172,6 +173,10 @@ def checked_batch(ids):
     return ids
 
 
+def rows_of(x, start, stop):
+    return x[start:stop]
+
+
 class Needed:
     """The rows that go on after the last keys and values: those that some counted target reads.
 
@@ -189,10 +194,12 @@ class Needed:
     def __len__(self):
         return len(self.index)
 
-    def take(self, x, out):
+    def take(self, x, out, m=None):
         """x (N, D) -> (M, D): a view where they stand side by side, else written into `out()`."""
+        if self.all:
+            return x
         if self.at is not None:
-            return x[self.at]
+            return x[self.at] if m is None else m.once(rows_of, (x,), self.at.start, self.at.stop)
         y = out(len(self.index), x.shape[-1])
         if is_host():
             return np.take(x, self.index, axis=0, out=y, mode="clip")
@@ -201,7 +208,8 @@ class Needed:
     def add(self, d, out):
         """out (N, D) += the rows d (M, D), each at its place."""
         if self.at is not None:
-            out[self.at] += d
+            rows = out[self.at]
+            xp.add(rows, d, out=rows)
         else:
             out[self.device] += d                           # no row twice
 

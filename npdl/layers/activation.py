@@ -4,7 +4,7 @@ import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_floats, check_mask, check_real
+from npdl.errors import InputError, check_floats, check_gradient, check_mask
 from npdl.functions import normal_cdf, normal_density, sigmoid, softmax, softmax_backward
 
 
@@ -18,6 +18,7 @@ class Sigmoid(Layer):
 
     def backward(self, dy, cache):
         y = cache.y
+        check_gradient(dy, y.shape, "Sigmoid")
         dx = dy * y * (1 - y)
         return dx
 
@@ -26,12 +27,13 @@ class Tanh(Layer):
     """y = tanh(x), elementwise."""
 
     def forward(self, x):
-        check_real("Tanh", the_input=x)
+        check_floats("Tanh", the_input=x)
         y = xp.tanh(x)
         return y, Cache(y=y)
 
     def backward(self, dy, cache):
         y = cache.y
+        check_gradient(dy, y.shape, "Tanh")
         dx = dy * (1 - y**2)
         return dx
 
@@ -40,11 +42,12 @@ class ReLU(Layer):
     """y = max(x, 0), elementwise; the slope at 0 is taken as 0."""
 
     def forward(self, x):
-        check_real("ReLU", the_input=x)
+        check_floats("ReLU", the_input=x)
         y = xp.maximum(x, 0)
         return y, Cache(x=x)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.x.shape, "ReLU")
         dx = dy * (cache.x > 0)
         return dx
 
@@ -63,6 +66,7 @@ class GELU(Layer):
 
     def backward(self, dy, cache):
         x, cdf = cache.x, cache.cdf
+        check_gradient(dy, x.shape, "GELU")
         slope = cdf + x * normal_density(x)             # y = x Phi(x), and Phi' is the density
         dx = dy * slope
         return dx
@@ -77,7 +81,7 @@ class TanhGELU(Layer):
     scale, cubic = math.sqrt(2 / math.pi), 0.044715
 
     def forward(self, x):
-        check_floats("GELU", the_input=x)
+        check_floats("TanhGELU", the_input=x)
         u = self.scale * (x + self.cubic * x * x * x)
         t = xp.tanh(u)
         y = 0.5 * x * (1 + t)
@@ -85,6 +89,7 @@ class TanhGELU(Layer):
 
     def backward(self, dy, cache):
         x, t = cache.x, cache.t
+        check_gradient(dy, x.shape, "TanhGELU")
         dt = dy * 0.5 * x                               # y = x (1 + t) / 2
         du = dt * (1 - t**2)                            # t = tanh(u)
         du_dx = self.scale * (1 + 3 * self.cubic * x * x)
@@ -104,6 +109,7 @@ class Softmax(Layer):
         return y, Cache(y=y)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.y.shape, "Softmax")
         dx = softmax_backward(dy, cache.y)
         return dx
 

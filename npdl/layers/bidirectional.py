@@ -5,8 +5,9 @@ Document 000, Question 3.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError
+from npdl.errors import InputError, described
 from npdl.functions import reverse
+from npdl.layers.recurrent import Recurrent
 
 
 class Bidirectional(Layer):
@@ -23,6 +24,10 @@ class Bidirectional(Layer):
     """
 
     def __init__(self, ahead, back):
+        for layer in (ahead, back):
+            if not isinstance(layer, Recurrent):
+                raise InputError(f"Bidirectional: given {described(layer)}; give two RNNs, GRUs or "
+                                 "LSTMs, such as LSTM(3, 5)")
         widths = [layer.layers[0].cell.W_x.shape[0] for layer in (ahead, back)]
         if widths[0] != widths[1]:
             raise InputError(f"Bidirectional: one layer reads width {widths[0]}, the other "

@@ -2,14 +2,14 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_real, require_number
+from npdl.errors import check_floats, check_gradient, check_rng, require_number, warn_undropped
 
 
 class Dropout(Layer):
     """y = x * scale, each entry of scale 0 with probability `rate`, else 1 / (1 - rate).
 
-    forward(x, rng): the entries are drawn on the host from `rng`; without one, y is x itself.
-    Raises InputError unless 0 <= rate < 1.
+    forward(x, rng): the entries are drawn on the host from `rng`; without one, y is x itself, and
+    a backward after it warns once that nothing was dropped. Raises InputError unless 0 <= rate < 1.
     """
 
     def __init__(self, rate):
@@ -17,14 +17,18 @@ class Dropout(Layer):
         self.rate = rate
 
     def forward(self, x, rng=None):
-        check_real("Dropout", the_input=x)
+        check_floats("Dropout", the_input=x)
+        check_rng("Dropout", rng)
         if rng is None or self.rate == 0:
-            return x, Cache(scale=None)
+            return x, Cache(scale=None, shape=x.shape)
         keep = to_device(rng.random(x.shape) >= self.rate)
         scale = xp.where(keep, 1 / (1 - self.rate), 0.0).astype(x.dtype)
         y = x * scale
-        return y, Cache(scale=scale)
+        return y, Cache(scale=scale, shape=x.shape)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.shape, "Dropout")
+        if cache.scale is None and self.rate:
+            warn_undropped()
         dx = dy if cache.scale is None else dy * cache.scale
         return dx

@@ -5,13 +5,14 @@ import numpy as np
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import (
-    InputError,
+    check_floats,
     check_gradient,
     check_width,
     checked_ids,
     checked_positions,
     require_choice,
     require_dtype,
+    require_id,
     require_positive,
 )
 from npdl.functions import sum_by_index
@@ -32,8 +33,7 @@ class Embedding(Layer):
         self.W = Param(standard_normal(generator(rng), (vocab_size, d_model), dtype))
         self.padding_id = padding_id
         if padding_id is not None:
-            checked_ids(padding_id if isinstance(padding_id, bool) else int(padding_id),
-                        vocab_size, "padding_id")
+            require_id("padding_id", padding_id, vocab_size)
             self.W.data[padding_id] = 0
 
     def forward(self, ids):
@@ -111,13 +111,13 @@ class SinusoidalPositions(Layer):
         self.table = sinusoidal(max_len, d_model, exponent, "float64")
 
     def forward(self, x, positions=None):
-        if getattr(getattr(x, "dtype", None), "kind", "f") != "f":
-            raise InputError(f"positions: the input has dtype {x.dtype}; it must be floats")
+        check_floats("positions", the_input=x)
         positions = to_device(checked_positions(x, positions, self.table))
         y = x + self.table.astype(x.dtype)[positions]
-        return y, Cache()
+        return y, Cache(shape=x.shape)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.shape, "SinusoidalPositions")
         dx = dy
         return dx
 

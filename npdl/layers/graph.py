@@ -5,15 +5,18 @@ edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degr
 0 where there is no edge from j to i. In attention it is computed from the nodes themselves.
 """
 
+import math
+
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
+    check_floats,
     check_gradient,
     check_graph,
     check_mask,
-    check_real,
     check_same,
     check_width,
+    require_number,
 )
 from npdl.functions import softmax, softmax_backward
 from npdl.init import generator
@@ -29,7 +32,7 @@ class AddReLU(Layer):
         self.relu = ReLU()
 
     def forward(self, h, m):
-        check_real("AddReLU", h=h, m=m)
+        check_floats("AddReLU", h=h, m=m)
         check_same("AddReLU: m", m.shape, (*h.shape[:-1], self.own.sizes[1]))
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
@@ -46,10 +49,11 @@ class Replace(Layer):
     """The update q(h, m) = m: a node forgets its state and takes what it was sent."""
 
     def forward(self, h, m):
-        check_real("Replace", h=h, m=m)
-        return m, Cache(h=h)
+        check_floats("Replace", h=h, m=m)
+        return m, Cache(h=h, shape=m.shape)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.shape, "Replace")
         dh = xp.zeros_like(cache.h)
         dm = dy
         return dh, dm
@@ -99,6 +103,7 @@ class GraphAttention(Layer):
     """
 
     def __init__(self, d_in, d_out, scale=1.0, bias=False, rng=0, dtype="float32"):
+        require_number("scale", scale, math.isfinite, "a finite number")
         rng = generator(rng)
         self.W_Q = Linear(d_in, d_out, bias, rng, dtype)
         self.W_K = Linear(d_in, d_out, bias, rng, dtype)

@@ -4,7 +4,13 @@ import numpy as np
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import InputError, check_width, require_dtype, require_positive
+from npdl.errors import (
+    InputError,
+    check_gradient,
+    check_width,
+    require_dtype,
+    require_positive,
+)
 from npdl.init import generator, uniform_fan_in
 
 
@@ -41,6 +47,7 @@ class ThresholdNeuron(Layer):
         return y, Cache(x=x)
 
     def backward(self, dy, cache):
+        check_gradient(dy, (*cache.x.shape[:-1], self.W.shape[1]), "ThresholdNeuron")
         dx = xp.zeros_like(cache.x)                     # y is flat on either side of its step
         return dx
 

@@ -37,9 +37,9 @@ class LayerNorm(Layer):
         self.gain.grad += sum_rows(dy * x_hat)              # y = gain * x_hat + bias
         self.bias.grad += sum_rows(dy)
         dx_hat = dy * self.gain.data
-        shift = dx_hat.mean(-1, keepdims=True)              # x + a   has the same x_hat as x ...
-        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # ... and (nearly) so has a * x:
-        dx = (dx_hat - shift - stretch * x_hat) / std       # along these two, dx is nothing
+        shift = dx_hat.mean(-1, keepdims=True)              # x_hat stays when all x move alike ...
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # ... and (nearly) when all are scaled:
+        dx = (dx_hat - shift - stretch * x_hat) / std       # dx is dx_hat without these two parts
         return dx
 
 
@@ -69,6 +69,6 @@ class RMSNorm(Layer):
         check_gradient(dy, x_hat.shape, "RMSNorm")
         self.gain.grad += sum_rows(dy * x_hat)                      # y = gain * x_hat
         dx_hat = dy * self.gain.data
-        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)          # x_hat = x / rms:
-        dx = (dx_hat - stretch * x_hat) / rms                       # a * x has (nearly) the same
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # x_hat (nearly) stays when x is scaled:
+        dx = (dx_hat - stretch * x_hat) / rms               # dx is dx_hat without that part
         return dx

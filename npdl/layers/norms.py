@@ -36,19 +36,42 @@ def statistics(x, kind, groups=1):
     if isinstance(kind, str):
         require_choice("kind", kind, KINDS)
         check_channels(x, None, kind, places=kind == "instance")
+    x = wide(x)
     if kind == "rms":
         mean_square = (x * x).mean(-1, keepdims=True)
         return xp.zeros_like(mean_square), mean_square
     if kind == "group":
         x, axes = split_groups(x, groups), (2,)
     elif isinstance(kind, str):
-        places = tuple(range(2, x.ndim))
-        axes = {"batch": (0, *places), "layer": (1, *places), "instance": places}[kind]
+        axes = AXES[kind](x)
     else:
         axes = tuple(kind)
-    mean = x.mean(axes, keepdims=True)
-    var = ((x - mean) ** 2).mean(axes, keepdims=True)
+    _, mean, var = centred(x, axes)
     return mean, var
+
+
+def places(x):
+    """The axes of the places of x (N, C, L); none of (N, C)."""
+    return tuple(range(2, x.ndim))
+
+
+AXES = {"batch": lambda x: (0, *places(x)), "layer": lambda x: (1, *places(x)), "instance": places}
+
+
+def wide(x):
+    """x in floats of 32 bits at least: float16 overflows in a square, and bytes wrap."""
+    return x.astype(xp.promote_types(x.dtype, xp.float32), copy=False)
+
+
+def centred(x, axes):
+    """x - mean, the mean and the biased variance over these axes, which are kept as 1.
+
+    It is centred twice: what rounding leaves of the mean of large numbers would be a variance.
+    """
+    mean = x.mean(axes, keepdims=True)
+    rest = (x - mean).mean(axes, keepdims=True)
+    c = x - mean - rest
+    return c, mean + rest, (c**2).mean(axes, keepdims=True)
 
 
 def split_groups(x, groups):
@@ -62,8 +85,8 @@ def split_groups(x, groups):
 
 def normalise_backward(dx_hat, x_hat, std, axes):
     """The gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
-    shift = dx_hat.mean(axes, keepdims=True)                # x + a has the same x_hat as x ...
-    stretch = (dx_hat * x_hat).mean(axes, keepdims=True)    # ... and (nearly) so has a * x
+    shift = dx_hat.mean(axes, keepdims=True)                # x_hat stays when all x move alike ...
+    stretch = (dx_hat * x_hat).mean(axes, keepdims=True)    # ... and (nearly) when all are scaled
     dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 
@@ -119,14 +142,15 @@ class BatchNorm(ChannelNorm):
 
     def forward(self, x, training=True):
         check_channels(x, self.channels, "BatchNorm")
+        x = wide(x)
         if training:
-            mean, var = statistics(x, "batch")              # mean   (1, C, 1) or (1, C)
+            c, mean, var = centred(x, (0, *places(x)))      # mean   (1, C, 1) or (1, C)
             self.move(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
         else:
-            mean = per_channel(self.running_mean.data, x)
+            c = x - per_channel(self.running_mean.data, x)
             var = per_channel(self.running_var.data, x)
         std = xp.sqrt(var + self.eps)                       # std    (1, C, 1) or (1, C)
-        x_hat = (x - mean) / std                            # x_hat  (N, C, L) or (N, C)
+        x_hat = c / std                                     # x_hat  (N, C, L) or (N, C)
         y = self.scaled(x_hat)
         return y, Cache(x_hat=x_hat, std=std, training=training)
 
@@ -134,7 +158,7 @@ class BatchNorm(ChannelNorm):
         x_hat, std = cache.x_hat, cache.std
         dx_hat = self.scaled_backward(dy, x_hat)
         if cache.training:
-            dx = normalise_backward(dx_hat, x_hat, std, (0, *range(2, dy.ndim)))
+            dx = normalise_backward(dx_hat, x_hat, std, (0, *places(dy)))
         else:
             dx = dx_hat / std                               # mean and std are fixed
         return dx
@@ -165,9 +189,9 @@ class GroupNorm(ChannelNorm):
 
     def forward(self, x):
         check_channels(x, self.channels, "GroupNorm")
-        mean, var = statistics(x, "group", self.groups)     # mean   (N, G, 1)
+        c, _, var = centred(split_groups(wide(x), self.groups), (2,))
         std = xp.sqrt(var + self.eps)                       # std    (N, G, 1)
-        x_hat = ((split_groups(x, self.groups) - mean) / std).reshape(x.shape)
+        x_hat = (c / std).reshape(x.shape)
         y = self.scaled(x_hat)                              # y      (N, C, L) or (N, C)
         return y, Cache(x_hat=x_hat, std=std)
 
@@ -190,9 +214,9 @@ class InstanceNorm(ChannelNorm):
         if x.shape[2] < 2:
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
                              "be at least 2, or every value would become 0")
-        mean, var = statistics(x, "instance")               # mean   (N, C, 1)
+        c, _, var = centred(wide(x), (2,))                  # c      (N, C, L)
         std = xp.sqrt(var + self.eps)                       # std    (N, C, 1)
-        x_hat = (x - mean) / std                            # x_hat  (N, C, L)
+        x_hat = c / std                                     # x_hat  (N, C, L)
         y = self.scaled(x_hat)
         return y, Cache(x_hat=x_hat, std=std)
 

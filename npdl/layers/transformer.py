@@ -6,7 +6,14 @@ Nothing here is causal but the mask.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, described, require_choice, require_positive
+from npdl.errors import (
+    InputError,
+    check_floats,
+    check_gradient,
+    described,
+    require_choice,
+    require_positive,
+)
 from npdl.init import generator
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
@@ -153,9 +160,11 @@ class Same(Layer):
     """y = x: the norm that a stack of post-norm blocks does not need."""
 
     def forward(self, x):
-        return x, None
+        check_floats("Same", the_input=x)
+        return x, Cache(shape=x.shape)
 
     def backward(self, dy, cache):
+        check_gradient(dy, cache.shape, "Same")
         return dy
 
 

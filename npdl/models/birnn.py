@@ -69,7 +69,7 @@ class BiRNNLoss(Layer):
         counted = True
         if lengths is not None:
             counted = length_mask(lengths, x.shape[1])[..., None]   # counted (B, S, 1)
-        z = xp.where(counted, z, 0)                         # as y is, where nothing counts
+            z = xp.where(counted, z, 0)                     # as y is, where nothing counts
         L, c_loss = self.squared_error.forward(y, z)
         return L, Cache(model=c_model, loss=c_loss, counted=counted)
 

@@ -38,7 +38,7 @@ class Architecture:
     def __init__(self, values, where):
         self.values, self.where = values, where
         kind = values.get("model_type")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise InputError(f"{where}: model_type is {str(kind)[:40]!r}; npdl has "
                              f"{', '.join(f'{name} ({what})' for name, what in KINDS.items())}")
         self.kind = kind
@@ -58,7 +58,7 @@ class Architecture:
         D = self.number("n_embd")
         inner = self.number("n_inner", 4 * D)
         activation = self.values.get("activation_function", "gelu_new")
-        if activation not in GPT2_ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in GPT2_ACTIVATIONS:
             self._refuse("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):

@@ -59,7 +59,8 @@ def to_torch(layer, style="course", rename=None):
     """{torch's name: NumPy array, contiguous} for every parameter of `layer`.
 
     A table that two layers share (weight tying) comes under both names, as torch writes it.
-    Raises InputError for a layer that has no counterpart in torch here.
+    Raises InputError for a layer that has no counterpart in torch here, and for a `rename` that
+    maps two parts to one name.
     """
     if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
         raise InputError("torch has no counterpart of an adapter or a quantized map; merge_lora "
@@ -68,7 +69,11 @@ def to_torch(layer, style="course", rename=None):
     for place in _places(layer, "", style):
         values = place.out(*(to_host(param.data) for param in place.params))
         for name, value in zip(place.names, values, strict=True):
-            arrays[_renamed(name, rename)] = np.array(value, order="C")
+            theirs = _renamed(name, rename)
+            if theirs in arrays:
+                raise InputError(f"rename gives two arrays the name {theirs!r}, one of them "
+                                 f"{name!r}; give each part a name of its own")
+            arrays[theirs] = np.array(value, order="C")
     return arrays
 
 
@@ -94,8 +99,14 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             if not np.array_equal(before, value, equal_nan=True):
                 raise InputError(f"{place.names[0]!r} differs from the table it is shared with; "
                                  "in this model the two are one")
-    for param, value in values.values():
-        param.data[...] = to_device(value.astype(param.data.dtype))
+    with np.errstate(over="ignore"):
+        cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
+    for _, value, fitting in cast:
+        if (np.isinf(fitting) & ~np.isinf(value)).any():
+            raise InputError(f"a number of size {np.nanmax(np.abs(value)):.3g} is too large for "
+                             f"this model's {fitting.dtype}")
+    for param, _, fitting in cast:
+        param.data[...] = to_device(fitting)
 
 
 def read_safetensors(path):

@@ -30,6 +30,11 @@ SIZES = {"hidden_size": "embedding_length", "num_hidden_layers": "block_count",
          "num_key_value_heads": "attention.head_count_kv", "head_dim": "attention.key_length",
          "max_position_embeddings": "context_length"}
 
+# Settings that change what is computed, and the only values of theirs that npdl has.
+UNUSUAL = {"rope.scale_linear": 1.0, "attention.sliding_window": 0, "attention.clamp_kqv": 0.0,
+           "attention.max_alibi_bias": 0.0, "attention.causal": True, "expert_count": 0,
+           "logit_scale": 1.0, "residual_scale": 1.0, "embedding_scale": 1.0}
+
 
 class GGUFWeights:
     """The arrays of a GGUF file: `shapes` {name: shape}, `take`; `metadata` without its lists of
@@ -121,6 +126,7 @@ class GGUFWeights:
                              "of llama and qwen2")
         config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
                   if f"{kind}.{name}" in about}
+        self._refuse_unusual(kind, config)
         scaling = about.get(f"{kind}.rope.scaling.type", "none")
         return config | {
             "architectures": ["LlamaForCausalLM" if kind == "llama" else "Qwen2ForCausalLM"],
@@ -133,6 +139,20 @@ class GGUFWeights:
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
         }
+
+    def _refuse_unusual(self, kind, config):
+        """Raise InputError for a setting that changes what is computed, and that npdl has not."""
+        width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+        sizes = type(width) is type(heads) is int and heads > 0
+        d_head = config.get("head_dim", width // heads if sizes else None)
+        usual = UNUSUAL | {"rope.dimension_count": d_head}
+        if type(d_head) is int and d_head > 0:
+            usual["attention.scale"] = float(np.float32(d_head ** -0.5))
+        for name, plain in usual.items():
+            value = self.metadata.get(f"{kind}.{name}", plain)
+            if value != plain:
+                raise InputError(f"{self.path}: {kind}.{name} is {str(value)[:40]}, which npdl's "
+                                 f"{kind} does not have (only {plain}); use another model")
 
 
 def _library():

@@ -153,8 +153,11 @@ def write(path, arrays, metadata=None):
 
     An array may be a function that returns one, called when its turn comes: twice, so that no
     more than one of them has to be there at a time. Raises InputError for a dtype that the format
-    does not hold, CheckpointError when the system refuses.
+    does not hold and for an array named __metadata__, CheckpointError when the system refuses.
     """
+    if "__metadata__" in arrays:
+        raise InputError("an array is named '__metadata__', which in a safetensors file is no "
+                         "array's name; give it another one")
     names = {np.dtype(stored): name for name, stored in DTYPES.items() if name != "BF16"}
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, array in arrays.items():

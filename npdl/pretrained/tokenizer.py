@@ -1,11 +1,11 @@
 """The tokenizer of a model folder, by the library `tokenizers`; its chat template, by jinja2."""
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
+from npdl.bounded import Bounded
 from npdl.errors import InputError
 from npdl.files import is_file, read_json, reason, write_json
 
@@ -15,6 +15,8 @@ VOCABULARY, MERGES, TEMPLATE = "vocab.json", "merges.txt", "chat_template.jinja"
 FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, "special_tokens_map.json",
          "added_tokens.json", "tokenizer.model")
 LARGEST = 256 << 20         # bytes of a tokenizer's file
+# Bounds of its rules: at least so much time and memory, and more by the characters of a text.
+SECONDS, MEMORY, A_SECOND, EACH = 30.0, 2 << 30, 50_000, 400
 # How a text is cut before its pieces are merged, by the name that a GGUF file gives it.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -35,6 +37,7 @@ class Tokenizer:
     def __init__(self, library, ends=(), template=None, special=None):
         self.library, self.ends, self.template = library, tuple(ends), template
         self.special = special or {}
+        self._bounded = None
 
     @property
     def size(self):
@@ -42,8 +45,7 @@ class Tokenizer:
 
     def encode(self, text, special=False):
         """Ids (int64, 1-D); with `special` what the model expects around a text, such as BOS."""
-        ids = self.library.encode(_whole(text), add_special_tokens=special).ids
-        return np.array(ids, np.int64)
+        return np.array(self._ask(len(text), "encode", _whole(text), special), np.int64)
 
     def prompt(self, text):
         """Ids to continue: those of a text with what the model expects before it. Without any,
@@ -60,7 +62,21 @@ class Tokenizer:
 
     def decode(self, ids):
         """The text of ids, without special tokens."""
-        return self.library.decode([int(i) for i in ids])
+        return self._ask(len(ids), "decode", [int(i) for i in ids])
+
+    def _ask(self, length, what, *given):
+        """What the tokenizer's rules make of a text or of ids: they are a program, and have bounds
+        of time and memory by their length."""
+        try:
+            if self._bounded is None:
+                bounded = Bounded()
+                bounded(SECONDS, MEMORY, "load", self.library.to_str())
+                self._bounded = bounded
+            return self._bounded(SECONDS + length / A_SECOND, MEMORY + length * EACH, what, *given)
+        except InputError as error:
+            self._bounded = None
+            raise InputError(f"the model's tokenizer fails ({error}); fetch it again, or use "
+                             "another model") from error
 
     def stream(self, before):
         """A function of one more id after the ids `before` that returns the text it completes,
@@ -85,7 +101,15 @@ class Tokenizer:
         if self.template is None:
             raise InputError("the folder has no chat template; leave --chat out")
         messages = [{"role": "user", "content": prompt}]
-        text = _rendered(self.template, messages, self.special)
+        try:
+            import jinja2  # noqa: F401
+        except ImportError as error:
+            raise InputError("a chat template needs the package jinja2; install it with 'pip "
+                             "install jinja2', or leave --chat out") from error
+        try:
+            text = Bounded()(SECONDS, MEMORY, "render", self.template, messages, self.special)
+        except InputError as error:
+            raise InputError(f"the chat template fails ({error}); leave --chat out") from error
         return self.encode(text)
 
     def save(self, folder):
@@ -108,8 +132,10 @@ def read_tokenizer(path, architecture, weights):
         made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
     except InputError:
         raise
-    # The library has its own exceptions, of the bare kind; what a file may hold has no list.
-    except Exception as error:
+    # The library has its own exceptions, of the bare kind, and panics, which are none.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise InputError(f"{path}: its tokenizer cannot be used ({reason(error)}); fetch it "
                          "again") from error
     if made.size > architecture.vocab_size:
@@ -219,30 +245,6 @@ def _from_gguf(library, about):
     return Tokenizer(made, ends, about.get("tokenizer.chat_template"), special)
 
 
-def _rendered(template, messages, special):
-    """A conversation as the template writes it, in a sandbox."""
-    try:
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError as error:
-        raise InputError("a chat template needs the package jinja2; install it with 'pip install "
-                         "jinja2', or leave --chat out") from error
-
-    def refuse(message):
-        raise ValueError(message)
-
-    try:
-        sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                extensions=["jinja2.ext.loopcontrols"])
-        sandbox.filters["tojson"] = lambda value, indent=None: json.dumps(
-            value, ensure_ascii=False, indent=indent)
-        sandbox.globals["raise_exception"] = refuse
-        return sandbox.from_string(template).render(messages=messages, add_generation_prompt=True,
-                                                    **special)
-    # A template is a program: it can fail in any way.
-    except Exception as error:
-        raise InputError(f"the chat template fails ({reason(error)}); leave --chat out") from error
-
-
 def _whole(text):
     """A text without halves of characters, which a command line may have."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

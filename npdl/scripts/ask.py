@@ -6,16 +6,14 @@
 Beside them stands whether the model was trained on the equation, and which answer is right.
 """
 
-import argparse
 import re
 from pathlib import Path
 
 import numpy as np
 
-from npdl.console import place
+from npdl.console import describe, place
 from npdl.decoding.wiring import Recomputed
 from npdl.errors import InputError
-from npdl.training.cli import OneLineParser, guarded
 from npdl.training.run import load_run
 
 UNSEEN = 2          # equations that are shown when none is asked
@@ -89,23 +87,22 @@ def show(run, question, top):
         print(f"the right answer, {right}, has {dict(found)[right]:.4%}")
 
 
-def main(arguments=None, prog=None):
-    parser = OneLineParser(prog=prog, description=__doc__,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
+    """Add the options of `ask` to an argparse parser."""
+    describe(parser, __doc__)
     parser.add_argument("run", type=place, help="a run folder")
-    parser.add_argument("question", nargs="?", help="an equation up to its '='")
+    parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
     parser.add_argument("--top", type=int, default=5, help="answers to show (default: 5)")
-    options = parser.parse_args(arguments)
 
-    def work():
-        if options.top < 1:
-            raise InputError(f"--top {options.top}: must be 1 or more")
-        if not (Path(options.run) / "config.json").is_file():
-            raise InputError(f"{options.run}: is no run's folder; give the one that a training "
-                             "script has written, say runs/NAME")
-        run = load_run(options.run)
-        for question in [options.question] if options.question is not None else unseen(run):
-            show(run, question, options.top)
-        return 0
 
-    return guarded(parser.prog, work)
+def run(options):
+    """Print the answers that the options ask for; the exit status."""
+    if options.top < 1:
+        raise InputError(f"--top {options.top}: must be 1 or more")
+    if not (Path(options.run) / "config.json").is_file():
+        raise InputError(f"{options.run}: is no run's folder; give the one that a training "
+                         "script has written, say runs/NAME")
+    loaded = load_run(options.run)
+    for question in [options.question] if options.question is not None else unseen(loaded):
+        show(loaded, question, options.top)
+    return 0

@@ -17,19 +17,28 @@ as a run, a real model's as a folder that transformers and other tools load.
   python -m npdl finetune runs/plays --merge --out SmolLM2-135M-plays
 """
 
-import argparse
+import dataclasses
 from pathlib import Path
 
 from npdl import backend
-from npdl.adapt.quantize import ROUNDINGS
-from npdl.console import place
+from npdl.console import describe, place
 from npdl.errors import InputError
 from npdl.pretrained import Pretrained, is_model, to_huggingface
 from npdl.process import peak_memory
+from npdl.scripts.train import parsed, run_options
 from npdl.training import folder as folders
-from npdl.training import options, run
-from npdl.training.cli import OneLineParser, guarded, parsed
-from npdl.training.config import Adapters, Config, usable_cores
+from npdl.training import run as runs
+from npdl.training.config import (
+    ADAPTERS,
+    ARITHMETIC,
+    MACHINE,
+    RECORDS,
+    TEXT,
+    TRAINING,
+    Adapters,
+    Config,
+    usable_cores,
+)
 from npdl.training.finetune import (
     DEFAULTS,
     MODEL_DEFAULTS,
@@ -39,72 +48,51 @@ from npdl.training.finetune import (
 )
 from npdl.training.loop import Trainer
 from npdl.training.metrics import read_records
+from npdl.training.options import add_settings, option_of
 
-ADAPTERS = ("rank", "alpha", "where", "bits", "block", "rounding")
 
-
-def parser(prog=None):
-    p = OneLineParser(prog=prog, description=__doc__, argument_default=argparse.SUPPRESS,
-                      formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(p):
+    """Add the options of `finetune` to an argparse parser."""
+    describe(p, __doc__)
     p.add_argument("run", nargs="?", default=None, type=place,
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")
-    task = p.add_argument_group("task (default: the run's)")
-    task.add_argument("--operator", metavar="O", help="one of + - * /")
-    task.add_argument("--p", type=int, metavar="P", help="operands are 0..p-1")
-    task.add_argument("--q", type=int, metavar="Q", help="results are modulo q")
-    task.add_argument("--r-train", type=float, metavar="R", help="share to train on, in (0, 1]")
-    task.add_argument("--symmetric", action="store_true", help="only a <= b (default: all)")
-    task.add_argument("--text", metavar="FILE", help="for a real model, or a run on text: the new "
-                      "one")
+    defaults = Config(**DEFAULTS)
+    add_settings(p, "finetune", (ARITHMETIC, TEXT), defaults, shown="the run's",
+                 left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
-    m = Config(text="", **MODEL_DEFAULTS, model="pretrained", pretrained="")
     real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
-                      f"(default: {m.block})")
+                      f"(default: {MODEL_DEFAULTS['block']})")
     real.add_argument("--eval-batches", type=int, metavar="N", help="batches of each part to "
-                      f"evaluate on, always the same (default: {m.eval_batches})")
+                      f"evaluate on (default: {MODEL_DEFAULTS['eval_batches']})")
     real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
     real.add_argument("--pretrained", metavar="FOLDER", help="with --resume, if it has moved: "
                       "where the model is now")
-    shown = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in
+    shown = ", ".join(f"{option_of(name)} {value}" for name, value in
                       MODEL_DEFAULTS.items() if name not in ("block", "eval_batches"))
     real.description = ("other defaults are then --rank 8, with --bits --block 64 --rounding "
                         f"nearest, {shown}")
-    option = options.Group(p, "adapters", Adapters())
-    option("--rank", "r of the matrices A (D, r) and B (E, r)", type=int, metavar="R")
-    option("--alpha", "the adapter's product counts alpha / r times; none: once", type=float)
-    option("--where", "maps that get an adapter, by (ends of) their names, such as W_Q,W_V; none: "
-           "every linear map", type=lambda text: tuple(text.split(",")), metavar="NAMES")
-    option("--bits", "QLoRA: bits a number of the frozen linear maps", type=int, metavar="M")
-    option("--block", "numbers that share a step size; none: a whole matrix", type=int,
-           metavar="N")
-    option("--rounding", "how to quantize", choices=tuple(ROUNDINGS))
-    defaults = Config(**DEFAULTS)
-    options.training_options(p, defaults)
-    options.record_options(p, defaults, "<run>-lora, <run>-qlora or <run>-merged")
-    options.machine_options(p, defaults)
-    return p
+    add_settings(p, "finetune", (ADAPTERS,), Adapters())
+    add_settings(p, "finetune", (TRAINING, RECORDS, MACHINE), defaults)
+    run_options(p, "<run>-lora, <run>-qlora or <run>-merged")
 
 
-def main(arguments=None, prog=None):
-    p = parser(prog)
-    given, out, resume, how = parsed(p, arguments)
+def run(options):
+    """Fine-tune, resume or merge as the options say; the exit status."""
+    given, out, resume, how = parsed(options)
     source, merging = given.pop("run"), given.pop("merge")
-    adapters = {name: given.pop(name) for name in ADAPTERS if name in given}
-
-    def work():
-        if (source is None) != resume:
-            raise InputError("give the folder of the run to fine-tune, or --resume and --out")
-        if merging:
-            return merged(source, out, given | adapters, **how)
-        if resume:
-            return resumed(out, given, adapters, how)
-        if is_model(source):
-            return fresh_model(source, out, given, adapters, how)
-        return fresh(source, out, given, Adapters(**adapters), how)
-
-    return guarded(p.prog, work)
+    names = [field.name for field in dataclasses.fields(Adapters)]
+    adapters = {name: given.pop(name) for name in names if name in given}
+    if (source is None) != resume:
+        raise InputError("give the folder of the run to fine-tune, or --resume and --out")
+    if merging:
+        return merged(source, out, given | adapters, **how)
+    if resume:
+        return resumed(out, given, adapters, how)
+    if is_model(source):
+        return fresh_model(source, out, given, adapters, how)
+    return fresh(source, out, given, Adapters(**adapters), how)
 
 
 def fresh(source, out, given, adapters, how):
@@ -112,8 +100,8 @@ def fresh(source, out, given, adapters, how):
     odd = next((name for name in ("window", "eval_batches", "full", "pretrained")
                 if name in given), None)
     if odd is not None:
-        raise InputError(f"--{odd.replace('_', '-')}: goes with a real model; {source} is a run")
-    base = run.load_run(source)
+        raise InputError(f"{option_of(odd)}: goes with a real model; {source} is a run")
+    base = runs.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config = finetune_config(base, adapters, given, source)
     backend.use(config.backend)
@@ -122,7 +110,7 @@ def fresh(source, out, given, adapters, how):
         print(counts(base.model, Trainer(config, parameters).model))
     suffix = "lora" if adapters.bits is None else "qlora"
     out = out or f"{source.rstrip('/')}-{suffix}"
-    return run.train(config, out, base=parameters, **how)
+    return runs.train(config, out, base=parameters, **how)
 
 
 def fresh_model(source, out, given, adapters, how):
@@ -132,17 +120,19 @@ def fresh_model(source, out, given, adapters, how):
         "qlora")
     out = out or str(Path("runs") / f"{folders.stem(source)}-{kind}")
     backend.use(config.backend)
-    status = run.train(config, out, **how)
+    status = runs.train(config, out, **how)
     return told(out, status, how["quiet"])
 
 
 def told(out, status, quiet):
-    """Show what a real model's run has come to; its status."""
+    """Show what a real model's run has come to, as far as it was looked at; its status."""
     if not quiet:
-        first, *_, last = [*read_records(Path(out) / "metrics.jsonl")] * 2
-        if "validation_loss" in first:
-            print(f"held-out loss {first['validation_loss']:.4f} at step {first['step']}, "
-                  f"{last['validation_loss']:.4f} at step {last['step']}")
+        records = [record for record in read_records(Path(out) / "metrics.jsonl")
+                   if "validation_loss" in record]
+        if records:
+            print("held-out loss " + ", ".join(
+                f"{record['validation_loss']:.4f} at step {record['step']}"
+                for record in (records if len(records) == 1 else (records[0], records[-1]))))
         peak = peak_memory()
         if peak is not None:
             print(f"peak memory {peak / 2**20:,.0f} MiB")
@@ -156,11 +146,11 @@ def resumed(out, given, adapters, how):
     odd = next(iter(adapters), None)
     if odd is not None:
         raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")
-    config = run.resumed_config(out, given)
+    config = runs.resumed_config(out, given)
     if config.adapters is None and config.pretrained is None:
-        raise InputError(f"--out {out}: was not fine-tuned; resume it with train_{config.model}.py")
+        raise InputError(f"--out {out}: was not fine-tuned; resume it with train-{config.model}")
     backend.use(config.backend)
-    status = run.train(config, out, True, **how)
+    status = runs.train(config, out, True, **how)
     return status if config.pretrained is None else told(out, status, how["quiet"])
 
 
@@ -168,9 +158,9 @@ def merged(source, out, given, quiet, **training):
     """Write a fine-tuned run without its adapters."""
     odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
     if odd is not None:
-        raise InputError(f"--{odd.replace('_', '-')}: means nothing to --merge; leave it out")
+        raise InputError(f"{option_of(odd)}: means nothing to --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"
-    tuned = run.load_run(source)
+    tuned = runs.load_run(source)
     if tuned.config.pretrained is not None:
         written(tuned, out)
         if not quiet:

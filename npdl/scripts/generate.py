@@ -12,18 +12,17 @@ trained on (the window), and beyond that it slides, and the oldest tokens are fo
   python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
 """
 
-import argparse
 import math
 import time
 from dataclasses import dataclass
 
-from npdl.console import note, place
+from npdl.console import describe, note, place, show
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.wiring import continuation
 from npdl.errors import InputError, require_positive
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
-from npdl.training.cli import OneLineParser, guarded
+from npdl.pretrained import is_model, load
 from npdl.training.run import load_run
 
 METHODS = {             # what each method can be told, and what it is when it is not
@@ -36,9 +35,9 @@ MOST = {"tokens": 100_000, "width": 1000}       # what memory has to hold
 AT_ONCE = 64                                    # continuations drawn together, then shown
 
 
-def parser(prog=None):
-    p = OneLineParser(prog=prog, description=__doc__, argument_default=argparse.SUPPRESS,
-                      formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(p):
+    """Add the options of `generate` to an argparse parser."""
+    describe(p, __doc__)
     p.add_argument("run", type=place, help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompt", nargs="?", default=None, help="what to continue: an equation's tokens "
                    "apart, or text (default: BOS, or a new line)")
@@ -66,7 +65,6 @@ def parser(prog=None):
     draw.add_argument("--top-p", type=float, metavar="P", help="only the most probable tokens that "
                       "together reach P")
     draw.add_argument("--seed", type=int, help="of the draws (default: 0)")
-    return p
 
 
 @dataclass
@@ -101,8 +99,6 @@ class Source:
 
 def opened(path):
     """The Source in a folder or a .gguf file."""
-    from npdl.pretrained import is_model, load  # not for those who have none
-
     if is_model(path):
         found = load(path, tokenizer=True)
         return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
@@ -177,7 +173,7 @@ class Live:
 
     def __call__(self, sequence, token):
         self.times.append(time.perf_counter())
-        print(self.begins + self.text(token), end="", flush=True)
+        show(self.begins + self.text(token), end="")
         self.begins = ""
 
     def speed(self):
@@ -188,47 +184,43 @@ class Live:
         return f"{count} tokens: the first after {first - start:.2f} s{rate}"
 
 
-def main(arguments=None, prog=None):
-    p = parser(prog)
-    options = vars(p.parse_args(arguments))
-
-    def work():
-        source = opened(options.pop("run"))
-        streams = (source.kind != "arithmetic" and options["method"] != "beam"
-                   and options.get("count", 1) == 1)
-        return (streamed if streams else listed)(source, options, p.prog)
-
-    return guarded(p.prog, work)
+def run(options):
+    """Write what the options ask for; the exit status."""
+    options = vars(options)
+    source = opened(options.pop("run"))
+    streams = (source.kind != "arithmetic" and options["method"] != "beam"
+               and options.get("count", 1) == 1)
+    return (streamed if streams else listed)(source, options)
 
 
-def streamed(source, options, prog):
+def streamed(source, options):
     """One text, written as it comes."""
     first = source.encode(options["prompt"], options["chat"])
     live = Live(source, first, "" if options["chat"] else source.words.decode(first))
     found, ids = generate(source, **options, each=live)
     [hypothesis] = found
-    print(live.text(), flush=True)
+    show(live.text())
     if source.kind == "model":
-        note(f"{prog}: {live.speed()}")
-    say_window(source, len(ids) + len(hypothesis.tokens), prog)
+        note(live.speed())
+    say_window(source, len(ids) + len(hypothesis.tokens))
     return 0
 
 
-def listed(source, options, prog):
+def listed(source, options):
     """Equations, several texts, or what a beam search found."""
     found, ids = generate(source, **options)
     longest, prompt = 0, [] if options["chat"] else ids
     for i, hypothesis in enumerate(found):
         if i and source.kind != "arithmetic":
             print("-" * 40)
-        print(source.shown(prompt, hypothesis))
+        show(source.shown(prompt, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
-    say_window(source, longest, prog)
+    say_window(source, longest)
     return 0
 
 
-def say_window(source, longest, prog):
+def say_window(source, longest):
     """Say when a text has been longer than what the model sees; its last token is not read."""
     seen = getattr(source.model, "max_len", longest)
     if longest - 1 > seen:
-        note(f"{prog}: the model sees {seen} tokens; its window slid along these {longest}")
+        note(f"the model sees {seen} tokens; its window slid along these {longest}")

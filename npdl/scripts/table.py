@@ -6,13 +6,11 @@ Each cell is the mean over the seeds ± the population standard deviation, as do
 A run that has not come to its end is named below the table, and is in no mean.
 """
 
-import argparse
 import dataclasses
 from pathlib import Path
 
-from npdl.console import place
+from npdl.console import describe, place
 from npdl.errors import InputError
-from npdl.training.cli import OneLineParser, guarded
 from npdl.training.config import Config
 from npdl.training.folder import model_name
 from npdl.training.metrics import read_metrics
@@ -73,19 +71,18 @@ def _setting(name, value):
     return f"{name} {value}"
 
 
-def main(arguments=None, prog=None):
-    parser = OneLineParser(prog=prog, description=__doc__,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
+    """Add the options of `table` to an argparse parser."""
+    describe(parser, __doc__)
     parser.add_argument("runs", nargs="+", type=place, help="folders of finished runs")
-    options = parser.parse_args(arguments)
 
-    def work():
-        found, stopped = columns(options.runs)
-        if not found:
-            raise InputError("; ".join(stopped))
-        print(combined_markdown(found))
-        for line in stopped:
-            print(line)
-        return 0
 
-    return guarded(parser.prog, work)
+def run(options):
+    """Print the table of the runs that the options name; the exit status."""
+    found, stopped = columns(options.runs)
+    if not found:
+        raise InputError("; ".join(stopped))
+    print(combined_markdown(found))
+    for line in stopped:
+        print(line)
+    return 0

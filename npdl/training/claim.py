@@ -99,6 +99,11 @@ def claimed(folder):
         yield mine
 
 
+def is_claimed(folder):
+    """Whether a claim, living or dead, is in a folder."""
+    return os.path.lexists(Path(folder) / CLAIM)
+
+
 def _owner(folder):
     """The process that holds a folder's claim, in words."""
     try:

@@ -1,7 +1,6 @@
 """Everything that decides what a run computes, in one value that is saved with the run."""
 
 import dataclasses
-import math
 import os
 
 from npdl.adapt.quantize import ROUNDINGS
@@ -13,40 +12,53 @@ from npdl.layers.embedding import POSITIONS
 from npdl.schedule import SCHEDULES
 from npdl.training.engine import ENGINES
 from npdl.training.initial import INITS, ONLY
+from npdl.training.options import (
+    BELOW_1,
+    COUNT,
+    NATURAL,
+    NOT_NEGATIVE,
+    POSITIVE,
+    check,
+    count,
+    setting,
+)
 
 MODELS = ("gpt", "lstm", "pretrained")
-OPTIMIZERS = ("adamw", "adam", "sgd")
-DTYPES = ("float32", "float64")
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
 PRETRAINED_NOT = ("p", "q", "operator", "orders", "symmetric", "stratified", "characters", "layers",
                   "width", "heads", "multiplier", "bias", "norm", "activation", "positions", "tied",
                   "dropout", "init")          # what its folder says, or what it cannot be told
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
-MOST = {"threads": 256, "layers": 1000}     # more take long to make before memory says no
 ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
          "norm_bias": True, "merged": False, "engine": "fast", "pretrained": None,
          "pretrained_sha256": None}
 
+# The headings of the options, in the order of the helps.
+ARITHMETIC = "data: a o b = r, or a o b o c = r, in modular arithmetic"
+TEXT = "data: a text instead"
+MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
+ADAPTERS = "adapters"
+GPT = "train-gpt"
+
 
 @dataclasses.dataclass(frozen=True)
 class Adapters:
-    """LoRA (npdl.adapt.add_lora) and, with `bits`, QLoRA: every linear map quantized as well.
+    """LoRA (npdl.adapt.add_lora) and, with `bits`, QLoRA: every linear map quantized as well."""
 
-    where  ends of the names of the maps that get an adapter, or None for all
-    """
-
-    rank: int = 4
-    alpha: float | None = None
-    where: tuple[str, ...] | None = None
-    bits: int | None = None
-    block: int | None = None
-    rounding: str = "floor"
+    rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R")
+    alpha: float | None = setting(ADAPTERS, None, "the adapter's product counts alpha / r times; "
+                                  "none: once", allowed=POSITIVE)
+    where: tuple[str, ...] | None = setting(
+        ADAPTERS, None, "maps that get an adapter, by (ends of) their names, such as W_Q,W_V; "
+        "none: every linear map", "NAMES")
+    bits: int | None = setting(ADAPTERS, None, "QLoRA: bits a number of the frozen linear maps",
+                               "M")
+    block: int | None = setting(ADAPTERS, None, "numbers that share a step size; none: a whole "
+                                "matrix", "N")
+    rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
 
     def __post_init__(self):
-        if self.rounding not in ROUNDINGS:
-            raise InputError(f"--rounding {self.rounding!r}: choose one of {', '.join(ROUNDINGS)}")
-        if self.alpha is not None and not 0 < self.alpha < math.inf:
-            raise InputError(f"--alpha {self.alpha!r}: must be a finite number above 0")
+        check(self)
         if isinstance(self.block, int) and self.block >= LARGEST_NUMBER:
             raise InputError(f"--block {self.block}: must be below 2^63")
         if self.bits is None and (self.block is not None or self.rounding != "floor"):
@@ -72,95 +84,76 @@ class Config:
              that its checkpoint alone holds
     """
 
-    model: str = "gpt"
-    pretrained: str | None = None
-    pretrained_sha256: str | None = None
-    # data
-    p: int = 31
-    q: int | None = None
-    operator: str = "+"
-    orders: tuple[int, ...] = (2,)
-    symmetric: bool = False
-    stratified: bool = False
-    r_train: float = 0.5
-    numbers: int | None = None
-    text: str | None = None
-    sha256: str | None = None
-    characters: str | None = None
-    block: int = 64
-    # model
-    layers: int = 2
-    width: int = 128
-    heads: int = 4
-    multiplier: int = 4
-    bias: bool = True
-    norm: str = "post"
-    norm_bias: bool = True
-    activation: str = "gelu"
-    positions: str = "k/d"
-    tied: bool = False
-    dropout: float = 0.0
-    init: str = "torch"
-    adapters: Adapters | None = None
-    merged: bool = False
-    # training
-    steps: int = 10001
-    batch: int = 512
-    optimizer: str = "adamw"
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    momentum: float = 0.0
-    weight_decay: float = 1.0
-    decay: str = "all"
-    schedule: str = "constant"
-    warmup: int = 0
-    lr_min: float = 0.0
-    clip: float | None = None
-    eval_first: int = 100
-    eval_every: int = 100
-    eval_batches: int = 20
-    save_every: int = 1000
-    seed: int = 0
-    # machine
-    dtype: str = "float32"
-    backend: str = "numpy"
-    engine: str = "fast"
-    threads: int = 1
+    model: str = setting(None, "gpt", allowed=MODELS)
+    pretrained: str | None = setting(None, None)
+    pretrained_sha256: str | None = setting(None, None)
+    p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
+    q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q")
+    operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
+    orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K")
+    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)")
+    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each")
+    r_train: float = setting(ARITHMETIC, 0.5, "share of the equations, or of the text, to train "
+                             "on, in (0, 1]; 1 leaves no validation set", "R")
+    numbers: int | None = setting(None, None)
+    text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
+    sha256: str | None = setting(None, None)
+    characters: str | None = setting(None, None)
+    block: int = setting(TEXT, 64, "characters in a window", "S", COUNT)
+    layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
+    width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
+    heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
+    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward net, in widths", "M",
+                              COUNT, GPT)
+    bias: bool = setting(MODEL, True, "no biases in a GPT's attention maps, or in an LSTM's cells "
+                         "and classifier")
+    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each part",
+                        allowed=("post", "pre"), only=GPT)
+    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT)
+    activation: str = setting(MODEL, "gelu", "of the feed-forward net", allowed=tuple(ACTIVATIONS),
+                              only=GPT)
+    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d or 2k/d, or learned",
+                             allowed=POSITIONS, only=GPT)
+    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT)
+    dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
+    init: str = setting(MODEL, "torch", "starting values: torch's usual ones; of a GPT GPT-2's "
+                        "small normal ones, or normal ones by width (lecun); of an LSTM's gates "
+                        "Glorot's wider ones (xavier)", allowed=INITS)
+    adapters: Adapters | None = setting(None, None)
+    merged: bool = setting(None, False)
+    steps: int = setting(TRAINING, 10001, "updates", "T", COUNT)
+    batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
+                         "B", COUNT)
+    optimizer: str = setting(TRAINING, "adamw", "update rule", allowed=("adamw", "adam", "sgd"))
+    lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
+    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "of Adam and AdamW", ("B1", "B2"))
+    eps: float = setting(TRAINING, 1e-8, "of Adam and AdamW", allowed=NOT_NEGATIVE)
+    momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1)
+    weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
+    decay: str = setting(TRAINING, "all", "what decays", allowed=("all", "matrices"))
+    schedule: str = setting(TRAINING, "constant", "of the learning rate", allowed=tuple(SCHEDULES))
+    warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL)
+    lr_min: float = setting(TRAINING, 0.0, "where linear and cosine end", allowed=NOT_NEGATIVE)
+    clip: float | None = setting(TRAINING, None, "largest global norm of the gradient, or none",
+                                 "NORM", POSITIVE)
+    eval_first: int = setting(RECORDS, 100, "evaluate at every step up to N", "N", NATURAL)
+    eval_every: int = setting(RECORDS, 100, "and then every N steps", "N", COUNT)
+    eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
+                                "N", COUNT)
+    save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
+    seed: int = setting(TRAINING, 0, "of data split, parameters, batches and dropout",
+                        allowed=NATURAL)
+    dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"))
+    backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
+    engine: str = setting(MACHINE, "fast", "what computes a step: the textbook as it stands "
+                          "(plain), to be read and stepped through, or the fast wing; equal but "
+                          "for rounding", allowed=ENGINES)
+    threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine works on at "
+                           "once, or BLAS's threads for a model that it does not know; else "
+                           "ignored with --engine plain, and with --backend cupy", "N", count(256))
 
     def __post_init__(self):
-        for name, allowed in (
-            ("model", MODELS), ("optimizer", OPTIMIZERS), ("dtype", DTYPES),
-            ("backend", BACKENDS), ("engine", ENGINES), ("schedule", SCHEDULES),
-            ("norm", ("post", "pre")), ("activation", tuple(ACTIVATIONS)),
-            ("positions", POSITIONS), ("decay", ("all", "matrices")), ("init", INITS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise InputError(
-                    f"--{_option(name)} {getattr(self, name)!r}: choose one of {', '.join(allowed)}"
-                )
-        for name in ("layers", "width", "heads", "multiplier", "steps", "batch", "eval_every",
-                     "save_every", "threads", "block", "eval_batches"):
-            self._require(name, int, lambda value: 1 <= value < LARGEST_NUMBER,
-                          "an integer, 1 or more, below 2^63")
-        for name, most in MOST.items():
-            self._require(name, int, lambda value, most=most: value <= most, f"{most} or less")
-        for name in ("eval_first", "warmup", "seed"):
-            self._require(name, int, lambda value: 0 <= value < LARGEST_NUMBER,
-                          "an integer, 0 or more, below 2^63")
-        for name in ("lr", "weight_decay", "lr_min", "eps"):
-            self._require(name, (int, float), lambda value: 0 <= value < math.inf,
-                          "a finite number, 0 or more")
-        if self.clip is not None:
-            self._require("clip", (int, float), lambda value: 0 < value < math.inf,
-                          "a finite number above 0")
-        for name in ("dropout", "momentum"):
-            self._require(name, (int, float), lambda value: 0 <= value < 1,
-                          "at least 0 and below 1")
-        self._check_together()
-
-    def _check_together(self):
-        """Raise InputError for settings that do not go with each other."""
+        check(self)
         if self.model == "gpt" and self.width % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
                              "head takes an equal part of the width")
@@ -172,14 +165,14 @@ class Config:
                              "other")
         if self.pretrained is not None and self.text is None:
             raise InputError("--text: is missing; name the text to fine-tune on")
-        if self.text is not None:
-            self._require("r_train", (int, float), lambda value: 0 < value <= 1,
-                          "a number in (0, 1]")
+        if self.text is not None and not (type(self.r_train) in (int, float)
+                                          and 0 < self.r_train <= 1):
+            raise InputError(f"--r-train {self.r_train!r}: must be a number in (0, 1]")
 
-    def _require(self, name, kind, allowed, wanted):
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, kind) or not allowed(value):
-            raise InputError(f"--{_option(name)} {value!r}: must be {wanted}")
+    @property
+    def is_based(self):
+        """Whether the run began from parameters of another: it fine-tunes them."""
+        return self.adapters is not None or self.pretrained is not None
 
     def to_json(self):
         """A dict that JSON can hold, without what the run has no use for.
@@ -209,10 +202,6 @@ class Config:
 
 def _tupled(value):
     return tuple(value) if isinstance(value, list) else value
-
-
-def _option(name):
-    return name.replace("_", "-")
 
 
 def usable_cores():

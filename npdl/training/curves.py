@@ -5,10 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from npdl.errors import InputError
 from npdl.files import write_atomically
@@ -32,6 +28,9 @@ def plot_curves(
     too, and step 0 is not shown. The same records give the same bytes. Raises InputError without
     records, CheckpointError when the file cannot be written.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # they take a second to load
+    from matplotlib.figure import Figure
+
     records = list(records)
     if not records:
         raise InputError("no records to plot; log at least one evaluation first")
@@ -52,7 +51,9 @@ def plot_curves(
     )
 
 
-def _draw(axes: Axes, records: list[Mapping[str, Any]], quantity: str, log_steps: bool) -> None:
+def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     first = 1 if log_steps else -np.inf
     for split, colour in COLOURS.items():
         key = f"{split}_{quantity}"

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl import optim
-from npdl.backend import to_device, to_host
+from npdl.backend import is_host, to_device, to_host
 from npdl.console import note
-from npdl.losses import SequenceLoss
+from npdl.errors import checked_ids
+from npdl.fast.engine import FastEngine, unsupported
+from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
 
 ENGINES = ("fast", "plain")
@@ -89,15 +91,16 @@ class PlainEngine:
             logits, _, targets, counted = self.look(part, None)
             loss, _ = SequenceLoss("none").forward(logits, targets, counted)
             losses.append(to_host(loss))
-            rights.append(to_host(((logits.argmax(-1) == targets) & counted).sum(1)))
+            rights.append(to_host(((most_probable(logits) == targets) & counted).sum(1)))
         return np.concatenate(losses), np.concatenate(rights)
 
     def look(self, batch, rng):
         """The model's logits (B, S, V) and cache, the targets and what counts."""
-        ids, targets, counted = (to_device(a) for a in (batch.inputs, batch.targets, batch.counted))
-        out, cache = self.model.forward(ids, **({} if rng is None else {"rng": rng}))
+        out, cache = self.model.forward(batch.inputs, **({} if rng is None else {"rng": rng}))
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them
-        return logits, cache, targets, counted
+        if not is_host():                                       # the loss cannot look there
+            checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")
+        return logits, cache, to_device(batch.targets), to_device(batch.counted)
 
 
 def make_engine(name, model, optimizer, threads=1, plain_threads=1):
@@ -105,8 +108,6 @@ def make_engine(name, model, optimizer, threads=1, plain_threads=1):
     then the products, of a large model nearly all of the work, have the `threads`. A plain engine
     that was asked for has `plain_threads`."""
     if name == "fast":
-        from npdl.fast.engine import FastEngine, unsupported
-
         why = unsupported(model, optimizer)
         if why is None:
             return FastEngine(model, optimizer, threads)

@@ -18,15 +18,17 @@ from npdl.console import note
 from npdl.errors import InputError, NpdlError
 from npdl.files import clean_stale, read_json, reason, write_json
 from npdl.training.config import Config
+from npdl.training.curves import plot_curves
 from npdl.training.origin import versions
 from npdl.training.summary import summarise
 
+SPARE = 8 << 20                 # bytes
 MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, beside config.json
 
 
-def make_folder(config, folder):
+def make_folder(folder):
     """Make the folder of a new run; InputError if it holds one or cannot be made."""
-    _refuse_another(config, folder)
+    _refuse_another(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -35,7 +37,7 @@ def make_folder(config, folder):
 
 def begin(config, folder):
     """Write the settings of a new run into its folder, which this process has claimed."""
-    _refuse_another(config, folder)             # another process may have been quicker
+    _refuse_another(folder)                     # another process may have been quicker
     clean_stale(folder)                         # of a run that was killed while it began
     try:
         (folder / "metrics.jsonl").unlink(missing_ok=True)
@@ -44,7 +46,7 @@ def begin(config, folder):
     write_config(folder, config)
 
 
-def _refuse_another(config, folder):
+def _refuse_another(folder):
     """Raise InputError if a folder holds a run, or what is left of one."""
     try:
         left = [name for name in MADE if os.path.lexists(folder / name)]    # config.json is older
@@ -53,7 +55,7 @@ def _refuse_another(config, folder):
                 raise InputError(f"--out {folder}: holds the {left[0]} of a run, but its "
                                  "config.json is missing; put that back and --resume, or choose "
                                  "another folder")
-        elif not _is_bare(config, folder):
+        elif not is_bare(folder):
             raise InputError(f"--out {folder}: holds a run already; go on with it by --resume, or "
                              "choose another folder")
     except OSError as error:
@@ -65,32 +67,32 @@ def _unusable(folder, error):
                       "may write to")
 
 
-def _is_bare(config, folder):
-    """Whether a fine-tuning was killed before its first checkpoint: it can only begin again."""
-    def is_based(config):
-        return config.adapters is not None or config.pretrained is not None
+def is_bare(folder):
+    """Whether the run in a folder was killed before its first checkpoint: it can only begin again.
 
-    return (is_based(config) and not (folder / "checkpoint.npz").exists()
-            and is_based(read_config(folder)))
+    What has a summary has been saved, and what was merged began so: theirs was taken away.
+    """
+    return (not (folder / "checkpoint.npz").exists() and not (folder / "summary.json").exists()
+            and not read_config(folder).merged)
 
 
 def conclude(folder, trainer, records, seconds):
-    """Write summary.json, then curves.png; return the summary.
+    """Write curves.png, then summary.json, which says that the run has all it needs; return that.
 
     A picture that cannot be drawn costs no more than itself, and a line on standard error.
     """
+    spare = bytearray(SPARE)            # for the rest, should the picture take all memory
     summary = {**summarise(records), "seconds": seconds, "steps": trainer.step}
-    if trainer.config.adapters is not None or trainer.config.pretrained is not None:
+    if trainer.config.is_based:
         summary["adapted"] = count(trainer.model)
-    write_json(folder / "summary.json", summary)
     try:
-        from npdl.training.curves import plot_curves  # matplotlib takes a second to load
-
         plot_curves(records, folder / "curves.png", describe(trainer.config))
     except NpdlError:
         raise
     except Exception as error:                  # of matplotlib's, which have no list
+        del spare
         note(f"{folder / 'curves.png'}: cannot be drawn ({reason(error)}); all else is saved")
+    write_json(folder / "summary.json", summary)
     return summary
 
 

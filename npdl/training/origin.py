@@ -5,8 +5,10 @@ engine's code may change its rounding, which a training then makes visible.
 """
 
 import ast
+import contextlib
 import functools
 import hashlib
+import importlib.util
 import json
 import platform
 import sys
@@ -16,6 +18,8 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 import npdl
+from npdl.errors import CheckpointError
+from npdl.files import read_json, write_json
 
 PACKAGE = Path(npdl.__file__).parent
 ENGINE = ("core.py", "functions.py", "losses.py", "optim.py", "layers", "models", "adapt", "fast")
@@ -43,14 +47,34 @@ def versions():
 def engine_digest(package=PACKAGE):
     """Twelve hexadecimal digits of the code that computes a step: every file of ENGINE.
 
-    Of the code alone: a comment, a docstring or a line broken elsewhere changes nothing.
+    Of the code alone: a comment, a docstring or a line broken elsewhere changes nothing. It is
+    kept beside the bytecode with the sizes and times of the files, and computed where they differ.
     """
+    files = [Path(__file__), *engine_files(package)]        # this one says how it is computed
+    stamp = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    kept = Path(importlib.util.cache_from_source(package / "engine.py")).with_suffix(".json")
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        found = read_json(kept)
+        if found["files"] == stamp:
+            return str(found["digest"])
+    digest = _digest(package, files[1:])
+    if not sys.dont_write_bytecode:
+        with contextlib.suppress(CheckpointError):
+            write_json(kept, {"files": stamp, "digest": digest})
+    return digest
+
+
+def engine_files(package):
+    """The files of ENGINE in a package."""
+    return [path for name in ENGINE for path in (
+        [package / name] if name.endswith(".py") else sorted((package / name).rglob("*.py")))]
+
+
+def _digest(package, files):
     total = hashlib.sha256()
-    for name in ENGINE:
-        place = package / name
-        for path in [place] if place.suffix else sorted(place.rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            total.update(json.dumps([path.relative_to(package).as_posix(), spelt(tree)]).encode())
+    for path in files:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        total.update(json.dumps([path.relative_to(package).as_posix(), spelt(tree)]).encode())
     return total.hexdigest()[:12]
 
 

@@ -16,6 +16,7 @@ from npdl.training.folder import (
     begin,
     conclude,
     default_folder,
+    is_bare,
     made_by,
     make_folder,
     read_config,
@@ -42,8 +43,8 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
 
     config     a Config; with `resume`, what `resumed_config` returned
     base       parameters to start from (Trainer); they are then evaluated and saved at step 0
-    check      npdl.training.nonfinite.Watch, to look at every layer's numbers at every step: slower,
-               the same results
+    check      npdl.training.nonfinite.Watch, to look at every layer's numbers at every step:
+               slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
     mine       this process's Claim on the folder, if it has one; otherwise it is claimed here
     Raises InputError when the folder cannot take a new run, another process works in it, or a
@@ -57,14 +58,17 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     trainer.watch = check
     trainer.task.prepare()
     if not resume:
-        make_folder(trainer.config, folder)
+        make_folder(folder)
     with claimed(folder) if mine is None else contextlib.nullcontext(mine) as mine:
-        is_based = not resume and (base is not None or config.pretrained is not None)
-        return _train(trainer, folder, resume, quiet, is_based, for_steps, mine.check)
+        first = not resume and (base is not None or config.is_based)
+        return _train(trainer, folder, resume, quiet, first, for_steps, mine.check)
 
 
-def _train(trainer, folder, resume, quiet, is_based, for_steps, may_write):
-    """`train` in a folder that is this process's; may_write() raises once it no longer is."""
+def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
+    """`train` in a folder that is this process's; may_write() raises once it no longer is.
+
+    first  evaluate and save before the first step
+    """
     config = trainer.config
     if not resume:
         begin(config, folder)
@@ -87,7 +91,7 @@ def _train(trainer, folder, resume, quiet, is_based, for_steps, may_write):
             checkpoint.save(folder / "checkpoint.npz", arrays, meta)
 
         with progress:
-            if is_based:
+            if first:
                 with trainer.engine:
                     on_record(trainer.evaluate())
                 on_save()
@@ -164,18 +168,15 @@ def _continue(trainer, folder):
     removed = clean_stale(folder)
     if removed:
         note(f"removed {len(removed)} unfinished file(s) of a killed run")
-    seconds, path = 0.0, folder / "checkpoint.npz"
-    config = trainer.config
-    based = config.adapters is not None or config.pretrained is not None
-    if based and not path.exists():                     # they have a base to begin with
+    path = folder / "checkpoint.npz"
+    if is_bare(folder):
         raise InputError(f"{folder}: was killed before its first checkpoint, and nothing was "
                          "learned; give the same command again without --resume")
-    if config.merged and not path.exists():
-        raise InputError(f"{path}: is missing, and the model that this run began with was in it; "
-                         "put it back, or merge again into another folder")
-    if path.exists():
-        seconds = _load_checkpoint(trainer, path)["seconds"]
-        _say_if_other_code(folder)
+    if not path.exists():
+        raise InputError(f"{path}: is missing, and what the run has learned was in it; put it "
+                         "back, or start a new run with another --out")
+    seconds = _load_checkpoint(trainer, path)["seconds"]
+    _say_if_other_code(folder)
     if (folder / "metrics.jsonl").exists():
         dropped = truncate_after(folder / "metrics.jsonl", trainer.step)
         if dropped:

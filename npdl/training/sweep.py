@@ -23,9 +23,10 @@ from tqdm import tqdm
 from npdl.backend import using
 from npdl.console import guarded, note
 from npdl.errors import InputError
-from npdl.files import is_file, parse_json, reason
-from npdl.training.claim import TakenOver, claim
+from npdl.files import clean_stale, is_file, parse_json, reason
+from npdl.training.claim import TakenOver, claim, is_claimed
 from npdl.training.config import Config
+from npdl.training.folder import is_bare
 from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train
@@ -75,19 +76,21 @@ def work(config, folder):
     except OSError as error:
         raise InputError(f"{folder}: cannot be made ({error.strerror}); choose a folder that you "
                          "may write to") from error
-    if is_finished(folder, config):
+    if is_finished(folder, config) and not is_claimed(folder):
         return "finished"
     with claim(folder) as mine:
         if mine is None:
-            return "taken"
-        if is_finished(folder, config):         # while this process was about to claim it
+            return "finished" if is_finished(folder, config) else "taken"
+        if is_finished(folder, config):         # and killed, or by another process just now
+            clean_stale(folder)
             return "finished"
         begun = (folder / "config.json").exists()
         try:
             with using(config.backend):
                 if begun:
                     _check_alike(config, folder)
-                status = train(config, folder, resume=begun, quiet=True, mine=mine)
+                status = train(config, folder, begun and not is_bare(folder), quiet=True,
+                               mine=mine)
         except TakenOver:
             return "taken"
     return "finished" if status == 0 else "stopped"

@@ -7,6 +7,7 @@ from npdl.backend import stream
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.pretrained import load
 from npdl.training.engine import Batch
 from npdl.training.initial import initialise
 from npdl.training.text_task import PretrainedTask, TextTask, with_facts
@@ -45,8 +46,11 @@ class ArithmeticTask:
         """The batch of update number `step`. The order inside does not matter to a gradient: a
         batch is sorted, so that sequences that begin alike are neighbours, and the same object
         as the one before where it holds the same sequences."""
-        train = self._sets["train"]
-        indices = np.sort(batch_indices(len(train), self.config.batch, step, self.config.seed))
+        train, size = self._sets["train"], self.config.batch
+        if size < len(train):
+            indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
+        else:
+            indices = np.arange(len(train))
         known, batch = self._last
         if known is None or not np.array_equal(indices, known):
             batch = _batch(train.take(indices))
@@ -112,8 +116,6 @@ def make_model(config, task, base=None):
 
 def pretrained_model(config, task, rng):
     """The real model that the settings name, with adapters, or free as a whole without."""
-    from npdl.pretrained import load
-
     adapters = config.adapters
     if adapters is None or adapters.bits is None:
         model = load(config.pretrained, config.dtype).model

@@ -7,6 +7,7 @@ import numpy as np
 
 from npdl.data.text import Characters, read_text, split_text, windows
 from npdl.errors import InputError
+from npdl.pretrained import digest, read, read_tokenizer
 from npdl.training.engine import Batch
 
 CHUNK_TOKENS = 4096     # tokens evaluated at a time,
@@ -25,8 +26,6 @@ def with_facts(config):
         return config
     text, sha256 = read_text(config.text)
     if config.pretrained is not None:
-        from npdl.pretrained import digest
-
         return dataclasses.replace(config, sha256=sha256,
                                    pretrained_sha256=digest(config.pretrained))
     known = Characters.of(text) if config.characters is None else Characters(config.characters)
@@ -107,8 +106,6 @@ class PretrainedTask(TextTask):
     units = "--window", "tokens"
 
     def __init__(self, config):
-        from npdl.pretrained import digest, read
-
         self.config = config
         try:
             self.architecture, self.weights = read(config.pretrained)
@@ -125,6 +122,4 @@ class PretrainedTask(TextTask):
 
     @cached_property
     def vocabulary(self):
-        from npdl.pretrained import read_tokenizer
-
         return read_tokenizer(self.config.pretrained, self.architecture, self.weights)

@@ -27,9 +27,6 @@ def as_layer(thing):
     if not isinstance(thing, Layer):
         raise InputError(f"a layer is needed, not {type(thing).__name__}; give an instance of a "
                          "class such as class Mine(Layer)")
-    if "params" in vars(thing):
-        raise InputError(f"{type(thing).__name__}.params hides the method params() of Layer, which "
-                         "lists what is learned: give it another name, self.p = {'W': Param(...)}")
     refuse_cycle(thing)
     return thing
 

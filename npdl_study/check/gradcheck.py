@@ -16,6 +16,8 @@ import inspect
 
 import numpy as np
 
+from npdl.backend import is_host
+from npdl.errors import InputError
 from npdl_study.check.adapters import as_layer
 from npdl_study.check.differences import LIMIT
 from npdl_study.check.explain import explain
@@ -80,10 +82,13 @@ def gradcheck(layer, *inputs, **how):
     bare     True hands over the gradient of the first output, used alone, as a bare array
     seed     of the random numbers
     For outputs that are not used the backward is handed None if it takes that, as npdl's own layers
-    do, else zeros. InputError when forward, run again, gives something else. Other keywords, and
-    those of these that forward has itself, are forward's. The layer is copied to float64; the
-    caller's layer and arrays stay as they are.
+    do, else zeros. InputError when forward, run again, gives something else, and under the backend
+    'cupy'. Other keywords, and those of these that forward has itself, are forward's. The layer is
+    copied to float64; the caller's layer and arrays stay as they are.
     """
+    if not is_host():
+        raise InputError("gradcheck works on NumPy only, and the backend is 'cupy'; check there, "
+                         "and compare the device's gradients with NumPy's (docs/gpu.md)")
     layer = as_layer(layer)
     theirs = inspect.signature(layer.forward).parameters
     own = {name: how.pop(name) for name in OWN if name in how and name not in theirs}

@@ -1,0 +1,9 @@
+"""Homework cut out of npdl's own source, and the grading of it.
+
+`python -m npdl homework --out DIR` passes assignment (which layers, which files), blanks (the
+holes in npdl's source), hints (what a hole keeps), handout (README and tests of the folder).
+
+A student's pytest asks selftest. `python -m npdl homework grade FOLDER` passes grading (the class,
+its files of grades), isolated (a process for each task) and, in that process, splice (what the
+student wrote, set into the file as handed out); both ask judging what is right, and how it differs.
+"""

@@ -1,5 +1,6 @@
 """The quantizer of document 000, and the bits it is stored in."""
 
+import itertools
 import math
 
 import numpy as np
@@ -45,13 +46,14 @@ def test_error_bounds_and_packing(seed, bits, rounding, block, dtype):
     power = rng.integers(1, 4) if dtype == "float16" else rng.integers(-6, 6)
     W = (rng.standard_normal(shape) * 10.0**power).astype(dtype)
     codes, step = quantize(W, bits, rounding, block)
-    assert step.dtype == W.dtype
     back = dequantize(codes, step, block)
-    assert codes.shape == back.shape == W.shape and back.dtype == step.dtype == W.dtype
+    assert codes.shape == back.shape == W.shape
+    assert back.dtype == step.dtype == np.promote_types(dtype, "float32")
     assert abs(codes.astype(int)).max() <= 2 ** (bits - 1) - 1
     per_number = np.repeat(step, W.size if block is None else block)[: W.size].reshape(shape)
-    # The numbers and their step sizes are rounded to dtype; tiny float16 steps are far apart.
-    slack = abs(W).astype(float) * np.finfo(dtype).eps * 4 + abs(codes * np.spacing(per_number))
+    # The numbers and their step sizes are rounded.
+    eps = np.finfo(step.dtype).eps
+    slack = abs(W).astype(float) * 4 * eps + abs(codes * np.spacing(per_number))
     error = W - back
     if rounding == "floor":
         assert (error >= -slack).all() and (error <= per_number + slack).all()
@@ -72,6 +74,19 @@ def test_what_is_on_the_grid_comes_back():
             again, step = quantize(W, bits, rounding)
             np.testing.assert_array_equal(again, codes)
             np.testing.assert_array_equal(dequantize(again, step), W)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_what_was_quantized_is_not_moved_again(rounding, dtype):
+    for seed, bits, block in itertools.product(range(12), (2, 4, 8, 12), (None, 100)):
+        W = np.random.default_rng(seed).standard_normal((40, 40)).astype(dtype)
+        once = dequantize(*quantize(W, bits, rounding, block), block)
+        again = quantize(once, bits, rounding, block)
+        np.testing.assert_array_equal(again[0], quantize(W, bits, rounding, block)[0])
+        np.testing.assert_allclose(dequantize(*again, block), once, rtol=1e-6)
+    largest = np.array([[65504.0, -1.0]], "float16")            # that float16 holds
+    assert dequantize(*quantize(largest, 4, rounding))[0, 0] == pytest.approx(65504)
 
 
 def test_floor_is_biased_and_nearest_is_not():

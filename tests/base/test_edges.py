@@ -8,21 +8,24 @@ import math
 import numpy as np
 import pytest
 
-from npdl.adapt import add_lora, quantize_linears
+from npdl.adapt import add_lora, merge_lora, quantize_linears
+from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.adapt.quantize import dequantize, pack, quantize, unpack
 from npdl.backend import stream
+from npdl.data.text import split_text, windows
+from npdl.decoding.wiring import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
-from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention
+from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm
-from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from npdl.layers.transformer import Block, PreNormBlock
+from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, statistics
+from npdl.layers.recurrent import LSTM, RNN, LSTMCell
+from npdl.layers.transformer import Block
 from npdl.losses import (
     CrossEntropy,
     KLDivergence,
@@ -34,16 +37,18 @@ from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
+from npdl.optim import matrices_only
 from npdl.pretrained.exchange import from_torch, to_torch
 from npdl.training.truncated import truncated_bptt
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
 BYTES = np.array([[100, 120, 200, 250]], "uint8")
-SMALL = np.array([[100, 120, -56, -6]], "int8")
-BOOLS = np.array([[True, False, True, False]])
 HALF = (100 * stream(0).standard_normal((1, 512))).astype("float16")
+FLAT = np.full((7, 6, 11), 123456.7, "float32")
+NORMS = (BatchNorm(6), BatchNorm(6, affine=False), GroupNorm(6, 2), InstanceNorm(6))
 STEPS = stream(1).standard_normal((2, 6, 3))
 MANY = np.ones((1, 200, 3))                     # more than int8 counts
 
@@ -109,18 +114,22 @@ VALUES = {                                      # name: (found, wanted, relative
     "segments, int8 lengths of many steps": (
         lambda: segments(x=MANY, lengths=np.array([100], "int8")), lambda: whole(MANY, [100]),
         1e-14),
-    **{f"{cls.__name__} of {x.dtype}": (lambda cls=cls, x=x: y_of(cls(4), x),
-                                        lambda x=x, mean=mean: normalised(x, mean), 1e-5)
-       for cls, mean in ((LayerNorm, True), (RMSNorm, False)) for x in (BYTES, SMALL, BOOLS)},
-    "PreNormBlock of bytes": (lambda: y_of(PreNormBlock(4, 2), BYTES[None]),
-                              lambda: y_of(PreNormBlock(4, 2), BYTES[None].astype("f")), 1e-5),
-    **{f"{cls.__name__} of integers": (lambda cls=cls: y_of(cls(), *[np.eye(2, dtype=int)] * 3),
-                                       lambda cls=cls: y_of(cls(), *[np.eye(2)] * 3), 1e-14)
-       for cls in (DotAttention, ScaledDotAttention)},
     "LayerNorm of float16": (lambda: y_of(LayerNorm(512), HALF), lambda: normalised(HALF), 1e-3),
     "RMSNorm of float16": (lambda: y_of(RMSNorm(512), HALF), lambda: normalised(HALF, False), 1e-3),
     "quantize float16, 13 bits": (lambda: packed(np.array([[3.9, -1.0]], "float16"), 13),
                                   [[3.9, -1.0]], 2e-3),
+    **{f"{type(norm).__name__} of a constant in float32": (
+        lambda norm=norm: y_of(norm, FLAT), np.zeros((7, 6, 11)), 0) for norm in NORMS},
+    "the mean square of bytes": (
+        lambda: statistics(BYTES, "rms")[1], [[(BYTES.astype("d")**2).mean()]], 1e-6),
+    **{f"the {how} of 100,000 losses in float16": (
+        lambda how=how: y_of(CrossEntropy(reduction=how), np.zeros((100000, 2), "float16"),
+                             np.zeros(100000, int)), wanted, 5e-3)      # 1e-5 is coarse in float16
+       for how, wanted in (("mean", LOG2), ("sum", 1e5 * LOG2))},
+    "exact_match of NaN": (lambda: exact_match(np.full((1, 1, 3), NAN), np.zeros((1, 1), int),
+                                               np.ones((1, 1), bool)), 0, 0),
+    "exact_match": (lambda: exact_match(np.zeros((1, 2, 3)), np.array([[0, 1]]),
+                                        np.array([[True, False]])), 1, 0),
     **{f"LayerNorm of a constant {value}, {D} wide, {rows} rows": (
         lambda rows=rows, D=D, value=value: y_of(LayerNorm(D), np.full((rows, D), value, "f")),
         np.zeros((rows, D)), 0)
@@ -167,9 +176,6 @@ def test_values(name):
     np.testing.assert_allclose(found(), wanted, rtol=relative, atol=relative)
 
 
-FLAT = {"LSTM": LSTM(3, 4), "GRU": GRU(3, 4), "RNN": RNN(3, 4)}
-NOT_ARRAYS = {"lists": [[[1.0, 2.0, 3.0]]], "None": None, "a number": 1.0}
-X34 = np.ones((2, 3, 4), "float32")
 REFUSED = {                                     # name: (call, what the message says)
     "segments with lengths out of range": (lambda: segments(lengths=[9, -5]), "0 to 6"),
     "segments of no steps": (lambda: segments(x=STEPS[:, :0]), "none of them 0"),
@@ -179,35 +185,54 @@ REFUSED = {                                     # name: (call, what the message 
     "two directions of two widths": (
         lambda: Bidirectional(RNN(4, 2), RNN(3, 2)), "both read the same input"),
     "neurons of two counts": (lambda: ThresholdNeuron.of([[1, 1]], [0, 0, 0]), "do not fit"),
-    "fixed positions of integers": (
-        lambda: SinusoidalPositions(4, 4).forward(np.ones((1, 3, 4), int)), "floats"),
-    **{f"{name} given {what}": (lambda layer=layer, x=x: layer.forward(x), "array of real numbers")
-       for name, layer in FLAT.items() for what, x in NOT_ARRAYS.items()},
-    **{f"{cell.__name__} given two steps": (lambda cell=cell: cell(4, 2).forward(X34), "2 axes")
-       for cell in (RNNCell, GRUCell, LSTMCell)},
-    **{f"{model.__name__} given {what}": (lambda model=model, ids=ids: model(5, 4).forward(ids),
-                                          message)
-       for model in (GPT, LSTMLM)
-       for what, ids, message in (("ragged lists", [[1, 2], [3]], "different lengths"),
-                                  ("None", None, "integers"), ("text", "abc", "integers"))},
-    "Autoencoder given lists": (lambda: Autoencoder(1, 2, 2).forward([[1.0]], [[1.0]]), "array"),
-    **{f"{type(loss).__name__} given {what}": (
-        lambda loss=loss, count=count, given=given: loss.forward(*[given] * count), "must hold")
-       for loss, count in ((CrossEntropy(), 2), (SequenceLoss(), 3), (SquaredError(), 2),
-                           (KLDivergence(), 2))
-       for what, given in (("lists", [[0.0]]), ("None", None))},
-    "SquaredError of no width": (
-        lambda: SquaredError().forward(np.ones((2, 0)), np.ones((2, 0))), r"\(2, 0\)"),
-    "KLDivergence of no width": (
-        lambda: KLDivergence().forward(np.ones((2, 0)), np.ones((2, 0))), r"\(2, 0\)"),
-    "attention of no width": (lambda: ScaledDotAttention().forward(
-        np.ones((2, 0)), np.ones((2, 0)), np.ones((2, 1))), "not 0"),
-    "a mask of another shape": (
-        lambda: Block(4, 2).forward(X34, np.ones((2, 4), bool)), "broadcast"),
-    "a mask in lists": (lambda: Block(4, 2).forward(X34, [[True] * 3] * 3), "bool"),
+    "ragged lists": (lambda: GPT(5, 4).forward([[1, 2], [3]]), "different lengths"),
     "exact_match by the median": (lambda: exact_match(
         np.ones((1, 1, 2)), np.zeros((1, 1), int), np.ones((1, 1), bool), "median"), "choose"),
-    "padding_id True": (lambda: Embedding(4, 2, padding_id=True), "padding_id"),
+    **{f"padding_id {given}": (lambda given=given: Embedding(4, 2, given), "padding_id = ")
+       for given in (True, 1.9, 4, -1, [1], "a")},
+    "exact_match of integers that count": (lambda: exact_match(
+        np.zeros((1, 2, 3)), np.array([[1, 1]]), np.array([[1, 1]])), "must hold bools"),
+    "weights of one token for all": (lambda: exact_match(
+        np.zeros((2, 2, 3)), np.ones((2, 2), int), np.ones((1, 2), bool)), "do not fit"),
+    "an adapter on an adapter": (lambda: LoRALinear(LoRALinear(Linear(2, 2), 1), 1), "stands on"),
+    "an adapter on nothing": (lambda: LoRALinear(None), "given NoneType"),
+    "a frozen map of a table": (lambda: FrozenLinear(Embedding(3, 2)), "made from a Linear"),
+    "a quantized adapter": (lambda: QuantLinear(LoRALinear(Linear(2, 2), 1)), "from a Linear"),
+    **{f"adapters where {where}": (lambda where=where: add_lora(MLP([2, 2]), 1, where=where),
+                                   "where = ") for where in (5, (1, 2), ["maps.0", None])},
+    "two directions of cells": (lambda: Bidirectional(LSTMCell, LSTMCell), "such as LSTM"),
+    "a window of no length": (lambda: windows(np.arange(9), 0, 2, 1), "block = 0"),
+    "a window below no length": (lambda: windows(np.arange(9), -1, 2, 1), "block = -1"),
+    "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "have more"),
+    **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
+       for share in (-0.5, 0, 1.5, NAN, None)},
+    "a source's mask of integers": (lambda: CachedSeq2Seq(
+        Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
+    "numbers too large for float32": (lambda: from_torch(
+        Linear(1, 1), {"weight": [[1e300]], "bias": [0.0]}), "too large for this model's float32"),
+    **{f"a {cls.__name__} in float16": (lambda cls=cls, sizes=sizes: cls(*sizes, dtype="float16"),
+                                        "dtype = 'float16'")
+       for cls, *sizes in ((Linear, 2, 2), (LayerNorm, 2), (BatchNorm, 2), (Embedding, 2, 2),
+                           (LSTM, 2, 2), (GPT, 5, 4))},
+    "matrices_only of parameters": (
+        lambda: matrices_only(Linear(2, 2).params()), "the model itself"),
+    "ids below 0": (lambda: Embedding(5, 2).forward(np.array([-1])), "contain -1"),
+    "positions beyond the table": (lambda: LearnedPositions(3, 4).forward(
+        np.zeros((2, 4)), np.array([0, 3])), "contain 3"),
+    "more steps than positions": (
+        lambda: SinusoidalPositions(3, 4).forward(np.zeros((1, 4, 4))), "at most 3"),
+    "more tokens than max_len": (lambda: GPT(5, 4, max_len=2).forward(np.zeros((1, 3), int)),
+                                 "max_len = 2"),
+    "tokens without a batch": (lambda: GPT(5, 4).forward(np.zeros(3, int)), r"must be \(B, S\)"),
+    "three heads of four": (lambda: MultiHeadAttention(4, 3), "does not divide d_model = 4"),
+    "a state of another width": (
+        lambda: LSTM(3, 4, 2).forward(np.zeros((2, 3, 3)), (np.zeros((2, 3, 4)),) * 2), "state"),
+    "parameters of other names": (
+        lambda: Linear(2, 2).load_state_dict({"W": np.ones((2, 2), "f")}), "'b' is missing"),
+    "parameters in lists": (lambda: Linear(1, 1, False).load_state_dict({"W": [[1.0]]}), "is list"),
+    **{f"quantizing {name}": (lambda W=W: quantize(W, 4), "finite floats") for name, W in (
+        ("integers", np.ones((2, 2), int)), ("NaN", np.array([NAN])), ("nothing", np.ones(0)),
+        ("infinity", np.array([INF])))},
 }
 
 
@@ -260,6 +285,25 @@ def test_a_model_cast_to_float64_has_float64s_positions():
     ids = np.array([[1, 2, 3, 4]])
     np.testing.assert_array_equal(y_of(cast, ids), y_of(own, ids))
     assert y_of(SinusoidalPositions(3, 4), np.zeros((1, 3, 4)))[0, 1, 0] == math.sin(1)
+
+
+def test_adapters_stand_where_layers_are_in_a_tuple():
+    model = MLP([3, 3, 2])
+    model.maps = tuple(model.maps)
+    x = np.ones((2, 3), "float32")
+    before, _ = model.forward(x)
+    add_lora(model, 1)
+    assert all(isinstance(each, LoRALinear) for each in model.maps) and type(model.maps) is tuple
+    np.testing.assert_array_equal(y_of(model, x), before)
+    merge_lora(model)
+    assert [type(each) for each in model.maps] == [Linear] * 2
+
+
+def test_adapters_that_fit_nowhere_change_nothing():
+    model = MLP([3, 3, 2])
+    with pytest.raises(InputError, match="no linear map fits"):
+        add_lora(model, 1, where="nowhere")
+    assert len(list(model.params())) == 4
 
 
 def test_exchange_takes_nan_and_lists():

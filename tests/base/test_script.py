@@ -119,7 +119,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
     def fail(*arguments):
         raise ValueError("no\nfont")
 
-    monkeypatch.setattr("npdl.training.curves.plot_curves", fail)
+    monkeypatch.setattr("npdl.training.folder.plot_curves", fail)
     assert train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run") == 0
     found = capsys.readouterr()
     assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err

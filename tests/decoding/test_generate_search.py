@@ -7,7 +7,7 @@ from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.wiring import Recomputed, continuation
 from npdl.functions import log_softmax
 from tests.decoding.test_generate import END, V, every_model, logits_of
-from tests.tools import fakecupy
+from tests.tools import device
 
 
 @every_model
@@ -60,7 +60,6 @@ def test_prompts_in_a_batch_go_their_own_ways(model):
 
 @every_model
 def test_generation_on_the_device(model):
-    """On the stand-in for CuPy, which refuses what CuPy refuses."""
     prompt = [1, 2, 3]
 
     def searches(model):
@@ -69,6 +68,6 @@ def test_generation_on_the_device(model):
                 exhaustive_search(scorer, 2).best, sample(scorer, 6, 0, END, count=3))
 
     wanted = searches(model)
-    with fakecupy.installed(), backend.using("cupy"):
+    with device.installed(), backend.using("cupy"):
         found = searches(model.to_backend())
     assert found == wanted

@@ -1,4 +1,4 @@
-"""Document 002: the exercises' numbers on the document's data, and on other data."""
+"""Document 002: the exercises' numbers, against facts made by hand and on other data."""
 
 import functools
 import math
@@ -9,21 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exercises import d002_complexity as complexity
-from exercises import d002_dot_product as dot
-from exercises import d002_exploding_training as exploding
-from exercises import d002_gradient_remedies as remedies
-from exercises import d002_gradients_through_time as through_time
-from exercises import d002_gru as gru
-from exercises import d002_lstm_gradient as lstm_gradient
-from exercises import d002_lstm_memory as memory
-from exercises import d002_lstm_statements as statements
-from exercises import d002_positions_heads as heads
-from exercises import d002_rnn_attention as rnn_attention
-from npdl.errors import InputError
+from exercises.d002 import attention_cost as complexity
+from exercises.d002 import dot_product as dot
+from exercises.d002 import dot_product_scale as dot_scale
+from exercises.d002 import exploding_training as exploding
+from exercises.d002 import gradient_remedies as remedies
+from exercises.d002 import gradients_through_time as through_time
+from exercises.d002 import gru_gates as gru
+from exercises.d002 import lstm_gradient, rnn_attention
+from exercises.d002 import lstm_memory as memory
+from exercises.d002 import lstm_statements as statements
+from exercises.d002 import positions_heads as heads
+from exercises.d002.attention_cost import formula
+from exercises.d002.positions_heads import encoding
+from exercises.probes import influence, learned
+from npdl.layers.linear import Linear
 
-MODULES = (through_time, exploding, remedies, gru, statements, lstm_gradient, memory,
-           rnn_attention, dot, heads, complexity)
 SMALL = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 10**6)
 
@@ -38,15 +39,204 @@ def verdicts(module):
     return {(claim.part, claim.claim[:30]): claim.verdict for claim in claims_of(module)}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.split(".")[-1])
-def test_claims_belong_to_the_document_and_repeat(module):
-    claims = claims_of(module)
-    assert {claim.document for claim in claims} == {"002"}
-    assert claims == module.claims()
-    assert module.QUESTION
+def test_what_moves_what():
+    x = np.array([[1.0, 2.0], [3.0, 0.0], [-1.0, 5.0]])
+    assert influence(lambda x: x.cumsum(0), x).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert influence(lambda x: x**2, x).tolist() == [[5, 0, 0], [0, 7, 0], [0, 0, 11]]
+    assert influence(lambda x: x[:1] * [-3, 1], x).tolist() == [[3, 0, 0]]
+    assert x.tolist() == [[1, 2], [3, 0], [-1, 5]]
+    assert learned(Linear(3, 2)) == 8 and learned(Linear(3, 2, bias=False)) == 6
 
 
-# Problem 1
+@SMALL
+@given(queries=st.integers(1, 20), keys=st.integers(1, 20), k=st.sampled_from([2, 4, 6, 8]),
+       number=st.sampled_from([1, 2]))
+def test_counted_multiplications(queries, keys, k, number):
+    assert complexity.counted(queries, keys, k, number) == formula(queries, keys, k)
+    inputs, products, output = complexity.counted(queries, keys, k, number, parts=True)
+    assert inputs == queries * k * k + 2 * keys * k * k
+    assert (products, output) == (2 * queries * keys * k, queries * k * k)
+
+
+def test_problem_7_costs():
+    assert complexity.counted(12, 12, 8, causal=True) == formula(12, 12, 8)
+    assert complexity.encoder_difference()[0] == 0 < complexity.encoder_difference()[1]
+    assert complexity.generating(3, 2, True) == 3 * 16 + 4 * (1 + 2 + 3)
+    found = {(c.part, c.verdict) for c in claims_of(complexity)}
+    assert {("3a", "under-specified"), ("3b", "no answer given"), ("3c", "under-specified"),
+            ("4", "confirmed")} <= found
+    assert "wrong" not in {verdict for _, verdict in found}
+
+
+def test_multiplications_by_hand():
+    assert formula(2, 3, 4) == 208
+    assert complexity.counted(2, 3, 4, parts=True) == (128, 48, 32)
+    assert complexity.translation(3, 2, 4) == (264, 160 + 208)
+    assert complexity.generating(3, 2, False) == 20 + 48 + 84
+    assert complexity.generating(1, 3, True) == 36 + 6
+    assert complexity.power(lambda n: 5 * n**3, 2, 8) == pytest.approx(3)
+    plain = np.ones((2, 3)).view(complexity.Counted)
+    complexity.Counted.total = 0
+    product = plain @ np.ones((3, 4))
+    assert complexity.Counted.total == 24 and isinstance(product, complexity.Counted)
+    assert product.tolist() == [[3] * 4] * 2
+    assert (plain @ np.ones((3, 1))).tolist() == [[3], [3]] and complexity.Counted.total == 24
+    plain @ np.full((3, 1), 2.0)
+    assert complexity.Counted.total == 30                       # a column that is no sum
+    np.add(plain, 1, out=plain)
+    assert plain.tolist() == [[2] * 3] * 2 and complexity.Counted.total == 30
+
+
+@given(st.lists(st.fractions(-5, 5, max_denominator=9), min_size=1, max_size=6),
+       st.fractions(Fraction(1, 9), 5, max_denominator=9))
+def test_variance_of_a_dot_product(mu, sigma):
+    assert dot.variance(mu, sigma) == dot.variance_by_trace(mu, sigma)
+    assert dot.variance(mu, sigma) == dot.right_variance(mu, sigma)
+    agree = dot.printed_variance(mu, sigma) == dot.variance(mu, sigma)
+    assert agree == (len(mu) == 1 or not any(mu))
+
+
+@pytest.mark.parametrize("mu, sigma", [([0.5] * 4, 1.0), ([2, -1], 0.5), ([0] * 9, 2)])
+def test_drawn_dot_products(mu, sigma):
+    sample = dot.drawn(mu, sigma, 100_000, seed=9)
+    error = sample.std() / math.sqrt(len(sample))
+    assert abs(sample.mean() - float(dot.mean(mu))) < 5 * error
+    assert sample.var() == pytest.approx(float(dot.variance(mu, sigma)), rel=0.05)
+
+
+@given(mu=st.lists(st.integers(-5, 5), min_size=1, max_size=5), sigma=st.integers(1, 4))
+def test_first_lines_of_the_variance(mu, sigma):
+    assert dot.lines_before(mu, sigma)
+
+
+def test_problem_6():
+    mu = [1, -2, 0, 3, 1, 1, -1, 2]
+    assert (dot.mean(mu), dot.variance(mu, 1.5), dot.printed_variance(mu, 1.5)) == (
+        21, 135, Fraction(1593, 2))
+    assert dot_scale.saturation(512, False, count=300)[0] > 0.85 > 0.4 > dot_scale.saturation(
+        512, True, count=300)[0]
+    found = {(c.part, c.verdict) for module in (dot, dot_scale) for c in claims_of(module)}
+    assert {("a", "confirmed"), ("b", "wrong"), ("c", "wrong"), ("d", "wrong")} <= found
+
+
+def test_moments_by_hand():
+    assert dot.mean([1, 2]) == 5 and dot.variance([1, 2], 1) == 12
+    assert dot.printed_variance([1, 2], 1) == 22 and dot.right_variance([1, 2], 2) == 72
+    assert dot.variance_by_trace([3], 1) == 19
+    assert dot_scale.growth((2, 32)) == 2
+    assert dot.drawn([1], 1e-9, 3) == pytest.approx([1, 1, 1])
+    sample = dot.drawn([0], 1, 1000, same=True)
+    assert sample.min() >= 0 and sample.mean() == pytest.approx(1, abs=0.2)
+    largest, length, middle = dot_scale.saturation(1, True, keys=1, count=1)
+    assert largest == 1 and length == middle == 0               # one key: nothing to choose
+
+
+def test_two_means_and_one_vector_twice():
+    """sigma^2 (mu.mu + nu.nu) + d sigma^4; of q.q: 4 sigma^2 mu.mu + 2 d sigma^4."""
+    assert dot.mean([1, 2], [3, -1]) == 1
+    assert dot.variance([1, 2], 1, [3, -1]) == dot.two_means_variance([1, 2], [3, -1], 1) == 17
+    assert dot.variance([1], 2, [3]) == 4 * 10 + 16
+    assert dot.square_moments([1, 2], 1) == (7, 24) and dot.square_moments([0], 2) == (4, 32)
+    off, mean, error = dot.off_by(np.array([1.0, 3.0]), 1)
+    assert (off, mean, error) == pytest.approx((math.sqrt(2), 2, math.sqrt(0.5)))
+    assert dot.off_by(np.array([1.0, 3.0, 3.0]), 2, 1)[1] == pytest.approx(8 / 3)
+    assert dot.drawn([2], 1e-9, 2, nu=[5]) == pytest.approx([10, 10])
+
+
+def test_problem_6_variances():
+    assert dot.variances((1, 3), 2) == [5**2 - 1, 13**2 - 81]
+    M, trace = dot.by_trace((1, 3), 2)
+    assert M.tolist() == [[5, 3], [3, 13]] and trace == 25 + 9 + 9 + 169
+    assert dot_scale.means_over_scales(9, 2) == (36, 12, 36, 4)
+    assert dot_scale.first_weight(math.log(3)) == pytest.approx((0.75, 0.1875))
+
+
+def test_exploding_training():
+    bent, losses = exploding.training(updates=6)
+    assert bent[-1] == pytest.approx(bent[1], rel=1e-4) and abs(bent[1]) > 5
+    assert len(bent) == len(losses) == 7 and losses[1:] == pytest.approx([4] * 6, rel=1e-5)
+    assert not math.isfinite(exploding.training(squash=None)[0][-1])
+    (w, new), (loss, _) = exploding.training(w=0.5, h=1.0, steps=1, lr=0.1, updates=1, squash=None)
+    assert (w, loss) == (0.5, 2.25) and new == pytest.approx(0.5 - 0.1 * 2 * 1.5)
+    assert exploding.cross_entropy_slopes((0.0,)) == [pytest.approx((math.log(2), 0.5))]
+    found = [claim.verdict for claim in claims_of(exploding)]
+    assert found == ["under-specified", "slip", "under-specified"]
+    assert exploding.exponential([1, -1.3, 1.7]) and not exploding.exponential([1, 1.1, 5])
+
+
+@pytest.mark.parametrize("losses, moving", [
+    ((1.0, math.inf), True), ((1.0, 2.0), True), ((3.0, 2.0, 2.0), False), ((1.0, math.nan), True),
+    ((5.0, 1.0, 1.0 + 1e-7), False), ((1.0, 1.0, 1.01), True)])
+def test_losses_that_do_not_settle(losses, moving):
+    assert exploding._unstable(losses) == moving
+
+
+def test_training_by_hand():
+    weights, losses = exploding.training(2.0, 1.0, 2, 0.1, 1, squash=None)   # h = 4, dh/dw = 4
+    assert weights == pytest.approx([2, 2 - 0.1 * 2 * 5 * 4]) and losses[0] == 25
+    weights, losses = exploding.training(1.0, 1.0, 1, 0.5, 0)
+    assert weights == [1.0] and losses == pytest.approx([(math.tanh(1) + 1) ** 2])
+    assert exploding.exponential([-1, 2, -4]) and not exploding.exponential([1, 2, 2])
+    (loss, slope), = exploding.cross_entropy_slopes((math.log(3),))
+    assert (loss, slope) == pytest.approx((math.log(4), 0.75))
+
+
+def test_problem_1_one_unit_in_training():
+    first, second = exploding.descent(2.0, updates=1)
+    assert first == (2, 8, 32, 96)
+    assert second == pytest.approx((-7.6, -7.6**3, 7.6**6 / 2, -3 * 7.6**5))
+    (_, h, loss, slope), = exploding.descent(1.0, steps=1, updates=0, squash=True)
+    t = math.tanh(1)
+    assert (h, loss, slope) == pytest.approx((t, t * t / 2, t * (1 - t * t)))
+    (_, h, loss, slope), = exploding.descent(3.0, h=2.0, steps=2, updates=0)
+    assert (h, loss, slope) == (18, 162, 18 * 12)
+    assert exploding.descent(1.0, steps=1, lr=0.5, updates=2)[2][0] == 0.25
+
+
+@pytest.mark.parametrize("weights, grows", [
+    ((1, -2, 6), True), ((1, 3, 6), False), ((2, 1), False), ((-1, 2), True), ((1, 1, 2), False)])
+def test_problem_1_what_grows(weights, grows):
+    assert exploding.growing([(w, 0, 0, 0) for w in weights]) == grows
+
+
+def test_remedies():
+    before, after, cosine, by_entry = remedies.clipping(1.5, 2.0)
+    assert before > 1e6 and after == pytest.approx(2) and cosine == pytest.approx(1)
+    assert by_entry < 0.95
+    short, same, _, _ = remedies.clipping(0.5)
+    assert short == same < 1e-9
+    assert {claim.verdict for claim in claims_of(remedies)} == {"confirmed", "under-specified"}
+    assert remedies.forget_gate_norms(0.0)[50] < 1e-9 < 0.05 < remedies.forget_gate_norms(5.0)[50]
+    assert remedies.initial_radius(1.0) == pytest.approx(1, abs=0.1)
+    assert remedies.initial_radius(2.0) == pytest.approx(math.sqrt(2), abs=0.1)
+    for scale in (0.25, 4.0):
+        plain, normed = (remedies.batch_norm_rate(scale, on) for on in (False, True))
+        assert abs(math.log(normed)) < abs(math.log(plain))
+
+
+def test_remedies_by_hand():
+    assert remedies._cosine(np.array([1.0, 0]), np.array([3.0, 3.0])) == pytest.approx(0.5**0.5)
+    assert remedies.initial_radius(4.0, 1, 7) == pytest.approx(2 * remedies.initial_radius(1.0, 1))
+    before, after, _, by_entry = remedies.clipping(1.5, 1e-3)
+    assert after == pytest.approx(1e-3) and 0.5 < by_entry < 1 - 1e-3
+    assert remedies.clipping(1.5, 1e30)[3] == pytest.approx(1)      # a limit that cuts nothing off
+
+
+def test_problem_1_remedies():
+    scaled, cut = remedies.clipped([3, 4], 1)
+    assert scaled == pytest.approx([0.6, 0.8]) and cut.tolist() == [1, 1]
+    scaled, cut = remedies.clipped([0.3, -0.4], 1)
+    assert scaled.tolist() == cut.tolist() == [0.3, -0.4]
+    assert remedies.clipped([-6, 8], 5)[0] == pytest.approx([-3, 4])
+    assert remedies.cosine([1, 0], [2, 2]) == pytest.approx(math.sqrt(0.5))
+    assert remedies._stretch(1.0, 1, tries=4000) == pytest.approx(1, abs=0.05)
+    assert remedies._stretch(0.04, 100) == pytest.approx(2, abs=0.1)
+
+
+def test_problem_1_lengths_that_are_not_one():
+    assert remedies.cosine([3, 4], [0, 2]) == pytest.approx(0.8)
+    assert remedies.clipped([-6, 8], 5)[1].tolist() == [-5, 5]
+
 
 @SMALL
 @given(radius=st.floats(0.5, 1.6), seed=st.integers(0, 50))
@@ -72,35 +262,32 @@ def test_problem_1():
     assert found == ["confirmed", "under-specified", "under-specified", "confirmed", "wrong"]
 
 
-def test_exploding_training():
-    bent, losses = exploding.training(updates=6)
-    assert bent[-1] == pytest.approx(bent[1], rel=1e-4) and abs(bent[1]) > 5
-    assert len(bent) == len(losses) == 7 and losses[1:] == pytest.approx([4] * 6, rel=1e-5)
-    assert not math.isfinite(exploding.training(squash=None)[0][-1])
-    (w, new), (loss, _) = exploding.training(w=0.5, h=1.0, steps=1, lr=0.1, updates=1, squash=None)
-    assert (w, loss) == (0.5, 2.25) and new == pytest.approx(0.5 - 0.1 * 2 * 1.5)
-    assert exploding.cross_entropy_slopes((0.0,)) == [pytest.approx((math.log(2), 0.5))]
-    found = [claim.verdict for claim in claims_of(exploding)]
-    assert found == ["under-specified", "slip", "under-specified"]
-    assert exploding.exponential([1, -1.3, 1.7]) and not exploding.exponential([1, 1.1, 5])
+def test_gradients_of_known_matrices():
+    norms = through_time.gradient_norms(through_time.rnn_cell(0.5 * np.eye(3)), 4)
+    assert norms == pytest.approx([1, 0.5, 0.25, 0.125, 0.0625])
+    assert len(through_time.gradient_norms(through_time.rnn_cell([[2.0]]), 1)) == 2
+    assert through_time.rate([1, 9, 2, 4, 8]) == pytest.approx(2)
+    assert through_time.rate([1, 1, 3]) == 3
+    sigmoid, tanh = through_time.steepest_slopes(1.0, 2)        # the grid is -1 and 1
+    assert sigmoid == pytest.approx(math.exp(1) / (1 + math.exp(1)) ** 2)
+    assert tanh == pytest.approx(1 / math.cosh(1) ** 2)
+    assert through_time._parts((1, 2)) == (1, 2) and through_time._parts(3) == (3,)
+    assert not through_time.recurrent_matrix(0, 1).any()
+    assert np.abs(through_time.recurrent_matrix(0.7, 1)) == pytest.approx(0.7)
 
 
-def test_remedies():
-    before, after, cosine, by_entry = remedies.clipping(1.5, 2.0)
-    assert before > 1e6 and after == pytest.approx(2) and cosine == pytest.approx(1)
-    assert by_entry < 0.95
-    short, same, _, _ = remedies.clipping(0.5)
-    assert short == same < 1e-9
-    assert {claim.verdict for claim in claims_of(remedies)} == {"confirmed", "under-specified"}
-    assert remedies.forget_gate_norms(0.0)[50] < 1e-9 < 0.05 < remedies.forget_gate_norms(5.0)[50]
-    assert remedies.initial_radius(1.0) == pytest.approx(1, abs=0.1)
-    assert remedies.initial_radius(2.0) == pytest.approx(math.sqrt(2), abs=0.1)
-    for scale in (0.25, 4.0):
-        plain, normed = (remedies.batch_norm_rate(scale, on) for on in (False, True))
-        assert abs(math.log(normed)) < abs(math.log(plain))
+def test_what_each_lag_adds():
+    lags, total = through_time.weight_gradient_by_lag(radius=0.5, steps=3)
+    assert len(lags) == 3 and lags[2] == 0                      # the first step starts from h = 0
+    assert total <= lags.sum() and lags[0] > 0
 
 
-# Problem 2
+def test_problem_1_two_units():
+    assert through_time.eigenvalues_2(((2, 1), (1, 2))) == (4, 3, (3, 1))
+    assert through_time.eigenvalues_2(((5, 0), (0, 1))) == (6, 5, (5, 1))
+    assert through_time.gradient_back(((2, 0), (0, 3)), (1, 1), 2).tolist() == [4, 9]
+    assert through_time.gradient_back(((0, 1), (2, 0)), (1, 5), 1, 0.5).tolist() == [2.5, 1]
+
 
 @given(st.fractions(Fraction(1, 10**6), 10**6))
 def test_sigmoid_derivation_is_exact(e):
@@ -132,42 +319,32 @@ def test_problem_2():
     assert set(verdicts(gru).values()) == {"confirmed", "under-specified", "convention", "slip"}
 
 
-# Problem 3
-
-@SMALL
-@given(seed=SEEDS, width=st.integers(1, 8))
-def test_an_lstm_at_rest_stays_at_rest_without_input(seed, width):
-    cell = statements.lstm_cell(width, seed=seed)
-    rest = np.zeros((2, width))
-    assert not statements.still(cell, rest, rest).any()
-    h, c = np.random.default_rng(seed).uniform(0.2, 1, (2, 3, width))
-    assert np.abs(statements.still(cell, h, c) - h).max() > 0
-
-
-@SMALL
-@given(seed=SEEDS)
-def test_a_closed_forget_gate_leaves_the_road_through_h(seed):
-    assert statements.error_lengths(statements.lstm_cell(forget=0.0, seed=seed), 3)[3] > 0
-    alone = statements.lstm_cell(forget=0.0, recurrent=0.0, seed=seed)
-    assert not statements.error_lengths(alone, 3)[1:].any()
+def test_gates_by_hand():
+    assert gru._logit(0.75) == pytest.approx(math.log(3))
+    assert gru._logit(0) < -700 and gru._logit(1) > 700
+    assert gru.largest_update(0) == (0, 0)
+    change, excess = gru.largest_update(0.5)
+    assert 0.5 < change <= 1 and excess == pytest.approx(0, abs=1e-12)
+    assert gru.symmetry_error([0.0, 3.0]) < 1e-15
+    assert gru.kept(0.5, 3) == 0.125
+    cell = gru.gated_cell(r=0.75)
+    assert cell.b.data[8:16] == pytest.approx(math.log(3)) and not cell.b.data[:8].any()
+    assert not cell.W_h.data[:, 8:16].any() and cell.W_h.data[:, :8].all()
 
 
-def test_a_forget_gate_alone_is_a_power():
-    cell = statements.lstm_cell(forget=0.9, recurrent=0.0)
-    lengths = statements.error_lengths(cell, 30)
-    assert lengths[2:] / lengths[1:-1] == pytest.approx(0.9)
+def test_problem_2_one_unit():
+    assert gru.proof_lines(Fraction(1, 4)) == (Fraction(1, 5),) * 3
+    assert gru.new_state(0.25, 0.8, -0.4) == pytest.approx(0.5)
+    assert gru.candidate_of(0.5, 0.9, 0.5) == pytest.approx(math.tanh(1.4))
+    assert gru.candidate_of(1, 1, 1, W=3, U=-3) == 0
+    assert gru.influence(0, 0.3) == pytest.approx(1) and gru.influence(1, 0) == 0
+    assert gru.influence(1, 0.5, x=0, h=0) == pytest.approx(1)
 
 
-def test_problem_3():
-    found = {(c.part, c.verdict) for c in claims_of(statements)}
-    assert {(part, "confirmed") for part in "abcd"} <= found
-    assert {("a, summary", "under-specified"), ("b, summary", "wrong")} <= found
-    assert [verdict for _, verdict in found].count("wrong") == 1
-    large = statements.lstm_cell(recurrent=8.0, forget=0.0)
-    assert statements.error_lengths(large, 60, 1e-40)[-1] > 1
+def test_problem_2_the_slope_through_the_candidate():
+    assert gru.influence(1, 0.5, x=0, h=1) == pytest.approx(1 - math.tanh(1) ** 2)
+    assert gru.influence(0.5, 0.5, x=1, h=-1) == pytest.approx(0.5 + 0.5)
 
-
-# Problem 4
 
 @SMALL
 @given(seed=SEEDS, steps=st.integers(1, 7), width=st.integers(1, 4), d_in=st.integers(1, 3))
@@ -210,6 +387,48 @@ def test_the_list_of_derivatives_does_not_determine_the_gradient(one, two, x):
     assert (a == pytest.approx(b)) == (abs(one - two) * x < 1e-5) or abs(one - two) < 1e-3
 
 
+@pytest.mark.parametrize("w, x", [(0.0, 1.0), (3.0, 0.5), (-2.0, 2.0)])
+def test_the_listed_derivatives_by_hand(w, x):
+    gate, g, o = 1 / (1 + math.exp(-x)), math.tanh(x), 1 / (1 + math.exp(-w * x))
+    C = gate * g
+    direct = gate * (1 - g * g) * x
+    listed, gradient = lstm_gradient.listed_and_gradient(w, x)
+    assert listed == pytest.approx((0, 0, 1, direct, 0, gate, gate, math.tanh(C)))
+    assert gradient == pytest.approx(o * (1 - math.tanh(C) ** 2) * direct)
+
+
+def test_the_slope_of_the_output():
+    c = np.array([[1.0, -0.5]])
+    h = np.array([[0.8, 0.25]]) * np.tanh(c)
+    right, lost = lstm_gradient.tanh_slope_errors(h, c)
+    t = math.tanh(1.0)
+    assert right < 1e-9
+    assert lost == pytest.approx(max(0.8 * abs(t * t - (1 - t * t)),
+                                     0.25 * (1 - 2 * math.tanh(0.5) ** 2)))
+
+
+def test_problem_4_two_steps():
+    first, = lstm_gradient.run(2.0, (1.0,))
+    gate, g = 1 / (1 + math.exp(-1)), math.tanh(2)
+    assert (first["i"], first["g"]) == pytest.approx((gate, g))
+    assert first["C"] == pytest.approx(gate * g)
+    assert first["h"] == pytest.approx(gate * math.tanh(gate * g))
+    assert first["C_before"] == first["h_before"] == 0
+    (direct, _, dC, dh), = lstm_gradient.total_derivatives([first])
+    assert direct == dC == pytest.approx(gate * (1 - g * g))
+    assert dh == pytest.approx(gate * (1 - math.tanh(first["C"]) ** 2) * dC)
+
+
+@pytest.mark.parametrize("U", [1.0, -0.7, 2.0])
+def test_problem_4_total_derivatives_are_differences(U):
+    xs, step = (1.0, -0.5, 0.3, 2.0), 1e-6
+    rows = lstm_gradient.total_derivatives(lstm_gradient.run(0.8, xs, U), U)
+    above, below = (lstm_gradient.run(0.8 + s, xs, U) for s in (step, -step))
+    for (_, _, dC, dh), a, b in zip(rows, above, below, strict=True):
+        assert dC == pytest.approx((a["C"] - b["C"]) / (2 * step), abs=1e-8)
+        assert dh == pytest.approx((a["h"] - b["h"]) / (2 * step), abs=1e-8)
+
+
 def test_problem_4():
     direct, f, total = memory.memory_jacobians(statements.lstm_cell(recurrent=2.0))
     assert direct == pytest.approx(np.diag(f), abs=1e-12)
@@ -223,7 +442,144 @@ def test_problem_4():
     assert [c.verdict for c in claims_of(lstm_gradient)].count("wrong") == 1
 
 
-# Problem 5
+def test_the_memory_by_hand():
+    assert memory.carried(1, 9) == memory.carried(0, 0) == 1 and memory.carried(0.5, 3) == 0.125
+    jacobian, f, _ = memory.memory_jacobians(memory._open_cell())
+    assert jacobian == pytest.approx(np.eye(6)) and f.tolist() == [1] * 6
+    moved, size = memory.drift(steps=1)
+    assert 0 < moved < 1 and size == pytest.approx(1, abs=0.1)
+
+
+def test_problem_4_what_f_leaves():
+    assert memory.kept(0.5, 3) == 0.125
+    assert memory.bounds(0.25, 2) == pytest.approx((0.5, math.log(4) / 2))
+    assert memory.plain_factor(((2, 1), (1, 2)), 0.0, 2) == (3, 1, 3, 9)
+
+
+@SMALL
+@given(seed=SEEDS, width=st.integers(1, 8))
+def test_an_lstm_at_rest_stays_at_rest_without_input(seed, width):
+    cell = statements.lstm_cell(width, seed=seed)
+    rest = np.zeros((2, width))
+    assert not statements.still(cell, rest, rest).any()
+    h, c = np.random.default_rng(seed).uniform(0.2, 1, (2, 3, width))
+    assert np.abs(statements.still(cell, h, c) - h).max() > 0
+
+
+@SMALL
+@given(seed=SEEDS)
+def test_a_closed_forget_gate_leaves_the_road_through_h(seed):
+    assert statements.error_lengths(statements.lstm_cell(forget=0.0, seed=seed), 3)[3] > 0
+    alone = statements.lstm_cell(forget=0.0, recurrent=0.0, seed=seed)
+    assert not statements.error_lengths(alone, 3)[1:].any()
+
+
+def test_a_forget_gate_alone_is_a_power():
+    cell = statements.lstm_cell(forget=0.9, recurrent=0.0)
+    lengths = statements.error_lengths(cell, 30)
+    assert lengths[2:] / lengths[1:-1] == pytest.approx(0.9)
+
+
+def test_problem_3():
+    found = {(c.part, c.verdict) for c in claims_of(statements)}
+    assert {(part, "confirmed") for part in "abcd"} <= found
+    assert {("a, summary", "under-specified"), ("b, summary", "wrong")} <= found
+    assert [verdict for _, verdict in found].count("wrong") == 1
+    large = statements.lstm_cell(recurrent=8.0, forget=0.0)
+    assert statements.error_lengths(large, 60, 1e-40)[-1] > 1
+
+
+def test_lstm_cells_by_hand():
+    cell = statements.lstm_cell(2, forget=0.75, keep=("o",))
+    assert cell.b.data.tolist() == pytest.approx([0, 0, *[math.log(3)] * 2, 0, 0, 0, 0])
+    assert not cell.W_h.data[:, :4].any() and not cell.W_h.data[:, 6:].any()
+    assert cell.W_h.data[:, 4:6].all() and cell.W_x.data[:, [0, 1, 4, 5, 6, 7]].all()
+    lengths = statements.error_lengths(statements.lstm_cell(1, forget=0.5, recurrent=0.0), 3)
+    assert lengths[0] == 1 and lengths[2:] / lengths[1:-1] == pytest.approx([0.5, 0.5])
+    twice = statements.lstm_cell(3, recurrent=2.0).W_h.data
+    assert twice == pytest.approx(2 * statements.lstm_cell(3).W_h.data)
+    assert all(gate.shape == (5, 4) for gate in statements.gate_values(5, 4))
+
+
+def test_problem_3_one_unit():
+    s = statements.lstm_step(0, 0, 2)
+    assert (s["i"], s["f"], s["o"], s["g"], s["c"]) == (0.5, 0.5, 0.5, 0, 1)
+    assert s["h"] == pytest.approx(math.tanh(1) / 2)
+    s = statements.lstm_step(2, 0.5, 3, W=1, U=-2, f=0)     # z = 2 - 1
+    gate = 1 / (1 + math.exp(-1))
+    assert s["c"] == pytest.approx(gate * math.tanh(1))
+    assert s["h"] == pytest.approx(gate * math.tanh(s["c"])) and s["f"] == 0
+    assert statements.road_through_h(0.0) == (0, 0.25, 0)
+    assert statements.road_through_h(0.0, U=8.0) == (0, 2, 0)
+
+
+@pytest.mark.parametrize("h, U", [(0.5, 1.0), (-0.8, 2.0), (0.3, -1.5)])
+def test_problem_3_the_roads_add_up_to_the_derivative(h, U):
+    def after(h):
+        return statements.lstm_step(0, h, 9.0, U=U, f=0)["h"]
+
+    step = 1e-6
+    assert sum(statements.road_through_h(h, U)) == pytest.approx(
+        (after(h + step) - after(h - step)) / (2 * step), abs=1e-8)
+
+
+def test_problem_3_an_input_with_its_weight():
+    s = statements.lstm_step(2.0, 0.0, 0.0, W=math.log(3) / 2)
+    assert s["i"] == pytest.approx(0.75) and s["g"] == pytest.approx(0.8)
+    assert s["c"] == pytest.approx(0.6)
+
+
+@SMALL
+@given(length=st.integers(2, 9), seed=SEEDS)
+def test_attention_is_equivariant_not_invariant(length, seed):
+    changed, moved = heads.permutation_errors(length=length, seed=seed)
+    assert moved < 1e-12 < 1e-6 < changed
+
+
+@given(length=st.integers(1, 12), pairs=st.integers(1, 8))
+def test_positional_table(length, pairs):
+    table = encoding(length, 2 * pairs)
+    assert table == pytest.approx(heads.sinusoidal(length, 2 * pairs, "2k/d", "float64"))
+    assert np.linalg.norm(table, axis=1) == pytest.approx(math.sqrt(pairs))
+
+
+def test_problem_7_heads():
+    assert heads.relative_head(offset=-2) == heads.relative_head(offset=3) == 1
+    assert heads.two_places(1) == pytest.approx(1) and heads.two_places(2) < 1e-9
+    apart, trained = heads.twin_heads()
+    assert apart < 1e-12 < 1e-3 < trained
+    assert heads.twin_heads(updates=0, apart=0.5) == pytest.approx((0.5, 0))
+    assert abs(heads.twin_heads(apart=0.5)[0] - 0.5) > 1e-3     # heads that differ learn to differ
+    found = verdicts(heads)
+    assert found["1", "self-attention is permutation-"] == "wrong"
+    assert found["1", "i is the index of the dimensio"] == "slip"
+    assert found["2", "parallel computation is an adv"] == "under-specified"
+
+
+def test_places_by_hand():
+    assert encoding(1, 2).tolist() == [[0, 1]]
+    assert (heads.outside(6, 3), heads.outside(6, 6), heads.outside(7, 4)) == (0, 3, 1)
+    assert encoding(2, 4)[1] == pytest.approx(
+        [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)])
+    assert heads.two_places(1, (3.0, -1.0)) == pytest.approx(2)
+    assert heads.two_places(1, (5.0, 4.0)) == pytest.approx(0.5)
+    assert heads.two_places(2, (3.0, -1.0)) < 1e-9
+    assert heads.relative_head(4, 64, -3) == heads.relative_head(4, 64, 3) == 1
+    assert heads.relative_head(32, 4, -1, sharpness=-50.0) == 0  # looks where it is unlike
+
+
+def test_problem_7_by_hand():
+    assert heads.turned(np.array([0.0, 1.0]), math.pi / 2) == pytest.approx([1, 0])
+    table = encoding(9, 6)
+    assert heads.turned(table[2], 5) == pytest.approx(table[7])
+    x = np.array([[math.sqrt(math.log(3)), 0.0], [0.0, 0.0]])
+    assert heads.mixed(x)[0] == pytest.approx(0.75 * x[0])     # weights 3/4 and 1/4
+    assert heads.mixed(x)[1] == pytest.approx(0.5 * x[0])
+    rows = complexity.products(2, 3, 5)
+    assert [row[2] for row in rows] == [50, 75, 75, 30, 30, 50]
+    assert [row[1] for row in rows][3:] == ["(2, 5) (5, 3)", "(2, 3) (3, 5)", "(2, 5) (5, 5)"]
+    assert sum(row[2] for row in rows) == formula(2, 3, 5)
+
 
 @SMALL
 @given(seed=SEEDS, n=st.integers(1, 5), t=st.integers(1, 6), d=st.integers(1, 4),
@@ -251,116 +607,44 @@ def test_problem_5():
     assert [c.verdict for c in claims_of(rnn_attention)].count("wrong") == 2
 
 
-# Problem 6
-
-@given(st.lists(st.fractions(-5, 5, max_denominator=9), min_size=1, max_size=6),
-       st.fractions(Fraction(1, 9), 5, max_denominator=9))
-def test_variance_of_a_dot_product(mu, sigma):
-    assert dot.variance(mu, sigma) == dot.variance_by_trace(mu, sigma)
-    assert dot.variance(mu, sigma) == dot.right_variance(mu, sigma)
-    agree = dot.printed_variance(mu, sigma) == dot.variance(mu, sigma)
-    assert agree == (len(mu) == 1 or not any(mu))
-
-
-@pytest.mark.parametrize("mu, sigma", [([0.5] * 4, 1.0), ([2, -1], 0.5), ([0] * 9, 2)])
-def test_drawn_dot_products(mu, sigma):
-    sample = dot.drawn(mu, sigma, 100_000, seed=9)
-    error = sample.std() / math.sqrt(len(sample))
-    assert abs(sample.mean() - float(dot.mean(mu))) < 5 * error
-    assert sample.var() == pytest.approx(float(dot.variance(mu, sigma)), rel=0.05)
-
-
-@given(mu=st.lists(st.integers(-5, 5), min_size=1, max_size=5), sigma=st.integers(1, 4))
-def test_first_lines_of_the_variance(mu, sigma):
-    assert dot.lines_before(mu, sigma)
+def test_attention_by_hand():
+    two = rnn_attention.attention_one_by_one([[math.log(3)]], [[1.0], [0.0]], [[4.0], [8.0]])
+    assert two == pytest.approx(np.array([[5.0]]))
+    big = rnn_attention.attention_one_by_one([[1000.0]], [[1.0], [0.0]], [[4.0], [8.0]])
+    assert big.tolist() == [[4]]
+    Q, K = np.full((1, 4), 1.0), np.array([[math.log(4), 0, 0, 0], [0.0, 0, 0, 0]])
+    gap, scores, weights = rnn_attention.scores_and_weights(Q, K)
+    assert gap == pytest.approx(0.8 - 2 / 3) and scores == pytest.approx(math.log(4))
+    assert weights == pytest.approx(1)
+    assert rnn_attention.fixed_points(np.array([2.0]), np.array([[3.0]]), 3) == [[5.0]]
+    low, high = sorted(rnn_attention.fixed_points(np.zeros(1), np.array([[3.0], [-3.0]])))
+    assert high == -low == 3 * np.tanh(3 * high)            # h = 3 tanh(3 h), h = 0 repels
+    assert rnn_attention.missing_mass(1) == 1
+    assert rnn_attention.largest_state(1) == pytest.approx(math.tanh(5))
+    plain, attentive = rnn_attention.first_step_gradient(1)
+    assert plain == attentive > 0                           # one step: nothing to attend to
 
 
-def test_problem_6():
-    mu = [1, -2, 0, 3, 1, 1, -1, 2]
-    assert (dot.mean(mu), dot.variance(mu, 1.5), dot.printed_variance(mu, 1.5)) == (
-        21, 135, Fraction(1593, 2))
-    assert dot.saturation(512, False, count=300)[0] > 0.85 > 0.4 > dot.saturation(
-        512, True, count=300)[0]
-    found = {(c.part, c.verdict) for c in claims_of(dot)}
-    assert {("a", "confirmed"), ("b", "wrong"), ("c", "wrong"), ("d", "wrong")} <= found
+def test_an_attention_that_is_another_has_an_error(monkeypatch):
+    right = rnn_attention.score_errors()
+    assert list(right) == ["dot", "additive", "scaled dot"]
+    monkeypatch.setattr(rnn_attention, "DotAttention", rnn_attention.ScaledDotAttention)
+    wrong = rnn_attention.score_errors()
+    assert wrong["dot"] > 0.01 and right == wrong | {"dot": right["dot"]}
+    assert min(rnn_attention.matrix_form_errors()) > 0.01
 
 
-# Problem 7
-
-@SMALL
-@given(queries=st.integers(1, 20), keys=st.integers(1, 20), k=st.sampled_from([2, 4, 6, 8]),
-       number=st.sampled_from([1, 2]))
-def test_counted_multiplications(queries, keys, k, number):
-    assert complexity.counted(queries, keys, k, number) == complexity.formula(queries, keys, k)
-    inputs, products, output = complexity.counted(queries, keys, k, number, parts=True)
-    assert inputs == queries * k * k + 2 * keys * k * k
-    assert (products, output) == (2 * queries * keys * k, queries * k * k)
+def test_problem_5_by_hand():
+    s, past = np.array([0.0, math.log(2)]), np.array([[4.0, 0.0], [0.0, 1.0]])
+    scores, weights, a, h = rnn_attention.step_with_attention(s, past)
+    assert scores == pytest.approx([0, math.log(2)])
+    assert weights == pytest.approx([1 / 3, 2 / 3])
+    assert a == pytest.approx([4 / 3, 2 / 3]) and h == pytest.approx(s + a)
 
 
-def test_problem_7_costs():
-    assert complexity.counted(12, 12, 8, causal=True) == complexity.formula(12, 12, 8)
-    assert complexity.encoder_difference()[0] == 0 < complexity.encoder_difference()[1]
-    assert complexity.generating(3, 2, True) == 3 * 16 + 4 * (1 + 2 + 3)
-    found = {(c.part, c.verdict) for c in claims_of(complexity)}
-    assert {("3a", "under-specified"), ("3b", "no answer given"), ("3c", "under-specified"),
-            ("4", "confirmed")} <= found
-    assert "wrong" not in {verdict for _, verdict in found}
-
-
-@SMALL
-@given(length=st.integers(2, 9), seed=SEEDS)
-def test_attention_is_equivariant_not_invariant(length, seed):
-    changed, moved = heads.permutation_errors(length=length, seed=seed)
-    assert moved < 1e-12 < 1e-6 < changed
-
-
-@given(length=st.integers(1, 12), pairs=st.integers(1, 8))
-def test_positional_table(length, pairs):
-    table = heads.encoding(length, 2 * pairs)
-    assert table == pytest.approx(heads.sinusoidal(length, 2 * pairs, "2k/d", "float64"))
-    assert np.linalg.norm(table, axis=1) == pytest.approx(math.sqrt(pairs))
-
-
-def test_problem_7_heads():
-    assert heads.relative_head(offset=-2) == heads.relative_head(offset=3) == 1
-    assert heads.two_places(1) == pytest.approx(1) and heads.two_places(2) < 1e-9
-    apart, trained = heads.twin_heads()
-    assert apart < 1e-12 < 1e-3 < trained
-    assert heads.twin_heads(updates=0, apart=0.5) == pytest.approx((0.5, 0))
-    assert abs(heads.twin_heads(apart=0.5)[0] - 0.5) > 1e-3     # heads that differ learn to differ
-    found = verdicts(heads)
-    assert found["1", "self-attention is permutation-"] == "wrong"
-    assert found["1", "i is the index of the dimensio"] == "slip"
-    assert found["2", "parallel computation is an adv"] == "under-specified"
-
-
-@pytest.mark.parametrize("call", [
-    lambda: through_time.recurrent_matrix(-1),
-    lambda: through_time.rnn_cell(np.ones((2, 3))),
-    lambda: through_time.gradient_norms(through_time.rnn_cell(np.eye(2)), 0),
-    lambda: exploding.training(steps=0),
-    lambda: remedies.clipping(1.0, limit=0),
-    lambda: gru.gated_cell(z=1.5),
-    lambda: gru.exact_derivation(0),
-    lambda: statements.lstm_cell(forget=1.0),
-    lambda: statements.lstm_cell(keep="x"),
-    lambda: lstm_gradient.problem(steps=0),
-    lambda: lstm_gradient.gradient_by_formula(*lstm_gradient.problem(), "another"),
-    lambda: memory.carried(2, 1),
-    lambda: rnn_attention.attention_one_by_one([[1.0]], [[1.0, 2.0]], [[1.0]]),
-    lambda: dot.variance([], 1),
-    lambda: dot.variance([1], 0),
-    lambda: dot.saturation(0, True),
-    lambda: complexity.counted(0, 1, 2),
-    lambda: heads.encoding(3, 5),
-])
-def test_odd_input_is_named_in_one_line(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("module", [through_time, dot])
-def test_figures(module, tmp_path):
-    for path in module.figures(tmp_path):
-        assert path.read_bytes().startswith(b"\x89PNG")
+def test_problem_5_three_past_states():
+    past = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    scores, weights, a, h = rnn_attention.step_with_attention(np.array([math.log(2), 0.0]), past)
+    assert scores == pytest.approx([math.log(2), 0, math.log(2)])
+    assert weights == pytest.approx([0.4, 0.2, 0.4])
+    assert a == pytest.approx([0.8, 0.6]) and h == pytest.approx([math.log(2) + 0.8, 0.6])

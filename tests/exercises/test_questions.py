@@ -1,10 +1,11 @@
 """What `python -m exercises` shows of a question: the list, the numbers, where it is answered."""
 
-import importlib
 
 import pytest
 
+from exercises import questions
 from exercises.__main__ import main
+from exercises.d002 import exploding_training, gradient_remedies, lstm_statements
 from exercises.worked import solution_text
 
 
@@ -23,8 +24,8 @@ def test_the_list_has_a_number_once_and_the_cause_before_its_effects(capsys):
 
 
 @pytest.mark.parametrize("number, place", [
-    ("4.2", "sanity-check-questions-1-and-2"), ("4.5", "scaling-model-size-question-5"),
-    ("4.8", "attention-maps-question-8"),
+    ("4.1", "sanity-check-questions-1-and-2"), ("4.2", "sanity-check-questions-1-and-2"),
+    ("4.5", "scaling-model-size-question-5"), ("4.8", "attention-maps-question-8"),
 ])
 def test_a_question_without_a_solution_says_where_it_is_answered(number, place, capsys):
     shown = printed(capsys, f"004.{number}", "--solution")
@@ -46,20 +47,64 @@ def test_what_comes_from_the_question_before_says_so(capsys):
 
 
 @pytest.mark.parametrize("module, changes, lines", [
-    ("d002_lstm_statements", {"KEPT": 0.5}, ["0 · 0.5 of the old memory", "c = 0.5, and f"]),
-    ("d002_lstm_statements", {"MEMORY": -0.5, "CANDIDATE": 0.5},
+    (lstm_statements, {"KEPT": 0.5}, ["0 · 0.5 of the old memory", "c = 0.5, and f"]),
+    (lstm_statements, {"MEMORY": -0.5, "CANDIDATE": 0.5},
      ["c = −0.5, f = i = 0.731, c̃ = 0.5:  c' = −0.366 + 0.366 = 0.000"]),
-    ("d002_exploding_training", {"PLAIN": (3.0, 0.5), "STEPS": 4, "START": 2.0},
+    (exploding_training, {"PLAIN": (3.0, 0.5), "STEPS": 4, "START": 2.0},
      ["h₄ = 3⁴ · 2 = 162,   L = 162²/2 = 13122", "162 · 4 · 3³ · 2 = 34992",
       "w ← w − 0.5 dL/dw", "learning rate 0.5", "w = 3 − 0.5 · 34992 = −17493.0"]),
-    ("d002_gradient_remedies", {"LIMIT": 2.0, "SCALES": (0.5, 2.0), "STEPS": 10},
+    (gradient_remedies, {"LIMIT": 2.0, "SCALES": (0.5, 2.0), "STEPS": 10},
      ["c = 2: (1.200, 1.600)", "cut to ±2 instead: (2.000, 2.000)", "32 after 10 steps",
       "0.408 for a = 0.5, 1.633 for a = 2; ratio 4.000 = 4.000"]),
 ])
 def test_the_numbers_of_a_solution_follow_its_constants(module, changes, lines, monkeypatch):
-    solved = importlib.import_module(f"exercises.solved.{module}")
     for name, value in changes.items():
-        monkeypatch.setattr(solved, name, value)
-    shown = " ".join(" ".join(map(solution_text, solved.solutions())).split())
+        monkeypatch.setattr(module, name, value)
+    shown = " ".join(" ".join(map(solution_text, module.solutions())).split())
     assert [line for line in lines if " ".join(line.split()) not in shown] == []
-    assert all(check.holds for solution in solved.solutions() for check in solution.checks)
+    assert all(check.holds for solution in module.solutions() for check in solution.checks)
+
+
+@pytest.mark.parametrize("text, numbers", [
+    ("000.2.4", ["000.2.4a", "000.2.4b"]), ("000.2.4b", ["000.2.4b"]),
+    ("Greedy decoding on", ["000.2.4a"]), ("004.4.6c", ["004.4.6"]), ("004.4.1", ["004.4.1"]),
+    ("004.4.2", ["004.4.2", "004.4.2"]), ("002.2a.1", ["002.2a"]), ("000.1.7", ["000.1"]),
+])
+def test_a_question_is_found_or_the_closest_that_it_is_a_part_of(text, numbers):
+    assert [number for number, *_ in questions.find(text)] == numbers
+
+
+def test_several_questions_at_once(capsys):
+    shown = printed(capsys, "000.2.4a", "003.6c", "--solution")
+    assert shown.count("Worked solution of") == 2
+    assert shown.index("Worked solution of 2.4a") < shown.index("Worked solution of 6c")
+    assert printed(capsys, "Greedy", "decoding", "on", "003.6c", "--solution").count("Worked") == 2
+    assert printed(capsys, "000.2.4", "000.2.4a", "--solution").count("Worked solution of") == 2
+
+
+@pytest.mark.parametrize("asked", [
+    ["000.9"], ["999.1"], ["no such words"], ["a"], ["000.2.4x.y", "000.2.1", "000.9"],
+    ["000.2.1", "999.1"],
+])
+def test_a_wrong_question_is_one_line_and_2_and_leaves_nothing_behind(asked, capsys, tmp_path):
+    assert main([*asked, "--figures", str(tmp_path / "new")]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
+    assert not captured.out and not (tmp_path / "new").exists()
+
+
+def test_one_question_alone(capsys, tmp_path):
+    both = printed(capsys, "000.2.4a")
+    assert "Worked solution of 2.4a" in both and "2.4b:" not in both
+    assert "Q2 4a:" in both and "Q2 4b:" not in both
+    assert both.index("Answer:") < both.index("Q2 4a:")
+    shown = printed(capsys, "000.2.4a", "--claims", "--figures", str(tmp_path))
+    assert "Worked solution" not in shown and "Q2 4a:" in shown and "wrote" in shown
+
+
+@pytest.mark.parametrize("options", [
+    ["--solution"], ["000.2.4", "--json"], ["000.2.4", "--only", "000"], ["000.2.4", "--ledger"],
+])
+def test_options_that_do_not_fit_are_one_line_and_2(options, capsys):
+    assert main(options) == 2
+    assert capsys.readouterr().err.count("\n") == 1

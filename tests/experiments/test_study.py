@@ -1,4 +1,4 @@
-"""experiments/study.py: which runs, in which order; their records kept as they finish."""
+"""The study's runs: which, in which order; their records kept as they finish."""
 
 import dataclasses
 import gzip
@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from experiments import report, study
+from experiments.study import launch, records, report
 from npdl.training import sweep as sweeping
 from npdl.training.config import Config
-from tests.tools import fakecupy
+from tests.tools import device
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [Config(model=model, p=5, width=8, heads=2, steps=4, seed=seed, threads=1)
          for seed in (0, 42) for model in ("lstm", "gpt")]
-BEYOND = ("further", "puzzle")      # questions that the document does not ask
+BEYOND = ("further",)               # runs that the document does not ask for
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A study of four small runs; returns the folder for them."""
-    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL})
-    monkeypatch.setattr(study, "RESULTS", tmp_path / "kept")
-    monkeypatch.setattr(study, "LOOK", 0.05)
+    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL})
+    monkeypatch.setattr(records, "RESULTS", tmp_path / "kept")
+    monkeypatch.setattr(launch, "LOOK", 0.05)
     return tmp_path / "runs"
 
 
@@ -38,191 +38,189 @@ def finish(config, root):
 def test_the_study_has_the_documents_runs():
     settings = {name: {(c.model, c.seed, c.r_train, c.layers, c.width, c.batch, c.weight_decay,
                         c.steps, c.p, c.orders) for c in configs}
-                for name, configs in study.QUESTIONS.items() if name not in BEYOND}
+                for name, configs in launch.QUESTIONS.items() if name not in BEYOND}
     counts = {"sanity": 4, "data": 36, "mixed": 4, "model": 36, "compute": 20, "decay": 8}
     assert {name: len(runs) for name, runs in settings.items()} == counts
     assert settings["sanity"] < settings["data"] and settings["sanity"] < settings["model"]
-    runs = study.runs_of(counts)
+    runs = launch.runs_of(counts)
     assert len(runs) == len(set(runs)) == 100
     assert {run.seed for run in runs} == {0, 42}
 
 
 def test_the_most_decisive_runs_come_first():
-    runs = study.runs_of([name for name in study.QUESTIONS if name not in BEYOND])
-    assert set(runs[:4]) == set(study.QUESTIONS["sanity"])
+    runs = launch.runs_of([name for name in launch.QUESTIONS if name not in BEYOND])
+    assert set(runs[:4]) == set(launch.QUESTIONS["sanity"])
     first = [run for run in runs[4:] if run.seed == 0]
     assert runs[4:4 + len(first)] == first
     place = {run: i for i, run in enumerate(first)}
     ends = [(min(found), max(found)) for name in ("mixed", "data", "model", "decay", "compute")
-            for found in [[place[run] for run in study.QUESTIONS[name] if run in place]]]
+            for found in [[place[run] for run in launch.QUESTIONS[name] if run in place]]]
     assert all(last < start for (_, last), (start, _) in zip(ends, ends[1:], strict=False))
-    costs = [study.cost(run) for run in runs[4 + len(first):]]
+    costs = [launch.cost(run) for run in runs[4 + len(first):]]
     assert costs == sorted(costs) and len(costs) == 48
 
 
 def test_other_seeds_repeat_the_first_ones_runs():
-    runs = study.runs_of(["sanity", "decay"], (7,))
+    runs = launch.runs_of(["sanity", "decay"], (7,))
     assert {dataclasses.replace(run, seed=0) for run in runs} == {
-        run for name in ("sanity", "decay") for run in study.QUESTIONS[name] if run.seed == 0}
+        run for name in ("sanity", "decay") for run in launch.QUESTIONS[name] if run.seed == 0}
     assert {run.seed for run in runs} == {7}
-    assert not set(study.runs_of(["sanity"], (0,))) & set(runs)
+    assert not set(launch.runs_of(["sanity"], (0,))) & set(runs)
 
 
 def test_further_seeds_are_run_after_the_documents():
-    further = study.QUESTIONS["further"]
+    further = launch.QUESTIONS["further"]
     assert len(set(further)) == 6 and {run.seed for run in further} == {1, 2, 3}
-    documents = {run for name, runs in study.QUESTIONS.items() if name not in BEYOND
+    documents = {run for name, runs in launch.QUESTIONS.items() if name not in BEYOND
                  for run in runs}
     assert {dataclasses.replace(run, seed=0) for run in further} < documents
-    runs = study.runs_of(study.QUESTIONS)
+    runs = launch.runs_of(launch.QUESTIONS)
     assert set(further) <= set(runs) and not set(further) & set(runs[:60])
-    assert not set(further) & set(study.runs_of(study.QUESTIONS, [0, 42]))
-    assert {run for run in study.runs_of(["sanity"], [1])} < set(further)
+    assert not set(further) & set(launch.runs_of(launch.QUESTIONS, [0, 42]))
+    assert {run for run in launch.runs_of(["sanity"], [1])} < set(further)
 
 
 def test_a_recipe_changes_the_clip_and_the_start_alone():
     for recipe in ("release", "stated"):
-        found = study.read_by(recipe, ["sanity", "data"])
+        found = launch.read_by(recipe, ["sanity", "data"])
         assert {c.model for c in found} == {"lstm", "gpt"} and len(found) == 36
         assert {dataclasses.replace(c, clip=1.0, init="torch") for c in found} == set(
-            study.runs_of(["sanity", "data"]))
+            launch.runs_of(["sanity", "data"]))
         wanted = {"release": {("lstm", 1.0, "xavier"), ("gpt", 1.0, "torch")},
                   "stated": {("lstm", None, "torch"), ("gpt", None, "torch")}}[recipe]
         assert {(c.model, c.clip, c.init) for c in found} == wanted
-        assert [study.with_recipe(c, "default") for c in found[:4]] == study.runs_of(["sanity"])
-    puzzle = set(study.QUESTIONS["puzzle"])
-    assert set(study.read_by("stated", ["puzzle"])) == puzzle
+        assert [records.with_recipe(c, "default") for c in found[:4]] == launch.runs_of(["sanity"])
 
 
 @pytest.mark.slow
 def test_what_another_engine_made_is_made_anew_and_stands_beside_it(small, capsys, monkeypatch):
-    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[:1]})
-    assert study.main(["--out", str(small), "--jobs", "1"]) == 0
-    path, today = study.path_of(SMALL[0]), study.engine_digest()
-    stored = study.kept(SMALL[0])
+    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL[:1]})
+    assert launch.main(["--out", str(small), "--jobs", "1"]) == 0
+    path, today = records.path_of(SMALL[0]), records.engine_digest()
+    stored = records.kept(SMALL[0])
     assert stored["made"]["engine"] == today
     stored["made"]["engine"], stored["records"]["train_loss"][0] = "0123456789ab", 9.0
     path.write_bytes(gzip.compress(json.dumps(stored).encode()))
-    assert study.main(["--out", str(small / "x")]) == 0 and "all kept" in capsys.readouterr().out
-    assert study.kept(SMALL[0])["records"]["train_loss"][0] == 9.0
-    assert study.main(["--out", str(small / "x"), "--models", "gpt", "--anew"]) == 0
-    assert study.kept(SMALL[0])["made"]["engine"] == "0123456789ab"
-    assert study.main(["--out", str(small / "x"), "--anew"]) == 0
-    assert study.kept(SMALL[0])["made"]["engine"] == today
-    assert study.kept(SMALL[0])["records"]["train_loss"][0] != 9.0
-    assert [stored["made"]["engine"] for stored in study.kept_by(SMALL[0]).values()] == [
+    assert launch.main(["--out", str(small / "x")]) == 0 and "all kept" in capsys.readouterr().out
+    assert records.kept(SMALL[0])["records"]["train_loss"][0] == 9.0
+    assert launch.main(["--out", str(small / "x"), "--models", "gpt", "--anew"]) == 0
+    assert records.kept(SMALL[0])["made"]["engine"] == "0123456789ab"
+    assert launch.main(["--out", str(small / "x"), "--anew"]) == 0
+    assert records.kept(SMALL[0])["made"]["engine"] == today
+    assert records.kept(SMALL[0])["records"]["train_loss"][0] != 9.0
+    assert [stored["made"]["engine"] for stored in records.kept_by(SMALL[0]).values()] == [
         "0123456789ab", today]
-    assert study.read_kept(path)["records"]["train_loss"][0] == 9.0
-    assert study.main(["--anew", "--list"]) == 0
+    assert records.read_kept(path)["records"]["train_loss"][0] == 9.0
+    assert launch.main(["--anew", "--list"]) == 0
     assert "1 of   1 runs kept,         0 steps left" in capsys.readouterr().out
 
 
 def test_a_run_is_kept_with_what_it_took(small):
     finish(SMALL[0], small)
-    study.keep(small, SMALL[0])
-    path = study.path_of(SMALL[0])
-    stored = study.kept(SMALL[0])
+    records.keep(small, SMALL[0])
+    path = records.path_of(SMALL[0])
+    stored = records.kept(SMALL[0])
     assert Config.from_json(stored["config"]) == SMALL[0]
     assert stored["made"]["steps"] == 4 and stored["made"]["seconds"] >= 0
     assert {"npdl", "machine", "numpy"} <= set(stored["made"])
     assert stored["records"]["step"] == [1, 2, 3, 4] and "l2_norm" in stored["records"]
     before = path.read_bytes()
     path.unlink()
-    study.keep(small, SMALL[0])
+    records.keep(small, SMALL[0])
     assert path.read_bytes() == before              # the same folder, the same bytes
-    assert study.kept(SMALL[1]) is None
+    assert records.kept(SMALL[1]) is None
 
 
 def test_records_of_each_order_are_kept(small):
     config = dataclasses.replace(SMALL[0], p=3, orders=(2, 3), stratified=True)
     finish(config, small)
-    study.keep(small, config)
+    records.keep(small, config)
     assert {f"{part}_{what}_order{order}" for part in ("train", "validation")
             for what in ("loss", "accuracy") for order in (2, 3)} <= set(
-                study.kept(config)["records"])
+                records.kept(config)["records"])
 
 
 def test_an_old_file_is_read_and_renewed_where_its_run_is_there(small):
     finish(SMALL[0], small)
-    study.keep(small, SMALL[0])
-    path = study.path_of(SMALL[0])
-    old = {name: part for name, part in study.kept(SMALL[0]).items() if name != "made"}
+    records.keep(small, SMALL[0])
+    path = records.path_of(SMALL[0])
+    old = {name: part for name, part in records.kept(SMALL[0]).items() if name != "made"}
     path.write_bytes(gzip.compress(json.dumps(old).encode()))
-    study.keep(small / "elsewhere", SMALL[0])
-    assert study.kept(SMALL[0]) == old
-    study.keep(small, SMALL[0])
-    assert study.kept(SMALL[0])["made"]["steps"] == 4
+    records.keep(small / "elsewhere", SMALL[0])
+    assert records.kept(SMALL[0]) == old
+    records.keep(small, SMALL[0])
+    assert records.kept(SMALL[0])["made"]["steps"] == 4
 
 
 def test_a_run_is_kept_while_others_go_on(small):
-    with study.keeping(small, SMALL):
+    with launch.keeping(small, SMALL):
         worker = threading.Thread(target=finish, args=(SMALL[0], small))
         worker.start()
         worker.join()
         until = time.monotonic() + 10
-        while study.kept(SMALL[0]) is None and time.monotonic() < until:
+        while records.kept(SMALL[0]) is None and time.monotonic() < until:
             time.sleep(0.02)
-        assert study.kept(SMALL[0]) is not None     # and the block has not ended
-        assert study.kept(SMALL[1]) is None
+        assert records.kept(SMALL[0]) is not None     # and the block has not ended
+        assert records.kept(SMALL[1]) is None
 
 
 def test_a_finished_run_that_was_not_kept_is_kept_by_the_next_call(small, monkeypatch, capsys):
     finish(SMALL[0], small)
     finish(SMALL[3], small)
     given = []
-    monkeypatch.setattr(study, "sweep", lambda configs, *_: given.extend(configs) or {})
-    assert study.main(["--out", str(small), "--seeds", "0"]) == 0
-    assert study.kept(SMALL[0]) and study.kept(SMALL[3])     # of a seed not asked for, too
+    monkeypatch.setattr(launch, "sweep", lambda configs, *_: given.extend(configs) or {})
+    assert launch.main(["--out", str(small), "--seeds", "0"]) == 0
+    assert records.kept(SMALL[0]) and records.kept(SMALL[3])     # of a seed not asked for, too
     assert given == [SMALL[1]]
-    assert study.main(["--out", str(small), "--list"]) == 0
+    assert launch.main(["--out", str(small), "--list"]) == 0
     assert "sanity     2 of   4 runs kept" in capsys.readouterr().out
 
 
 def test_main_runs_and_keeps_everything(small, capsys, monkeypatch):
-    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[1:3]})
-    assert study.main(["--out", str(small), "--jobs", "2"]) == 0
-    assert all(study.kept(config) for config in SMALL[1:3])
+    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL[1:3]})
+    assert launch.main(["--out", str(small), "--jobs", "2"]) == 0
+    assert all(records.kept(config) for config in SMALL[1:3])
     assert "2 finished" in capsys.readouterr().out
-    assert study.main(["--out", str(small)]) == 0
+    assert launch.main(["--out", str(small)]) == 0
     assert "all kept" in capsys.readouterr().out
 
 
 def test_runs_on_a_gpu_are_kept_as_such(small, tmp_path, monkeypatch, capsys):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(
-        "from tests import fakecupy\nfakecupy.install()\n")
+        "from tests.tools import device\ndevice.install()\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     finish(SMALL[0], small)
-    with fakecupy.installed():
-        assert study.main(["--out", str(small), "--backend", "cupy", "--seeds", "0"]) == 0
+    with device.installed():
+        assert launch.main(["--out", str(small), "--backend", "cupy", "--seeds", "0"]) == 0
     assert "1 finished" in capsys.readouterr().out
-    on_cpu, on_gpu = study.kept(SMALL[0]), study.kept(SMALL[1])
-    assert "cupy" not in on_cpu["made"] and on_gpu["made"]["cupy"] == fakecupy.VERSION
+    on_cpu, on_gpu = records.kept(SMALL[0]), records.kept(SMALL[1])
+    assert "cupy" not in on_cpu["made"] and on_gpu["made"]["cupy"] == "0.0"
     assert Config.from_json(on_gpu["config"]) == SMALL[1]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_a_missing_gpu_is_one_line_and_status_2(small, capsys):
-    assert study.main(["--out", str(small), "--backend", "cupy"]) == 2
+    assert launch.main(["--out", str(small), "--backend", "cupy"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "backend 'cupy': CuPy is not installed" in line and not small.exists()
 
 
 def test_an_unknown_question_is_one_line_and_status_2(capsys):
     with pytest.raises(SystemExit) as left:
-        study.main(["sanity", "speed"])
+        launch.main(["sanity", "speed"])
     assert left.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_every_kept_file_belongs_to_a_readable_run():
-    found = sorted(study.RESULTS.glob("*.json.gz"))
+    found = sorted(records.RESULTS.glob("*.json.gz"))
     assert found
     for path in found:
         stored = json.loads(gzip.decompress(path.read_bytes()))
         config = Config.from_json(stored["config"])
-        assert path in (study.path_of(config),
-                        study.path_of(config, stored.get("made", {}).get("engine")))
+        assert path in (records.path_of(config),
+                        records.path_of(config, stored.get("made", {}).get("engine")))
         assert stored["records"]["step"][-1] == config.steps
         assert len({len(column) for column in stored["records"].values()}) == 1
 
@@ -247,15 +245,15 @@ def spoilt(name, good):
                                   "column", "text", "config", "pipe"])
 def test_damaged_records_are_one_line(small, capsys, monkeypatch, name):
     finish(SMALL[0], small)
-    study.keep(small, SMALL[0])
-    path = study.path_of(SMALL[0])
+    records.keep(small, SMALL[0])
+    path = records.path_of(SMALL[0])
     if name == "pipe":
         path.unlink()
         os.mkfifo(path)
     else:
         path.write_bytes(spoilt(name, path.read_bytes()))
-    monkeypatch.setattr(study, "QUESTIONS", {"sanity": SMALL[:1]})
-    for command, arguments in ((study.main, ["--list", "--out", str(small)]),
+    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL[:1]})
+    for command, arguments in ((launch.main, ["--list", "--out", str(small)]),
                                (report.main, ["--check"])):
         assert command(arguments) == 2
         errors = capsys.readouterr().err

@@ -1,17 +1,13 @@
-"""The loss over a whole validation part, and the recipe's training beside PyTorch's."""
-
-import json
+"""The loss over a whole validation part."""
 
 import numpy as np
 import pytest
 
 from experiments import text_losses
+from npdl.__main__ import main as train_main
 from npdl.losses import SequenceLoss
-from npdl.training.cli import main as train_main
 from npdl.training.config import Config
-from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
-from tests.tools.trained import updated
 
 
 @pytest.fixture(name="text")
@@ -33,7 +29,7 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
     out = str(tmp_path / "run")
     options = ["--text", text, "--block", "8", "--width", "8", "--heads", "2", "--steps", "3",
                "--eval-batches", "2", "--threads", "1", "--quiet", "--out", out]
-    assert train_main("gpt", "", options) == 0
+    assert train_main(["train-gpt", *options]) == 0
     run = load_run(out)
     part = run.task.parts["validation"]
     wanted = []
@@ -62,29 +58,3 @@ def test_other_runs_are_refused_in_one_line(tmp_path, text, capsys):
         assert text_losses.main([str(tmp_path / name)]) == 2
         errors = capsys.readouterr().err
         assert mentioned in errors and len(errors.strip().splitlines()) == 1
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("init", ["gpt2", pytest.param("lecun", marks=pytest.mark.slow)])
-def test_the_recipe_trains_as_in_torch(text, capsys, init):
-    pytest.importorskip("torch", reason="the recipe's other half is PyTorch's")
-    from experiments import text_torch
-
-    steps, seed = 6, 3
-    assert text_torch.main(["--text", text, "--seeds", str(seed), "--steps", str(steps),
-                            "--as-npdl", "--init", init]) == 0
-    found = json.loads(capsys.readouterr().out)
-    trainer = Trainer(Config(
-        text=text, r_train=0.9, batch=12, steps=steps, layers=4, heads=4, width=128, block=64,
-        norm="pre", norm_bias=False, positions="learned", tied=True, bias=False, init=init,
-        lr=1e-3, schedule="cosine", lr_min=1e-4, warmup=3, betas=(0.9, 0.99), weight_decay=0.1,
-        decay="matrices", clip=1.0, seed=seed))
-    first = np.mean(whole(trainer))
-    last = np.mean(whole(updated(trainer, steps)))
-    assert abs(first - last) > 0.01         # the comparison is of something that moved
-    assert found["whole"] == pytest.approx(last, abs=1e-4)
-
-
-def whole(trainer):
-    windows = text_losses.whole_windows(trainer.task.parts["validation"], 64)
-    return text_losses.measured(trainer.model, *windows)

@@ -1,36 +1,21 @@
-"""The laboratory and the scatter by rounding: tiny trials, their records, their answers."""
+"""The laboratory's trials and those of other roundings: tiny ones, and their records."""
 
 import dataclasses
 import gzip
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments import rounding, trials
 from experiments.grokking import collapse, faster, phases
-from experiments.reporting import scatter
-from experiments.reporting.parts import section_markdown
-from experiments.reporting.records import Store
+from experiments.study.records import variant
 from experiments.trials import Trial
 from npdl.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = {"p": 7, "width": 8, "heads": 2, "steps": 6, "eval_first": 0, "eval_every": 2}
 LSTM = {name: value for name, value in TINY.items() if name != "heads"}
-
-
-def load_lab_report():
-    """experiments/grokking/report.py, which is not the study's report.py."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location(
-        "lab_report", ROOT / "experiments" / "grokking" / "report.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -86,18 +71,6 @@ def test_a_record_of_something_else_is_one_line(results, spoil, capsys):
         trials.kept("x", made[0])
     assert trials.main("x", made, "Words.", ["--list"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_records_by_other_code_are_left_out(results):
-    made = two([])
-    for trial in made:
-        trials.keep("x", trial)
-    assert len(trials.records("x", made)) == 2
-    path = made[1].path("x")
-    value = json.loads(gzip.decompress(path.read_bytes()))
-    value["made"]["engine"] = "zzz"
-    path.write_bytes(gzip.compress(json.dumps(value).encode()))
-    assert len(trials.records("x", made)) == 1
 
 
 # --- softmax collapse -----------------------------------------------------------------------------
@@ -204,10 +177,10 @@ def test_arms_start_alike_and_part(model):
 
 
 def test_muon_has_the_matrices_between_table_and_classifier():
-    config = dataclasses.replace(faster.study.variants(("gpt",), (0,))[0], **TINY)
+    config = dataclasses.replace(variant("gpt"), **TINY)
     names = faster.hidden_matrices(faster.Arm(config, "muon").model)
     assert names and all(name.startswith("decoder.blocks") for name in names)
-    config = dataclasses.replace(faster.study.variants(("lstm",), (0,))[0], **LSTM)
+    config = dataclasses.replace(variant("lstm"), **LSTM)
     assert all(name.startswith("lstm.layers")
                for name in faster.hidden_matrices(faster.Arm(config, "muon").model))
 
@@ -255,40 +228,33 @@ def test_circuit_and_jumps_are_watched():
     assert columns["step"] == [2, 4, 6]
 
 
+def test_the_control_takes_out_as_many_random_frequencies():
+    columns = phases.circuit(0, 4, **{**TINY, "p": 17})
+    plain = phases.circuit(0, **{**TINY, "p": 17})
+    assert {name: columns[name] for name in plain} == plain
+    assert all(0 <= share <= 1 for share in columns["above_random"])
+    sums, trained = np.arange(17), np.ones(17, bool)
+    turns = 2 * np.pi * (sums[:, None] - sums) / 17
+    logits = 3 * sum(np.cos(k * turns) for k in range(1, 6))    # five waves of eight
+    without = phases.excluded_loss(logits, sums, trained, [1, 2, 3, 4, 5], 17)
+    found = phases.random_excluded(logits, sums, trained, without, 17, 40)
+    assert without == pytest.approx(math.log(17))               # nothing is left
+    assert found["above_random"] > 0.9 and found["random"] < 0.9 * without
+
+
 # --- rounding -------------------------------------------------------------------------------------
 def test_only_the_rounding_differs():
     found = {variant: rounding.train("gpt", variant, **TINY) for variant in rounding.VARIANTS}
     usual = found["usual"]
     assert usual == rounding.train("gpt", "usual", **TINY)
-    for variant, columns in found.items():
+    for name, columns in found.items():
         assert columns["step"] == usual["step"]
         np.testing.assert_allclose(columns["train_loss"], usual["train_loss"], rtol=1e-4)
-        other = found["plain"] if variant == "rows" else usual
-        assert variant == "usual" or columns["train_loss"] != other["train_loss"]
+        other = found["plain"] if name == "rows" else usual
+        assert name == "usual" or columns["train_loss"] != other["train_loss"]
 
 
-def test_the_scatter_by_rounding_stands_beside_the_seeds(results, monkeypatch):
-    def columns(trial):
-        loss = 0.001 * 2 ** (len(trial.facts["variant"]) % 4)
-        return {"step": [100, 200], "validation_loss": [1.0, loss],
-                "validation_accuracy": [0.1, 1.0]}
-
-    for trial in rounding.TRIALS:
-        trials.keep(rounding.FOLDER, dataclasses.replace(trial, make=lambda t=trial: columns(t)))
-    made = scatter.section(Store())
-    text = section_markdown(made)
-    assert "| LSTM | float64 | 0.008 | 1.0000 | 200 |" in text
-    found = {name: (value, 1.0, 100) for name, value in (("a", 0.001), ("b", 0.01), ("c", 0.1))}
-    assert scatter.spread(found, 0) == pytest.approx(1.0)
-    assert scatter.spread({"a": (1, 1, 1)}, 0) is None
-
-
-# --- the report -----------------------------------------------------------------------------------
-def test_the_laboratorys_report_is_up_to_date():
-    lab = load_lab_report()
-    assert lab.main(["--check"]) == 0, "run: python experiments/grokking/report.py"
-
-
+# --- all of them ----------------------------------------------------------------------------------
 def test_every_trial_has_a_name_of_its_own():
     for module in (collapse, faster, phases, rounding):
         names = [trial.name for trial in module.TRIALS]

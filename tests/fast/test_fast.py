@@ -1,18 +1,30 @@
 """The fast wing computes what the textbook computes: the loss and every gradient, to 1e-12."""
 
+import inspect
 import itertools
 
 import numpy as np
 import pytest
 
-from npdl.fast.engine import FastEngine
+from npdl import optim
+from npdl.adapt import linears
+from npdl.core import Layer, walk
+from npdl.fast import flat
+from npdl.fast.engine import FastEngine, unsupported
+from npdl.layers.activation import ACTIVATIONS, Tanh
+from npdl.layers.transformer import Block, Decoder
 from npdl.models.gpt import GPT
-from npdl.optim import SGD, Adam, AdamW
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import AdamW
 from npdl.training.engine import PlainEngine, make_engine
 from tests.tools.fast_cases import (
     BATCHES,
     COUNTED,
-    MODELS,
+    SIZES,
+    assert_a_changed_batch_is_read_again,
+    assert_batches_are_refused,
+    assert_changes_are_refused,
+    assert_chosen,
     assert_equal,
     assert_equal_for_large_tables,
     assert_equal_on_a_device,
@@ -22,55 +34,83 @@ from tests.tools.fast_cases import (
     assert_tree,
     build,
     drawn,
+    grid,
+    options,
     refusals,
 )
 
-every_model = pytest.mark.parametrize("kind, name", MODELS)
-every_thread = pytest.mark.parametrize("threads", [1, 2])
+KINDS = (GPT, LSTMLM)
+PARTS = 10                      # of the grid, each a test
+every_model = pytest.mark.parametrize("kind", KINDS)
 
 
-@every_thread
+@pytest.mark.parametrize("part", range(PARTS))
 @every_model
-def test_equals_the_textbook(kind, name, threads):
+def test_equals_the_textbook(kind, part):
+    for choice in grid(kind)[part::PARTS]:
+        try:
+            assert_chosen(kind, choice)
+        except Exception as error:
+            raise AssertionError(f"{kind.__name__}: {choice}") from error
+
+
+@every_model
+def test_every_value_meets_every_other_and_every_batch(kind):
+    """In the grid: each pair of values of two options; and each option of the model."""
+    choices, values = grid(kind), options(kind)
+    taken = set(inspect.signature(kind.__init__).parameters) - {"self", "rng", *SIZES}
+    assert taken <= set(values)
+    for first, second in itertools.combinations(values, 2):
+        met = {(choice[first], choice[second]) for choice in choices}
+        assert len(met) == len(values[first]) * len(values[second]), (first, second)
+
+
+@every_model
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_batch(kind, threads):
     for seed, (batch, counted) in enumerate(itertools.product(BATCHES, COUNTED)):
-        assert_equal(lambda: build(kind, name), drawn(batch, counted, seed), threads)
+        assert_equal(lambda: build(kind), drawn(batch, counted, seed), threads)
 
 
-@every_thread
-@every_model
-def test_dropout_has_the_textbooks_masks(kind, name, threads):
-    for counted in COUNTED:
-        assert_equal(lambda: build(kind, name, dropout=0.4), drawn("few shared", counted), threads,
-                     dropout=True)
+def test_a_new_option_is_in_the_grid_or_refused(monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "new", type("New", (Tanh,), {}))
+    monkeypatch.setitem(Decoder.kinds, "new", type("NewBlock", (Block,), {}))
+    new = [choice for choice in grid(GPT) if "new" in (choice["activation"], choice["norm"])]
+    assert {choice["activation"] for choice in new} == {*ACTIVATIONS}
+    model = build(GPT, activation="new")
+    assert unsupported(model, AdamW(model)) is None
+    model = build(GPT, norm="new")
+    assert "NewBlock is not among its layers" in unsupported(model, AdamW(model))
+    for choice in new[:40]:
+        assert_chosen(GPT, choice)
 
 
-@every_thread
-@pytest.mark.parametrize("adapters", ["lora", "qlora"])
-@every_model
-def test_adapters(kind, name, adapters, threads):
-    for counted in ("ragged", "all"):
-        assert_equal(lambda: build(kind, name, adapters=adapters), drawn("many shared", counted),
-                     threads)
-
-
-@every_model
-def test_float32_within_its_own_error(kind, name):
-    for counted in COUNTED:
-        assert_equal(lambda: build(kind, name, dtype="float32"), drawn("many shared", counted),
-                     atol=2e-5)
+def test_every_optimizer_and_adapter_is_in_the_grid_or_refused():
+    kinds = [kind for kind in vars(optim).values() if isinstance(kind, type)
+             and issubclass(kind, optim.Optimizer) and kind is not optim.Optimizer]
+    for kind in kinds:
+        model = build(GPT)
+        optimizer = kind(model, *([[]] if kind is optim.Muon else []))
+        assert (unsupported(model, optimizer) is None) == (kind in options(GPT)["optimizer"])
+    assert set(flat.UPDATES) <= set(kinds)
+    used = {type(layer) for adapters in options(GPT)["adapters"]
+            for layer in walk(build(GPT, adapters))}
+    assert used >= {kind for kind in vars(linears).values() if isinstance(kind, type)
+                    and issubclass(kind, Layer) and kind is not Layer}
 
 
 @pytest.mark.slow
 @every_model
-def test_equals_the_textbook_on_a_device_too(kind, name):
-    for dtype, atol in (("float64", 1e-12), ("float32", 2e-5)):
-        for batch, counted in itertools.product(("few shared", "one position"), COUNTED):
-            assert_equal_on_a_device(lambda dtype=dtype: build(kind, name, dtype=dtype),
-                                     drawn(batch, counted), atol=atol)
-    assert_equal_on_a_device(lambda: build(kind, name, dropout=0.4), drawn("few shared", "ragged"),
-                             dropout=True)
-    assert_equal_on_a_device(lambda: build(kind, name, adapters="lora"),
-                             drawn("few shared", "the last"))
+def test_equals_the_textbook_on_a_device_too(kind):
+    for number, (dtype, batch, counted) in enumerate(itertools.product(
+            ("float64", "float32"), ("few shared", "one position"), COUNTED)):
+        for choice in grid(kind)[number::32]:
+            chosen = {name: choice[name] for name in inspect.signature(kind.__init__).parameters
+                      if name in choice} | {"dtype": dtype}
+            adapters = choice["adapters"] if choice["adapters"] != "qlora" else "lora"
+            assert_equal_on_a_device(lambda c=chosen, a=adapters: build(kind, a, **c),
+                                     drawn(batch, counted), choice["drop"],
+                                     1e-12 if dtype == "float64" else 2e-5)
 
 
 def test_kernels_write_over_nothing_but_what_they_say():
@@ -92,14 +132,14 @@ def test_a_tree_has_each_prefix_once(batch):
 
 @pytest.mark.parametrize("max_norm", [1.0, 1e6])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("kind", flat.UPDATES)
 def test_updates(kind, decay, max_norm):
     assert_same_updates(kind, decay, max_norm)
 
 
 def test_gradients_are_those_of_one_step_only():
     """A second step starts from zero, and the optimizer's memory is the model's own."""
-    model = build(GPT, "gpt")
+    model = build(GPT)
     engine = FastEngine(model, AdamW(model), 2)
     batch = drawn("few shared", "ragged")
     with engine:
@@ -114,7 +154,20 @@ def test_gradients_are_those_of_one_step_only():
 
 def test_what_it_does_not_know_runs_as_the_textbook_and_one_line_says_so(capsys):
     for model, optimizer, why in refusals():
-        engine = make_engine("fast", model, optimizer(model))
-        assert isinstance(engine, FastEngine if why is None else PlainEngine)
-        said = "" if why is None else f"--engine fast: {why}; going on with --engine plain\n"
+        assert isinstance(make_engine("fast", model, optimizer), PlainEngine)
+        said = f"--engine fast: {why}; going on with --engine plain\n"
         assert capsys.readouterr().err == said
+        with pytest.raises(ValueError, match="the fast engine: "):
+            FastEngine(model, optimizer)
+
+
+def test_a_model_changed_after_its_engine_was_made_is_refused():
+    assert_changes_are_refused()
+
+
+def test_a_changed_batch_is_read_again():
+    assert_a_changed_batch_is_read_again()
+
+
+def test_batches_that_the_textbook_refuses():
+    assert_batches_are_refused()

@@ -69,10 +69,10 @@ def test_the_script_runs_on_the_stand_in(tmp_path):
 
 
 def test_threads_say_that_a_gpu_ignores_them(capsys):
-    from npdl.training.cli import main
+    from npdl.__main__ import main
 
     with pytest.raises(SystemExit):
-        main("gpt", "", ["--help"])
+        main(["train-gpt", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "ignored with --engine plain, and with --backend cupy" in text
 

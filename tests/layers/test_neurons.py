@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from exercises.neurons import and_neuron, or_neuron, perceptron
+from exercises.d003.threshold_neurons import and_neuron, or_neuron, perceptron
 from npdl.layers.neuron import XOR, ThresholdNeuron
 
 INPUTS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], "float32")

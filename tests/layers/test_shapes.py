@@ -12,7 +12,7 @@ from tests.tools.cases import all_cases
 from tests.tools.running import build
 from tests.tools.shape_comments import Watcher, parse, read
 
-ROOT = Path(npdl.__file__).parents[2]
+ROOT = Path(npdl.__file__).parents[1]
 # The fast wing's rows stand for nodes of a tree: its arrays are held by equality, not by letters.
 COMMENTS = {str(path): read(path, ROOT) for path in sorted((ROOT / "npdl").rglob("*.py"))
             if path.parent.name != "fast"}

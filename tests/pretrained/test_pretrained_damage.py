@@ -8,7 +8,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from npdl.console import show
 from npdl.pretrained import safetensors
+from tests.tools import commands
 from tests.tools.model_folders import (
     GPT2,
     KINDS,
@@ -22,7 +24,6 @@ from tests.tools.model_folders import (
 from tests.tools.refusals import status_of
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
-from npdl.scripts import generate
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -39,6 +40,13 @@ def without(name):
 
 def setting(**changes):
     return lambda folder: settings(folder, **changes)
+
+
+def tokenizer(**changes):
+    def damage(folder):
+        path = folder / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return damage
 
 
 def array(name, change):
@@ -157,6 +165,25 @@ BAD = [
     ("a template that is none", text("chat_template.jinja", "{% if %}"), "the chat template fails"),
     ("a template that runs", text("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
      "the chat template fails"),
+    ("a kind that is a list", setting(model_type=["llama"]), "model_type is \"['llama']\""),
+    ("a kind that is an object", setting(model_type={}), "model_type is '{}'"),
+    ("words without the unknown one", tokenizer(model={"type": "WordLevel", "vocab": {"a": 0},
+                                                       "unk_token": "?"}),
+     "the model's tokenizer fails (WordLevel error: Missing [UNK] token"),
+    ("a frame without its token", tokenizer(post_processor={
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}],
+        "pair": [], "special_tokens": {}}), "tokenizer"),
+    ("a tokenizer that doubles for ever", tokenizer(normalizer={"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 3000}] * 4}),
+     "the model's tokenizer fails (it needs more than"),
+    ("a template that loops in a loop", text(
+        "chat_template.jinja", "{% for a in range(99999) %}{% for b in range(99999) %}"
+        "{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"),
+     "the chat template fails (it needs more than"),
+    ("a template that fills the memory", text(
+        "chat_template.jinja", "{{ 'x' | center(3000000000) }}"), "the chat template fails ("),
+    ("a template that writes too much", text(
+        "chat_template.jinja", "{{ 'x' | center(3000000) }}"), "3,000,000 characters, more than"),
     ("a template without end", text("chat_template.jinja",
                                     "{% for i in range(10**10) %}x{% endfor %}"), "Range too big"),
 ]
@@ -178,7 +205,7 @@ def folder(tmp_path, whole):
 
 def refused(path, mentioned, capsys, *more):
     tracemalloc.start()
-    status = status_of(generate.main, [str(path), "hello", "--tokens", "2", *more])
+    status = status_of(commands.generate, [str(path), "hello", "--tokens", "2", *more])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     shown = capsys.readouterr()
@@ -189,19 +216,38 @@ def refused(path, mentioned, capsys, *more):
 
 def test_the_whole_folder_is_fine(folder, capsys):
     for more in ((), ("--chat",)):
-        assert generate.main([str(folder), "hello", "--tokens", "2", *more]) == 0
+        assert commands.generate([str(folder), "hello", "--tokens", "2", *more]) == 0
         assert "2 tokens: the first after" in capsys.readouterr().err
 
 
+def test_half_a_character_in_a_template_is_one_sign(folder, capsys):
+    text("tokenizer_config.json", '{"chat_template": "\\ud800"}')(folder)
+    assert commands.generate([str(folder), "hello", "--tokens", "2", "--chat"]) == 0
+    assert "2 tokens" in capsys.readouterr().err
+
+
+def test_a_terminal_is_told_nothing_but_text(capsys, monkeypatch):
+    """A file gets the text as it is."""
+    said = "a\x1b]0;title\x07\x1b[2J\tb\u202e\x9b3J 日本\u3000語\n"
+    show(said)
+    assert capsys.readouterr().out == said + "\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show(said)
+    assert capsys.readouterr().out == (
+        "a\\x1b]0;title\\x07\\x1b[2J\tb\\u202e\\x9b3J 日本\u3000語\n\n")
+
+
 @pytest.mark.parametrize("damage, mentioned", [bad[1:] for bad in BAD], ids=[b[0] for b in BAD])
-def test_one_line(folder, capsys, damage, mentioned):
+def test_one_line(folder, capsys, monkeypatch, damage, mentioned):
+    monkeypatch.setattr("npdl.pretrained.tokenizer.SECONDS", 3.0)
     damage(folder)
     refused(folder, mentioned, capsys, *(("--chat",) if "template" in mentioned or "Range" in
-                                         mentioned else ()))
+                                         mentioned or "characters" in mentioned else ()))
 
 
 @pytest.mark.parametrize("change, mentioned", [
     ({"activation_function": "tanhshrink"}, "activation_function is 'tanhshrink'"),
+    ({"activation_function": ["x"]}, "activation_function is"),
     ({"n_inner": 17}, "n_embd 16 does not divide n_inner 17"),
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
     ({"add_cross_attention": True}, "add_cross_attention"), ({"n_head": 3}, "does not divide"),
@@ -214,7 +260,7 @@ def test_a_gpt2_that_npdl_has_not(tmp_path, capsys, change, mentioned):
 
 def test_a_window_that_is_not_used_is_fine(tmp_path, capsys):
     write_folder(tmp_path / "a", KINDS["qwen2"])
-    assert generate.main([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
+    assert commands.generate([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
     settings(tmp_path / "a", use_sliding_window=True)
     capsys.readouterr()
     refused(tmp_path / "a", "sliding_window is '32'", capsys)
@@ -235,7 +281,7 @@ def test_tokens_that_the_model_has_not(folder, capsys):
 
 
 @pytest.mark.parametrize("name, package", [("tokenizers", "tokenizers"), ("gguf", "gguf"),
-                                           ("jinja2.sandbox", "jinja2")])
+                                           ("jinja2", "jinja2")])
 def test_without_a_package_it_says_what_to_install(folder, capsys, monkeypatch, name, package):
     path = folder
     if name == "gguf":

@@ -106,9 +106,9 @@ def dequantized(path, names):
 
 
 def test_generating_takes_little_more_memory_than_the_weights(model):
-    done = run("-c", "import sys; from npdl.scripts import generate\n"
+    done = run("-c", "from npdl.__main__ import main\n"
                "from npdl.process import peak_memory\n"
-               f"generate.main([{str(model)!r}, 'The capital', '--tokens', '20'])\n"
+               f"main(['generate', {str(model)!r}, 'The capital', '--tokens', '20'])\n"
                "print(peak_memory())")
     assert int(done.stdout.splitlines()[-1]) < 1.15 * WEIGHTS
 

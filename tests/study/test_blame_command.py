@@ -12,7 +12,7 @@ from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl_study.blame.blame import blame
 from npdl_study.check.target import find_class
-from npdl_study.homework.homework import homework
+from npdl_study.homework.assignment import homework
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")

@@ -10,9 +10,8 @@ from npdl.losses import SequenceLoss
 from npdl.training.config import Config
 from npdl.training.run import load_run, train
 from npdl.training.task import make_model, make_task
-from npdl_study.plots import plots_embeddings, plots_flow, plots_time
-from npdl_study.plots import plots_style as style
-from npdl_study.plots.plots import KINDS, plot
+from npdl_study.plots import embedding_spectrum, flow, style, through_time
+from npdl_study.plots.plotting import KINDS, plot
 
 MOST_BYTES = 120_000
 
@@ -78,10 +77,10 @@ def test_attention_reads_the_text_that_is_given(runs, tmp_path):
 @pytest.mark.parametrize("cls", [RNNCell, GRUCell, LSTMCell])
 def test_gradient_norms_are_those_of_the_outputs(cls, monkeypatch):
     """||dL/dstate_0|| by differences through the whole chain."""
-    monkeypatch.setattr(plots_time, "WIDTH", 3)
-    monkeypatch.setattr(plots_time, "BATCH", 1)
+    monkeypatch.setattr(through_time, "WIDTH", 3)
+    monkeypatch.setattr(through_time, "BATCH", 1)
     cell, steps = cls(3, 3, rng=1, dtype="float64"), 4
-    norms = plots_time.gradient_norms(cell, steps, np.random.default_rng(0))
+    norms = through_time.gradient_norms(cell, steps, np.random.default_rng(0))
     rng = np.random.default_rng(0)
     xs = [rng.standard_normal((1, 3)) for _ in range(steps)]
     dh = rng.standard_normal((1, 3))
@@ -103,21 +102,21 @@ def test_gradient_norms_are_those_of_the_outputs(cls, monkeypatch):
 
 def test_remembering_cells_carry_the_gradient_further():
     ends = {}
-    for prepare in (plots_time.start, plots_time.remember):
-        for name, (cls, _) in plots_time.CELLS.items():
-            ends[prepare, name] = plots_time._curve(cls, prepare, 30, 0)[-1]
-    for name in plots_time.CELLS:
-        assert ends[plots_time.remember, name] > 1e3 * ends[plots_time.start, name]
-    assert ends[plots_time.start, "RNN"] < 1e-3 * ends[plots_time.start, "LSTM"]
+    for prepare in (through_time.start, through_time.remember):
+        for name, (cls, _) in through_time.CELLS.items():
+            ends[prepare, name] = through_time._curve(cls, prepare, 30, 0)[-1]
+    for name in through_time.CELLS:
+        assert ends[through_time.remember, name] > 1e3 * ends[through_time.start, name]
+    assert ends[through_time.start, "RNN"] < 1e-3 * ends[through_time.start, "LSTM"]
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 def test_flow_shows_what_the_layers_compute(model):
     config = Config(model=model, p=5, width=8, layers=2, heads=2)
     task = make_task(config)
-    network, samples = make_model(config, task), plots_flow.some_samples(task, config)
+    network, samples = make_model(config, task), flow.some_samples(task, config)
     ids, targets, counted = samples
-    rows = {name: entry for name, *entry in plots_flow.flow(network, *samples)}
+    rows = {name: entry for name, *entry in flow.flow(network, *samples)}
     loss = SequenceLoss("sum")
     out, _ = network.forward(ids)
     logits = out if model == "gpt" else out[0]
@@ -129,13 +128,13 @@ def test_flow_shows_what_the_layers_compute(model):
     assert not any("dropout" in name for name in rows)
     for _, part in network.params():
         assert not part.grad.any()
-    for layer in plots_flow.walk(network):              # nothing stays behind in the layers
+    for layer in flow.walk(network):              # nothing stays behind in the layers
         assert "forward" not in vars(layer) and "backward" not in vars(layer)
 
 
 def test_a_long_title_and_every_dot_can_be_read():
     made = style.figure(6.4, 6, "Embeddings: " + "a text of a long name, " * 6)
-    plots_embeddings._points(axes := made.subplots(), np.eye(3)[:, :2], [" ", "\n", "'"])
+    embedding_spectrum._points(axes := made.subplots(), np.eye(3)[:, :2], [" ", "\n", "'"])
     made.canvas.draw()
     box = made._suptitle.get_window_extent()
     assert box.x0 >= 0 and box.x1 <= made.bbox.width
@@ -147,14 +146,14 @@ def test_the_spectrum_of_a_wave_is_one_line():
         n = np.arange(p)
         wave = np.cos(2 * np.pi * k * n / p), np.sin(2 * np.pi * k * n / p)
         table = np.stack(wave).T @ np.random.default_rng(0).standard_normal((2, 6)) + 7.0
-        shares = plots_embeddings.spectrum(table)
+        shares = embedding_spectrum.spectrum(table)
         assert len(shares) == p // 2
         assert shares[k - 1] == pytest.approx(1.0)
 
 
 def test_the_spectrum_of_noise_is_even():
     table = np.random.default_rng(0).standard_normal((12, 40_000))
-    shares = plots_embeddings.spectrum(table)           # k = 6 has no partner p - k: half as much
+    shares = embedding_spectrum.spectrum(table)           # k = 6 has no partner p - k: half as much
     np.testing.assert_allclose(shares, np.array([2, 2, 2, 2, 2, 1]) / 11, rtol=0.03)
 
 
@@ -162,13 +161,13 @@ def test_the_plane_of_a_frequency_holds_its_circle():
     n = np.arange(31)
     axes, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))
     table = np.stack([np.cos(2 * np.pi * 9 * n / 31), np.sin(2 * np.pi * 9 * n / 31)]).T @ axes.T
-    radius = np.linalg.norm(plots_embeddings.circle(table, 9), axis=1)
+    radius = np.linalg.norm(embedding_spectrum.circle(table, 9), axis=1)
     np.testing.assert_allclose(radius, 1.0)
 
 
 def test_principal_components_are_those_of_the_covariance():
     table = np.random.default_rng(0).standard_normal((20, 5)) * [5, 3, 1, 1, 1]
-    scores, share = plots_embeddings.principal(table)
+    scores, share = embedding_spectrum.principal(table)
     values = np.linalg.eigvalsh(np.cov(table.T, bias=True))[::-1]
     np.testing.assert_allclose(share, values[:2] / values.sum())
     np.testing.assert_allclose(scores.var(0), values[:2])
@@ -177,6 +176,6 @@ def test_principal_components_are_those_of_the_covariance():
 def test_a_run_that_was_loaded_is_left_as_it_was(runs, tmp_path):
     run = load_run(runs["gpt"])
     before = run.model.state_dict()
-    plots_flow.plot_flow(run.config, run.task, "title", run.model)
+    flow.plot_flow(run.config, run.task, "title", run.model)
     for name, array in run.model.state_dict().items():
         np.testing.assert_array_equal(array, before[name])

@@ -31,7 +31,7 @@ from tests.tools.running import build, npdl_modules
 
 CAUGHT, BLAMED = 0.95, 0.90
 TRIED = 6                           # cases tried for a mutant before it counts as unchanged
-HOMES = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.functions")
+HOMES = ("npdl.layers.", "npdl.adapt.", "npdl.models.", "npdl.losses", "npdl.functions")
 
 
 class Prepared:

@@ -1,4 +1,6 @@
-"""What the tests of the device path share; on the stand-in for CuPy and on CuPy itself."""
+"""What the tests of the device path share."""
+
+import contextlib
 
 import numpy as np
 
@@ -6,7 +8,6 @@ from npdl import backend
 from npdl.backend import to_host
 from npdl.training.config import Config
 from npdl_study.trees import cast
-from tests.tools import fakecupy
 
 SETTINGS = [
     {"engine": engine, **settings} for engine in ("fast", "plain") for settings in (
@@ -63,9 +64,9 @@ def upstream(outputs, rng):
     return rng.standard_normal(outputs.shape).astype(outputs.dtype)
 
 
-def run_case(case, place, dtype=None):
-    """Outputs, returned gradients and parameters' gradients of one case, on the host; and what
-    made the host wait in forward and in backward. `dtype` replaces the case's own."""
+def run_case(case, place, dtype=None, unwaited=contextlib.nullcontext):
+    """Outputs, returned gradients and parameters' gradients of one case, on the host. `dtype`
+    replaces the case's own; `unwaited` is a context for what must not wait for the device."""
     with backend.using("numpy"):
         layer, inputs, options = case.build(backend.stream(3, 5))
     if dtype is not None:
@@ -75,15 +76,13 @@ def run_case(case, place, dtype=None):
     randomise_on_host(layer)
     inputs, options = place(tuple(inputs)), place(dict(options))
     forward = (lambda *a, **k: case.forward(layer, *a, **k)) if case.forward else layer.forward
-    fakecupy.waits.clear()
-    outputs, cache = forward(*inputs, **options)
-    waits = list(fakecupy.waits)
+    with unwaited():
+        outputs, cache = forward(*inputs, **options)
     dout = place(upstream(outputs, backend.stream(7)))
-    fakecupy.waits.clear()
-    returned = layer.backward(dout, cache)
-    waits += fakecupy.waits
+    with unwaited():
+        returned = layer.backward(dout, cache)
     grads = [to_host(p.grad) for _, p in layer.params() if p.trainable]
-    return flat(outputs) + flat(returned) + grads, waits
+    return flat(outputs) + flat(returned) + grads
 
 
 def randomise_on_host(layer):

@@ -1,39 +1,39 @@
-"""The fast wing beside the textbook: one step of both on the same model, batch and masks."""
+"""The fast wing beside the textbook: steps of both on the same model, batch and masks.
+
+`grid` draws the options of model and step from the lists that npdl itself has of them, so that a
+new activation is in the proof, or refused, without a word here.
+"""
+
+import functools
+import inspect
+import itertools
 
 import numpy as np
+import pytest
 
 from npdl import backend
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream, to_host, xp
-from npdl.fast import attention, flat, fused, kernels, prefix
-from npdl.fast.engine import FastEngine, unsupported
+from npdl.errors import FLOATS, InputError
+from npdl.fast import attention, engine, flat, fused, kernels, prefix
+from npdl.fast.engine import FastEngine
 from npdl.fast.memory import Arena
 from npdl.fast.prefix import Rows
 from npdl.functions import ERF_FIT_END, softmax, softmax_backward
-from npdl.layers.activation import ACTIVATIONS, GELU
+from npdl.layers.activation import ACTIVATIONS, GELU, Softmax
+from npdl.layers.embedding import POSITIONS
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
+from npdl.layers.norm import LayerNorm, RMSNorm
+from npdl.layers.transformer import Decoder
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
-from npdl.optim import AdamW
-from npdl.training.engine import Batch, PlainEngine
+from npdl.optim import SGD, AdamW, Muon, matrices_only
+from npdl.training.engine import Batch, PlainEngine, make_engine
 from npdl_study.check.subjects import randomise
-from tests.tools import fakecupy
+from tests.tools import device
 
 V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither
-GPTS = {
-    **{name: {"activation": name} for name in ACTIVATIONS},
-    "gpt": {}, "pre, learned": {"norm": "pre", "positions": "learned"},
-    "tied, 2k/d": {"tied": True, "positions": "2k/d"},
-    "relu, no biases": {"activation": "relu", "bias": False, "norm_bias": False},
-    "one block, padding": {"num_layers": 1, "padding_id": 0},
-    "pre, tied, tanh-gelu": {"norm": "pre", "tied": True, "activation": "gelu-tanh"},
-    "three blocks": {"num_layers": 3},
-}
-LSTMS = {"lstm": {}, "one layer, padding": {"num_layers": 1, "padding_id": 0},
-         "three layers, no bias": {"num_layers": 3, "bias": False}, "wider": {"d_hidden": 5}}
-MODELS = [(GPT, name) for name in GPTS] + [(LSTMLM, name) for name in LSTMS]
 BATCHES = {
     "many shared": lambda rng: rng.integers(0, 2, (9, S)),
     "few shared": lambda rng: rng.integers(0, V, (6, S)),
@@ -49,19 +49,49 @@ COUNTED = {
 }
 
 
-def build(kind, name, dropout=0.0, adapters=None, dtype="float64"):
-    """A small model with random parameters."""
-    options = {"num_layers": 2, "dropout": dropout, "dtype": dtype}
+FLAGS = (True, False)
+SIZES = {"vocab_size": V, "d_model": D, "max_len": S + 1}
+DRAWN = {GPT: 420, LSTMLM: 180}
+
+
+def options(kind):
+    """{option: its values} of a model, of its adapters and of a step: the lists that npdl has."""
+    values = {"num_layers": (1, 2, 3), "dropout": (0.0, 0.4), "padding_id": (None, 0),
+              "bias": FLAGS, "dtype": FLOATS}
     if kind is GPT:
-        model = GPT(V, D, **{"num_heads": 2, "multiplier": 2, "max_len": S + 1, **options,
-                             **GPTS[name]})
+        values |= {"num_heads": (1, 2), "multiplier": (1, 2), "norm": tuple(Decoder.kinds),
+                   "activation": tuple(ACTIVATIONS), "positions": POSITIONS, "tied": FLAGS,
+                   "norm_bias": FLAGS, "ffn_bias": FLAGS, "classifier_bias": FLAGS,
+                   "eps": (1e-5, 0.5)}
     else:
-        model = LSTMLM(V, D, **{**options, **LSTMS[name]})
+        values |= {"d_hidden": (None, 5)}
+    return values | {"adapters": (None, "lora", "qlora"), "freeze": FLAGS, "drop": FLAGS,
+                     "optimizer": tuple(flat.UPDATES), "decay": (0.0, 0.3), "norms": (0.5, 1e6),
+                     "batch": tuple(BATCHES), "counted": tuple(COUNTED), "threads": (1, 2)}
+
+
+STEP = ("adapters", "freeze", "drop", "optimizer", "decay", "norms", "batch", "counted", "threads")
+
+
+def grid(kind):
+    """As many choices of one value for every option as DRAWN says, always the same ones."""
+    rng = stream(20)
+    return [{name: values[rng.integers(len(values))] for name, values in options(kind).items()}
+            for _ in range(DRAWN[kind])]
+
+
+def build(kind, adapters=None, freeze=False, seed=1, **chosen):
+    """A small model with random parameters, every other of them frozen on `freeze`."""
+    wanted = {**SIZES, "num_heads": 2, "multiplier": 2, "dtype": "float64", **chosen}
+    taken = inspect.signature(kind.__init__).parameters
+    model = kind(**{name: value for name, value in wanted.items() if name in taken})
     if adapters == "qlora":
         quantize_linears(model, 4)
     if adapters:
         add_lora(model, rank=1, alpha=2.0)
-    randomise(model, stream(1, 2))
+    randomise(model, stream(seed, 2))
+    for _, param in list(model.params())[1::2] if freeze else ():
+        param.trainable = False
     return model
 
 
@@ -72,11 +102,29 @@ def drawn(batch, counted, seed=7):
     return Batch(ids, rng.integers(0, V, ids.shape), COUNTED[counted](rng, ids.shape))
 
 
-def both(make, **options):
+def both(make, optimizer=AdamW, decay=1e-2, **options):
     """(the textbook's engine, the wing's), each with a model of its own from `make`."""
+    large = {} if optimizer is SGD else {"eps": 1e-3}       # else rounding decides an update
     models = make(), make()
-    return PlainEngine(models[0], AdamW(models[0])), FastEngine(models[1], AdamW(models[1]),
-                                                                **options)
+    pair = [optimizer(model, 0.05, weight_decay=decay, **large) for model in models]
+    return PlainEngine(models[0], pair[0]), FastEngine(models[1], pair[1], **options)
+
+
+def assert_chosen(kind, choice):
+    """Two steps of both rooms with the options of a choice, or that the wing refuses them."""
+    chosen = {name: value for name, value in choice.items() if name not in STEP}
+    step = {name: choice[name] for name in STEP}
+
+    def make():
+        return build(kind, step["adapters"], step["freeze"], **chosen)
+
+    model = make()
+    if engine.unsupported(model, step["optimizer"](model)):
+        assert isinstance(make_engine("fast", model, step["optimizer"](model)), PlainEngine)
+        return
+    assert_equal(make, drawn(step["batch"], step["counted"]), step["threads"], step["drop"],
+                 1e-4 if choice["dtype"] == "float32" else 1e-12,
+                 optimizer=step["optimizer"], decay=step["decay"], max_norm=step["norms"])
 
 
 def assert_close(found, wanted, what, atol=1e-12):
@@ -84,33 +132,37 @@ def assert_close(found, wanted, what, atol=1e-12):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=atol * scale, err_msg=what)
 
 
-def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12):
-    """The loss, every gradient, and what `measure` says of the batch."""
+def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12, max_norm=0.5, **options):
+    """The loss, every gradient, and what `measure` says of the batch; the same after an update."""
     rng = (lambda: stream(3, 5)) if dropout else None
-    plain, fast = both(make, threads=threads)
+    plain, fast = both(make, threads=threads, **options)
+    parameters = dict(fast.model.params(frozen=True))
     with plain, fast:
-        assert_close(fast.step(batch, rng), plain.step(batch, rng), "loss", atol)
-        gradients = dict(fast.model.params())
-        for name, param in plain.model.params():
-            assert_close(gradients[name].grad, param.grad, name, atol)
-        for found, wanted in zip(fast.measure(batch), plain.measure(batch), strict=True):
-            assert_close(found, wanted, "measure", atol)
+        for _ in range(2):
+            assert_close(fast.step(batch, rng), plain.step(batch, rng), "loss", atol)
+            for name, param in plain.model.params():
+                assert_close(parameters[name].grad, param.grad, name, atol)
+            for found, wanted in zip(fast.measure(batch), plain.measure(batch), strict=True):
+                assert_close(found, wanted, "measure", atol)
+            assert_close(fast.clip(max_norm), plain.clip(max_norm), "norm", atol)
+            for room in (plain, fast):
+                room.update()
+            for name, param in plain.model.params(frozen=True):
+                assert_close(parameters[name].data, param.data, name, atol)
 
 
 def assert_equal_on_a_device(make, batch, dropout=False, atol=1e-12):
-    """The same, the wing on the stand-in for CuPy; and that it never waits."""
+    """The same, the wing on a device."""
     rng = (lambda: stream(3, 5)) if dropout else None
     plain, _ = both(make)
     with plain:
         wanted = plain.step(batch, rng)
         measured = plain.measure(batch)
-    with fakecupy.installed(), backend.using("cupy"):
+    with device.installed(), backend.using("cupy"):
         model = make_on_host(make).to_backend()
         with FastEngine(model, AdamW(model)) as fast:
             fast.step(batch, rng)
-            fakecupy.waits.clear()
             loss = fast.step(batch, rng)
-            assert fakecupy.waits == []
             assert_close(to_host(xp.asarray(loss)), wanted, "loss", atol)
             gradients = {name: to_host(param.grad) for name, param in model.params()}
             found = fast.measure(batch)
@@ -207,39 +259,146 @@ def assert_equal_for_large_tables():
         for (module, name), value in limits.items():
             setattr(module, name, value)
         for counted in ("ragged", "all"):
-            assert_equal(lambda: build(GPT, "one block, padding"), drawn("many shared", counted))
-            assert_equal(lambda: build(GPT, "pre, learned"), drawn("few shared", counted))
-            assert_equal(lambda: build(LSTMLM, "one layer, padding"), drawn("few shared", counted))
+            assert_equal(lambda: build(GPT, num_layers=1, padding_id=0),
+                         drawn("many shared", counted))
+            assert_equal(lambda: build(GPT, norm="pre", positions="learned"),
+                         drawn("few shared", counted))
+            assert_equal(lambda: build(LSTMLM, num_layers=1, padding_id=0),
+                         drawn("few shared", counted))
     finally:
         for (module, name), value in before.items():
             setattr(module, name, value)
 
 
 def refusals():
-    """[(model, optimizer's class, why the wing hands it to the textbook, None where it does not)].
-    """
-    mixed = build(LSTMLM, "lstm")
-    mixed.classifier.b.data = mixed.classifier.b.data.astype("float32")
-    own_block, own_heads = build(GPT, "gpt"), build(GPT, "pre, learned")
-    own_layer = build(LSTMLM, "lstm")
-    own_positions = build(GPT, "gpt")
-    for part in (own_positions.positions, own_block.decoder.blocks[1],
-                 own_heads.decoder.blocks[0].attention, own_layer.lstm.layers[1]):
-        part.__class__ = type("Own", (type(part),), {})
-    other = "it has layers of another kind"
+    """[(model, optimizer, why the wing hands it to the textbook)]."""
+    def of(kind, change=lambda model: None, **chosen):
+        model = build(kind, **chosen)
+        return model, AdamW(change(model) or model)
+
+    def replaced(place, name, make):
+        """A layer of a model put another's place."""
+        def change(model):
+            owner = functools.reduce(lambda o, n: o[int(n)] if n.isdigit() else getattr(o, n),
+                                     filter(None, place.split(".")), model)
+            layer = make(getattr(owner, name))
+            setattr(owner, name, layer)
+
+        return change
+
+    def own(layer):
+        layer.__class__ = type("Own", (type(layer),), {})
+        return layer
+
+    def mixed(model):
+        model.classifier.b.data = model.classifier.b.data.astype("float32")
+
+    block = "decoder.blocks.1"
+    places = [("", "positions"), ("", "embedding"), ("", "decoder"), ("", "classifier"),
+              ("", "dropout"), (block, "attention"), (block, "ffn"), (block, "norm1"),
+              (f"{block}.attention", "W_K"), (f"{block}.ffn", "activation")]
+    layers = "is not among its layers for"
     return [
-        (Seq2Seq(5, 5, 4, 1, 2, 2, 4), AdamW, "Seq2Seq is not among its models"),
-        (type("MyGPT", (GPT,), {})(5, 4, 1, 2), AdamW, "MyGPT is not among its models"),
-        (build(GPT, "gpt"), type("Mine", (AdamW,), {}), "Mine is not among its optimizers"),
-        (mixed, AdamW, "the parameters have several dtypes"), (own_block, AdamW, other),
-        (own_heads, AdamW, other), (own_layer, AdamW, other), (own_positions, AdamW, other),
-        *((build(kind, name), AdamW, None) for kind, name in MODELS),
+        (*of(Seq2Seq, source_vocab=5, target_vocab=5), "Seq2Seq is not among its models"),
+        (*of(type("MyGPT", (GPT,), {})), "MyGPT is not among its models"),
+        (build(GPT), Muon(build(GPT), []), "Muon is not among its optimizers"),
+        (build(GPT), type("Mine", (AdamW,), {})(build(GPT)), "Mine is not among its optimizers"),
+        (*of(LSTMLM, mixed), "the parameters have several dtypes"),
+        (*of(GPT, lambda model: model.classifier),
+         "the optimizer has not the parameters that the model learns"),
+        *((*of(GPT, replaced(*place, own)), f"Own {layers} {'.'.join(filter(None, place))}")
+          for place in places),
+        *((*of(LSTMLM, replaced(place, name, own)), f"Own {layers} {place}.{name}")
+          for place, name in (("lstm", "dropout"), ("lstm.layers.1", "cell"))),
+        (*of(GPT, replaced(block, "norm2", lambda _: RMSNorm(D, dtype="float64"))),
+         f"RMSNorm {layers} {block}.norm2"),
+        (*of(GPT, replaced(f"{block}.ffn", "activation", lambda _: Softmax())),
+         f"Softmax {layers} {block}.ffn.activation"),
     ]
 
 
 def assert_refusals():
     for model, optimizer, why in refusals():
-        assert unsupported(model, optimizer(model)) == why
+        assert engine.unsupported(model, optimizer) == why
+
+
+def change_decay(model, fast):
+    matrices_only(model)
+
+
+def change_frozen(model, fast):
+    model.classifier.W.trainable = False
+
+
+def change_freed(model, fast):
+    model.set_trainable(False)
+    model.set_trainable(True)
+
+
+def change_data(model, fast):
+    model.classifier.W.data = model.classifier.W.data.copy()
+
+
+def change_layer(model, fast):
+    model.classifier = Linear(D, V, dtype="float64")
+
+
+def change_list(model, fast):
+    parts = model.decoder.blocks if isinstance(model, GPT) else model.lstm.layers
+    parts[0] = parts[1]
+
+
+def change_engine(model, fast):
+    FastEngine(model, fast.flat.optimizer)
+
+
+CHANGES = (change_decay, change_frozen, change_freed, change_data, change_layer, change_list,
+           change_engine)
+
+
+def assert_changes_are_refused():
+    """A model that is changed after its engine was made is no longer this engine's."""
+    batch = drawn("few shared", "ragged")
+    for kind, change in itertools.product((GPT, LSTMLM), CHANGES):
+        model = build(kind)
+        with FastEngine(model, AdamW(model)) as fast:
+            fast.step(batch)
+            change(model, fast)
+            for call in (lambda fast=fast: fast.step(batch), lambda fast=fast: fast.measure(batch)):
+                with pytest.raises(InputError, match="make the engine afterwards"):
+                    call()
+            if change not in (change_layer, change_list):
+                with pytest.raises(InputError, match="make the engine afterwards"):
+                    fast.update()
+
+
+def assert_a_changed_batch_is_read_again():
+    """What is written into a batch, or put in the place of its arrays, counts at the next step."""
+    for kind, name in itertools.product((GPT, LSTMLM), ("inputs", "targets", "counted")):
+        plain, fast = both(lambda kind=kind: build(kind))
+        batch = drawn("few shared", "ragged")
+        with plain, fast:
+            fast.step(batch)
+            getattr(batch, name)[:, 0] ^= True
+            assert_close(fast.step(batch), plain.step(batch), name)
+            setattr(batch, name, getattr(batch, name)[::-1].copy())
+            assert_close(fast.step(batch), plain.step(batch), name)
+
+
+def assert_batches_are_refused():
+    """By both rooms, with the same words."""
+    ids, targets, counted = (np.ones((2, 3), dtype) for dtype in (int, int, bool))
+    wrong = [(ids, targets, counted / 2), (ids, targets, counted[:1]), (ids, targets, ids),
+             (ids, targets[:, :2], counted), (ids[:0], targets[:0], counted[:0]),
+             (ids + V, targets, counted), (ids, targets + V, counted), (ids / 2, targets, counted),
+             (ids, targets / 2, counted)]
+    for kind, arrays in itertools.product((GPT, LSTMLM), wrong):
+        said = []
+        for room in both(lambda kind=kind: build(kind)):
+            with room, pytest.raises(InputError) as caught:
+                room.step(Batch(*arrays))
+            said.append(str(caught.value))
+        assert said[0] == said[1]
 
 
 def assert_same_updates(kind, decay, max_norm):
@@ -252,22 +411,22 @@ def assert_same_updates(kind, decay, max_norm):
 
 
 def compare_updates(kind, decay, max_norm):
-    models = [build(GPT, "gpt") for _ in range(2)]
+    models = [build(GPT) for _ in range(2)]
     for model in models:
         for _, param in model.params():
             param.decay = param.data.ndim >= 2
-    engines = [room(model, kind(model, 0.1, weight_decay=decay))
-               for room, model in zip((PlainEngine, FastEngine), models, strict=True)]
+    rooms = [room(model, kind(model, 0.1, weight_decay=decay))
+             for room, model in zip((PlainEngine, FastEngine), models, strict=True)]
     rng = stream(5, 5)
     for lr in (0.05, None, 0.02):
         for (_, p), (_, q) in zip(*(model.params() for model in models), strict=True):
             p.grad[...] = rng.standard_normal(p.shape)
             q.grad[...] = p.grad
-        norms = [engine.clip(max_norm) for engine in engines]
+        norms = [room.clip(max_norm) for room in rooms]
         assert_close(norms[1], norms[0], "norm")
-        for engine in engines:
-            engine.update(lr)
-    plain, fast = engines[0].optimizer, engines[1].flat.optimizer
+        for room in rooms:
+            room.update(lr)
+    plain, fast = rooms[0].optimizer, rooms[1].flat.optimizer
     for (name, p), (_, q) in zip(*(model.params() for model in models), strict=True):
         assert_close(q.data, p.data, name)
         for moment in plain.moments:

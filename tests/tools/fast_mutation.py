@@ -17,9 +17,12 @@ import types
 from npdl.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.optim import SGD, Adam, AdamW
 from tests.tools.fast_cases import (
     BATCHES,
+    assert_a_changed_batch_is_read_again,
+    assert_batches_are_refused,
+    assert_changes_are_refused,
+    assert_chosen,
     assert_equal,
     assert_equal_for_large_tables,
     assert_equal_on_a_device,
@@ -30,11 +33,12 @@ from tests.tools.fast_cases import (
     assert_tree,
     build,
     drawn,
+    grid,
 )
 from tests.tools.mutants import mutants
 
 MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, engine)
-SECONDS = 10
+SECONDS = 30
 # What a survivor's line holds -> why no result can show the change.
 REASONS = {
     "keep_freed_memory": "how much memory the C library keeps",
@@ -72,40 +76,28 @@ REASONS = {
 }
 
 
+CHOICES = [(kind, choice) for kind in (GPT, LSTMLM) for choice in grid(kind)[:60]]
+
+
 def checks():
-    """What a mutant must pass: small batches that together run every line."""
-    pairs = [(GPT, "gpt"), (GPT, "pre, learned"), (GPT, "tied, 2k/d"),
-             (GPT, "one block, padding"), (GPT, "relu, no biases"), (LSTMLM, "lstm"),
-             (LSTMLM, "one layer, padding"), (LSTMLM, "three layers, no bias")]
-    batches = [("many shared", "ragged"), ("few shared", "the last"), ("few shared", "all"),
-               ("one sequence", "ragged"), ("one position", "all")]
-    for (kind, name), (batch, counted) in itertools.product(pairs, batches):
-        yield lambda k=kind, n=name, b=batch, c=counted: assert_equal(
-            lambda: build(k, n), drawn(b, c))
-    for kind, name in pairs[:2] + pairs[5:]:
-        for counted in ("ragged", "all"):
-            yield lambda k=kind, n=name, c=counted: assert_equal(
-                lambda: build(k, n, dropout=0.4), drawn("few shared", c), dropout=True)
-            yield lambda k=kind, n=name, c=counted: assert_equal(
-                lambda: build(k, n, dropout=0.4), drawn("few shared", c), 2, dropout=True)
-            yield lambda k=kind, n=name, c=counted: assert_equal(
-                lambda: build(k, n), drawn("many shared", c), 2)
-        for counted in ("the last", "ragged"):
-            yield lambda k=kind, n=name, c=counted: assert_equal_on_a_device(
-                lambda: build(k, n), drawn("few shared", c))
-        yield lambda k=kind, n=name: assert_equal_on_a_device(
-            lambda: build(k, n, dtype="float32"), drawn("few shared", "ragged"), atol=2e-5)
-        yield lambda k=kind, n=name: assert_equal(
-            lambda: build(k, n, adapters="lora"), drawn("many shared", "ragged"))
-    yield assert_kernels
-    yield assert_erf_fit
-    yield assert_refusals
-    yield assert_equal_for_large_tables
+    """What a mutant must pass: a part of the grid, and what the grid does not look at."""
+    for kind, choice in CHOICES:
+        yield lambda k=kind, c=choice: assert_chosen(k, c)
+    for kind, (batch, counted) in itertools.product((GPT, LSTMLM), itertools.product(
+            BATCHES, ("ragged", "the last", "all"))):
+        yield lambda k=kind, b=batch, c=counted: assert_equal(lambda: build(k), drawn(b, c))
+    models = [(GPT, {}), (GPT, {"norm": "pre", "positions": "learned"}), (LSTMLM, {}),
+              (LSTMLM, {"num_layers": 1, "padding_id": 0})]
+    for (kind, chosen), counted in itertools.product(models, ("the last", "ragged")):
+        for dtype, atol in (("float64", 1e-12), ("float32", 2e-5)):
+            yield lambda k=kind, o=chosen, c=counted, d=dtype, a=atol: assert_equal_on_a_device(
+                lambda: build(k, dtype=d, **o), drawn("few shared", c), atol=a)
+    yield from (assert_kernels, assert_erf_fit, assert_refusals, assert_equal_for_large_tables,
+                assert_changes_are_refused, assert_a_changed_batch_is_read_again,
+                assert_batches_are_refused)
     for batch in BATCHES:
         yield lambda b=batch: assert_tree(drawn(b, "all").inputs)
-    yield lambda: assert_equal(lambda: build(GPT, "gpt", dtype="float32"),
-                               drawn("many shared", "ragged"), atol=2e-6)
-    for kind, decay, norm in itertools.product((SGD, Adam, AdamW), (0.0, 0.3), (1.0, 1e6)):
+    for kind, decay, norm in itertools.product(flat.UPDATES, (0.0, 0.3), (1.0, 1e6)):
         yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
 
 

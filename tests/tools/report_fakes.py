@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from experiments import study
+from experiments.study import records as study
 
 
 def records(config, memorise=300.0, generalise=4000.0, floor=1e-3, noise=0.0):
@@ -51,21 +51,3 @@ def put_runs(config, seeds=(0, 42), **shape):
         chosen = {name: value[i] if isinstance(value, list) else value
                   for name, value in shape.items()}
         store_run(dataclasses.replace(config, seed=seed), **chosen)
-
-
-def store_all(questions=None, seeds=study.SEEDS):
-    """Keep a plausible made-up run for every run of the study's questions (default: all)."""
-    for name, configs in study.QUESTIONS.items():
-        for config in configs:
-            if config.seed in seeds and (questions is None or name in questions):
-                store_run(config, **plausible(config))
-
-
-def plausible(config):
-    """A shape that depends on every setting that the study varies."""
-    gpt = config.model == "gpt"
-    size = config.layers * config.width / 256
-    late = 3000 * (0.5 / config.r_train) ** 2 / size**0.3 / max(config.weight_decay, 0.3)
-    late *= (config.batch / 512) ** 0.3 * (1.2 if gpt else 1.0) * (1 + config.seed / 500)
-    return {"memorise": (80 if gpt else 300) / size**0.2, "generalise": late,
-            "floor": 1e-3 / size, "noise": 0.1 if gpt else 0.02}

@@ -87,8 +87,8 @@ def arrays_in(nest):
 
 
 def npdl_modules():
-    """Every module of the textbook, imported: npdl's layers, models and losses."""
-    names = ["npdl.losses"] + [module.name for package in (layers, models)
+    """Every module of the textbook, imported: npdl's layers, models, adapters and losses."""
+    names = ["npdl.losses", "npdl.adapt.linears"] + [module.name for package in (layers, models)
                                for module in pkgutil.iter_modules(package.__path__,
                                                                   f"{package.__name__}.")]
     return [importlib.import_module(name) for name in sorted(names)]

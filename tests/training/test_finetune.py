@@ -10,13 +10,13 @@ from npdl import backend
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
-from npdl.scripts import ask, finetune, generate
-from npdl.training.cli import new_config
+from npdl.scripts import ask, generate
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config, merge
 from npdl.training.loop import Trainer
+from npdl.training.recipes import new_config
 from npdl.training.run import load_run, resumed_config, train
-from tests.tools import fakecupy
+from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
@@ -102,18 +102,18 @@ def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, model, kind, en
 
 def test_for_steps_leaves_and_goes_on(tmp_path, base, capsys):
     options = ["--operator", "-", "--steps", "5", "--threads", "1", "--quiet", "--out"]
-    assert finetune.main([str(base), *options, str(tmp_path / "whole")]) == 0
+    assert commands.finetune([str(base), *options, str(tmp_path / "whole")]) == 0
     run = str(tmp_path / "run")
-    assert finetune.main([str(base), "--for-steps", "2", *options, run]) == 0
+    assert commands.finetune([str(base), "--for-steps", "2", *options, run]) == 0
     assert "stopped at step 2 of 5, saved; go on with: --resume" in capsys.readouterr().err
-    assert finetune.main(["--resume", "--for-steps", "4", "--quiet", "--out", run]) == 0
+    assert commands.finetune(["--resume", "--for-steps", "4", "--quiet", "--out", run]) == 0
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(tmp_path, base):
     tuned(base, tmp_path / "run", Adapters(), operator="-")
     (tmp_path / "run/checkpoint.npz").unlink()
-    with pytest.raises(InputError, match="before its first checkpoint"):
+    with pytest.raises(InputError, match="checkpoint.npz: is missing"):
         train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
 
 
@@ -124,7 +124,7 @@ def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, caps
     options = ["--operator", "-", "--rank", "4", "--steps", "300", "--lr", "0.01", "--eval-every",
                "300", "--weight-decay", "0", "--threads", "1", "--out", str(out)]
     options += [] if bits is None else ["--bits", str(bits), "--block", "32"]
-    assert finetune.main([str(copy), *options]) == 0
+    assert commands.finetune([str(copy), *options]) == 0
     said = capsys.readouterr().out
     shutil.rmtree(copy)                                 # the result stands by itself
     run = load_run(out)
@@ -135,9 +135,9 @@ def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, caps
     assert summary["trainable"] == 4 * (L * (4 * 2 * D + 2 * (D + M)) + D + V)
     assert f"{summary['trainable']:,}" in said and f"{summary['stored_bytes']:,}" in said
     assert ask.answers(run, "2 - 5 =")[0][0] == "4"
-    assert generate.main([str(out), "2 - 5 ="]) == 0
+    assert commands.generate([str(out), "2 - 5 ="]) == 0
     assert capsys.readouterr().out.startswith("2 - 5 = 4 EOS    (probability ")
-    assert finetune.main([str(out), "--merge", "--out", str(plain)]) == 0
+    assert commands.finetune([str(out), "--merge", "--out", str(plain)]) == 0
     merged = load_run(plain)
     assert merged.config.adapters is None and merged.step == run.step
     assert merged.model.state_dict().keys() == load_run(base).model.state_dict().keys()
@@ -159,7 +159,7 @@ def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, ba
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     adapters = Adapters(rank=2, bits=4, block=16)
     here = tuned(base, tmp_path / "numpy", adapters, operator="-")
-    with fakecupy.installed(), backend.using("cupy"):
+    with device.installed(), backend.using("cupy"):
         config = finetune_config(load_run(base), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy"})
         parameters = load_run(base).model.state_dict()
@@ -189,11 +189,11 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
         run, out = tmp_path / model, tmp_path / f"{model}-tuned"
         train(new_config(model, {"text": str(first), **given}), run, quiet=True)
         quick = ["--steps", "3", "--quiet", "--out", str(out)]
-        assert finetune.main([str(run), "--text", str(odd), *quick]) == 2
+        assert commands.finetune([str(run), "--text", str(odd), *quick]) == 2
         assert "character 'x' is not among the 8" in capsys.readouterr().err
-        assert finetune.main([str(run), *quick]) == 2 and not out.exists()
+        assert commands.finetune([str(run), *quick]) == 2 and not out.exists()
         assert "name the text" in capsys.readouterr().err
-        assert finetune.main([str(run), "--text", str(second), *quick]) == 0
+        assert commands.finetune([str(run), "--text", str(second), *quick]) == 0
         tuned_run = load_run(out)
         assert tuned_run.config.text == str(second) and tuned_run.config.batch == 4
         assert tuned_run.task.vocabulary.characters == " abcdefg"

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
-from npdl.scripts import finetune
 from npdl.training import checkpoint
-from npdl.training.cli import main as train_gpt
 from npdl.training.config import Adapters, Config
 from npdl.training.finetune import finetune_config
 from npdl.training.run import load_run, train
+from tests.tools import commands
 from tests.tools.refusals import check_refused
 
 
@@ -54,18 +53,18 @@ BAD = [
 def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments, mentioned):
     arguments = [str(a).format(base=base) for a in arguments]
     folder = tmp_path / "run"
-    check_refused(finetune.main, [*arguments, "--quiet", "--out", str(folder)], mentioned, folder,
-                  capsys)
+    check_refused(commands.finetune, [*arguments, "--quiet", "--out", str(folder)], mentioned,
+                  folder, capsys)
 
 
 def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):
     out = ["--operator", "-", "--steps", "2", "--quiet", "--out", str(tmp_path / "run")]
-    assert finetune.main([str(base), *out]) == 0
+    assert commands.finetune([str(base), *out]) == 0
     with pytest.raises(InputError, match="has adapters already"):
         finetune_config(load_run(tmp_path / "run"), Adapters(), {})
-    assert finetune.main(["--resume", "--out", str(base)]) == 2
+    assert commands.finetune(["--resume", "--out", str(base)]) == 2
     assert "was not fine-tuned" in capsys.readouterr().err
-    assert finetune.main([str(base), "--steps", "1", "--out", str(base)]) == 2
+    assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2
     assert "holds a run already" in capsys.readouterr().err
 
 
@@ -74,10 +73,10 @@ def test_check_finds_where_a_fine_tuning_goes_wrong(tmp_path, base, capsys, kind
     out = str(tmp_path / "run")
     options = [str(base), "--lr", "1e30", "--steps", "5", "--quiet", "--out", out]
     bits = ["--bits", "4"] if kind == "qlora" else []
-    assert finetune.main([*options, *bits]) == 2
+    assert commands.finetune([*options, *bits]) == 2
     plain = capsys.readouterr().err
     assert "--resume --check" in plain and len(plain.strip().splitlines()) == 1
-    assert finetune.main(["--resume", "--check", "--quiet", "--out", out]) == 2
+    assert commands.finetune(["--resume", "--check", "--quiet", "--out", out]) == 2
     checked = capsys.readouterr().err
     assert "--resume --check" not in checked and "step " in checked
     assert len(checked.strip().splitlines()) == 1
@@ -86,7 +85,7 @@ def test_check_finds_where_a_fine_tuning_goes_wrong(tmp_path, base, capsys, kind
 def test_check_changes_no_number(tmp_path, base):
     for name, more in (("plain", []), ("checked", ["--check"])):
         options = ["--operator", "-", "--steps", "6", "--threads", "1", "--quiet"]
-        assert finetune.main([str(base), *options, *more, "--out", str(tmp_path / name)]) == 0
+        assert commands.finetune([str(base), *options, *more, "--out", str(tmp_path / name)]) == 0
     one, other = (checkpoint.load(tmp_path / name / "checkpoint.npz")[0]
                   for name in ("plain", "checked"))
     assert all(np.array_equal(one[name], other[name]) for name in one)
@@ -96,7 +95,7 @@ def test_check_changes_no_number(tmp_path, base):
 def tuned(tmp_path_factory, base):
     """A folder with a fine-tuning of `base`, and the arguments that merge it."""
     folder = tmp_path_factory.mktemp("tuned") / "run"
-    assert finetune.main([str(base), "--operator", "-", "--steps", "2", "--threads", "1",
+    assert commands.finetune([str(base), "--operator", "-", "--steps", "2", "--threads", "1",
                           "--quiet", "--out", str(folder)]) == 0
     return folder, [str(folder), "--merge", "--quiet", "--out"]
 
@@ -112,32 +111,31 @@ def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monk
     if pid == 0:
         monkeypatch.setattr(call, lambda *_: next(left) == 1 and os.kill(os.getpid(), 9))
         try:
-            finetune.main([*merge, str(out)])
+            commands.finetune([*merge, str(out)])
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert not out.exists()
-    assert finetune.main([*merge, str(out)]) == 0
+    assert commands.finetune([*merge, str(out)]) == 0
     assert os.listdir(tmp_path) == ["merged"]                   # what was begun is gone
     assert sorted(os.listdir(out)) == ["checkpoint.npz", "config.json", "curves.png",
                                        "metrics.jsonl", "summary.json"]
     assert (out / "metrics.jsonl").read_bytes() == (folder / "metrics.jsonl").read_bytes()
-    assert finetune.main([*merge, str(out)]) == 2               # it is there now
+    assert commands.finetune([*merge, str(out)]) == 2               # it is there now
 
 
 def test_a_table_has_runs_with_adapters(base, tuned, capsys):
-    from npdl.scripts import table
 
-    assert table.main([str(tuned[0]), str(base)]) == 0
+    assert commands.table([str(tuned[0]), str(base)]) == 0
     assert "GPT, - mod 7" in capsys.readouterr().out
 
 
 def test_a_merged_run_without_its_checkpoint_is_not_resumed(tmp_path, tuned, capsys):
     """It would begin with random values."""
     out = tmp_path / "merged"
-    assert finetune.main([*tuned[1], str(out)]) == 0
+    assert commands.finetune([*tuned[1], str(out)]) == 0
     (out / "checkpoint.npz").unlink()
-    check_refused(lambda arguments: train_gpt("gpt", "", arguments),
+    check_refused(commands.train_gpt,
                   ["--resume", "--quiet", "--out", str(out)], "checkpoint.npz: is missing",
                   tmp_path / "nothing", capsys)
 
@@ -148,8 +146,8 @@ def test_a_full_disk_leaves_nothing_of_a_merge(tmp_path, tuned, monkeypatch, cap
 
     with monkeypatch.context() as patch:
         patch.setattr("npdl.training.checkpoint.save", refuse)
-        check_refused(finetune.main, [*tuned[1], str(tmp_path / "merged")], "No space left",
+        check_refused(commands.finetune, [*tuned[1], str(tmp_path / "merged")], "No space left",
                       tmp_path / "merged", capsys)
     assert os.listdir(tmp_path) == []
     (tmp_path / "merged").mkdir()                               # an empty folder will do
-    assert finetune.main([*tuned[1], str(tmp_path / "merged")]) == 0
+    assert commands.finetune([*tuned[1], str(tmp_path / "merged")]) == 0

@@ -10,16 +10,17 @@ from npdl import backend
 from npdl.adapt.linears import QuantLinear
 from npdl.core import walk
 from npdl.pretrained import load
-from npdl.training import checkpoint, cli
+from npdl.training import checkpoint
 from npdl.training.folder import describe
 from npdl.training.metrics import read_records
 from npdl.training.run import load_run
-from tests.tools import fakecupy
+from tests.tools import commands, device
+from tests.tools.device_helpers import assert_same_records
 from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
 from tests.tools.refusals import check_refused, status_of
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
-from npdl.scripts import ask, finetune, generate, table
+from npdl.scripts import generate
 
 KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
          "full": ["--full"]}
@@ -40,7 +41,7 @@ def base(tmp_path_factory):
 def tune(base, out, *options, model="model"):
     given = ["--steps", "6", "--batch", "2", "--window", "8", "--eval-every", "3", "--eval-batches",
              "1", "--quiet", "--out", str(out)]
-    return finetune.main([str(base / model), "--text", str(base / "fox.txt"), *given,
+    return commands.finetune([str(base / model), "--text", str(base / "fox.txt"), *given,
                           *map(str, options)])
 
 
@@ -73,7 +74,8 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, base, kind):
     assert tune(base, whole, *KINDS[kind]) == 0
     assert tune(base, parts, *KINDS[kind], "--for-steps", 2) == 0
     for _ in range(2):
-        assert finetune.main(["--resume", "--for-steps", "2", "--quiet", "--out", str(parts)]) == 0
+        assert commands.finetune(["--resume", "--for-steps", "2", "--quiet",
+                                  "--out", str(parts)]) == 0
     one, other = arrays(whole), arrays(parts)
     assert one.keys() == other.keys()
     for name in one:
@@ -85,7 +87,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, base, kind):
 def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     out, merged = tmp_path / "run", tmp_path / "merged"
     assert tune(base, out, *KINDS[kind], "--lr", 0.1) == 0
-    assert finetune.main([str(out), "--merge", "--out", str(merged)]) == 0
+    assert commands.finetune([str(out), "--merge", "--out", str(merged)]) == 0
     assert "transformers and generate.py load it" in capsys.readouterr().out
     tuned, found = load_run(out), load(merged)
     wanted = tuned.model.forward(IDS)[0]
@@ -93,10 +95,10 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     assert abs(load(base / "model").model.forward(IDS)[0] - wanted).max() > 1e-2
     texts = []
     for folder in (out, merged):
-        assert generate.main([str(folder), "The quick", "--tokens", "5"]) == 0
+        assert commands.generate([str(folder), "The quick", "--tokens", "5"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] and texts[0].startswith("The quick")
-    check_refused(finetune.main, [str(out), "--merge", "--out", str(merged)],
+    check_refused(commands.finetune, [str(out), "--merge", "--out", str(merged)],
                   "is not an empty folder", tmp_path / "nothing", capsys)
     assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
@@ -104,10 +106,10 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     for kind, options in KINDS.items():
         assert tune(base, tmp_path / kind, *options) == 0
-        with fakecupy.installed(), backend.using("cupy"):
+        with device.installed(), backend.using("cupy"):
             assert tune(base, tmp_path / f"{kind}-device", *options, "--backend", "cupy") == 0
         here, there = (load_run(tmp_path / name).records for name in (kind, f"{kind}-device"))
-        assert here == there
+        assert_same_records(there, here)
 
 
 @pytest.mark.parametrize("model", ["model", "gpt2"])
@@ -117,22 +119,22 @@ def test_generating_by_every_method(base, capsys, model):
                 {"method": "sample", "seed": 3, "top_k": 9, "top_p": 0.9}):
         options = [text for name, value in how.items()
                    for text in (f"--{name.replace('_', '-')}", str(value))]
-        assert generate.main([str(base / model), "The quick", "--tokens", "6", *options]) == 0
+        assert commands.generate([str(base / model), "The quick", "--tokens", "6", *options]) == 0
         shown = capsys.readouterr()
         found, ids = generate.generate(source, "The quick", tokens=6, **how)
         wanted = source.shown(ids, next(iter(found)))       # streamed or not, the same
         assert shown.out == wanted + "\n" and wanted.startswith("The quick")
         assert ("a second" in shown.err) == (how.get("method") != "beam")
-    assert generate.main([str(base / model), "The", "--tokens", "70"]) == 0
+    assert commands.generate([str(base / model), "The", "--tokens", "70"]) == 0
     assert "the model sees 64 tokens; its window slid" in capsys.readouterr().err
-    assert generate.main([str(base / model), "The", "--method", "sample", "--count", "2"]) == 0
+    assert commands.generate([str(base / model), "The", "--method", "sample", "--count", "2"]) == 0
     assert "-" * 40 in capsys.readouterr().out
 
 
 def test_what_is_shown_at_the_end(tmp_path, base, capsys):
     options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--out",
                str(tmp_path / "run")]
-    assert finetune.main(options) == 0
+    assert commands.finetune(options) == 0
     shown = capsys.readouterr().out
     assert "held-out loss" in shown and "at step 1" in shown and "peak memory" in shown
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -142,17 +144,14 @@ def test_what_is_shown_at_the_end(tmp_path, base, capsys):
 def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
     out = tmp_path / "run"
     assert tune(base, out, "--rank", 2) == 0
-    assert table.main([str(out)]) == 0
+    assert commands.table([str(out)]) == 0
     assert "model, " in capsys.readouterr().out
     assert describe(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
-    for command, more, mentioned in ((ask.main, [str(out), "5 + 7 ="], "trained on text"),
-                                     (train_gpt, ["--resume", "--out", str(out)], "finetune.py")):
+    for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
+                                     (commands.train_gpt, ["--resume", "--out", str(out)],
+                                      "resume it with finetune")):
         assert status_of(command, more) == 2
         assert mentioned in capsys.readouterr().err
-
-
-def train_gpt(arguments):
-    return cli.main("gpt", "", arguments)
 
 
 def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
@@ -163,16 +162,16 @@ def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
     capsys.readouterr()
     again = ["--resume", "--quiet", "--out", str(out)]
     refused(again, "if it has moved, say where to by --pretrained", capsys)
-    assert finetune.main([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
+    assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
     rewrite(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
     refused(again, "is not the model that the run began with (another SHA-256)", capsys)
-    status = status_of(generate.main, [str(out), "The"])
+    status = status_of(commands.generate, [str(out), "The"])
     assert status == 2 and "another SHA-256" in capsys.readouterr().err
 
 
 def refused(arguments, mentioned, capsys):
-    assert status_of(finetune.main, arguments) == 2
+    assert status_of(commands.finetune, arguments) == 2
     errors = capsys.readouterr().err
     assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
 
@@ -196,7 +195,7 @@ BAD = [
 def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, mentioned):
     given = [str(base / "model"), "--text", str(base / "fox.txt"), "--out", str(tmp_path / "run"),
              *map(str, options)]
-    check_refused(finetune.main, given, mentioned, tmp_path / "run", capsys)
+    check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
 
 
 def test_options_of_a_real_model_for_a_run(tmp_path, base, capsys):

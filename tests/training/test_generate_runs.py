@@ -8,10 +8,11 @@ import pytest
 from npdl.decoding import sample
 from npdl.layers.embedding import Embedding
 from npdl.models.llama import Llama
-from npdl.scripts import ask, generate
-from npdl.training.cli import new_config
+from npdl.scripts import generate
 from npdl.training.config import Config
+from npdl.training.recipes import new_config
 from npdl.training.run import load_run, train
+from tests.tools import commands
 from tests.tools.refusals import status_of
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
@@ -51,11 +52,11 @@ def test_a_run_loads_and_generates_without_its_text(tmp_path, text, capsys):
         text.rename(tmp_path / "elsewhere")
         loaded = load_run(run)
         assert loaded.task.vocabulary.characters == "".join(sorted(set(PLAY)))
-        assert generate.main([str(run), "To be", "--tokens", "20"]) == 0
+        assert commands.generate([str(run), "To be", "--tokens", "20"]) == 0
         shown = capsys.readouterr()
         assert shown.out.startswith("To be") and len(shown.out.rstrip("\n")) <= 25
         assert ("the model sees 8 tokens" in shown.err) == (model == "gpt")
-        assert ask.main([str(run), "5 + 7 ="]) == 2
+        assert commands.ask([str(run), "5 + 7 ="]) == 2
         assert "trained on text" in capsys.readouterr().err
         (tmp_path / "elsewhere").rename(text)
 
@@ -118,10 +119,10 @@ def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
         assert run.task.vocabulary.decode(ids) == "BOS 2 + 4 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
         assert len(found) == how.get("n_best", 1)
-    assert generate.main([str(tmp_path), "2 + 4 ="]) == 0
+    assert commands.generate([str(tmp_path), "2 + 4 ="]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("2 + 4 = 1 EOS    (probability 0.9") and not shown.err
-    assert generate.main([str(tmp_path), "2 + 9 ="]) == 2
+    assert commands.generate([str(tmp_path), "2 + 9 ="]) == 2
     assert "unknown token '9'" in capsys.readouterr().err
 
 
@@ -149,7 +150,7 @@ def one_run(tmp_path_factory):
 
 @pytest.mark.parametrize("arguments, mentioned", BAD_GENERATION)
 def test_bad_generation_is_one_line_and_status_2(one_run, capsys, arguments, mentioned):
-    status = status_of(generate.main, [str(one_run), *map(str, arguments)])
+    status = status_of(commands.generate, [str(one_run), *map(str, arguments)])
     shown = capsys.readouterr()
     assert status == 2 and not shown.out
     assert len(shown.err.strip().splitlines()) == 1 and mentioned in shown.err

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from npdl.__main__ import main as npdl_command
+from npdl.__main__ import main
 from npdl.files import write_json
-from npdl.scripts import ask, table
 from npdl.training import checkpoint
 from npdl.training.claim import claim
-from npdl.training.cli import main
 from npdl.training.config import Config
 from npdl.training.metrics import read_metrics
 from npdl.training.run import train
 from npdl.training.sweep import is_finished, steps_done, work
+from tests.tools import commands
 from tests.tools.refusals import check_refused
 
 SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 0, "eval_every": 2,
@@ -45,7 +44,7 @@ def contents(folder):
 
 
 def refused(arguments, mentioned, tmp_path, capsys, model="gpt"):
-    check_refused(lambda given: main(model, "", given), [*map(str, arguments), "--quiet"],
+    check_refused(lambda given: main([f"train-{model}", *given]), [*map(str, arguments), "--quiet"],
                   mentioned, tmp_path / "none", capsys)
 
 
@@ -58,7 +57,7 @@ def test_a_folder_that_a_process_works_in_is_refused(tmp_path, run, capsys, opti
         refused([*options, "--out", folder], f"process {os.getpid()} on", tmp_path, capsys)
         assert contents(folder) == before
     assert not {"claim.json", "claim.lock"} & set(os.listdir(folder))
-    assert main("gpt", "", [*options, "--quiet", "--out", str(folder)]) == 0
+    assert main(["train-gpt", *options, "--quiet", "--out", str(folder)]) == 0
     assert not {"claim.json", "claim.lock"} & set(os.listdir(folder))
 
 
@@ -76,7 +75,7 @@ def test_of_many_that_begin_at_one_instant_one_does(tmp_path, monkeypatch):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             os.close(writing)
             os.read(reading, 1)                         # until all are there
-            os._exit(main("gpt", "", [*OPTIONS, "--out", str(tmp_path / "run")]))
+            os._exit(main(["train-gpt", *OPTIONS, "--out", str(tmp_path / "run")]))
         pids.append(pid)
     os.close(reading)
     os.close(writing)
@@ -93,7 +92,7 @@ def test_a_killed_process_leaves_the_folder_to_the_next(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert sorted(os.listdir(tmp_path)) == ["claim.json", "claim.lock"]
-    assert main("gpt", "", [*OPTIONS, "--out", str(tmp_path)]) == 0
+    assert main(["train-gpt", *OPTIONS, "--out", str(tmp_path)]) == 0
     assert not {"claim.json", "claim.lock"} & set(os.listdir(tmp_path))
 
 
@@ -125,7 +124,7 @@ def test_a_run_whose_settings_are_lost_is_not_overwritten(tmp_path, run, capsys,
 
 
 def test_a_run_of_the_other_model_is_not_resumed(tmp_path, run, capsys):
-    refused(["--resume", "--out", run], "resume it with train_gpt.py", tmp_path, capsys, "lstm")
+    refused(["--resume", "--out", run], "resume it with train-gpt", tmp_path, capsys, "lstm")
 
 
 def edited(folder, name, **changes):
@@ -148,9 +147,9 @@ def edited(folder, name, **changes):
 def test_edited_metrics_are_one_line_for_whoever_reads_them(tmp_path, run, capsys, changes):
     edited(run, "metrics.jsonl", **changes)
     refused(["--resume", "--out", run], "metrics.jsonl: line 1", tmp_path, capsys)
-    for command, arguments in ((npdl_command, ["plot", "curves"]), (ask.main, [])):
-        check_refused(command, [*arguments, str(run), *(["1 + 1 ="] if command is ask.main else [
-            "--out", str(tmp_path / "none")])], "metrics.jsonl: line 1", tmp_path / "none", capsys)
+    for arguments in (["plot", "curves", run, "--out", tmp_path / "none"], ["ask", run, "1 + 1 ="]):
+        check_refused(main, [*map(str, arguments)], "metrics.jsonl: line 1", tmp_path / "none",
+                      capsys)
 
 
 @pytest.mark.parametrize("changes", [
@@ -160,12 +159,12 @@ def test_edited_metrics_are_one_line_for_whoever_reads_them(tmp_path, run, capsy
 def test_an_edited_summary_is_one_line_and_no_end_of_a_sweep(tmp_path, run, capsys, changes):
     shutil.copytree(run, tmp_path / "other")
     edited(tmp_path / "other", "summary.json", **changes)
-    check_refused(table.main, [str(run), str(tmp_path / "other")], "summary.json: cannot be used",
-                  tmp_path / "none", capsys)
+    check_refused(commands.table, [str(run), str(tmp_path / "other")],
+                  "summary.json: cannot be used", tmp_path / "none", capsys)
     config = Config(steps=4, **SMALL)
     assert not is_finished(tmp_path / "other", config)
     assert work(config, tmp_path / "other") == "finished"           # it is written again
-    assert table.main([str(run), str(tmp_path / "other")]) == 0
+    assert commands.table([str(run), str(tmp_path / "other")]) == 0
 
 
 @pytest.mark.parametrize("seconds", ["1e999", "1" * 400, "1e300", "-1", '"x"'])
@@ -192,7 +191,7 @@ def test_a_named_pipe_is_no_record(tmp_path, run, name):
 
 
 def test_a_run_that_is_named_twice_counts_once(run, capsys):
-    assert table.main([str(run)]) == 0
+    assert commands.table([str(run)]) == 0
     once = capsys.readouterr().out
-    assert table.main([str(run), f"{run}/", str(run)]) == 0
+    assert commands.table([str(run), f"{run}/", str(run)]) == 0
     assert capsys.readouterr().out == once

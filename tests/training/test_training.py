@@ -1,8 +1,8 @@
 """Training: exact resume, stopping, both engines, evaluation, the files of a run."""
 
-import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl.training import checkpoint, cli
-from npdl.training.cli import main
+from npdl.training import checkpoint
 from npdl.training.config import Config
 from npdl.training.loop import Diverged, Trainer
 from npdl.training.metrics import read_metrics
+from npdl.training.recipes import new_config
 from npdl.training.run import load_run, resumed_config, train
+from tests.tools import commands
 from tests.tools.refusals import check_refused
 from tests.tools.trained import (
     ENGINES,
@@ -174,13 +176,13 @@ def test_a_killed_process_resumes_bit_for_bit(tmp_path, model, engine):
     """The scripts themselves; tests.training.trust.kills has every model with every engine."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     options = (*map(str, OPTIONS), "--engine", engine)
-    assert main(model, "", [*options, "--quiet", "--out", str(whole)]) == 0
+    assert main([f"train-{model}", *options, "--quiet", "--out", str(whole)]) == 0
     process = script(f"train_{model}", *options, "--out", killed)
     wait_for_step(killed, 20)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert main(model, "", ["--resume", "--quiet", "--out", str(killed)]) == 0
+    assert main([f"train-{model}", "--resume", "--quiet", "--out", str(killed)]) == 0
     assert_same_runs(whole, killed)
 
 
@@ -200,36 +202,33 @@ def test_ctrl_c_saves_and_leaves_quietly(tmp_path):
 def test_for_steps_leaves_after_so_many_and_says_how_to_go_on(tmp_path, capsys, engine):
     whole, run = str(tmp_path / "whole"), str(tmp_path / "run")
     options = [*map(str, OPTIONS), "--steps", "11", "--engine", engine, "--quiet"]
-    assert main("gpt", "", [*options, "--out", whole]) == 0
-    assert main("gpt", "", [*options, "--for-steps", "4", "--out", run]) == 0
+    assert main(["train-gpt", *options, "--out", whole]) == 0
+    assert main(["train-gpt", *options, "--for-steps", "4", "--out", run]) == 0
     assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; go on with: --resume "
                                        f"--out {run}\n")
     for step in (9, 11, 11):
-        assert main("gpt", "", ["--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
+        assert main(["train-gpt", "--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
         assert ("--resume" in capsys.readouterr().err) == (step < 11)
         assert checkpoint.load(f"{run}/checkpoint.npz")[1]["step"] == step
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
-TRACED = """
-import sys
-from npdl.training.cli import main
-for model in ("gpt", "lstm"):
-    assert main(model, "", [*sys.argv[2:], "--out", f"{sys.argv[1]}/{model}"]) == 0
-print([name for name in ("fast", "study") if any(
-    module.startswith(f"npdl.{name}") for module in sys.modules)])
-"""
+@pytest.mark.parametrize("given, rooms", [({}, {"fast", "training"}),
+                                          ({"engine": "plain"}, {"layers", "training"})])
+@every_model
+def test_the_wing_runs_by_default_and_the_textbook_where_it_is_asked_for(model, given, rooms):
+    trainer, ran = Trainer(Config(model=model, p=5, width=8, heads=2, **given)), set()
 
+    def look(frame, event, argument):
+        ran.update(re.findall(r"npdl/(layers|fast|training)/", frame.f_code.co_filename))
 
-@pytest.mark.parametrize("options, loaded", [
-    ((), ["fast"]), (("--engine", "plain"), []),
-    (("--engine", "plain", "--check"), ["study"])])
-def test_the_wing_runs_by_default_and_is_not_even_imported_by_the_plain_engine(
-        tmp_path, options, loaded):
-    done = subprocess.run(
-        [sys.executable, "-c", TRACED, tmp_path, "--p", "5", "--width", "8", "--steps", "2",
-         "--quiet", *options], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == f"{loaded}", done.stderr
+    with trainer.engine:
+        sys.setprofile(look)
+        try:
+            trainer.update()
+        finally:
+            sys.setprofile(None)
+    assert rooms <= ran and ("fast" in ran) == ("fast" in rooms)
 
 
 @pytest.mark.parametrize("more, engine", [({"compute": "shared", "threads": 2}, "fast"),
@@ -244,7 +243,8 @@ def test_a_run_that_an_older_npdl_began_loads_and_goes_on_saying_so(
     (tmp_path / "config.json").write_text(json.dumps(saved))
     run = load_run(tmp_path)
     assert run.step == 4 and len(run.records) == 4
-    assert main(model, "", ["--resume", "--steps", "6", "--quiet", "--out", str(tmp_path)]) == 0
+    assert main([f"train-{model}", "--resume", "--steps", "6", "--quiet",
+                 "--out", str(tmp_path)]) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "was begun by npdl 0.1.0" in line and "not to the last bit" in line
     assert load_run(tmp_path).step == 6
@@ -258,19 +258,19 @@ def test_a_run_that_an_older_npdl_began_loads_and_goes_on_saying_so(
     ("lstm", {"recipe": "release", "clip": 0.5}, 0.5, "xavier"),
 ])
 def test_a_recipe_is_one_word(model, given, clip, init):
-    config = cli.new_config(model, given)
+    config = new_config(model, given)
     assert (config.clip, config.init) == (clip, init)
 
 
 def test_a_recipe_goes_on_as_what_it_stands_for(tmp_path, capsys):
     tiny = ["--p", "5", "--width", "8", "--quiet", "--out", str(tmp_path)]
-    assert main("lstm", "", [*tiny, "--steps", "2", "--recipe", "release"]) == 0
+    assert main(["train-lstm", *tiny, "--steps", "2", "--recipe", "release"]) == 0
     again = ["--resume", "--quiet", "--out", str(tmp_path)]
-    assert main("lstm", "", [*again, "--recipe", "release", "--steps", "3"]) == 0
-    assert main("lstm", "", [*again, "--recipe", "stated", "--steps", "4"]) == 2
+    assert main(["train-lstm", *again, "--recipe", "release", "--steps", "3"]) == 0
+    assert main(["train-lstm", *again, "--recipe", "stated", "--steps", "4"]) == 2
     assert "has" in capsys.readouterr().err
     text = ["--text", "x", "--recipe", "stated"]
-    assert main("gpt", "", text) == 2 and "--recipe cannot go" in capsys.readouterr().err
+    assert main(["train-gpt", *text]) == 2 and "--recipe cannot go" in capsys.readouterr().err
 
 
 BAD = [
@@ -291,7 +291,7 @@ BAD = [
     (("--engine", "slow"), "--engine"),
     (("--compute", "shared"), "--compute"),
     (("--threads", 0), "--threads 0"),
-    (("--threads", 10**9), "--threads 1000000000: must be 256 or less"),
+    (("--threads", 10**9), "--threads 1000000000: must be an integer, 1 or more, 256 or less"),
     (("--for-steps", 0), "--for-steps 0"),
     (("--for-steps", "many"), "--for-steps"),
     (("--norm", "both"), "--norm"),
@@ -308,7 +308,7 @@ BAD = [
 @pytest.mark.parametrize("arguments, mentioned", BAD)
 def test_bad_options_are_one_line_and_status_2(tmp_path, capsys, arguments, mentioned):
     folder = tmp_path / "run"
-    check_refused(functools.partial(main, "gpt", ""),
+    check_refused(commands.train_gpt,
                   [*map(str, arguments), "--out", str(folder)], mentioned, folder, capsys)
 
 
@@ -328,11 +328,11 @@ def test_cupy_that_is_missing_is_one_line_and_status_2(tmp_path):
 def test_a_folder_with_a_run_or_without_permission_is_refused(tmp_path, capsys):
     train(small(steps=4), tmp_path / "run", quiet=True)
     before = arrays_of(tmp_path / "run")
-    assert main("gpt", "", ["--out", str(tmp_path / "run"), "--steps", "5"]) == 2
+    assert main(["train-gpt", "--out", str(tmp_path / "run"), "--steps", "5"]) == 2
     assert "--resume" in capsys.readouterr().err
     assert_same_bytes(before, arrays_of(tmp_path / "run"))
     (tmp_path / "file").write_text("")
-    assert main("gpt", "", ["--out", str(tmp_path / "file/run"), "--steps", "5"]) == 2
+    assert main(["train-gpt", "--out", str(tmp_path / "file/run"), "--steps", "5"]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
@@ -358,7 +358,7 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path, capsys, damage):
         train(small("lstm", steps=4), tmp_path / "other", quiet=True)
         content = (tmp_path / "other/checkpoint.npz").read_bytes()
     path.write_bytes(content[: {"cut": -100, "empty": 0}.get(damage, len(content))])
-    assert main("gpt", "", ["--resume", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train-gpt", "--resume", "--out", str(tmp_path / "run")]) == 2
     errors = capsys.readouterr().err.strip()
     assert len(errors.splitlines()) == 1 and "checkpoint.npz" in errors
 
@@ -388,7 +388,7 @@ def test_a_trained_model_answers(tmp_path, capsys):
     for a, b in ((0, 0), (2, 4), (3, 3)):
         token, probability = ask.answers(run, f"{a} + {b} =")[0]
         assert token == str((a + b) % 5) and probability > 0.9
-    assert ask.main([str(tmp_path), "2 + 4 ="]) == 0
+    assert commands.ask([str(tmp_path), "2 + 4 ="]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[0] == "1"
-    assert ask.main([str(tmp_path), "2 + 4"]) == 2
-    assert ask.main([str(tmp_path), "2 + 9 ="]) == 2
+    assert commands.ask([str(tmp_path), "2 + 4"]) == 2
+    assert commands.ask([str(tmp_path), "2 + 9 ="]) == 2

@@ -77,9 +77,10 @@ class Scripts:
 
 def serve():
     """Fork a child for every line of orders, and answer with its exit status."""
-    import npdl.training.cli
-    import npdl.training.curves  # noqa: F401  (so that the children have it)
-    import npdl.training.run  # noqa: F401
+    import matplotlib.backends.backend_agg  # noqa: F401  (so that the children have it)
+    import matplotlib.figure  # noqa: F401
+
+    import npdl.scripts.train  # noqa: F401
     import tests.training.trust.faults  # noqa: F401
 
     print("ready", flush=True)
@@ -108,7 +109,7 @@ def _work(order):
     """The child: its own streams, its faults, then the script's own main; the exit status."""
     import traceback
 
-    from npdl.training.cli import main
+    from npdl.__main__ import main
     from tests.training.trust.faults import Faults
 
     for number, path in ((1, order["output"]), (2, order["errors"])):
@@ -117,12 +118,12 @@ def _work(order):
         os.close(handle)
     try:
         if not order["curves"]:
-            from npdl.training import curves
+            from npdl.training import folder
 
-            curves.plot_curves = lambda *_: None
+            folder.plot_curves = lambda *_: None
         if order["fault"]:
             Faults(**order["fault"]).install()
-        status = main(order["script"].removeprefix("train_"), "", order["arguments"])
+        status = main([order["script"].replace("_", "-"), *order["arguments"]])
         sys.stdout.flush()
     except SystemExit as stop:
         status = stop.code or 0

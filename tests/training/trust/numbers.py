@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 
+from npdl.__main__ import main
 from npdl.adapt.quantize import dequantize, quantize
 from npdl.backend import stream
 from npdl.decoding import filtered
@@ -23,7 +24,6 @@ from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, answer_mask, e
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training import checkpoint
-from npdl.training.cli import main
 from npdl.training.loop import unwarned
 from npdl.training.nonfinite import find_nonfinite
 from tests.training.trust import Figure
@@ -54,7 +54,7 @@ def _failing(model, arguments):
     """The one line of a training that must fail."""
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors):
-        status = main(model, "", arguments)
+        status = main([f"train-{model}", *arguments])
     lines = errors.getvalue().strip().splitlines()
     assert status == 2 and len(lines) == 1, (status, lines)
     return lines[0]

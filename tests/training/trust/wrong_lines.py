@@ -173,7 +173,7 @@ def other_cases():
         Case("table", ("{tmp}/odd",), ("summary.json",)),
         Case("table", ("{tmp}/run", "--nonsense"), ("--nonsense",)),
         Case("report", ("--nonsense",), ("--nonsense",)),
-        Case("report", ("--text", "--check"), ("--check", "--text")),
+        Case("report", ("--redraw", "--check"), ("--check", "--redraw")),
         Case("text_losses", (), ("run",)),
         Case("text_losses", ("{tmp}/nothing",), ("nothing",)),
         Case("text_losses", ("{tmp}/text", "--text", "{tmp}/none.txt"), ("none.txt",)),

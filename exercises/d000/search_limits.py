@@ -1,0 +1,197 @@
+"""Document 000, Question 2.5: what greedy decoding and beam search miss, and what they cost."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from exercises.d000.counting import CountingScorer, random_model
+from exercises.d000.decoding_trees import completed, decode
+from exercises.framework import Claim, judge
+from exercises.worked import Check, Solution, Step, Table, num, share
+from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
+
+QUESTION = """\
+2.5  What is the main weakness of greedy decoding, and what is that of beam search?"""
+TITLES = {"2.5": "What greedy decoding and beam search miss"}
+
+claim = partial(Claim, "000", "Q2", "5")
+
+
+def random_tree(rng, N, T, spread=1.5):
+    """A full tree of N words and T levels, each node's probabilities a softmax of normals."""
+    logits = spread * rng.standard_normal(N)
+    logs = np.minimum(logits - np.log(np.exp(logits).sum()), 0)
+    return {f"{word:02d}": (float(log), random_tree(rng, N, T - 1, spread) if T > 1 else {})
+            for word, log in enumerate(logs)}
+
+
+def search_results(widths, trees=200, N=4, T=4, seed=0):
+    """{width: best hypothesis for each random tree}, with "greedy" and "best" beside them."""
+    rng = np.random.default_rng(seed)
+    results = {key: [] for key in ("greedy", "best", *widths)}
+    for _ in range(trees):
+        scorer = Tree(random_tree(rng, N, T))
+        results["greedy"] += greedy(scorer, T)
+        results["best"].append(exhaustive_search(scorer, T).best)
+        for width in widths:
+            results[width].append(beam_search(scorer, width, T).best)
+    return results
+
+
+def found_best(results, key):
+    """In how many trees `key` found the most probable sequence."""
+    return sum(one.tokens == best.tokens
+               for one, best in zip(results[key], results["best"], strict=True))
+
+
+def rows_scored(method, N, T, width=1):
+    """Distributions over N words that a search asks the model for."""
+    scorer = CountingScorer(random_model(N))
+    if method == "greedy":
+        greedy(scorer, T)
+    else:
+        beam_search(scorer, width, T)
+    return scorer.rows
+
+
+def claims(N=4, T=4):
+    widths = (1, 2, 3, 4, 8, N ** (T - 1))
+    results = search_results(widths, N=N, T=T)
+    full = found_best(results, widths[-1]) == len(results["best"])
+    return [*greedy_claims(results, full), *beam_claims(results, widths, N, T, full)]
+
+
+def greedy_claims(results, full):
+    """full: whether a beam that can miss nothing agrees with the exhaustive search."""
+    trees = len(results["best"])
+    missed = trees - found_best(results, "greedy")
+    early = sum(one.tokens[0] != best.tokens[0]
+                for one, best in zip(results["greedy"], results["best"], strict=True))
+    gap = max(best.log_prob - one.log_prob
+              for one, best in zip(results["greedy"], results["best"], strict=True))
+    return [
+        claim("Greedy decoding can end in a sequence that is not the most probable.",
+              "locally optimal choices can be globally poor",
+              f"{share(missed, trees)} of {trees} random trees (4 words, 4 levels)",
+              judge(missed > 0, provided=full),
+              "compared with exhaustive search on each tree"),
+        claim("A slightly less probable early choice may lead to a much better sequence.",
+              "a trade that greedy decoding never makes",
+              f"in {share(early, trees)} the best sequence starts with another word; the largest "
+              f"loss is a factor {np.exp(gap):.0f} in probability",
+              judge(early > 0, provided=full),
+              "first words of both sequences compared on each tree"),
+    ]
+
+
+def beam_claims(results, widths, N, T, full):
+    trees = len(results["best"])
+    cost = {width: rows_scored("beam", 20, 6, width) for width in (1, 2, 4, 8)}
+    expected = all(cost[width] == 1 + 5 * width for width in cost)
+    least = rows_scored("greedy", 20, 6)
+    dearer = least <= cost[1] < cost[2] < cost[4] < cost[8]
+    shares = {width: share(found_best(results, width), trees) for width in widths}
+    tree = completed({"cube": -5.1, "disc": -5.5})
+    narrow, wide = decode(tree, "greedy")[0], decode(tree, "beam", 2)[0]
+    return [
+        claim("Beam search costs more than greedy decoding, the more the wider it is.",
+              "more expensive", f"distributions asked for at T = 6: greedy "
+              f"{least}; " + ", ".join(
+                  f"B = {width}: {rows}" for width, rows in cost.items()),
+              judge(dearer, provided=expected),
+              "counted: 1 + (T - 1) B against T; the beam's rows can be computed together"),
+        claim("Too narrow a beam can miss the most probable sequence.", "can still miss it",
+              "best found: " + ", ".join(f"B = {w}: {text}" for w, text in shares.items()),
+              judge(found_best(results, 2) < trees, provided=full),
+              f"{trees} random trees; no beam of N^(T-1) = {widths[-1]} can miss it"),
+        claim("Width trades cost for quality: a wider beam finds better sequences.",
+              "a trade-off", "on average yes, in each case no: on the tree of 2.4 width 1 can end "
+              f"at {narrow[1]:.1f} and width 2 at {wide[1]:.1f}",
+              judge(wide[1] < narrow[1], "under-specified"),
+              "words after (a, red) of -5.1 and -5.5: greedy's prefix is pushed out by two others; "
+              "certain only for B >= N^(T-1)"),
+    ]
+
+
+def figures(folder):
+    """How often each width finds the best sequence, against what it costs."""
+    from matplotlib.figure import Figure
+
+    widths = (1, 2, 3, 4, 6, 8, 16)
+    figure = Figure(figsize=(7, 4.4), layout="constrained")
+    ax = figure.subplots()
+    for spread, colour in ((0.5, "#c44e52"), (1.5, "#4c72b0"), (3.0, "#55a868")):
+        rng = np.random.default_rng(1)
+        hits = dict.fromkeys(widths, 0)
+        for _ in range(120):
+            scorer = Tree(random_tree(rng, 4, 4, spread))
+            best = exhaustive_search(scorer, 4).best.tokens
+            for width in widths:
+                hits[width] += beam_search(scorer, width, 4).best.tokens == best
+        p = np.array([hits[width] / 120 for width in widths])
+        ax.errorbar(widths, 100 * p, 100 * np.sqrt(p * (1 - p) / 120), marker="o", capsize=3,
+                    color=colour, label=f"logits of standard deviation {spread}")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(widths, ["1 (greedy)", *map(str, widths[1:])])
+    ax.set_ylim(0, 103)
+    ax.set_xlabel("beam width B (4 words, 4 steps: 256 sequences)")
+    ax.set_ylabel("most probable sequence found, % of 120 trees")
+    ax.set_title("Beam search: the flatter the model, the wider the beam it needs")
+    ax.legend(loc="lower right")
+    ax.grid(alpha=0.3)
+    path = Path(folder) / "d000_beam_width.png"
+    figure.savefig(path, dpi=130)
+    return [path]
+
+
+# {first word: (its probability, {second word: its probability})}
+PROBABILITIES = {
+    "a": (0.5, {"u": 0.34, "v": 0.33, "w": 0.33}),
+    "b": (0.3, {"u": 0.6, "v": 0.4}),
+    "c": (0.2, {"u": 0.95, "v": 0.05}),
+}
+
+
+def solutions():
+    sequences = sorted(((first, second, p, q, p * q)
+                        for first, (p, below) in PROBABILITIES.items()
+                        for second, q in below.items()), key=lambda row: -row[-1])
+    best = [best_of(width) for width in (1, 2, 3)]
+    tree = Tree({first: (math.log(p), {word: math.log(q) for word, q in below.items()})
+                 for first, (p, below) in PROBABILITIES.items()})
+    library = [[tree.words(greedy(tree, 2)[0])],
+               *([tree.words(beam_search(tree, width, 2).best)] for width in (1, 2, 3)),
+               [tree.words(exhaustive_search(tree, 2).best)]]
+    ours = [best[0], *best, sequences[0][:2]]
+    return [Solution(
+        "2.5",
+        (Step("Multiply along every path: this is what an exhaustive search would do.",
+              "p(w₁, w₂) = p(w₁) · p(w₂ | w₁)",
+              table=Table(("w₁", "w₂", "p(w₁)", "p(w₂ | w₁)", "product"), tuple(sequences))),
+         Step("Greedy decoding takes the best first word and never looks back: the weakness is "
+              "that a good start may have no good continuation.",
+              numbers=line(1, best[0])),
+         Step("A beam of width 2 keeps a second start, and repairs this mistake. But the first "
+              "word of the best sequence is third, so it is pruned before its continuation is "
+              "seen: the weakness is the same, one place further down.", numbers=line(2, best[1])),
+         Step("A wider beam finds it, and costs more: B N scores a step. Only B ≥ N^(T−1) is safe "
+              "for every model.", numbers=line(3, best[2])),),
+        "Greedy decoding is short-sighted: it can't undo a choice. Beam search is too, with B "
+        "choices instead of one, at B times the cost and without a guarantee.",
+        (Check("npdl's greedy, beam (width 1, 2, 3) and exhaustive search end the same way.",
+               [tuple(words) for (words,) in library] == [tuple(found[:2]) for found in ours]),),
+        "Three first words, and a few second ones; all probabilities can be multiplied by hand.",
+        picture="how often each width finds the best sequence of random trees")]
+
+
+def best_of(width):
+    """(w₁, w₂, probability): the best sequence whose first word is among the `width` best."""
+    kept = sorted(PROBABILITIES, key=lambda word: -PROBABILITIES[word][0])[:width]
+    return max(((first, second, PROBABILITIES[first][0] * q) for first in kept
+                for second, q in PROBABILITIES[first][1].items()), key=lambda row: row[-1])
+
+
+def line(width, found):
+    return f"B = {width}: ({found[0]}, {found[1]}) with {num(found[2])}"

@@ -1,0 +1,1 @@
+"""Document 001: a divergence taken apart, shapes through time, an autoencoder, attention."""

@@ -1,0 +1,1 @@
+"""Document 002: gradients through time, GRU and LSTM, attention and its cost."""

@@ -1,0 +1,316 @@
+"""Document 002, Problem 3: four statements about the LSTM cell, each tested on npdl's LSTMCell."""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from exercises.framework import Claim, judge
+from exercises.worked import Check, Solution, Step, Table, listing, num, terms, vec
+from npdl.functions import sigmoid
+from npdl.layers.recurrent import LSTMCell
+
+QUESTION = """\
+Problem 3. An LSTM cell without biases: i, f, o = sigmoid(W x + U h), c~ = tanh(W x + U h),
+c' = f * c + i * c~, h' = o * tanh(c'). True or false:
+(a) if x is the zero vector, h' = h;  (b) if f is very small or zero, no error reaches earlier \
+steps; (c) the entries of f, i, o are not negative; (d) f, i, o can be seen as probability \
+distributions."""
+
+TITLES = {"3a": "An LSTM without input", "3b": "An LSTM that forgets: does error go back?",
+          "3c": "The signs of an LSTM's gates", "3d": "Gates as probability distributions"}
+
+claim_of = partial(Claim, "002", "Problem 3")
+GATES = ("i", "f", "o", "g")
+
+
+def lstm_cell(width=6, d_in=3, forget=None, recurrent=1.0, keep=GATES, seed=0):
+    """A float64 LSTMCell, normal weights of variance 1/H, no bias.
+
+    forget     None, or the constant value of f: 0 exactly, or above 0 and below 1
+    recurrent  scales U
+    keep       the gates whose U stays; the other blocks of U are 0
+    """
+    rng = np.random.default_rng(seed)
+    cell = LSTMCell(d_in, width, rng=seed, dtype="float64")
+    cell.W_x.data[...] = rng.standard_normal(cell.W_x.shape) / math.sqrt(width)
+    cell.W_h.data[...] = rng.standard_normal(cell.W_h.shape) * recurrent / math.sqrt(width)
+    cell.b.data[...] = 0
+    for n, gate in enumerate(GATES):
+        if gate not in keep:
+            cell.W_h.data[:, n * width:(n + 1) * width] = 0
+    if forget is not None:
+        block = slice(width, 2 * width)
+        cell.W_x.data[:, block] = cell.W_h.data[:, block] = 0
+        cell.b.data[block] = -1000.0 if forget == 0 else math.log(forget / (1 - forget))
+    return cell
+
+
+def still(cell, h, c):
+    """h' after one step with x = 0 from h and c (B, H)."""
+    (new, _), _ = cell.forward(np.zeros((len(h), cell.W_x.shape[0])), (h, c))
+    return new
+
+
+def error_lengths(cell, steps=20, size=1.0, seed=1):
+    """(steps + 1,) lengths of the gradient of (h, c), going back from a unit gradient of h.
+
+    `size` scales the inputs and the first state; near 0 every tanh is the identity.
+    """
+    rng = np.random.default_rng(seed)
+    state = tuple(0.5 * size * rng.standard_normal((2, 1, cell.d_hidden)))
+    caches = []
+    for x in size * rng.standard_normal((steps, 1, cell.W_x.shape[0])):
+        state, cache = cell.forward(x, state)
+        caches.append(cache)
+    d = (np.full_like(state[0], cell.d_hidden**-0.5), np.zeros_like(state[1]))
+    lengths = [1.0]
+    for cache in reversed(caches):
+        _, d = cell.backward(d, cache)
+        lengths.append(math.sqrt(sum(float((part * part).sum()) for part in d)))
+    return np.array(lengths)
+
+
+def gate_values(samples=2000, width=6, seed=2):
+    """f, i, o (samples, H) each, of a random cell at random inputs and states."""
+    rng = np.random.default_rng(seed)
+    cell = lstm_cell(width)
+    state = tuple(rng.standard_normal((2, samples, width)))
+    _, cache = cell.forward(2 * rng.standard_normal((samples, 3)), state)
+    i, f, o = cache.i, cache.f, cache.o
+    return f, i, o
+
+
+def zero_input():
+    """Claims of part (a)."""
+    cell, rng = lstm_cell(), np.random.default_rng(3)
+    h, c = rng.uniform(-1, 1, (2, 500, 6))
+    moved = np.abs(still(cell, h, c) - h).max(-1)
+    rest = float(np.abs(still(cell, np.zeros((1, 6)), np.zeros((1, 6)))).max())
+    yield claim_of(
+        "a", "x = 0 makes h' = h", "False",
+        f"false: h moves by {moved.min():.2f} to {moved.max():.2f} (its largest entry)",
+        judge(moved.min() > 1e-3), f"{len(h)} random states of 6 units, x = 0")
+    yield claim_of(
+        "a, summary", "with x = 0, h' differs from h", "h' is not h even if x = 0",
+        "not always: from h = 0 and c = 0, as every sequence starts, h' = h = 0",
+        judge(rest > 0, "confirmed", "under-specified", provided=np.array_equal(
+            still(cell, h, c), cell.forward(np.zeros((500, 3)), (h, c))[0][0])),
+        f"no biases: c~ = tanh(0) = 0, so c' = 0; npdl's cell gives {rest:g}; holds in general, "
+        "the words of the longer answer, which the summary leaves out")
+
+
+def forgetting():
+    """Claims of part (b)."""
+    closed = error_lengths(lstm_cell(forget=0.0))
+    cut = error_lengths(lstm_cell(forget=0.0, recurrent=0.0))
+    output = error_lengths(lstm_cell(forget=0.0, keep=("o",)))
+    strong = error_lengths(lstm_cell(forget=0.0, recurrent=8.0), 60, size=1e-40)
+    yield claim_of(
+        "b", "f = 0 keeps the error from earlier steps", "False",
+        "false: f = 0 closes the road through c only; h still feeds the gates",
+        judge(closed[5] > 0, provided=closed[0] == 1 and cut[2] == 0),
+        f"f = 0 exactly: length of the error 1, 2, 5 steps back {listing(closed[[1, 2, 5]], '.1e')}"
+        f"; with U = 0 too, {listing(cut[[1, 2, 5]], 'g')}")
+    yield claim_of(
+        "b", "the error flows through the input gate and the candidate",
+        "because i and c~ depend on h",
+        "these, and the output gate as well, which the reason leaves out: o depends on h too",
+        judge(output[3] == 0, "confirmed", "under-specified"),
+        f"f = 0 and U = 0 but for the output gate: 1, 2, 3 steps back "
+        f"{listing(output[1:4], '.1e')}")
+    yield claim_of(
+        "b, summary", "the reason for the answer is that a small f makes gradients vanish",
+        "False - small f leads to vanishing gradients",
+        "that would speak for True, and contradicts the solution above it; nor does it hold: with "
+        "a large U the error grows at f = 0",
+        judge(strong[-1] < 1),
+        f"f = 0, U eight times larger, states near 0: the error's length is "
+        f"{strong[20]:.1e} after 20 steps and {strong[60]:.1e} after 60, from 1")
+
+
+def signs():
+    """Claims of part (c)."""
+    gates = np.concatenate(gate_values())
+    extremes = [float(sigmoid(np.array([z]))[0]) for z in (-1000.0, 1000.0)]
+    rng = np.random.default_rng(4)
+    state = rng.uniform(-1, 1, (2, 2000, 6))
+    (_, c), cache = lstm_cell().forward(rng.standard_normal((2000, 3)), tuple(state))
+    f = cache.f
+    all_negative = int((c < 0).all(-1).sum())
+    flips = int((np.sign(f * state[1]) != np.sign(state[1])).sum())
+    yield claim_of(
+        "c", "the entries of f, i, o are not negative", "True",
+        "true: the sigmoid's values are",
+        judge(float(gates.min()) >= 0 and extremes[0] >= 0),
+        f"{gates.size} gate values between {gates.min():.4f} and {gates.max():.4f}")
+    yield claim_of(
+        "c", "they lie strictly between 0 and 1", "in (0, 1)",
+        "of real numbers, yes; in floating point the ends are reached",
+        judge(0 < extremes[0] and extremes[1] < 1, "confirmed", "under-specified"),
+        f"npdl's float64 sigmoid at -1000 and 1000: {extremes[0]:g} and {extremes[1]:g}")
+    yield claim_of(
+        "c", "a forget gate that is not negative keeps the memory from being all negative",
+        "never makes the memory completely negative",
+        "the memory can be all negative; what holds is that f * c has the signs of c, so that it "
+        "is not f that makes it so",
+        judge(all_negative == 0, if_false="under-specified", provided=flips == 0),
+        f"{all_negative} of 2000 random steps end with all 6 entries of c below 0; f changed the "
+        f"sign of {flips} of 12000 entries")
+
+
+def distributions():
+    """Claims of part (d)."""
+    sums = np.concatenate([gate.sum(-1) for gate in gate_values()])
+    f, i, _ = gate_values()
+    correlation = np.corrcoef(np.hstack([f, i]).T)
+    shared = float(np.abs(correlation - np.diag(np.diag(correlation))).max())
+    half = float(sigmoid(np.zeros(2)).sum())
+    yield claim_of(
+        "d", "f, i, o can be seen as probability distributions", "False",
+        f"false: the sums of 6 entries run from {sums.min():.2f} to {sums.max():.2f}",
+        judge(sums.min() < 0.99 or sums.max() > 1.01),
+        f"{len(sums)} gates; {int((np.abs(sums - 1) < 1e-9).sum())} sum to 1. They can: two units "
+        f"at 0 sum to {half:g}, so not necessarily is right and never would not be")
+    yield claim_of(
+        "d", "the entries of the gates are independent of one another",
+        "each computed independently",
+        "not normalised together, but they read the same x and h, and so move together",
+        judge(shared < 0.1, "confirmed", "under-specified"),
+        f"largest correlation between two entries of f and i over 2000 random inputs: {shared:.2f}")
+
+
+def claims():
+    return [*zero_input(), *forgetting(), *signs(), *distributions()]
+
+
+KEPT = 0.7                                  # (b): the memory that f = 0 drops
+MEMORY, CANDIDATE = -0.8, -0.5              # (c): both negative
+
+
+def lstm_step(x, h, c, W=1.0, U=1.0, f=None):
+    """{i, f, o, g, c, h} of one step; f is the gate's value where it is given."""
+    z = W * x + U * h
+    gate, g = sigmoid(z), math.tanh(z)
+    forget = gate if f is None else f
+    new_c = forget * c + gate * g
+    return {"i": gate, "f": forget, "o": gate, "g": g, "c": new_c, "h": gate * math.tanh(new_c)}
+
+
+def worked_zero_input(h=0.5, c=0.5):
+    """Part (a)."""
+    s, rest = lstm_step(0.0, h, c), lstm_step(0.0, 0.0, 0.0)
+    return Solution(
+        "3a",
+        (
+            Step("With x = 0 the gates still hear h.", "i = f = o = σ(W·0 + U h),   c̃ = tanh(U h)",
+                 f"σ({h}) = {num(s['i'])},   tanh({h}) = {num(s['g'])}"),
+            Step("The memory moves.", "c' = f c + i c̃",
+                 f"{num(s['f'])} · {c} + {num(s['i'])} · {num(s['g'])} = {num(s['c'])}"),
+            Step("So does the hidden state.", "h' = o tanh(c')",
+                 f"{num(s['o'])} · tanh({num(s['c'])}) = {num(s['h'])}, and h was {num(h, 1)}"),
+            Step("The one exception worth knowing: from rest it stays at rest.",
+                 "h = c = 0:  c̃ = tanh(0) = 0,  c' = 0,  h' = 0",
+                 f"c' = {num(rest['c'], 0)}, h' = {num(rest['h'], 0)}"),
+        ),
+        f"False: with x = 0 the state goes from h = {h} to h' = {num(s['h'])}; from h = c = 0 "
+        "it would stay.",
+        (Check("c' and h' by the definition, in one line each",
+               abs(s["c"] - (sigmoid(h) * c + sigmoid(h) * math.tanh(h))) < 1e-15
+               and abs(s["h"] - sigmoid(h) * math.tanh(s["c"])) < 1e-15),
+         Check("at rest nothing moves", rest["h"] == rest["c"] == 0)),
+        f"One unit, W = U = 1, x = 0, h = {h}, c = {c}.")
+
+
+def road_through_h(h, U=1.0):
+    """The parts of dh'/dh at f = 0, x = 0: through i, through the candidate, through o."""
+    s = lstm_step(0.0, h, 0.0, U=U, f=0.0)
+    slope, bend = s["i"] * (1 - s["i"]) * U, s["o"] * (1 - math.tanh(s["c"]) ** 2)
+    return bend * slope * s["g"], bend * s["i"] * (1 - s["g"] ** 2) * U, \
+        slope * math.tanh(s["c"])
+
+
+def worked_forgetting(h=0.5):
+    """Part (b)."""
+    s, parts = lstm_step(0.0, h, KEPT, f=0.0), road_through_h(h)
+    total, after = sum(parts), sum(road_through_h(s["h"]))
+    step = 1e-6
+    two = [lstm_step(0.0, lstm_step(0.0, h + e, KEPT, f=0.0)["h"], 0.0, f=0.0)["h"]
+           for e in (step, -step)]
+    numeric = (two[0] - two[1]) / (2 * step)
+    strong = sum(road_through_h(0.0, U=8.0))
+    return Solution(
+        "3b",
+        (
+            Step("f = 0 closes the memory's own road.", "∂c'/∂c = f = 0",
+                 f"{num(s['f'], 0)} · {num(KEPT, 1)} of the old memory is left in c' = "
+                 f"{num(s['c'])}"),
+            Step("But i, c̃ and o are made of h; error goes back through them.",
+                 "∂h'/∂h = o (1 − tanh²c') [i (1 − i) U c̃ + i (1 − c̃²) U] + o (1 − o) U tanh(c')",
+                 f"i = o = {num(s['i'])}, c̃ = {num(s['g'])}, c' = i c̃ = {num(s['c'])}, "
+                 f"o (1 − tanh²c') = {num(s['o'] * (1 - math.tanh(s['c']) ** 2))}\n"
+                 f"through i {num(parts[0])}, through c̃ {num(parts[1])}, through o "
+                 f"{num(parts[2])}:  {terms(parts)} = {num(total)}"),
+            Step("Two steps: multiply the factors of both.", "∂h''/∂h = ∂h''/∂h' · ∂h'/∂h",
+                 f"h' = {num(s['h'])}:  {num(after)} · {num(total)} = {num(after * total)}"),
+            Step("Does a small f at least make the error vanish? Not necessarily: U decides.",
+                 "h near 0:  i = o = 1/2,  ∂h'/∂h = U/4",
+                 f"U = 1: {num(sum(road_through_h(0.0)))};  U = 8: {num(strong)}, it grows"),
+        ),
+        f"False: with f = 0 exactly, ∂h'/∂h = {num(total)} ≠ 0, by way of i, c̃ and o.",
+        (Check("two steps against a difference of h''", abs(numeric - after * total) < 1e-8),
+         Check("at h = 0 the factor is U/4", abs(strong - 2) < 1e-12)),
+        f"One unit, W = U = 1, x = 0, h = {h}, c = {KEPT}, and f held at 0.")
+
+
+def worked_signs(values=(-4.0, -1.0, 0.0, 1.0, 4.0)):
+    """Part (c)."""
+    gates = [sigmoid(z) for z in values]
+    f = i = gates[3]
+    return Solution(
+        "3c",
+        (
+            Step("e^(−z) is positive for every real z, so the denominator is above 1.",
+                 "σ(z) = 1/(1 + e⁻ᶻ),   e⁻ᶻ > 0   →   0 < σ(z) < 1",
+                 table=Table(("z", "e⁻ᶻ", "σ(z)"),
+                             tuple((num(z, 0), num(math.exp(-z)), num(g))
+                                   for z, g in zip(values, gates, strict=True)))),
+            Step("f multiplies c by such a number: it shrinks c and keeps its sign. It does not "
+                 "keep c from being negative; i c̃ may be negative too.",
+                 "c' = f c + i c̃",
+                 f"c = {num(MEMORY, 1)}, f = i = {num(f)}, c̃ = {num(CANDIDATE, 1)}:  c' = "
+                 f"{terms([f * MEMORY, i * CANDIDATE])} = {num(f * MEMORY + i * CANDIDATE)}"),
+        ),
+        f"True: every entry is a σ, between {num(gates[0])} and {num(gates[-1])} here, always "
+        "above 0 and below 1.",
+        (Check("all values lie in (0, 1) and rise with z",
+               all(0 < a < b < 1 for a, b in zip(gates, gates[1:], strict=False))),))
+
+
+def worked_distributions(z=(2.0, 0.0, -1.0)):
+    """Part (d)."""
+    gates = [sigmoid(v) for v in z]
+    powers = [math.exp(v) for v in z]
+    soft = [p / sum(powers) for p in powers]
+    half = [sigmoid(0.0)] * 2
+    return Solution(
+        "3d",
+        (
+            Step("The sigmoid looks at each entry alone.", "fⱼ = σ(zⱼ)",
+                 f"z = {vec(z, 0)}:  f = {vec(gates)}"),
+            Step("Add them up.", "Σⱼ fⱼ", f"{terms(gates)} = {num(sum(gates))}, not 1"),
+            Step("What would sum to 1 is a softmax, which divides by the sum of all.",
+                 "softmax(z)ⱼ = e^zⱼ / Σₖ e^zₖ",
+                 f"{vec(soft)}, sum {num(sum(soft))}"),
+            Step("They can sum to 1 by chance, so 'not necessarily' is right and 'never' is not.",
+                 numbers=f"two units at z = 0: {terms(half, 1)} = {num(sum(half), 0)}"),
+        ),
+        f"False: not negative, but the sum is {num(sum(gates))} here; n entries can sum to "
+        "anything between 0 and n.",
+        (Check("the softmax of the same numbers does sum to 1", abs(sum(soft) - 1) < 1e-12),
+         Check("the gates' sum is not 1", abs(sum(gates) - 1) > 0.1)),
+        f"Three units with z = {vec(z, 0)}.")
+
+
+def solutions():
+    return [worked_zero_input(), worked_forgetting(), worked_signs(), worked_distributions()]

@@ -1,0 +1,1 @@
+"""Document 003: threshold neurons, parity, beam search, eigenvalues, graphs, a review."""

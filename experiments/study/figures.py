@@ -1,0 +1,266 @@
+"""Pictures: a Figure, its file, and panels of curves coloured by a setting or named in a legend.
+
+A figure is drawn from its `data` alone, so that the digest of the data, which stands in the
+picture's file, says whether it is up to date without a look at its pixels.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from npdl.errors import InputError
+from npdl.files import write_atomically
+from npdl_study.plots import style
+
+DPI = 80
+COLOURS = (256, 64, 16)             # of a picture's palette: fewer where a file gets too large
+LARGEST = 90_000                    # bytes of a picture
+DIGITS = 6                          # of the numbers that go into a digest
+
+LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
+MARKERS = ("o", "s", "^", "D")
+DASHES = ("-", (0, (2, 1)), ":", "-.", (0, (5, 1)))    # of a setting's seeds, in their order
+NARROW = 3                          # a log scale spans at least such a factor
+MANY = 20                           # points from which a line is a curve
+WINDOW = 11                         # evaluations whose median is a curve's strong line
+FAINT, FEW = 0.35, 8                # opacity of a curve's values, up to so many curves
+NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
+SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
+TIGHT = 0.13                        # of the width, between two ticks of the steps' scale
+STEPS = (0, 100, 500, 1000, 2500, 5000, 10_000, 20_000, 40_000)     # of the steps' scale
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A picture: results/figures/<name>.png.
+
+    label    "12" for the document's Figure 12, or a name of our own
+    data     all that is drawn, as JSON can hold it
+    draw     draw(figure, data) fills an empty matplotlib Figure
+    size     inches, at 80 dots each
+    """
+
+    name: str
+    label: str
+    caption: str
+    data: Any
+    draw: Callable
+    size: tuple[float, float] = (10.0, 5.0)
+
+    def digest(self):
+        """Twelve hexadecimal digits that change with the data."""
+        text = json.dumps(rounded(self.data), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def rounded(value):
+    """The same value with every float to DIGITS digits, tuples as lists, keys as text."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {str(key): rounded(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part) for part in value]
+    return value
+
+
+def write_png(figure, folder):
+    """Draw a Figure into <folder>/<name>.png, which carries the digest of its data.
+
+    The same data give the same bytes for the same versions of matplotlib and Pillow.
+    """
+    canvas = Canvas(figsize=figure.size, dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(canvas)
+    figure.draw(canvas, rounded(figure.data))
+    full = io.BytesIO()
+    canvas.savefig(full, format="png", metadata={"Software": None})
+    image = Image.open(full).convert("RGB")
+    data = next((png for colours in COLOURS
+                 if len(png := reduced(image, colours, figure.digest())) <= LARGEST), None)
+    if data is None:
+        raise InputError(f"figure {figure.name}: more than {LARGEST} bytes; give it a smaller size")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(folder) / f"{figure.name}.png", lambda file: file.write(data))
+
+
+def reduced(image, colours, digest):
+    """A picture (Pillow) as the bytes of a PNG with a palette, and the digest as its text."""
+    facts, file = PngInfo(), io.BytesIO()
+    facts.add_text("data", digest)
+    image.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        file, format="png", optimize=True, pnginfo=facts)       # keeps a thin line's colour, too
+    return file.getvalue()
+
+
+def digest_of(path):
+    """The digest that a picture carries, or None where there is no such picture."""
+    try:
+        with Image.open(path) as image:
+            return image.info.get("data")
+    except OSError:
+        return None
+
+
+# --- panels of curves -----------------------------------------------------------------------------
+def draw_panels(figure, data):
+    """Fill a Figure with `data`:
+
+    shape    [rows, columns] of the panels
+    x        {label, scale: linear | whole (numbers) | log | log2 | steps, values}: all values
+             that the setting takes, run or not
+    bar      {label, values}: lines are coloured by their "value"; or None: by their "label",
+             which a legend names
+    panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
+             a line for each seed, of few points with marks, of many their running median over
+             faint values;
+             one with the scale none has its "note" in its place, or nothing
+    """
+    rows, columns = data["shape"]
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, hspace=0.05, wspace=0.03)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    drawn = [panel["scale"] != "none" for panel in data["panels"]]
+    bar = data["bar"]
+    colours = bar_colours(bar["values"]) if bar else {}
+    for number, (axes, panel) in enumerate(zip(grid.flat, data["panels"], strict=True)):
+        if not drawn[number]:
+            axes.set_axis_off()
+            write_in(axes, panel.get("note", ""))
+            continue
+        lowest = not any(drawn[number + columns::columns])
+        style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
+        axes.tick_params(labelbottom=True)
+        draw_lines(axes, panel["lines"], colours)
+        scale_y(axes, panel["scale"])
+        scale_x(axes, data["x"])
+        if not any(line["x"] for line in panel["lines"]):
+            axes.tick_params(left=False, labelleft=False)
+            write_in(axes, "not run")
+    if bar:
+        colour_bar(figure, grid, bar)
+    else:
+        name_lines(figure, grid)
+
+
+def write_in(axes, words):
+    """Words in the middle of a panel that has no lines."""
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center",
+              color=style.SOFT)
+
+
+def draw_lines(axes, lines, colours):
+    seeds = sum(len(line["seeds"]) for line in lines)
+    strong, thin = (1.3, 0.6) if seeds <= FEW else (1.0, 0.3)
+    faint = {"linewidth": thin, "zorder": 1,        # behind every strong line
+             "alpha": FAINT * min(1, FEW / max(seeds, 1))}
+    order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
+    for line in lines:
+        if not line["x"]:
+            continue
+        number = order.get(line.get("label"), 0)
+        colour = colours[line["value"]] if colours else LEGEND[number % len(LEGEND)]
+        x, curve = line["x"], len(line["x"]) >= MANY
+        for i, values in enumerate(line["seeds"]):
+            look = {"color": colour, "linestyle": DASHES[i % len(DASHES)],
+                    "label": None if i else line.get("label")}
+            if curve:
+                axes.plot(x, values, color=colour, **faint)
+                axes.plot(x, running_median(values), linewidth=strong, **look)
+            else:
+                axes.plot(x, values, linewidth=0.8, marker=MARKERS[number % len(MARKERS)],
+                          markersize=5, markerfacecolor="none" if i else colour, **look)
+
+
+def running_median(values):
+    """Of the WINDOW values around each, of fewer at the ends. As many before as after: a curve
+    that only rises or falls stays as it is."""
+    half = WINDOW // 2
+    return [np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))]
+
+
+def scale_y(axes, scale):
+    if scale == "log":
+        low, high = axes.dataLim.intervaly
+        if 0 < low <= high <= low * (1 + 1e-9):     # of one value no scale can be chosen
+            axes.set_ylim(low / NARROW, high * NARROW)
+        axes.set_yscale("log", nonpositive="mask")
+        low, high = axes.get_ylim()
+        if high < NARROW * low:                     # a single value, or nearly: room around it
+            axes.set_ylim(low / NARROW, high * NARROW)
+    elif scale == "accuracy":
+        axes.set_yscale("function", functions=(
+            lambda a: -np.log10(np.maximum(1 - a, -0.9 * NEAR_ONE) + NEAR_ONE),
+            lambda f: 1 + NEAR_ONE - 10.0**-f))
+        axes.set_ylim(-0.1, 1.0003)
+        axes.yaxis.set_major_locator(FixedLocator(SHARES))
+        axes.yaxis.set_major_formatter(FixedFormatter([f"{share:g}" for share in SHARES]))
+    else:
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, 0), 1.05 * high)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+
+
+def scale_x(axes, x):
+    scale, values = x["scale"], x["values"]
+    low, high = min(values), max(values)
+    if scale == "steps":                            # a root: the late half has a third of the width
+        axes.set_xscale("function", functions=(lambda t: np.sqrt(np.maximum(t, 0)), np.square))
+        axes.set_xlim(0, high)
+        ticks = []
+        for step in reversed([step for step in STEPS if step <= 1.01 * high]):
+            if not ticks or (ticks[0] / high) ** 0.5 - (step / high) ** 0.5 > TIGHT:
+                ticks.insert(0, step)
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_major_formatter(FixedFormatter([f"{step:g}" for step in ticks]))
+        return
+    if scale in ("linear", "whole"):
+        axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=scale == "whole"))
+        return
+    axes.set_xscale("log", base=2 if scale == "log2" else 10)
+    margin = (high / low) ** 0.05
+    axes.set_xlim(low / margin, high * margin)
+    if scale == "log2":
+        axes.xaxis.set_major_locator(FixedLocator(values))
+        axes.xaxis.set_major_formatter(FixedFormatter([f"{value:g}" for value in values]))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def bar_colours(values):
+    """{value: colour}, evenly spaced in the order of the values."""
+    places = np.linspace(0.0, 0.8, len(values))
+    return {value: colormaps["plasma"](place) for value, place in zip(values, places, strict=True)}
+
+
+def colour_bar(figure, grid, bar):
+    values = bar["values"]
+    edges = np.arange(len(values) + 1) - 0.5
+    mapping = ScalarMappable(BoundaryNorm(edges, len(values)),
+                             ListedColormap(list(bar_colours(values).values())))
+    drawn = figure.colorbar(mapping, ax=grid, ticks=range(len(values)), pad=0.01, aspect=30)
+    drawn.ax.set_yticklabels([f"{value:g}" for value in values])
+    drawn.ax.minorticks_off()
+    drawn.set_label(bar["label"], color=style.INK)
+
+
+def name_lines(figure, grid):
+    """One legend above all panels."""
+    for axes in grid.flat:
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside upper right", ncols=len(handles),
+                          frameon=False, labelcolor=style.INK)
+            return

@@ -1,0 +1,162 @@
+"""Question 5: layers and width. The claims on it are in q5_claims."""
+
+import math
+
+from experiments.study.measures import A_VAL, L_VAL, STUDENT, mean, slope, span
+from experiments.study.pages import Table
+from experiments.study.panels import best_table, eight, family, figure
+from experiments.study.records import NAMES, SEEDS, parameters, variant
+
+LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
+CONFIGS = {model: {(L, d): variant(model, layers=L, width=d) for L in LAYERS for d in WIDTHS}
+           for model in NAMES}
+RUNS = [variant(m, layers=L, width=d, seed=seed) for seed in SEEDS for L in LAYERS
+        for d in WIDTHS for m in NAMES]
+NARROW, WIDE = [(L, 64) for L in LAYERS], [(L, 256) for L in LAYERS]
+SHALLOW, DEEP = [(1, d) for d in WIDTHS], [(3, d) for d in WIDTHS]
+
+
+def by_size(runs):
+    """The runs {(L, d): Run} in the order of their parameters, and those."""
+    ordered = sorted(runs.values(), key=lambda run: parameters(run.config))
+    return ordered, [parameters(run.config) for run in ordered]
+
+
+def gain(runs, few, many):
+    """Decades by which L_val falls between settings paired with each other, mean."""
+    return mean(math.log10(runs[a].best(L_VAL) / runs[b].best(L_VAL))
+                for a, b in zip(few, many, strict=True))
+
+
+def rise(runs, few, many):
+    """By how much A_val rises between settings paired with each other, mean."""
+    return mean(runs[b].best(A_VAL) - runs[a].best(A_VAL) for a, b in zip(few, many, strict=True))
+
+
+def logarithms(runs):
+    """(log10 of P, log10 of L_val), in the order of P."""
+    ordered, sizes = by_size(runs)
+    return [math.log10(P) for P in sizes], [math.log10(run.best(L_VAL)) for run in ordered]
+
+
+# --- figures, tables, numbers ---------------------------------------------------------------------
+BAR = "width d (log2 scale)"
+
+
+def figures(store):
+    made = []
+    for model, first in (("gpt", 12), ("lstm", 15)):
+        for L in LAYERS:
+            made.append(figure(
+                f"fig{first + L - 1}-model-{model}-layers{L}", str(first + L - 1),
+                f"{NAMES[model]}, {L} layer{'s' * (L > 1)}: loss and accuracy over the training "
+                "steps, the width d by colour.",
+                family(store, {"": {d: CONFIGS[model][L, d] for d in WIDTHS}}, BAR), (10, 6.2)))
+    for model, label in (("lstm", 18), ("gpt", 20)):
+        found = CONFIGS[model]
+        by_P = [(f"L = {L}", {parameters(found[L, d]): found[L, d] for d in WIDTHS})
+                for L in LAYERS]
+        by_L = [(d, {L: found[L, d] for L in LAYERS}) for d in WIDTHS]
+        what = f"{NAMES[model]}: best losses and accuracies, and their first steps t_f, against "
+        made += [figure(f"fig{label}-model-{model}-parameters", str(label),
+                        f"{what}the number of parameters without embeddings.", eight(
+                            store, by_P, {"label": "parameters P (log scale)", "scale": "log"}),
+                        (14, 6)),
+                 figure(f"fig{label + 1}-model-{model}-layers", str(label + 1),
+                        f"{what}the number of layers, the width d by colour.", eight(
+                            store, by_L, {"label": "layers L", "scale": "whole"}, BAR), (14, 6))]
+    return made
+
+
+def table(store):
+    return best_table(store, ("model", "L", "d", "P"), [
+        (NAMES[m], str(L), str(d), f"{parameters(config):,}", config)
+        for m in CONFIGS for (L, d), config in CONFIGS[m].items()])
+
+
+def seeds_of(store):
+    """{(model, recipe): [{(L, d): Run} of each seed]} of what the page speaks of."""
+    return {(model, recipe): list(store.by_seed(CONFIGS[model], {model: recipe}).values())
+            for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
+
+
+def by_parameters(runs, metric):
+    """(slope, half of Student's 95 % interval) over log10 P of log10 L_val or of A_val."""
+    ordered, sizes = by_size(runs)
+    xs = [math.log10(P) for P in sizes]
+    ys = [math.log10(run.best(metric)) if metric == L_VAL else run.best(metric)
+          for run in ordered]
+    steep, free, middle = slope(xs, ys), len(xs) - 2, mean(xs)
+    start = mean(ys) - steep * middle
+    variance = math.fsum((y - start - steep * x) ** 2 for x, y in zip(xs, ys, strict=True)) / free
+    width = math.sqrt(variance / math.fsum((x - middle) ** 2 for x in xs))
+    return steep, STUDENT[free - 1] * width
+
+
+# {what is changed: {metric: gain(runs)}}: more is better
+GAINS = {
+    "width d, 64 to 256 (mean over L)": {L_VAL: lambda runs: gain(runs, NARROW, WIDE),
+                                         A_VAL: lambda runs: rise(runs, NARROW, WIDE)},
+    "layers L, 1 to 3 (mean over d)": {L_VAL: lambda runs: gain(runs, SHALLOW, DEEP),
+                                       A_VAL: lambda runs: rise(runs, SHALLOW, DEEP)},
+    "parameters P, tenfold": {L_VAL: lambda runs: -by_parameters(runs, L_VAL)[0],
+                              A_VAL: lambda runs: by_parameters(runs, A_VAL)[0]},
+}
+
+
+def gains_table(store):
+    """What width, depth and parameters bring, seed by seed: the answer to 5 (c)."""
+    found, rows = seeds_of(store), []
+    for what, of in GAINS.items():
+        for metric, name, form in ((L_VAL, "decades that L_val falls", "{:+.2f}"),
+                                   (A_VAL, "rise of A_val", "{:+.3f}")):
+            rows.append((what, name, *(" / ".join(form.format(of[metric](runs)) for runs in seeds)
+                                       for seeds in found.values())))
+    return Table(("more of", "brings", *(f"{NAMES[m]}, {recipe}" for m, recipe in found)), rows,
+                 left=2)
+
+
+def more(store, what, metric):
+    """{recipe of the LSTM: which model gains more with every seed, or ""}."""
+    found, of = seeds_of(store), GAINS[what][metric]
+    gpt = [of(runs) for runs in found["gpt", "default"]]
+    made = {}
+    for recipe in ("default", "release"):
+        pairs = [b > a for a, b in zip(map(of, found["lstm", recipe]), gpt, strict=True)]
+        made[recipe] = "GPT" if all(pairs) else "" if any(pairs) else "LSTM"
+    return made
+
+
+def values(store):
+    found = seeds_of(store)
+    halves = {key: [by_parameters(runs, A_VAL) for runs in seeds] for key, seeds in found.items()}
+    told = {name: [steep > half for (m, _), these in halves.items() if m == name
+                   for steep, half in these] for name in NAMES}
+    third = [runs[3, d].best(L_VAL) / runs[2, d].best(L_VAL)
+             for recipe in ("default", "release") for runs in found["lstm", recipe] for d in WIDTHS]
+    at_64 = {recipe: mean(runs[L, 64].best(A_VAL) for runs in found["lstm", recipe]
+                          for L in LAYERS) for recipe in ("default", "release")}
+    return {"5 table": gains_table(store),
+            **{f"5 {m} told": f"{sum(these)} of {len(these)}" for m, these in told.items()},
+            "5 third layer": f"{sum(times > 1 for times in third)} of {len(third)}",
+            **{f"5 {recipe} at 64": f"{at:.2f}" for recipe, at in at_64.items()},
+            "5 gpt at 64": span((mean(runs[L, 64].best(A_VAL) for L in LAYERS)
+                                 for runs in found["gpt", "default"]), "{:.2f}")}
+
+
+def facts(store):
+    d, L, P = GAINS
+    every = [change for what in (d,) for seeds in seeds_of(store).values()
+             for change in (GAINS[what][L_VAL](runs) for runs in seeds)]
+    return {
+        "width lowers L_val for both models with every run": min(every) > 0,
+        "with d and with P the GPT's L_val falls more with every run": all(
+            more(store, what, L_VAL) == {"default": "GPT", "release": "GPT"} for what in (d, P)),
+        "with d A_val gains more for the LSTM by the default, for the GPT by the release start":
+            more(store, d, A_VAL) == {"default": "LSTM", "release": "GPT"},
+        "with P A_val gains more for the LSTM by the default, for the GPT by the release start":
+            more(store, P, A_VAL) == {"default": "LSTM", "release": "GPT"},
+        "with L neither model gains more in every run, in L_val or in A_val": all(
+            len(set(more(store, L, metric).values()) - {""}) != 1
+            or "" in more(store, L, metric).values() for metric in (L_VAL, A_VAL)),
+    }

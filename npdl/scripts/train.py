@@ -1,0 +1,98 @@
+"""Train a {model} on modular arithmetic until it groks, or on a text.
+
+The defaults are document 004's: 31 residues, addition, half of the equations to train on, two
+layers of width 128{heads}, AdamW with weight decay 1, 10001 steps;
+and gradients clipped at norm 1, which the document does not say: it is from the published starter
+code of its course (--recipe). Everything that the run makes goes into one folder. Ctrl-C saves and
+stops; --resume goes on, bit for bit.
+
+  python -m npdl train-{name}
+  python -m npdl train-{name} --p 11 --orders 2,3 --stratified --out runs/mixed
+  python -m npdl train-{name} --text plays.txt --out runs/plays
+  python -m npdl train-{name} --resume --out runs/mixed
+"""
+
+from npdl import backend
+from npdl.console import describe, place
+from npdl.errors import InputError
+from npdl.training import run
+from npdl.training.config import ARITHMETIC, MACHINE, MODEL, RECORDS, TEXT, TRAINING
+from npdl.training.nonfinite import Watch
+from npdl.training.options import add_settings, option_of
+from npdl.training.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
+
+
+def add_gpt(parser):
+    """Add the options of train-gpt to an argparse parser."""
+    _add(parser, "gpt", __doc__.format(model="GPT", name="gpt", heads=" with four heads"))
+
+
+def add_lstm(parser):
+    """Add the options of train-lstm to an argparse parser."""
+    _add(parser, "lstm", __doc__.format(model="LSTM", name="lstm", heads=""))
+
+
+def run_gpt(options):
+    """Train a GPT as the options say; returns the exit status."""
+    return _train("gpt", options)
+
+
+def run_lstm(options):
+    """Train an LSTM as the options say; returns the exit status."""
+    return _train("lstm", options)
+
+
+def _add(parser, model, description):
+    describe(parser, description)
+    shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
+                      for name, value in TEXT_DEFAULTS.items())
+    parser.epilog = f"With --text the defaults are {shown}."
+    parser.add_argument("--recipe", choices=list(RECIPES), help="what document 004 leaves open: "
+                        "default (clip 1.0, PyTorch's start), release (what the published starter "
+                        "code of its course has: clip 1.0, an LSTM's gates as Glorot's) or stated "
+                        "(nothing that the text does not name: no clip); --clip and --init go "
+                        "before it")
+    add_settings(parser, f"train-{model}", (ARITHMETIC, TEXT, MODEL, TRAINING, RECORDS, MACHINE),
+                 new_config(model, {}))
+    run_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
+                "runs/<model>-text-<file>-seed<seed>")
+
+
+def run_options(parser, folder):
+    """Add the options of one process's part in a run; `folder` says where --out is by default."""
+    group = parser.add_argument_group("this process")
+    group.add_argument("--out", metavar="DIR", default=None, type=place,
+                       help=f"the run's folder (default: {folder})")
+    group.add_argument("--resume", action="store_true", default=False, help="go on with the run "
+                       "in --out, exactly where its checkpoint is")
+    group.add_argument("--for-steps", type=int, metavar="N", default=None, help="make N more "
+                       "updates now, save and leave; --resume goes on")
+    group.add_argument("--quiet", action="store_true", default=False, help="show nothing")
+    group.add_argument("--check", action="store_true", default=False, help="look at every layer's "
+                       "numbers at every step: say where the first NaN or infinity is made "
+                       "(slower)")
+
+
+def parsed(options):
+    """(settings that were given, --out, --resume, npdl.training.run.train's other arguments)."""
+    given = vars(options)
+    how = {"quiet": given.pop("quiet"), "for_steps": given.pop("for_steps")}
+    if given.pop("check"):
+        how["check"] = Watch
+    return given, given.pop("out"), given.pop("resume"), how
+
+
+def _train(model, options):
+    given, folder, resume, how = parsed(options)
+    if resume:
+        folder = folder or run.default_folder(new_config(model, given))
+        config = run.resumed_config(folder, recipe_settings(model, given))
+        if config.model != model:
+            command = "finetune" if config.pretrained else f"train-{config.model}"
+            raise InputError(f"--out {folder}: holds the run of another model; resume it with "
+                             f"{command}")
+    else:
+        config = new_config(model, given)
+        folder = folder or run.default_folder(config)
+    backend.use(config.backend)
+    return run.train(config, folder, resume, **how)

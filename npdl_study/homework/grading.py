@@ -1,0 +1,264 @@
+"""Grades a class: a folder of submissions, each a folder with a student's files of one homework.
+
+    python -m npdl homework --out homework --layers Linear LayerNorm       what the class was given
+    python -m npdl homework grade submissions --homework homework --out grades
+
+Graded is what stands in the marked places (`splice`), in a process for each task (`isolated`) that
+gives arrays back; they are compared here (`judging`). Grades are written after each submission,
+and none costs another its own. It is no prison: what it leaves to a container, OUTSIDE says.
+"""
+
+import ast
+import contextlib
+import csv
+import io
+import os
+import re
+import secrets
+import signal
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from npdl.console import printable
+from npdl.errors import InputError
+from npdl.files import read_json, reason, write_atomically, write_json
+from npdl.training.config import usable_cores
+from npdl_study.check.target import find_class
+from npdl_study.containment import message
+from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
+from npdl_study.homework.judging import answers, judged, shapes_of
+
+CHECKS = ("gradients", "other sizes", "manners")        # a point each; the last with both others
+MOST_BYTES = 1 << 20        # of a student's file
+FORMULA = ("=", "+", "-", "@")
+OUTSIDE = ("note: that submissions read npdl's sources, each other or the network is a matter of a "
+           "container (the book's page for teachers has the line)")
+
+
+def tasks_of(homework):
+    """[what `isolated` is asked] for each task of a homework folder."""
+    try:
+        path = Path(homework) / "test_homework.py"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = next(ast.literal_eval(node.value) for node in tree.body
+                     if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
+        return [{"module": module, "name": find_class(name).__name__, "originals": own,
+                 "holes": [where.partition(":")[2] for where in own], "blame": "",
+                 "pristine": (path.parent / f"{module}.py").read_text(encoding="utf-8")}
+                for (module, name), own in found.items()]
+    except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
+        raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
+                         f"wrote ({message(error)}); give the one that the class was given"
+                         ) from error
+
+
+def submissions_of(folder):
+    """{name, as it can be shown: folder} of the submissions, by name."""
+    found = {}
+    try:
+        for path in sorted(p for p in Path(folder).iterdir()
+                           if p.is_dir() and not p.name.startswith(".")):
+            name = printable(path.name)
+            found[name if name not in found else f"{name} ({len(found)})"] = path
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
+                         "one folder for each student") from error
+    if not found:
+        raise InputError(f"{folder}: holds no folders; give the folder that has one folder for "
+                         "each student")
+    return found
+
+
+def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
+    """{name: what one_submission returns}, which `out` has too, after each submission.
+
+    folder    one folder for each student
+    homework  the folder that `python -m npdl homework` wrote
+    out       a new or empty folder, for grades.csv, grades.json and a text for each student
+    limit     seconds for each task
+    jobs      submissions at a time (as many as there are cores if None)
+    resume    go on in `out`: who is graded there is not graded again
+    Raises InputError for folders that are none of these, CheckpointError when `out` can't be
+    written.
+    """
+    tasks, submissions = tasks_of(homework), submissions_of(folder)
+    graded = _begun(Path(out), [task["name"] for task in tasks], resume)
+    with ThreadPoolExecutor(jobs or usable_cores()) as pool:
+        waiting = {name: pool.submit(one_submission, place, tasks, limit)
+                   for name, place in submissions.items() if name not in graded}
+        try:
+            for name, future in waiting.items():
+                graded[name] = future.result()
+                _write(Path(out), [task["name"] for task in tasks], graded, name)
+        finally:                        # Ctrl-C, a full disk: nothing goes on
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                end(process)
+    return graded
+
+
+def one_submission(place, tasks, limit):
+    """{"points", "seed", "tasks": {name: what one_task returns, and its seconds}}. Points of None:
+    the grader failed at a task, and its "not graded" says how."""
+    seed, found = secrets.randbelow(1 << 31), {}
+    for task in tasks:
+        began = time.monotonic()
+        try:
+            told = one_task(place, task, seed, limit)
+        except Exception as error:      # whatever it is, it may not cost the others their grades
+            why = str(error) if isinstance(error, NotGraded) else message(error)
+            told = {"points": None, "checks": {"not graded": _clean(why)}}
+        found[task["name"]] = told | {"seconds": round(time.monotonic() - began, 2)}
+    points = [told["points"] for told in found.values()]
+    return {"points": None if None in points else sum(points), "seed": seed, "tasks": found}
+
+
+def one_task(place, task, seed, limit):
+    """{"points", "checks": {check: "" or what is wrong}, "changed": what stands there beside the
+    marked places, "blame": where the first wrong line is}."""
+    path = _found(place, f"{task['module']}.py")
+    if path is None or path.stat().st_size > MOST_BYTES:
+        why = "is not there" if path is None else f"has more than {MOST_BYTES >> 20} MiB"
+        return {"points": 0, "checks": {"runs": f"{task['module']}.py {why}"}}
+    shapes = shapes_of(task["name"], seed)
+    with TemporaryDirectory(prefix="npdl-grade-", ignore_cleanup_errors=True) as folder:
+        Path(folder, path.name).write_bytes(path.read_bytes())
+        os.chmod(folder, 0o755)         # for a user of its own to read
+        asked = task | {"seed": seed, "shapes": shapes}
+        found, ended = isolated(asked, folder, limit)
+        if "refused" in found or not found:
+            return {"points": 0, "checks": {"runs": _clean(found.get("refused", ended))}}
+        checks = judged(task["name"], found, answers(find_class(task["name"]), shapes, seed))
+        told = {"checks": {name: _clean(trouble) for name, trouble in checks.items()},
+                "changed": _clean(found.get("changed", ""))}
+        wrong = [check for check in CHECKS[:2] if checks[check]]
+        told["points"] = 2 - len(wrong) + (not wrong and not checks["manners"])
+        if wrong:
+            told["checks"].pop("manners")
+        if wrong and "gradient of" in checks[wrong[0]]:     # for people: it decides nothing
+            with contextlib.suppress(NotGraded):
+                shape = "sample" if wrong[0] == "gradients" else "rows"
+                found, _ = isolated(asked | {"blame": shape}, folder, limit)
+                told["blame"] = _clean(found.get("blame", ""), "\n")
+    return told
+
+
+def _found(place, name):
+    """The file of this name that is nearest to the top of a submission, or None."""
+    os.listdir(place)                   # raises what rglob is silent about
+    found = [path for path in place.rglob(name) if path.is_file() and not path.is_symlink()
+             and "__MACOSX" not in path.parts]
+    return min(found, key=lambda path: (len(path.parts), path), default=None)
+
+
+def _clean(what, but="", most=4000):
+    """What a process said, as text that changes no terminal."""
+    return printable(str(what)[:most], but)
+
+
+def _begun(out, tasks, resume):
+    """What is graded in `out` already; the folder is there then."""
+    graded = {}
+    try:
+        if resume and (out / "grades.json").exists():
+            before = read_json(out / "grades.json")
+            if before["tasks"] != tasks:
+                raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
+            graded = {name: found for name, found in before["submissions"].items()
+                      if found["points"] is not None}
+        elif out.exists() and any(out.iterdir()):
+            raise InputError(f"--out {out}: is not an empty folder; choose one that is, or a new "
+                             "name, or go on with --resume")
+        (out / "students").mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"--out {out}: cannot be used ({reason(error)}); choose a new folder"
+                         ) from error
+    return graded
+
+
+def _write(out, tasks, graded, name):
+    """Write all grades so far and the text of one submission, and say its points."""
+    text = letter(name, graded[name])
+    file = re.sub(r"[^\w .'-]", "_", name)[:80].strip()
+    if file != name:                    # two names may come to the same
+        file += f" {zlib.crc32(name.encode()):08x}"
+    write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
+    for path, content in ((out / "grades.csv", table(tasks, graded)),
+                          (out / "students" / f"{file}.txt", text)):
+        write_atomically(path, lambda place, content=content: place.write(content.encode()))
+    why = f": {reasons(graded[name])}" if graded[name]["points"] is None else ""
+    print(text.splitlines()[0] + why, flush=True)
+
+
+def reasons(found):
+    """Why a submission has not all points, in a line."""
+    first = {name: next(filter(None, told["checks"].values()), "")
+             for name, told in found["tasks"].items()}
+    return "; ".join(f"{name}: {why}" for name, why in first.items() if why)
+
+
+def letter(name, found):
+    """A text for a student: the points of each task, and why."""
+    def points(of, most):
+        return f"{of} of {most}" if of is not None else "not graded"
+
+    lines = [f"{name}: {points(found['points'], len(CHECKS) * len(found['tasks']))}"]
+    for task, told in found["tasks"].items():
+        lines += ["", f"{task}: {points(told['points'], len(CHECKS))}"]
+        first = {why: check for check, why in reversed(told["checks"].items()) if why}
+        lines += [f"  {check}: {why}" for why, check in reversed(first.items())]
+        lines += [f"  | {line}" for line in told.get("blame", "").splitlines()]
+        if told.get("changed"):
+            lines.append(f"  not graded, as only the marked places are: {told['changed']}")
+    return "\n".join(lines) + "\n"
+
+
+def table(tasks, graded):
+    """grades.csv: a row for each submission, its points of each task and in all, and why."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["submission", *tasks, "points", "of", "reason"])
+    for name, found in graded.items():
+        points = [told["points"] for told in (*found["tasks"].values(), found)]
+        cells = [name, *("not graded" if n is None else str(n) for n in points),
+                 str(len(CHECKS) * len(tasks)), reasons(found)]
+        # what begins like a formula would be one: a spreadsheet runs it
+        rows.writerow([f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
+                       for cell in cells])
+    return text.getvalue()
+
+
+def add_arguments(parser):
+    """Add the options of `python -m npdl homework grade` to an argparse parser."""
+    parser.add_argument("folder", metavar="FOLDER", help="one folder for each student")
+    parser.add_argument("--homework", required=True, metavar="DIR",
+                        help="the folder that the class was given")
+    parser.add_argument("--out", required=True, metavar="DIR", dest="grades", help="a new or empty "
+                        "folder, for grades.csv, grades.json and a text for each student")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
+                        help="for each task (default: 60)")
+    parser.add_argument("--jobs", type=int, default=None, metavar="N",
+                        help="submissions at a time (default: one for each core)")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on in --out: who is graded there is not graded again")
+
+
+def run(options):
+    """Grade, write the grades, and say each submission's points."""
+    if not 0 < options.limit < 1e6:
+        raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
+    if options.jobs is not None and not 1 <= options.jobs <= 256:
+        raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
+    for number in (signal.SIGTERM, signal.SIGHUP):      # end as with Ctrl-C: nothing goes on
+        signal.signal(number, signal.default_int_handler)
+    print(OUTSIDE, flush=True)
+    graded = grade_class(options.folder, options.homework, options.grades, options.limit,
+                         options.jobs, options.resume)
+    failed = sum(found["points"] is None for found in graded.values())
+    if failed:
+        raise InputError(f"{options.grades}: {failed} of {len(graded)} submissions are not graded "
+                         "(see above); mend what kept the grader from it, and go on with --resume")
+    print(f"{options.grades}: grades.csv has a row for each submission, students a text for each")

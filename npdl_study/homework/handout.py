@@ -1,0 +1,119 @@
+"""The README and the test file of a homework folder."""
+
+from npdl_study.homework.judging import SAME
+
+README = """\
+# Homework: {title}
+
+{count} to write. Every place says `raise NotImplementedError` and tells the equation; put your
+own lines there. Nothing else has to change.
+
+| | file | write | equation |
+|--:|---|---|---|
+{rows}
+
+The easiest come first. What a hole needs stands in its file, or is imported from npdl where
+another file asks you for it.
+
+## How
+
+The tests need pytest: `python -m pip install pytest`.
+
+```sh
+{commands}
+```
+
+## Rules of npdl
+
+- `y, cache = layer.forward(x)`, then `dx = layer.backward(dy, cache)`. `dx` has the shape of `x`.
+- The cache is what forward left for backward, as named fields: `cache.x_hat`.
+- A parameter is a `Param`: its numbers are `self.W.data`, so `self.W.data.T` where the mathematics
+  says W transposed, and its gradient is `self.W.grad`, of the same shape.
+- Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`.
+- Layers over the last axis take any axes before it: `(2, 3, D)`, and `(4, 2, 3, D)` too.
+- `dy`, the inputs and the cache are never changed. An array of your own may be, in place.
+- Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
+  float32 out.
+{more}
+Helpers and constants of your own belong into the same file. Your functions are set into the file as
+it was handed out, with the helpers that they use: what else you change in it is not graded. They
+may use NumPy, math and what the file imports; a backward that calls forward, to take differences,
+is no derivation.
+
+The tests compare your outputs and gradients with those of npdl's own layer in float64, to {limit}
+of the largest entry, for more than one size and number of axes, and tell the first thing that is
+wrong with each layer. These files were made from npdl's own source, so npdl has a solution to
+each: look at it afterwards.
+"""
+
+FORWARD = """\
+- `return y, Cache(name=..., ...)`: the hints name the fields that the backward, which is there
+  already, reads.
+"""
+
+UNUSED = """\
+- `gradients_of(dy, outputs, name)` is `dy` in the shape of the outputs: zeros for the None that an
+  output has whose gradient nothing needs.
+"""
+
+TEST = '''\
+"""Grades this folder: python -m pytest -q"""
+
+import pytest
+from npdl_study.homework.selftest import first_trouble
+
+# (file, class): what of npdl's own the class must do without; the easiest first
+LAYERS = {{
+{layers}
+}}
+WRONG = set()           # files; what else is wrong in one is told once this is right
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer[1])
+def test(layer):
+    file, name = layer
+    if file in WRONG:
+        pytest.skip(f"{{name}} is made of what is not right yet in {{file}}.py")
+    trouble = first_trouble(file, name, LAYERS[layer])
+    if trouble:
+        WRONG.add(file)
+        pytest.fail(trouble, pytrace=False)
+'''
+
+
+def test_file(work):
+    """The text of test_homework.py."""
+    rows = []
+    for module, name in work.graded:
+        wanted = [f'"{h.original}"' for h in work.holes if h.file == f"{module}.py"]
+        wanted = ",\n        ".join(wanted)
+        rows.append(f'    ("{module}", "{name}"): [\n        {wanted},\n    ],')
+    return TEST.format(layers="\n".join(rows))
+
+
+def readme(work):
+    """The text of README.md."""
+    way = "forward" if work.forward else "backward"
+    names = ", ".join(name for _, name in work.graded)
+    title = {"layer": f"the {way} of {names}", "line": f"one line of each {way} ({names})",
+             "lstm": f"the whole LSTM, {way}"}[work.level]
+    rows = "\n".join(
+        f"| {i} | `{h.file}` | `{h.qualname}`{f', `{h.statement}`' if h.statement else ''} | "
+        f"`{h.equation.replace('`', '').replace('|', chr(92) + '|')}` |"
+        for i, h in enumerate(work.holes, 1))
+    used = any("gradients_of" in text for text in work.files.values())
+    more = FORWARD if work.forward else UNUSED if used else ""
+    count = "1 thing" if len(work.holes) == 1 else f"{len(work.holes)} things"
+    return README.format(title=title, count=count, rows=rows, commands=_commands(work),
+                         more=more, limit=f"{SAME:g}")
+
+
+def _commands(work):
+    module, name = work.graded[0]
+    lines = [("python -m pytest -q", "what is left, and what is wrong"),
+             (f"python -m pytest -q -k {name}", "one layer alone")]
+    if not work.forward:
+        lines.append((f"python -m npdl blame {module}.py:{name}", "the first wrong line"))
+    lines.append((f"python -m npdl step {name}", "npdl's own, line by line: the solution"))
+    width = max(len(command) for command, _ in lines)
+    return "\n".join(f"{command:<{width}}    # {what}" for command, what in lines)

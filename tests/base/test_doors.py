@@ -1,0 +1,319 @@
+"""The doors of everything that npdl exports: what is wrong is refused by name, in one line.
+
+Each gradient-check case gives a layer and right inputs; here one array of them, or of the upstream
+gradient, is spoilt. What is taken in spite of that must be taken for what it means: the outputs
+are those of the same numbers in the usual dtype, and backward gives gradients of the right shapes.
+A class of npdl.__all__ that is in no table fails the test, so that none can be forgotten.
+"""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl import optim
+from npdl.backend import stream
+from npdl.core import Layer, Param
+from npdl.errors import InputError, NpdlError
+from npdl.layers.linear import Linear
+from npdl_study.trees import leaves
+from tests.tools.cases import all_cases
+from tests.tools.running import build, covers
+
+RAGGED = "rows of different lengths"
+# {what is done to an array: (the spoilt array or None where it is no change, what it means)}.
+# Where the second is None the array means nothing, and must be refused.
+SPOILT = {
+    "objects": (lambda a: a.astype(object), None),
+    "text": (lambda a: a.astype("U8"), None),
+    "complex numbers": (lambda a: a.astype(complex), None),
+    "lists": (lambda a: a.tolist() if a.ndim else None, np.asarray),
+    "None": (lambda a: RAGGED, None),
+    "one number": (lambda a: np.array(a.ravel()[0]) if a.size and a.ndim else None, np.asarray),
+    "an empty array": (lambda a: a[:0] if a.ndim else None, np.asarray),
+    "no steps": (lambda a: a[:, :0] if a.ndim > 1 else None, np.asarray),
+    "no width": (lambda a: a[..., :0] if a.ndim else None, np.asarray),
+    "an axis more": (lambda a: a[None], np.asarray),
+    "an axis less": (lambda a: a[0] if a.ndim and len(a) else None, np.asarray),
+    "a narrower array": (lambda a: a[..., :-1] if a.ndim else None, np.asarray),
+    "a wider array": (lambda a: np.concatenate([a, a], -1) if a.ndim else None, np.asarray),
+    "fewer rows": (lambda a: a[:-1] if a.ndim else None, np.asarray),
+    "more rows": (lambda a: np.concatenate([a, a]) if a.ndim else None, np.asarray),
+    "floats for integers": (lambda a: a.astype(float) if a.dtype.kind in "iu" else None, None),
+    "floats for bools": (lambda a: a.astype(float) if a.dtype.kind == "b" else None, np.asarray),
+    "integers for bools": (lambda a: a.astype(int) if a.dtype.kind == "b" else None,
+                           lambda a: a.astype(bool)),
+    "bytes for floats": (lambda a: (90 * abs(finite(a))).astype("uint8"), np.float64),
+    "bools for floats": (lambda a: finite(a) > 0 if a.dtype.kind == "f" else None, np.float64),
+    "float16": (lambda a: (200 * finite(a)).astype("float16"), np.float64),
+    "a constant": (lambda a: np.full(a.shape, 123456.7, "float32"), np.float64),
+    "bools for integers": (lambda a: a.astype(bool) if a.dtype.kind == "i" else None, None),
+    "negative numbers": (lambda a: -1 - a if a.dtype.kind == "i" else None, np.asarray),
+    "large numbers": (lambda a: a + 10**6 if a.dtype.kind == "i" else None, np.asarray),
+}
+FLOATS_ALONE = ("bytes for floats", "float16", "a constant")
+LOOSE = {"float16": 2e-2, "a constant": 1e-2}           # else 1e-6 of the largest
+WRONG_GRADIENTS = {
+    "None": lambda d: None,
+    "one number": lambda d: 1.0 if d.shape else None,
+    "lists": lambda d: d.tolist() if d.ndim else None,
+    "one row for all": lambda d: d[:1] if d.ndim and len(d) > 1 else None,
+    "one column for all": lambda d: d[..., :1] if d.ndim and d.shape[-1] > 1 else None,
+    "an axis more": lambda d: d[None],
+    "an axis more, of two": lambda d: np.stack([d, d]),
+    "an axis less": lambda d: d[0] if d.ndim and len(d) else None,
+    "a wider array": lambda d: np.concatenate([d, d], -1) if d.ndim and d.shape[-1] else None,
+}
+
+
+def finite(a):
+    return np.where(np.isfinite(a), a, 0) if a.dtype.kind == "f" else a
+
+
+def arrays_of(nest, path=()):
+    """Yield (path, array) for every array of a nest of tuples, lists and dicts."""
+    if isinstance(nest, (np.ndarray, np.floating)):
+        yield path, np.asarray(nest)
+    elif isinstance(nest, (tuple, list, dict)):
+        for key, item in nest.items() if isinstance(nest, dict) else enumerate(nest):
+            yield from arrays_of(item, (*path, key))
+
+
+def with_other(nest, path, value):
+    """The same nest with another value at one place."""
+    if not path:
+        return value
+    if isinstance(nest, dict):
+        return {**nest, path[0]: with_other(nest[path[0]], path[1:], value)}
+    return tuple(with_other(item, path[1:], value) if i == path[0] else item
+                 for i, item in enumerate(nest))
+
+
+def given_to(built):
+    """Everything that a user hands to a forward."""
+    return {**dict(enumerate(built.inputs)), **built.options}
+
+
+def chosen_cases():
+    """Of each layer as many cases as have another number or kind of inputs."""
+    found, cases = {}, all_cases()
+    plain = {case.layer_class for case in cases if case.forward is None}
+    for case in cases:
+        if case.forward is None or case.layer_class not in plain or "active" in case.what:
+            kinds = tuple((path, a.dtype.kind, a.ndim) for path, a in
+                          arrays_of(given_to(build(case))))
+            found.setdefault((case.layer_class, kinds, case.forward), case)
+    return list(found.values())
+
+
+CASES = chosen_cases()
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def refused(call):
+    """(None, what it returned), or (the InputError's message, None). Any other error is one."""
+    try:
+        with np.errstate(all="ignore"):
+            return None, call()
+    except InputError as error:
+        return str(error), None
+
+
+def said_badly(message):
+    """Whether a message does not say in one line what came: a number, a shape, a type."""
+    return "\n" in message or not re.search(r"\d|\(\)|NoneType|list|str|dtype|different", message)
+
+
+@every_case
+def test_spoilt_inputs(case):
+    places = [place for place, _ in arrays_of(given_to(build(case)))]
+    bad = [f"{what} for {place}: {problem}" for place in places for what in SPOILT
+           if (problem := tried(case, place, what)) is not None]
+    assert not bad, "\n" + "\n".join(bad)
+
+
+def tried(case, place, what):
+    """What is wrong with how a layer takes a spoilt array, or None."""
+    built = build(case)
+    array = dict(arrays_of(given_to(built)))[place]
+    if what in FLOATS_ALONE and array.dtype.kind != "f":
+        return None
+    change, meaning = SPOILT[what]
+    with np.errstate(invalid="ignore"):
+        value = change(array)
+    if value is None:
+        return None
+    value = None if value is RAGGED else value
+    try:
+        message, done = refused(lambda: run(built, place, value))
+        if message is not None:
+            return f"does not say what came: {message}" if said_badly(message) else None
+        if meaning is None and value is not None:
+            return "was taken"
+        return None if value is None else wrongly_taken(case, built, place, value, what, done)
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:90]}"
+
+
+def run(built, place, value):
+    given = with_other(given_to(built), place, value)
+    built.inputs = tuple(given[i] for i in range(len(built.inputs)))
+    built.options = {name: given[name] for name in built.options}
+    return built.forward()
+
+
+def wrongly_taken(case, built, place, value, what, done):
+    """What is wrong with outputs and gradients after an array that was taken, or None."""
+    outputs, cache = done
+    twin = build(case)
+    meant, _ = run(twin, place, SPOILT[what][1](value))
+    for (_, found), (_, wanted) in zip(leaves(outputs), leaves(meant), strict=True):
+        near = np.isfinite(wanted) & (abs(wanted) < 3e4)         # what float16 holds
+        scale = max(abs(wanted[near]).max(initial=0), 1)
+        error = abs(found - wanted)[near].max(initial=0)
+        if not error <= LOOSE.get(what, 1e-6) * scale:
+            return f"was taken, but gives {error:.1e} of {scale:.1e} beside what it means"
+    if not list(leaves(outputs)):
+        return None                             # integers came out: nothing has a gradient
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):   # dropout's
+        returned = built.layer.backward(built.upstream(outputs), cache)
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    for i, (x, dx) in enumerate(zip(built.inputs, returned, strict=False)):
+        if isinstance(x, np.ndarray) and isinstance(dx, np.ndarray) and x.shape != dx.shape:
+            return f"was taken, but input {i} {x.shape} has gradient {dx.shape}"
+    return None
+
+
+@every_case
+def test_spoilt_gradients(case):
+    """One of another shape would be broadcast, and summed into the wrong parameter."""
+    built = build(case)
+    outputs, cache = built.forward()
+    dout = built.upstream(outputs)
+    for path, array in arrays_of(dout):
+        for what, change in WRONG_GRADIENTS.items():
+            value = change(array)
+            if value is None and (what != "None" or path):      # of several, None is a zero
+                continue
+            before = {name: p.grad.copy() for name, p in built.layer.params()}
+            message, _ = refused(lambda v=value, p=path: built.layer.backward(
+                with_other(dout, p, v), cache))
+            if message is None:                 # a state that no one used: nothing is added
+                assert what == "None", f"{what} for gradient {path}: was taken"
+                for name, param in built.layer.params():
+                    np.testing.assert_array_equal(param.grad, before[name])
+            else:
+                assert "gradient" in message and not said_badly(message), message
+
+
+OPTIMIZERS = {"SGD": optim.SGD, "Adam": optim.Adam, "AdamW": optim.AdamW,
+              "Muon": lambda model, **o: optim.Muon(model, ["W"], **o)}
+NEITHER = {"Absent", "Cache", "Cell", "Layer", "Param",        # bases and holders
+           "Grokfast"}                                          # with what changes gradients
+
+
+def test_every_public_class_is_in_a_table():
+    public = {name: getattr(npdl, name) for name in npdl.__all__}
+    classes = {name: value for name, value in public.items() if isinstance(value, type)
+               and not issubclass(value, NpdlError)}
+    left = {name for name, cls in classes.items() if name not in OPTIMIZERS
+            and not any(covers(case.layer_class, cls) for case in CASES)}
+    assert left == NEITHER
+    kinds = [value for value in vars(optim).values() if isinstance(value, type)
+             and issubclass(value, optim.Optimizer) and value is not optim.Optimizer]
+    assert {kind.__name__ for kind in kinds} == set(OPTIMIZERS)
+
+
+def states(state):
+    """{what: an optimizer's state that is wrong}."""
+    moment = next(name for name in state if name != "steps")
+    arrays = state[moment]
+    return {
+        "no state": None, "other moments": {"steps": 1, "speed": {}},
+        "steps below 0": {**state, "steps": -5}, "steps of 1.5": {**state, "steps": 1.5},
+        "a name less": {**state, moment: {"W": arrays["W"]}},
+        "a name more": {**state, moment: {**arrays, "V": arrays["W"]}},
+        "a row for all": {**state, moment: {**arrays, "W": arrays["W"][:1]}},
+        "another dtype": {**state, moment: {**arrays, "W": arrays["W"].astype("float64")}},
+        "lists": {**state, moment: {**arrays, "W": arrays["W"].tolist()}},
+    }
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name):
+    linear = Linear(3, 2)
+    optimizer = OPTIMIZERS[name](linear)
+    linear.W.grad += 1
+    optimizer.step()
+    before = optimizer.state_dict()
+    for what, wrong in states(before).items():
+        message, _ = refused(lambda w=wrong: optimizer.load_state_dict(w))
+        assert message is not None, what
+        after = optimizer.state_dict()
+        assert after["steps"] == 1
+        for moment in optimizer.moments:
+            for each, array in before[moment].items():
+                np.testing.assert_array_equal(after[moment][each], array)
+    optimizer.load_state_dict(before)
+    data = linear.b.data.copy()
+    linear.W.trainable = False
+    with pytest.raises(InputError, match=r"W: .* is frozen .*; make the optimizer after"):
+        optimizer.step()
+    np.testing.assert_array_equal(linear.b.data, data)
+    assert optimizer.steps == 1
+    for given in (linear.params(), list(linear.params()), None, linear.b):
+        with pytest.raises(InputError, match="give the model itself"):
+            OPTIMIZERS[name](given)
+
+
+CHANGING = {                                    # what changes gradients before an optimizer's step
+    "clip_by_global_norm": lambda params: optim.clip_by_global_norm(params, 1.0),
+    "orthogonal_gradient": optim.orthogonal_gradient,
+    "Grokfast": lambda params: optim.Grokfast(params).filter(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_what_changes_gradients(name):
+    linear = Linear(3, 2)
+    CHANGING[name](optim.AdamW(linear).params.values())
+    for given in (linear, linear.params(), [np.ones(3)], None):
+        with pytest.raises(InputError, match="give Params, such as optimizer.params.values()"):
+            CHANGING[name](given)
+    filtered = optim.Grokfast([linear.W])
+    linear.W.trainable = False
+    for call in (lambda: CHANGING[name]([linear.W]), filtered.filter):
+        with pytest.raises(InputError, match="is frozen"):
+            call()
+
+
+def test_parameters_are_floats_of_32_bits_or_more():
+    for data in (np.ones(3, "float16"), np.ones(3, int), np.ones(3, bool), np.ones(3, complex)):
+        with pytest.raises(InputError, match="dtype"):
+            Param(data)
+        Param(data, trainable=False)                    # packed bits, a running count
+    with pytest.raises(InputError, match="float16"):
+        Linear(3, 2).astype("float16")
+
+
+def test_params_is_a_method():
+    class Mine(Layer):
+        def __init__(self):
+            self.params = {"W": np.ones(2)}
+
+    with pytest.raises(InputError, match="give the attribute another name"):
+        Mine()
+
+
+def test_dropout_that_drops_nothing_says_so():
+    layer = npdl.Dropout(0.3)
+    _, cache = layer.forward(np.ones((2, 3)))
+    with pytest.warns(UserWarning, match="dropout did nothing: .* rng=") as caught:
+        layer.backward(np.ones((2, 3)), cache)
+    assert len(caught) == 1
+    _, cache = layer.forward(np.ones((2, 3)), stream(1))
+    layer.backward(np.ones((2, 3)), cache)              # no warning, which would be an error here
+    with pytest.raises(InputError, match="rng = 5; give a NumPy generator"):
+        layer.forward(np.ones(3), 5)

@@ -1,0 +1,208 @@
+"""Bad options to layers, losses, models, searches, optimizers and data: refused by name."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+from npdl import optim
+from npdl.adapt import add_lora
+from npdl.adapt.quantize import quantize
+from npdl.data import ModularArithmetic, batch_indices
+from npdl.data.text import Characters
+from npdl.decoding import Tree, beam_search, exhaustive_search, greedy, sample
+from npdl.errors import InputError
+from npdl.layers.activation import ACTIVATIONS
+from npdl.layers.embedding import POSITIONS, Embedding
+from npdl.layers.linear import Linear
+from npdl.layers.recurrent import RNN
+from npdl.models.autoencoder import Autoencoder
+from npdl.models.birnn import BiRNN
+from npdl.schedule import SCHEDULES, schedule
+from tests.tools.running import npdl_layers
+
+VALUES = [None, True, False, -3, -1, 0, 1, 2, 3, 4, 5, 6, 17, -2.0, -0.5, -0.0, 1e-3, 0.5, 1.0, 1.5,
+          2.0, 4.0, math.nan, math.inf, -math.inf, "", "x", "post", "mean", "+", "gelu", b"x", 1j,
+          (2,), [3], {}]
+
+
+def is_real(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def between(low, high):
+    """Whether a value is a number from `low`, included, to `high`, which is not."""
+    return lambda value: is_real(value) and low <= value < high
+
+
+def one_of(*allowed):
+    return lambda value: isinstance(value, str) and value in allowed
+
+
+def above_0(value):
+    return is_real(value) and 0 < value < math.inf
+
+
+def finite(value):
+    return is_real(value) and math.isfinite(value)
+
+
+COUNTS = ("d_model", "d_in", "d_out", "d_hidden", "d_x", "d_parent", "num_classes", "vocab_size",
+          "source_vocab", "target_vocab", "num_layers", "num_heads", "multiplier", "max_len",
+          "channels", "groups", "rank", "d_query", "d_key", "d_inner", "num_kv_heads")
+RIGHT = {                                       # what an option may be, by its name
+    **dict.fromkeys(COUNTS, is_count),
+    "norm": one_of("post", "pre"), "activation": one_of(*ACTIVATIONS),
+    "positions": one_of(*POSITIONS), "exponent": one_of("k/d", "2k/d"),
+    "rounding": one_of("floor", "nearest"),
+    "score": one_of("dot", "scaled-dot", "additive"),
+    "query": one_of("preliminary", "previous"), "reduction": one_of("mean", "sum", "none"),
+    "average": one_of("sample", "token"), "dropout": between(0, 1), "rate": between(0, 1),
+    "smoothing": lambda v: is_real(v) and 0 <= v <= 1, "eps": above_0,
+    "rope_theta": above_0, "d": lambda v: is_count(v) and v % 2 == 0,
+    "d_head": lambda v: v is None or is_count(v) and v % 2 == 0,
+    "momentum": lambda v: is_real(v) and 0 < v <= 1,
+    "bits": lambda v: is_count(v) and 2 <= v <= 16,
+    "block": lambda v: v is None or is_count(v), "alpha": lambda v: v is None or above_0(v),
+    "factor": finite, "scale": finite,
+    "rng": lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
+    "dtype": one_of("float32", "float64"),
+}
+NEEDED = {                                      # arguments that have no default
+    **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5, "d": 4,
+    "num_kv_heads": 1, "sizes": [4, 4, 2],
+    "linear": Linear(4, 4), "base": Linear(4, 4), "ahead": RNN(4, 4), "back": RNN(4, 4),
+    "embedding": Embedding(4, 4), "message": Linear(4, 4), "update": Linear(4, 4),
+}
+MODELS = {"AutoencoderLoss": Autoencoder(4, 4, 4), "BiRNNLoss": BiRNN(4)}
+FITS = {                                        # options that have to go with the others
+    "num_heads": lambda v: 4 % v == 0, "groups": lambda v: 4 % v == 0, "rank": lambda v: v <= 4,
+    "num_kv_heads": lambda v: 2 % v == 0,
+}
+
+
+def options():
+    """(class, option) of every option of every layer whose right values are known."""
+    return [(cls, name) for cls in npdl_layers()
+            for name in inspect.signature(cls.__init__).parameters if name in RIGHT]
+
+
+def make(cls, name, value):
+    """A layer of the class with one option as given and small sizes for the rest."""
+    wanted = inspect.signature(cls.__init__).parameters.values()
+    needed = {p.name: NEEDED[p.name] for p in wanted
+              if p.name in NEEDED and p.name != name and p.name != "rank"}
+    if cls.__name__ in MODELS:
+        needed["model"] = MODELS[cls.__name__]
+    return cls(**needed, **{name: value})
+
+
+def is_right(cls, name, value):
+    default = inspect.signature(cls.__init__).parameters[name].default
+    if value is None and default is None:
+        return True
+    if not RIGHT[name](value):
+        return False
+    if name == "channels" and cls.__name__ == "GroupNorm":
+        return value % 2 == 0
+    others = inspect.signature(cls.__init__).parameters
+    if "d_head" in others and name in ("d_model", "num_heads"):     # rotary positions turn pairs
+        return value % 4 == 0 if name == "d_model" else 4 % (2 * value) == 0
+    if name == "d_model" and "num_heads" in others:
+        return value % 2 == 0
+    return FITS.get(name, lambda v: True)(value)
+
+
+def check(call, value, right):
+    """`call(value)` works where it is right, and elsewhere refuses the value by name, in a line."""
+    if right:
+        call(value)
+        return
+    with pytest.raises(InputError) as caught:
+        call(value)
+    message = str(caught.value)
+    assert "\n" not in message and (repr(value) in message or str(value) in message), message
+
+
+@pytest.mark.parametrize(("cls", "name"), options(),
+                         ids=lambda item: getattr(item, "__name__", item))
+def test_options_of_layers(cls, name):
+    for value in VALUES:
+        check(lambda value: make(cls, name, value), value, is_right(cls, name, value))
+
+
+def test_every_option_is_known():
+    """Those that are not in RIGHT are layers, which test_doors hands over, or anything at all."""
+    layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model"}
+    anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
+                "affine", "tied", "ignored", "padding_id"}
+    names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}
+    assert names <= layers | anything | RIGHT.keys() | {"args", "kwargs"}
+
+
+OPTIMIZERS = {**dict.fromkeys(("lr", "weight_decay", "eps", "faster"), between(0, math.inf)),
+              "momentum": between(0, 1), "betas": lambda v: False}
+TREE = Tree({"a": (0.5, {"b": 0.5, "c": 0.25}), "b": 0.25}, probabilities=True)
+CALLS = {
+    "greedy's max_len": (lambda v: greedy(TREE, v), is_count),
+    "greedy's eos": (lambda v: greedy(TREE, 3, v), lambda v: v in (None, (2,)) or (
+        isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 2)),
+    "sample's max_len": (lambda v: sample(TREE, v, 0), is_count),
+    "sample's seed": (lambda v: sample(TREE, 3, v), RIGHT["rng"]),
+    "sample's count": (lambda v: sample(TREE, 3, 0, count=v), is_count),
+    "sample's temperature": (lambda v: sample(TREE, 3, 0, temperature=v), above_0),
+    "sample's top_k": (lambda v: sample(TREE, 3, 0, top_k=v), lambda v: v is None or is_count(v)),
+    "sample's top_p": (lambda v: sample(TREE, 3, 0, top_p=v),
+                       lambda v: v is None or (is_real(v) and 0 < v <= 1)),
+    "beam's width": (lambda v: beam_search(TREE, v, 3), is_count),
+    "beam's max_len": (lambda v: beam_search(TREE, 2, v), is_count),
+    "beam's n_best": (lambda v: beam_search(TREE, 2, 3, n_best=v), is_count),
+    "beam's length_power": (lambda v: beam_search(TREE, 2, 3, length_power=v),
+                            lambda v: is_real(v) and -10 <= v <= 10),
+    "exhaustive's max_len": (lambda v: exhaustive_search(TREE, v), is_count),
+    "exhaustive's n_best": (lambda v: exhaustive_search(TREE, 3, n_best=v), is_count),
+    **{f"{kind.__name__}'s {name}": (lambda v, kind=kind, name=name: kind(
+        Linear(2, 2), *([["W"]] if kind is optim.Muon else []), **{name: v}), right)
+       for kind in (optim.SGD, optim.Adam, optim.AdamW, optim.Muon)
+       for name, right in OPTIMIZERS.items() if name in inspect.signature(kind).parameters},
+    "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], v), between(0, 1)),
+    "Grokfast's amplify": (lambda v: optim.Grokfast([Linear(2, 2).W], amplify=v),
+                           between(0, math.inf)),
+    "clipping": (lambda v: optim.clip_by_global_norm([Linear(2, 2).W], v), above_0),
+    "p": (lambda v: ModularArithmetic(p=v), lambda v: is_count(v) and v >= 2),
+    "q": (lambda v: ModularArithmetic(p=5, q=v), lambda v: v is None or is_count(v)),
+    "r_train": (lambda v: ModularArithmetic(p=9, r_train=v),
+                lambda v: is_real(v) and 0 < v <= 1 and round(81 * v) > 0),
+    "operator": (lambda v: ModularArithmetic(p=5, operator=v), one_of("+", "-", "*", "/")),
+    "batch size": (lambda v: batch_indices(9, v, 0, 0), is_count),
+    "characters": (lambda v: Characters(v),
+                   lambda v: isinstance(v, str) and v and list(v) == sorted(set(v))),
+    "bits": (lambda v: quantize(np.ones((2, 3)), v), RIGHT["bits"]),
+    "rank": (lambda v: add_lora(Autoencoder(2, 4, 4), rank=v), lambda v: is_count(v) and v <= 4),
+    "schedule": (lambda v: schedule(v), one_of(*SCHEDULES)),
+    "schedule's lr": (lambda v: schedule("cosine", v), between(0, math.inf)),
+    "schedule's total": (lambda v: schedule("cosine", 1.0, v), is_count),
+    "schedule's warmup": (lambda v: schedule("cosine", 1.0, 9, v),
+                          lambda v: isinstance(v, int) and not isinstance(v, bool)
+                          and 0 <= v < 9),
+    "schedule's lr_min": (lambda v: schedule("cosine", 1.0, 9, 0, v), between(0, math.inf)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_of_other_calls(name):
+    call, right = CALLS[name]
+    for value in VALUES:
+        check(call, value, right(value))
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0)])
+def test_right_betas(betas):
+    optimizer = optim.AdamW(Linear(2, 2), betas=betas)
+    optimizer.step()
+    assert all(np.isfinite(p.data).all() for p in optimizer.params.values())

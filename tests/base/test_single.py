@@ -1,0 +1,43 @@
+"""`python -m npdl single MODEL`: one file that needs NumPy alone, and computes what npdl computes."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+import npdl
+from npdl.errors import InputError
+from npdl.scripts.single import LOOPS, loop_of, single
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_each_model_in_a_file_learns_to_the_same_digits(tmp_path, name):
+    path = tmp_path / f"{name.lower()}.py"
+    path.write_text(single(name), encoding="utf-8")
+    done = subprocess.run([sys.executable, "-I", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = ", ".join(sorted(npdl.__all__))
+    loop = "\n".join(line[4:] for line in loop_of(name).splitlines())
+    same = subprocess.run([sys.executable, "-c", f"import numpy as np\nfrom npdl import {names}\n"
+                           f"{loop}"], capture_output=True, text=True)
+    assert done.stdout == same.stdout and done.stdout.count("\n") == 5, same.stderr
+    losses = [float(line.split()[1]) for line in done.stdout.splitlines()]
+    assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_nothing_in_it_is_npdls_doors_or_is_missing(name):
+    text = single(name)
+    imported = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, (ast.Import, ast.ImportFrom))}
+    assert imported <= {"numpy", "math", "copy", "contextlib"}
+    for word in ("InputError", "is_host", "xp.", "cupy", "require_"):
+        assert word not in text, word
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_an_unknown_model_is_refused():
+    with pytest.raises(InputError, match="model 'LSTM' is unknown; give one of: GPT, "):
+        single("LSTM")

@@ -1,0 +1,42 @@
+"""Document 004, Problem 4, in the ledger: the study's verdicts, and where they are explained."""
+
+import pytest
+
+from exercises.d004 import kept_runs
+from exercises.framework import FAILED
+from experiments import study
+
+CLAIMS = kept_runs.claims()
+
+
+def test_every_verdict_of_the_study_is_in_the_ledger_in_its_word():
+    by_runs = [claim for claim in CLAIMS if claim.basis == "runs"]
+    assert [str(claim.verdict) for claim in by_runs] == [v.word for v in study.verdicts()]
+    assert {claim.number for claim in by_runs} == {f"4.{n}" for n in range(2, 9)}
+    assert not [claim for claim in CLAIMS if claim.verdict == FAILED]
+
+
+def test_every_link_is_a_heading_of_the_report():
+    text = (kept_runs.ROOT / kept_runs.REPORT).read_text(encoding="utf-8")
+    known = {f"{kept_runs.REPORT}#{anchor}" for anchor in (
+        "".join(c for c in line[3:].lower() if c.isalnum() or c in " -_").replace(" ", "-")
+        for line in text.splitlines() if line.startswith("## "))}
+    assert {claim.link for claim in CLAIMS if claim.basis == "runs"} <= known
+
+
+@pytest.mark.parametrize("changes, where, verdict", [
+    ({}, "3 (d)", "open"), ({"where": "Figure 12"}, "5, Figure 12", "open"),
+    ({"word": "reproduced", "agree": 4}, "3 (d)", "reproduced"),
+    ({"agree": 0, "of": 0, "note": "runs are missing"}, "3 (d)", FAILED),
+])
+def test_a_verdict_as_a_claim(changes, where, verdict):
+    given = {"where": "3 (d)", "claim": "it is 2", "document": "2", "word": "open", "agree": 1,
+             "of": 4, "note": "default 1 of 2", "numbers": "L: 3"}
+    claim = kept_runs.judged(study.Verdict(**given | changes))
+    assert (claim.part, claim.verdict) == (where, verdict)
+    assert claim.evidence == (f"{(given | changes)['agree']} of {(given | changes)['of']} answers "
+                              f"agree; {(given | changes)['note']}")
+
+
+def test_settings_that_are_named_otherwise():
+    assert [str(c.verdict) for c in kept_runs.setting_claims()] == ["slip", "slip"]

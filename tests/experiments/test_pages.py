@@ -1,0 +1,83 @@
+"""The pages: filled from the records, short, and saying nothing that the records no longer say."""
+
+import re
+
+import pytest
+
+from experiments.study import report, verdicts
+from experiments.study.figures import digest_of, draw_panels, write_png
+from experiments.study.pages import Table, fill
+from experiments.study.panels import best_table, family, figure
+from experiments.study.records import Store, variant
+from npdl.errors import InputError
+
+WORDS = {"REPORT.md": 4000, "laboratory.md": 1200, "results.md": 800}
+
+
+@pytest.fixture(scope="module")
+def store():
+    return Store()
+
+
+def test_pages_and_figures_are_up_to_date(capsys):
+    status = report.main(["--check"])
+    assert status == 0, f"run: python experiments/report.py\n{capsys.readouterr().out}"
+
+
+def test_what_is_no_longer_so_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(report, "facts", lambda store: {"the moon is full": False, "it is": True})
+    assert report.main(["--check"]) == 1
+    assert capsys.readouterr().out.endswith(
+        "no longer so, and said in experiments/pages: the moon is full\n")
+
+
+def test_every_number_that_is_computed_is_on_a_page(store):
+    text = "".join((report.PAGES / name).read_text(encoding="utf-8") for name in report.BY_HAND)
+    used = {" ".join(name.split()) for name in re.findall(r"\{\{([^{}]+)\}\}", text)}
+    generated = {"collapse table", "faster table", "circuit table"}
+    assert set(report.values(store, verdicts(store))) - used == generated
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_page_is_short(name):
+    assert len(report.BY_HAND[name].read_text(encoding="utf-8").split()) <= WORDS[name]
+
+
+def test_each_answer_is_a_sentence_and_its_paragraph_short():
+    text = report.BY_HAND["REPORT.md"].read_text(encoding="utf-8")
+    sections = [part for part in text.split("\n## ") if part.startswith("Question")]
+    assert len(sections) == 7
+    for section in sections:
+        title, answer, *rest = section.split("\n\n")
+        assert answer.startswith("**") and len(answer.split()) <= 25, title
+        shown = [part for part in rest if part.startswith(("|", "!"))]
+        said = [part for part in rest if part not in shown and part.strip()]
+        assert shown and len(said) == 2 and said[1].startswith("*Not known:*"), title
+        assert len(said[0].split()) <= 80, title
+
+
+# --- parts ----------------------------------------------------------------------------------------
+def test_a_page_is_filled():
+    table = Table(("a", "b"), [("x", "1|2")])
+    page = fill("# T\n\nIt is {{one\nnumber}}.\n\n{{table}}", {"one number": "5", "table": table})
+    assert page == "# T\n\nIt is 5.\n\n| a | b |\n| --- | ---: |\n| x | 1\\|2 |\n"
+    with pytest.raises(InputError, match="{{two}}, which no record gives; one of one"):
+        fill("{{two}}", {"one": "1"})
+    with pytest.raises(InputError, match="a row has 1 cells, the heading 2"):
+        Table(("a", "b"), [("x",)])
+
+
+def test_a_table_marks_its_best(store):
+    table = best_table(store, ("model",), [("LSTM", variant("lstm")), ("GPT", variant("gpt"))])
+    column = [row[table.heading.index("t_f(A_train)")] for row in table.rows]
+    assert column[0] == "400 ± 0" and column[1].startswith("**")
+
+
+def test_a_picture_is_known_by_its_data(tmp_path, store):
+    data = family(store, {"": {0.5: variant("gpt")}}, "r_train", ("train_loss",), (1, 1))
+    one = figure("one", "1", "", data, (4, 3))
+    write_png(one, tmp_path)
+    assert digest_of(tmp_path / "one.png") == one.digest()
+    data["panels"][0]["lines"][0]["seeds"][0][0] += 1
+    assert one.digest() != digest_of(tmp_path / "one.png")
+    assert digest_of(tmp_path / "two.png") is None and one.draw is draw_panels

@@ -1,0 +1,204 @@
+"""Decoding, losses, optimizers, dropout, ids and errors on CuPy beside NumPy (see test_gpu.py)."""
+
+import numpy as np
+import pytest
+
+from npdl import backend, losses
+from npdl.backend import stream, to_device, to_host, xp
+from npdl.decoding import beam_search, exhaustive_search, greedy, sample
+from npdl.decoding.wiring import Recomputed, continuation
+from npdl.errors import InputError
+from npdl.fast.engine import FastEngine
+from npdl.functions import log_softmax, sum_by_index
+from npdl.layers.dropout import Dropout
+from npdl.layers.embedding import Embedding
+from npdl.layers.linear import Linear
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import SGD, Adam, AdamW
+from npdl.training.engine import Batch, PlainEngine
+from npdl_study.check.gradcheck import gradcheck
+from npdl_study.check.subjects import randomise
+from tests.tools import cupy_on_cpu
+from tests.tools.device import needs_cupy, unwaited
+
+pytestmark = needs_cupy
+ENGINES = PlainEngine, FastEngine
+MODELS = {
+    "gpt": lambda: GPT(7, 16, 2, 2, max_len=8),
+    "gpt, pre-norm, tied": lambda: GPT(7, 16, 2, 2, max_len=8, norm="pre", positions="learned",
+                                       tied=True),
+    "lstm": lambda: LSTMLM(7, 16),
+}
+
+
+@pytest.fixture
+def gpu():
+    with backend.using("cupy"):
+        yield
+
+
+def model_of(name):
+    model = MODELS[name]()
+    randomise(model, np.random.default_rng(7), 0.3)
+    return model
+
+
+@pytest.mark.parametrize("scorer", [continuation, Recomputed])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_decoder_finds_what_it_finds_on_numpy(name, scorer):
+    model = model_of(name)
+
+    def searches(model):
+        one, several = scorer(model, [1, 2, 3]), scorer(model, [[1, 2], [3, 4]])
+        return [*greedy(several, 5, 0), *beam_search(one, 3, 5, 0).finished,
+                *sample(several, 5, 3, 0, count=2, temperature=1.2, top_k=4, top_p=0.9),
+                *exhaustive_search(one, 2, 0).finished]
+
+    wanted = searches(model)
+    with backend.using("cupy"):
+        found = searches(model.to_backend())
+    assert [h.tokens for h in found] == [h.tokens for h in wanted]
+    np.testing.assert_allclose([h.log_prob for h in found], [h.log_prob for h in wanted], atol=1e-5)
+
+
+@pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card does not count waits")
+@pytest.mark.parametrize("name", MODELS)
+def test_decoding_waits_once_for_each_token(gpu, name):
+    def waits(advance):
+        with cupy_on_cpu.record() as events:
+            found = advance()
+        return found, len(events.of("synchronisation"))
+
+    with backend.using("numpy"):
+        model = model_of(name)
+    scorer = continuation(model.to_backend(), [[1, 2], [3, 4]])
+    (rows, state), count = waits(scorer.start)
+    assert count == 1
+    for step in range(10):                      # past the GPT's max_len, too
+        parents = np.array([0, 1, 1]) if step % 2 else np.array([1, 0])
+        tokens = rows[parents].argmax(1)
+        (rows, state), count = waits(lambda s=state, p=parents, t=tokens: scorer.advance(s, p, t))
+        assert count == 1
+
+
+def test_the_losses_as_functions():
+    rng = np.random.default_rng(0)
+    logits = rng.standard_normal((4, 5, 7)).astype("float32")
+    targets, counted = rng.integers(0, 7, (4, 5)), rng.random((4, 5)) < 0.8
+    p, q = (np.exp(log_softmax(x)) for x in (logits[0], logits[1]))
+
+    def every(put):
+        ids, mask, at = put(targets), put(counted), put(np.array([1, 2, 0, 3]))
+        found = [losses.kl_divergence(put(p), put(q))]
+        for reduction in losses.REDUCTIONS:
+            found += losses.loss_and_accuracy(put(logits), ids, at, mask, reduction)
+            found.append(losses.exact_match(put(logits), ids, mask, reduction))
+        return [np.asarray(to_host(value)) for value in found]
+
+    wanted = every(np.asarray)
+    with backend.using("cupy"):
+        found = every(to_device)
+    for value, expected in zip(found, wanted, strict=True):
+        assert value.dtype == np.float32
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda model: SGD(model, 0.1), lambda model: SGD(model, 0.1, momentum=0.9, weight_decay=0.1),
+    lambda model: Adam(model, weight_decay=0.1), lambda model: AdamW(model, weight_decay=0.1),
+], ids=["sgd", "sgd, momentum", "adam", "adamw"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_optimizers_and_clipping(make, engine):
+    def updates():
+        model = MODELS["gpt, pre-norm, tied"]().to_backend()
+        for _, param in model.params():
+            param.decay = param.data.ndim > 1
+        optimizer = make(model)
+        engine_, norms = engine(model, optimizer), []
+        for step in range(5):
+            for number, param in enumerate(optimizer.params.values()):
+                gradient = stream(4, step, number).standard_normal(param.shape)
+                param.grad[...] = to_device(gradient.astype("float32"))
+            norms.append(engine_.clip(20.0 * (step + 1)))
+            engine_.update()
+        params = optimizer.params.values()
+        arrays = [array for param in params for array in (param.data, param.grad)]
+        for moment in optimizer.moments:
+            arrays += getattr(optimizer, moment).values()
+        return [np.asarray(to_host(array)) for array in (*arrays, *norms)]
+
+    wanted = updates()
+    with backend.using("cupy"):
+        found = updates()
+    for array, expected in zip(found, wanted, strict=True):
+        assert array.dtype == np.float32
+        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=2e-6)
+
+
+def test_dropout_draws_the_same_mask_on_both_backends():
+    x = np.ones((6, 50), np.float32)
+    (here, _), layer = Dropout(0.4).forward(x, stream(5, 1)), Dropout(0.4)
+    with backend.using("cupy"):
+        there, cache = layer.forward(to_device(x), stream(5, 1))
+        dx = to_host(layer.backward(xp.ones_like(there), cache))
+    np.testing.assert_array_equal(to_host(there), here)
+    np.testing.assert_array_equal(dx, here)
+    assert 0.2 < (here == 0).mean() < 0.6
+
+
+@pytest.mark.parametrize("size", [3, 6, 50_000])
+def test_a_look_ups_gradient_needs_no_product_with_the_whole_table(gpu, size, monkeypatch):
+    """It is made of products: with pairs of rows where the table is larger."""
+    if size > 8:
+        monkeypatch.setattr("npdl.functions.one_hot", None)     # (N, size) numbers
+    rng = np.random.default_rng(size)
+    rows, index = rng.standard_normal((2, 4, 5)), rng.integers(0, min(size, 5), (2, 4))
+    wanted = np.zeros((size, 5))
+    np.add.at(wanted, index, rows)
+    there = to_device(rows), to_device(index)
+    with unwaited():
+        found = sum_by_index(*there, size)
+    np.testing.assert_allclose(to_host(found), wanted, rtol=0, atol=1e-12)
+
+
+def test_embedding_gradients_repeat(gpu):
+    layer = Embedding(5, 64)
+    ids = stream(1).integers(0, 5, (400, 6))
+    dy = to_device(stream(2).standard_normal((400, 6, 64)).astype("float32"))
+    found = []
+    for _ in range(5):
+        layer.zero_grad()
+        layer.backward(dy, layer.forward(ids)[1])
+        found.append(to_host(layer.W.grad))
+    assert all((grad == found[0]).all() for grad in found)
+
+
+@pytest.mark.parametrize("bad", [7, -1])
+def test_ids_and_targets_on_the_host_are_checked_before_they_go_over(gpu, bad):
+    with pytest.raises(InputError, match=f"contain {bad}; allowed are 0 to 6"):
+        Embedding(7, 4).forward(np.array([1, bad]))
+    right, wrong, counted = np.ones((2, 3), int), np.full((2, 3), bad), np.ones((2, 3), bool)
+    with backend.using("numpy"):
+        models = [model_of("gpt") for _ in ENGINES]
+    for engine, model in zip(ENGINES, models, strict=True):
+        model = model.to_backend()
+        for ids, targets in ((wrong, right), (right, wrong)):
+            with pytest.raises(InputError, match=f"contain {bad}; allowed are 0 to "):
+                engine(model, AdamW(model)).step(Batch(ids, targets, counted))
+
+
+def test_cupy_refuses_to_mix(gpu):
+    there, here = xp.zeros((2, 3)), np.zeros((2, 3))
+    for mix in (lambda: there + here, lambda: here + there, lambda: xp.add(there, here),
+                lambda: np.asarray(there), lambda: there.__iadd__(here),
+                lambda: xp.add(there, 1, out=here), lambda: range(xp.arange(3)[0])):
+        with pytest.raises(TypeError):
+            mix()
+    assert there.sum().shape == () and not isinstance(there.sum(), np.generic)
+
+
+def test_gradcheck_says_that_it_works_on_numpy(gpu):
+    with pytest.raises(InputError, match="gradcheck works on NumPy only"):
+        gradcheck(Linear(3, 2), np.ones((2, 3)))
+    randomise(Linear(3, 2).to_backend(), np.random.default_rng(0))

@@ -1,0 +1,160 @@
+"""Real CuPy without a GPU: a card emulated in host memory. README.md says what is emulated.
+
+    python -m venv VENV && VENV/bin/python tests/tools/cupy_on_cpu/build.py
+
+After that every `import cupy` of VENV's Python is one without a GPU; record() tells what the
+card was asked for:
+
+    with record() as events:
+        step()
+    assert not events.of("synchronisation") and len(events.of("launch")) == 146
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+CUPY = "14.2.0"             # another version may write its kernels otherwise
+HERE = Path(__file__).resolve().parent
+NAME = "host memory (cupy_on_cpu)"      # of the device
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+HOME = Path(os.environ.get("CUPY_ON_CPU") or CACHE / "npdl-cupy-on-cpu").resolve()
+OURS = {"cupy_backends.cuda.api.runtime": "runtime.so", "cupy.cuda.cub": "cub.so"}
+Event = namedtuple("Event", "kind name bytes")
+
+
+class Events(list):
+    """Events of the kinds launch, product, copy, memset, synchronisation, allocation and free.
+
+    A launch's name ends with its number of blocks and of threads. `peak_bytes` is the most that
+    CuPy's memory pool had of the card.
+    """
+
+    peak_bytes = 0
+
+    def of(self, kind):
+        return [event for event in self if event.kind == kind]
+
+
+def built():
+    """The folder of the built files and of the kernels compiled so far: it depends on this
+    Python and on every source here, so that no change of them meets an old file."""
+    files = sorted(file for kind in ("*.py", "*.cpp", "*.h") for file in HERE.glob(kind))
+    text = b"".join(file.read_bytes() for file in files)
+    tag = f"{sys.implementation.cache_tag}-{os.uname().machine}"
+    return HOME / f"{tag}-{hashlib.sha256(text).hexdigest()[:12]}"
+
+
+class _Card:
+    """The emulated libraries, loaded once, before CuPy asks for those of their names."""
+
+    def __init__(self):
+        import importlib.metadata
+
+        import numpy
+
+        if importlib.metadata.version("cupy-cuda12x") != CUPY:
+            raise ImportError(f"cupy_on_cpu: needs cupy-cuda12x {CUPY}; run build.py again")
+        self.folder = built()
+        if not self.folder.exists():
+            raise ImportError(f"cupy_on_cpu: there is no {self.folder}; run build.py again")
+        wheels = Path(numpy.__file__).parents[1]
+        libraries = list(wheels.glob("numpy.libs/libscipy_openblas64_*"))
+        if not libraries:
+            raise ImportError("cupy_on_cpu: needs NumPy's wheel from PyPI, with its OpenBLAS")
+        self.driver = ctypes.CDLL(str(self.folder / "libcuda.so.1"))
+        self.driver.fake_event.restype = ctypes.c_char_p
+        self.driver.fake_event.argtypes = [ctypes.c_size_t]
+        self.driver.fake_count.restype = self.driver.fake_peak.restype = ctypes.c_size_t
+        self.empty = ctypes.CDLL(str(self.folder / "libcublasLt.so.12"))
+        self.blas = ctypes.CDLL(str(self.folder / "libcublas.so.12"))
+        openblas = ctypes.CDLL(str(libraries[0]))
+        self.blas.fake_gemm(*(
+            ctypes.cast(getattr(openblas, f"scipy_cblas_{name}64_"), ctypes.c_void_p)
+            for name in ("sgemm", "dgemm")))
+
+
+class _Finder:
+    """Puts our two modules in the place of CuPy's, and g++ behind its compiler."""
+
+    card = None
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "cupy":
+            os.environ["CUPY_CACHE_DIR"] = str(card().folder / "kernels")
+        if name in OURS:
+            file = str(card().folder / OURS[name])
+            loader = importlib.machinery.ExtensionFileLoader(name, file)
+            return importlib.util.spec_from_file_location(name, file, loader=loader)
+        if name == "cupy.cuda.thrust":
+            raise ImportError("cupy_on_cpu does not emulate Thrust")
+        if name in AFTER:
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            if spec:
+                run = spec.loader.exec_module
+                spec.loader.exec_module = lambda module: (run(module), AFTER[name](module))
+            return spec
+        return None
+
+
+def _patch_compiler(module):
+    from tests.tools.cupy_on_cpu import kernels
+
+    kernels.patch(module, card().folder)
+
+
+def _leave_out_cubs_blocks(cupy):
+    """CUB's block reductions are C++ templates: CuPy's own kernels take their place."""
+    cupy._core.set_reduction_accelerators([])
+
+
+AFTER = {"cupy.cuda.compiler": _patch_compiler, "cupy": _leave_out_cubs_blocks}
+
+
+def card():
+    if _Finder.card is None:
+        _Finder.card = _Card()
+    return _Finder.card
+
+
+def install():
+    """Makes every later `import cupy` of this process one without a GPU. VENV's Python calls
+    it when it starts (build.py)."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def installed():
+    """Whether this Python's CuPy is an emulated one."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+@contextlib.contextmanager
+def record():
+    """Collects the card's events in the block; they are there when it ends. Not nested."""
+    driver, events = card().driver, Events()
+    driver.fake_record(1)
+    try:
+        yield events
+    finally:
+        driver.fake_record(0)
+        for i in range(driver.fake_count()):
+            kind, name, size = driver.fake_event(i).decode().split("\t")
+            events.append(Event(kind, name, int(size)))
+        events.peak_bytes = driver.fake_peak()
+
+
+@contextlib.contextmanager
+def empty_kernels():
+    """Kernels and products inside do nothing: what is left of a program's time is the host's."""
+    card().driver.fake_idle(1)
+    try:
+        yield
+    finally:
+        card().driver.fake_idle(0)

@@ -1,0 +1,97 @@
+"""Each kernel CuPy writes: compiled by the real NVRTC, then by g++ as a host library.
+
+The library takes the cubin's place, in CuPy's own disk cache too; runtime.cpp loads it.
+"""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fpermissive", "-w",
+         "-fPIC"]
+KERNEL = re.compile(
+    r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
+# threads of a block that work together, and what g++ would take for something else
+NO_THREAD_ALONE = re.compile(
+    r"__sync|__shared__|__shfl|__ballot|__any|__all|__match|__constant__|\basm\b|\bclock|"
+    r"cooperative_groups|CUPY_JIT_MODE")
+WHICH_THREAD = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\b")
+# CuPy's reduction, as its threads run it: from one __syncthreads to the next, one after another
+REDUCTION = [
+    (r"unsigned int _tid = threadIdx\.x;", "unsigned int _tid;"),
+    (r"IndexT _J_offset = _tid [^;]*;(?: //.*)?\n\s*ptrdiff_t _j_offset = [^;]*;", ""),
+    (r"(\s)_type_reduce _s = _type_reduce\(", r"""\1
+      for (_tid = 0; _tid < sizeof _sdata_raw / sizeof *_sdata; _tid++) {
+      IndexT _J_offset = _tid >> __popc(_block_stride - 1);
+      ptrdiff_t _j_offset = (ptrdiff_t)_J_offset * _out_ind.size();
+      _type_reduce _s = _type_reduce("""),
+    (r"_sdata\[_tid\] = _s;\s+__syncthreads\(\);", "_sdata[_tid] = _s; }"),
+    (r"if \(_tid < _block\) \{(\s+_REDUCE)", r"for (_tid = 0; _tid < _block; _tid++) {\1"),
+    (r"if \(_tid < _block_stride\) \{\s+_s = _sdata\[_tid\];\s+\}\s+"
+     r"if \(_tid < _block_stride && _i <",
+     "for (_tid = 0; _tid < _block_stride; _tid++) if (ptrdiff_t _i = _i_base + _tid; _i <"),
+    (r"POST_MAP\(_s\);", "{ _type_reduce _s = _sdata[_tid]; POST_MAP(_s); }"),
+]
+
+
+class NotFaked(NotImplementedError):
+    """Something of CUDA that cupy_on_cpu cannot run."""
+
+
+def as_host_code(source):
+    """The source for g++, and how its kernels are launched."""
+    names = KERNEL.findall(source)
+    if not names:
+        raise NotFaked('cupy_on_cpu: a kernel that is not extern "C" (a template: products of '
+                       "integers, ...)")
+    refused = NO_THREAD_ALONE.search(source)
+    if "_sdata_raw" in source and "_type_reduce" in source:
+        mode = "ALONE"
+        for pattern, by in REDUCTION:
+            source, found = re.subn(pattern, by, source)
+            if found != 1:
+                raise NotFaked(f"cupy_on_cpu: {names[0]} is no reduction as CuPy 14.2 writes it")
+    elif refused:
+        raise NotFaked(f"cupy_on_cpu: {names[0]} uses {refused[0]}")
+    else:
+        mode = "ALONE" if "CUPY_FOR(" in source and not WHICH_THREAD.search(source) else "EVERY"
+    launches = [
+        f'extern "C" void run_{name}(void** p, const unsigned* grid, const unsigned* block) '
+        f"{{ launch({name}, p, grid, block, {mode}); }}\n" for name in names]
+    return '#include "shim.h"\n' + source + "\n" + "".join(launches), names[0]
+
+
+def host_library(source, options, folder):
+    """The bytes of the compiled library."""
+    code, name = as_host_code(source)
+    import cupy
+
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch, "kernel.so")
+        given = [option for option in options if option.startswith("-D")]
+        result = subprocess.run(
+            ["g++", *FLAGS, *given, "-shared", "-I", folder, "-I", HERE, *includes(cupy.__file__),
+             "-x", "c++", "-", "-o", made], input=code, capture_output=True, text=True)
+        if result.returncode:
+            raise NotFaked(f"cupy_on_cpu: {name} is no host C++:\n{result.stderr[:1500]}")
+        return made.read_bytes()
+
+
+def includes(cupy_file):
+    """g++'s options for the headers in CuPy's wheel."""
+    base = Path(cupy_file).parent / "_core/include"
+    cccl = base / "cupy/_cccl"
+    return [f"-I{folder}" for folder in (base, cccl / "thrust", cccl / "libcudacxx", cccl / "cub")]
+
+
+def patch(compiler, folder):
+    """Let cupy.cuda.compiler go on to g++ after NVRTC."""
+    nvrtc = compiler._compile_using_nvrtc_no_warning
+
+    def compile_twice(source, options=(), *rest, **more):
+        _, mapping = nvrtc(source, options, *rest, **more)
+        return host_library(source, options, folder), mapping
+
+    compiler._compile_using_nvrtc_no_warning = compile_twice

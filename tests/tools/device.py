@@ -1,0 +1,89 @@
+"""A device for tests: CuPy's, on a card or an emulated one (cupy_on_cpu); where there is neither,
+NumPy in CuPy's place, which shows that the ways taken on a device alone compute the same, and
+nothing of CuPy."""
+
+import contextlib
+import importlib.util
+import math
+import sys
+import types
+import warnings
+
+import numpy as np
+import pytest
+
+from npdl import backend
+from npdl.errors import BackendError
+
+TOTAL = 8 * 2**30           # bytes of memory that NumPy's device says it has
+
+
+def module():
+    """NumPy under the name cupy. A copy to the device is a copy, as on a card."""
+    cupy = types.ModuleType("cupy")
+    cupy.__getattr__ = lambda name: getattr(np, name)
+    cupy.__version__ = "0.0"
+    cupy.asarray = lambda value, dtype=None: np.array(value, dtype)
+    cupy.fuse = lambda function: function
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (TOTAL, TOTAL))
+    stream = types.SimpleNamespace(synchronize=lambda: None)
+    cupy.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    return cupy
+
+
+def install():
+    """`import cupy` finds NumPy from now on."""
+    special = types.ModuleType("cupyx.scipy.special")
+    special.erf = np.vectorize(math.erf)
+    sys.modules |= {"cupy": module(), "cupyx": types.ModuleType("cupyx"), special.__name__: special,
+                    "cupyx.scipy": types.ModuleType("cupyx.scipy")}
+
+
+def why_not():
+    """Why CuPy cannot be used here, or None."""
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # CuPy warns where it misses parts of CUDA
+        try:
+            with backend.using("cupy"):
+                return None
+        except BackendError as error:
+            return str(error)
+
+
+REASON = why_not()
+needs_cupy = [
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:cupy", "ignore::UserWarning:cupy",
+                               "ignore::FutureWarning:cupy"),
+]
+
+
+@contextlib.contextmanager
+def unwaited():
+    """Inside the block CuPy refuses to wait for the device."""
+    import cupyx
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with cupyx.allow_synchronize(False):
+            yield
+
+
+@contextlib.contextmanager
+def installed():
+    """`--backend cupy` works inside this block."""
+    before = {name: sys.modules.get(name) for name in
+              ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special")}
+    if REASON is None:
+        yield
+        return
+    install()
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            sys.modules.pop(name)
+            if old is not None:
+                sys.modules[name] = old
