@@ -14,7 +14,8 @@ their numbers is looked for (npdl_study.blame.terms).
 from npdl.errors import NpdlError
 from npdl_study.blame.search import Blame, Search, ended
 from npdl_study.check.check import Check
-from npdl_study.check.guard import held_off, refuse_unfit
+from npdl_study.check.subjects import as_layer
+from npdl_study.containment import held_off
 from npdl_study.trace.record import record
 from npdl_study.trace.trace import refuse_debugger
 
@@ -30,7 +31,7 @@ def blame(layer, *inputs, seed=0, forward=None, prepared=None, **options):
     or a coverage tool is attached, and when one of npdl's own layers refuses the inputs.
     """
     refuse_debugger()
-    refuse_unfit(layer)
+    layer = as_layer(layer)
     layer = held_off(layer)
     try:
         check = prepared or Check(layer, inputs, options, forward, seed)

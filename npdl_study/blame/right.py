@@ -4,9 +4,9 @@ import numpy as np
 
 from npdl_study.check.check import Check
 from npdl_study.check.diagnose import Blame
-from npdl_study.check.guard import message
-from npdl_study.check.side_effects import HANDED, side_effects
+from npdl_study.check.side_effects import side_effects
 from npdl_study.check.sides import FACTORS, choices_of, finite, one_sided, scaled
+from npdl_study.containment import message
 from npdl_study.trace.handed import learned_without_param
 
 
@@ -14,7 +14,7 @@ def unblamed(search):
     """The Blame of a Search that found no gradient wrong; right only if one was checked, every
     array that the layer learns, and the backward in other circumstances too."""
     check, notes = search.check, search.notes
-    if all(final.kink for final in search.found):
+    if all(final.kink for final in search.found) and not check.numbers.flat:
         return _unchecked(search, "nothing was checked: the layer has no Param, and " + (
             "its inputs have no float array" if not search.found else
             "all its inputs are at a kink; give others"))
@@ -37,7 +37,7 @@ def unblamed(search):
         sides = "".join(f"; line {choice.line}, {choice}" for choice in missed)
         return _unchecked(search, f"every gradient is 0 at these inputs{sides}; give inputs at "
                           "which the outputs change")
-    faults = [fault for fault in side_effects(check.numbers) if HANDED not in fault]
+    faults = side_effects(check.numbers)
     if faults:
         return Blame(False, search.found, notes, kind="manners", diagnosis="; ".join(faults))
     return Blame(True, search.found, notes, unreached=missed)

@@ -1,7 +1,8 @@
 """The one place that decides whether a backward is right. A call passes in this order:
 
-    subjects      what can be checked (a Layer, a cache in self, two functions, lists or dicts of
-                  params and grads) made into a Subject: run(), backward(), arrays, upstream()
+    adapters      what can be checked (a Layer, a cache in self, two functions, lists or dicts of
+                  params and grads) made into a Layer
+    subjects      a Layer with inputs made into a Subject: run(), backward(), arrays, upstream()
     differences   a numerical derivative, how far it can be trusted, and why not where it can't
     verdicts      check(subject): a Verdict with a Row for each gradient: right (True, False, or
                   None: not checkable here), error, reason; Check judges many backwards on one

@@ -227,7 +227,8 @@ def _left_out(seen):
         own = np.array([entry[column] for entry in parts])
         rest = total - own.reshape(len(picked), -1).sum(1)
         if len(seen.columns) > 1 and similar(computed, rest):
-            return "missing output", f"what comes from output {seen.check.paths[column]} is left out"
+            path = seen.check.paths[column]
+            return "missing output", f"what comes from output {path} is left out"
         verdict = (_same_step(seen, indices, computed, own, rest)
                    or _along_axes(seen, computed, own, rest, total))
         if verdict is not None:

@@ -13,19 +13,18 @@ gate, slice or time step, and in what way when that can be told.
 """
 
 import inspect
-import re
 
 import numpy as np
 
 from npdl.backend import is_host
 from npdl.errors import InputError
+from npdl_study.check.adapters import as_layer
 from npdl_study.check.differences import LIMIT
 from npdl_study.check.explain import explain
 from npdl_study.check.side_effects import side_effects
-from npdl_study.check.subjects import as_layer, subject_of
+from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check, Verdict
 
-PROMISE = re.compile(r"\(\.\.\.,|\blast axis")
 OWN = ("seed", "forward", "keep", "entries", "each_output", "bare")
 
 
@@ -84,8 +83,8 @@ def gradcheck(layer, *inputs, **how):
     seed     of the random numbers
     For outputs that are not used the backward is handed None if it takes that, as npdl's own layers
     do, else zeros. InputError when forward, run again, gives something else, and under the backend
-    'cupy'. Other keywords, and those of these that forward has itself, are forward's. The layer is copied to float64; the
-    caller's layer and arrays stay as they are.
+    'cupy'. Other keywords, and those of these that forward has itself, are forward's. The layer is
+    copied to float64; the caller's layer and arrays stay as they are.
     """
     if not is_host():
         raise InputError("gradcheck works on NumPy only, and the backend is 'cupy'; check there, "
@@ -100,13 +99,11 @@ def gradcheck(layer, *inputs, **how):
 def report(subject, **looks):
     """The Report on a Subject; `looks` as Check takes it."""
     check = Check(subject, **looks)
-    found = Report(check.verdict().rows, notes=subject.notes())
+    found = Report(check.verdict().rows, notes=check.notes)
     for row in found.wrong:
         explained(check, row)
     if not found.wrong and not check.bare:
         found.faults = side_effects(check)
-        faults, notes = with_an_axis_more(subject)
-        found.faults, found.notes = found.faults + faults, found.notes + notes
     return found
 
 
@@ -118,22 +115,3 @@ def explained(check, row):
     vars(row).update(vars(wrong[at].row))
     row.place, row.kind, row.diagnosis = says[at]
     row.used = " and ".join(wrong[at].used) if wrong[at].used != check.paths else ""
-
-
-def with_an_axis_more(subject):
-    """(faults, notes) of a backward on inputs with one more axis in front, where forward takes
-    them. A layer that promises (..., D) must be right there; of another it is a note."""
-    twin = subject.longer()
-    if twin is None:
-        return [], []
-    where = " and ".join(str(a.shape) for a in twin.inputs if isinstance(a, np.ndarray))
-    promised = any(PROMISE.search(cls.__doc__ or "") for cls in type(subject.layer).__mro__)
-    try:
-        wrong = [row.name for row in Check(twin, entries=8).verdict().wrong]
-        what = f"the gradient of {', '.join(wrong)} is wrong" if wrong else ""
-    except Exception as error:
-        what = f"backward raises {type(error).__name__}: {error}"
-    if not what:
-        return [], []
-    return ([f"with an axis more, {where}, {what}"], []) if promised else (
-        [], [f"with an axis more, {where}, which forward takes, {what}"])

@@ -325,7 +325,7 @@ def _taken_apart(built, cls):
     layer, *rest = built if isinstance(built, tuple) and built else (None,)
     options = rest.pop() if rest and isinstance(rest[-1], dict) else {}
     if not isinstance(layer, Layer) or not rest:
-        raise InputError(f"{cls.__name__}.sample() must return layer, *inputs, or (layer, inputs) "
-                         "or (layer, inputs, options): an instance, a tuple of arrays, a dict")
+        raise InputError(f"{cls.__name__}.sample() must return (layer, inputs), (layer, inputs, "
+                         "options) or layer, *inputs: an instance, a tuple of arrays, a dict")
     alone = len(rest) == 1 and isinstance(rest[0], tuple)
     return layer, rest[0] if alone else tuple(rest), options

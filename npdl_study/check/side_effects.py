@@ -1,26 +1,32 @@
 """What a backward does beside its gradients, which no gradient shows.
 
 `side_effects(check)` runs the backward of a Check in other ways and compares: with an upstream
-gradient that is not contiguous, a second time on one cache, after another forward, in float32; and
-it looks whether the backward writes into what it was handed. Each fault is a sentence.
+gradient that is not contiguous, a second time on one cache, after another forward, in float32, on
+inputs with one more axis; and it looks whether the backward writes into what it was handed. Each
+fault is a sentence.
 """
 
 import copy
+import re
 
 import numpy as np
 
-from npdl_study.check.subjects import InSelf
+from npdl_study.check.adapters import Functions, InSelf
+from npdl_study.check.verdicts import Check
 from npdl_study.trees import cast, copied, kept, leaves, rebuilt, same
 
 CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
 CLOSE_32 = 2e-3                 # float32 against float64
-FLOOR = 1e-3                    # of the largest gradient, or of 1: smaller ones are taken as so large
+FLOOR = 1e-3                    # of the largest gradient, or of 1: as large the smaller are taken
 MOVED = 1e-7                    # what float32 does to a number, and to all that comes after it
+FEW = 8                         # entries of each array that are looked at, with an axis more
+PROMISE = re.compile(r"\(\.\.\.,|\blast axis")
 HANDED = "the gradient that it is handed"
 
 
 def side_effects(check):
-    """Sentences about what a Check's backward does beside: its faults."""
+    """Sentences about what a Check's backward does beside: its faults. What is none, and worth
+    knowing, is added to the Check's notes."""
     subject, dout = check.subject, check.dout
     written = written_into(subject, dout)
     faults = [f"backward changes {what} in place: write into a new array" for what in written]
@@ -41,7 +47,7 @@ def side_effects(check):
             continue
         if wrong:
             faults.append(f"the gradient of {', '.join(wrong)} is wrong when {how}")
-    return faults + in_float32(check)
+    return faults + in_float32(check) + with_an_axis_more(check)
 
 
 def gradients(subject, dout, times=1, between=False):
@@ -148,3 +154,68 @@ def moved(nest):
     if not isinstance(nest, np.ndarray) or nest.dtype.kind != "f":
         return copied(nest)
     return nest + 0.1 + 0.1 * np.cos(np.arange(nest.size)).reshape(nest.shape)
+
+
+def with_an_axis_more(check):
+    """The fault of a backward that is wrong on inputs with one more axis in front, in a list. Where
+    forward takes them, but its layer does not promise (..., D), it is a note of the Check."""
+    twin = with_another_axis(check.subject)
+    if twin is None:
+        return []
+    try:
+        wrong = [row.name for row in Check(twin, entries=FEW).verdict().wrong]
+        what = f"the gradient of {', '.join(wrong)} is wrong" if wrong else ""
+    except Exception as error:
+        what = f"backward raises {type(error).__name__}: {error}"
+    if not what:
+        return []
+    where = " and ".join(str(a.shape) for a in twin.inputs if isinstance(a, np.ndarray))
+    if any(PROMISE.search(cls.__doc__ or "") for cls in type(check.subject.layer).__mro__):
+        return [f"with an axis more, {where}, {what}"]
+    check.notes.append(f"with an axis more, {where}, which forward takes, {what}")
+    return []
+
+
+def with_another_axis(subject):
+    """The Subject on inputs with one more axis in front, of a size that no other has; None where
+    forward does not take them: does not make of each what it would make of it alone."""
+    arrays = [a for a in subject.inputs if isinstance(a, np.ndarray)]
+    sizes = {n for a in arrays for n in a.shape}
+    if isinstance(subject.layer, Functions) or not sizes:
+        return None
+    size = next((k for k in (2, 3, 5, 4) if k not in sizes), 6)
+    twin = copy.copy(subject)
+    try:
+        apart = []
+        with np.errstate(all="ignore"):
+            for i in range(size):
+                twin.inputs = slice_of(subject.inputs, i, size)
+                apart.append(twin.outputs())
+            twin.inputs = more(subject.inputs, size)
+            outputs, _ = twin.run()
+    except Exception:
+        return None
+    for (_, found), *alone in zip(leaves(outputs), *apart, strict=True):
+        if np.shape(alone[0]) and (np.shape(found) != (size, *np.shape(alone[0]))
+                                   or not np.allclose(found, alone)):
+            return None
+    twin.set_up(outputs)
+    return twin
+
+
+def more(nest, size):
+    """Arrays with one more axis in front: the same numbers, a little larger each, or rolled."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [more(item, size) for item in nest])
+    if not isinstance(nest, np.ndarray) or not nest.ndim:
+        return nest
+    if nest.dtype.kind != "f":
+        return np.stack([np.roll(nest, i) for i in range(size)])
+    return np.stack([nest * factor for factor in np.linspace(0.7, 1.3, size)])
+
+
+def slice_of(nest, i, size):
+    """The i-th slice of what `more` returns."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [slice_of(item, i, size) for item in nest])
+    return more(nest, size)[i] if isinstance(nest, np.ndarray) and nest.ndim else nest

@@ -23,8 +23,8 @@ from npdl.console import printable
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl.training.config import usable_cores
-from npdl_study.check.guard import message
 from npdl_study.check.target import find_class
+from npdl_study.containment import message
 from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
 from npdl_study.homework.judging import answers, judged, shapes_of
 

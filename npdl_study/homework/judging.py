@@ -12,9 +12,9 @@ import traceback
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.check.guard import called, message
 from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class
+from npdl_study.containment import called, message
 from npdl_study.trees import cast, leaves, placed, rebuilt, upstream
 
 SAME = 1e-11        # of the largest entry: right formulas agree to 1e-14, central differences don't

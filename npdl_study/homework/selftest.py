@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from npdl_study.blame.blame import blame
-from npdl_study.check.guard import message
 from npdl_study.check.target import find_class
+from npdl_study.containment import message
 from npdl_study.homework.judging import answers, instance, judged, shapes_of
 from npdl_study.homework.splice import NotOwn, student_class
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from npdl_study.blame.trials import Trials
 from npdl_study.check.check import Check
-from npdl_study.check.guard import held_off, message, refuse_unfit, written
+from npdl_study.check.subjects import as_layer
+from npdl_study.containment import held_off, message, written
 from npdl_study.step.pictures import Summary
 from npdl_study.trace.fold import Folder
 from npdl_study.trace.follows import Follows
@@ -74,8 +75,8 @@ class Walk:
         return f"all {len(self.finals)} gradients are right" if self.finals else "nothing checked"
 
     def steps(self, phases=("forward", "backward")):
-        """The steps that are mathematics, or wrong, or raised (npdl_study.trace.fold); of a phase in
-        which nothing is, all that wrote an array."""
+        """The steps that are mathematics, or wrong, or raised (npdl_study.trace.fold); of a phase
+        in which nothing is, all that wrote an array."""
         found = []
         for phase in phases:
             steps = self.recording.phase(phase)
@@ -115,7 +116,7 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     attached.
     """
     refuse_debugger()
-    refuse_unfit(layer)
+    layer = as_layer(layer)
     title, layer = title or type(layer).__name__, held_off(layer)
     try:
         prepared = Check(layer, inputs, options, seed=seed)

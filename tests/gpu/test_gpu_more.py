@@ -17,7 +17,8 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
 from npdl.training.engine import Batch, PlainEngine
-from npdl_study.check.gradcheck import gradcheck, randomise
+from npdl_study.check.gradcheck import gradcheck
+from npdl_study.check.subjects import randomise
 from tests.tools import broken_kernels, cupy_on_cpu
 from tests.tools.device import needs_cupy, unwaited
 

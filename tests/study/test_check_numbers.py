@@ -68,7 +68,7 @@ def test_where_two_steps_disagree_the_reason_is_said(f, reason):
     (StableMaxLoss(), (np.zeros((2, 3)), np.array([0, 1])), True),
     (ReLU(), (np.zeros((2, 3)),), None),
     (ReLU(), (np.array([[0.0, 1.0, 1e-5, -3e-4]]),), True),
-], ids=str)
+])
 def test_hard_inputs_are_not_called_wrong(layer, inputs, right):
     assert gradcheck(layer, *inputs).right is right
 
@@ -105,7 +105,8 @@ SMALL = {"num_layers": 1, "max_len": 4}
     (lambda: Llama(5, d_model=4, num_heads=2, num_kv_heads=1, d_inner=3, **SMALL), tokens, 5),
     (lambda: GPT(5, d_model=2, num_heads=1, multiplier=2, **SMALL), tokens, 5),
     (lambda: Block(8, 2), normal(2, 5, 8), 1),
-], ids=["LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "ReLU", "MLP", "Llama", "GPT", "Block"])
+], ids=["LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "ReLU", "MLP", "Llama", "GPT",
+        "Block"])
 def test_npdls_own_layers_are_right_on_normal_inputs(make, draw, seeds):
     for seed in range(seeds):
         report = gradcheck(make(), draw(stream(seed, 3)), seed=seed)

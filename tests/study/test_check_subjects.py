@@ -67,15 +67,9 @@ def test_parameters_in_lists_tuples_and_dicts_are_parameters(make, names):
     assert {row.name for row in gradcheck(make(7), X).wrong} == set(names)
 
 
-def test_an_optimizer_without_a_parameter_and_a_hidden_params_method_are_errors():
-    class Hides(Layer):
-        def __init__(self):
-            self.params = {"W": Param(np.eye(4))}
-
+def test_an_optimizer_without_a_parameter_is_an_error():
     with pytest.raises(InputError, match="Layer has no parameter to learn"):
         AdamW(Layer())
-    with pytest.raises(InputError, match=r"Hides.params hides the method params\(\)"):
-        gradcheck(Hides(), X)
 
 
 class Lists:
@@ -254,7 +248,8 @@ def two_axes_only():
             self.gain.grad += (dy * cache.x_hat).sum(0)
             self.bias.grad += dy.sum(0)
             d, hat = dy * self.gain.data, cache.x_hat
-            return (d - d.mean(1, keepdims=True) - hat * (d * hat).mean(1, keepdims=True)) / cache.std
+            along = (d * hat).mean(1, keepdims=True)
+            return (d - d.mean(1, keepdims=True) - hat * along) / cache.std
 
     class Axis(classes["Softmax"]):
         def backward(self, dy, cache):
