@@ -12,10 +12,10 @@ their numbers is looked for (npdl_study.blame.terms).
 """
 
 from npdl.errors import NpdlError
-from npdl_study.blame.search import Blame, Search, ended
+from npdl_study.blame.report import Blame
+from npdl_study.blame.search_new import Search, ended
 from npdl_study.check.check import Check
 from npdl_study.check.guard import held_off, refuse_unfit
-from npdl_study.trace.record import record
 from npdl_study.trace.trace import refuse_debugger
 
 __all__ = ["Blame", "assert_right", "blame"]
@@ -37,10 +37,7 @@ def blame(layer, *inputs, seed=0, forward=None, prepared=None, **options):
     except Exception as error:
         if isinstance(error, NpdlError) and type(layer).__module__.startswith("npdl."):
             raise
-        recording = record(layer, inputs, options, backward=False, forward=forward)
-        if recording.error is None:
-            raise
-        return ended(layer, recording)
+        return ended(layer, error)
     return Search(check).run()
 
 

@@ -1,0 +1,402 @@
+"""Small edits of one statement, the likeliest slip first.
+
+An edit changes one thing: an operator, a number, a name, a transpose, the axis of a sum, a slice, a
+bracket; or it takes a factor or a term away, or adds one that the function holds.
+"""
+
+import ast
+import itertools
+from dataclasses import dataclass
+
+from npdl_study.trace.syntax import binary, cloned, header, indexed, indices, method, number, parsed
+
+OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
+             ast.Pow: "*", ast.FloorDiv: "*"}
+SAME_WAY = {frozenset("+-"): "sign", frozenset("*/"): "factor"}
+SIGN_OF = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
+ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
+         ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
+         ("add", "subtract", "multiply", "divide"), ("argmax", "argmin"), ("outer", "multiply"),
+         ("dot", "multiply"), ("repeat", "tile"), ("cumsum", "sum"), ("sqrt", "square")]
+COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)
+AXES = ("0", "1", "-1", "-2", "2", "None", "(0, 1)", "(0, 2)", "(0, 2, 3)", "(1, 2)", "(2, 3)")
+SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, keepdims=True)",
+        ".sum(-1, keepdims=True)", ".sum()", ".sum((0, 1))", ".sum(2)", ".sum((0, 2, 3))",
+        ".sum(-2, keepdims=True)", ".mean(0)", ".mean()", ".mean(-1, keepdims=True)")
+SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
+          "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
+MOST_PAIRS = 24                 # arrays of which products of two are tried
+
+
+@dataclass
+class Words:
+    """What a statement may be made of: sources of float arrays and numbers that its function holds,
+    of whole numbers, of what it assigns to, of the keys of its caches."""
+
+    arrays: list
+    numbers: list
+    counts: list
+    targets: list
+    keys: list
+
+    @property
+    def all(self):
+        return [*self.arrays, *self.numbers]
+
+
+@dataclass
+class Edit:
+    """A statement's replacement; `value` is its new expression where nothing else changes."""
+
+    cost: float
+    kind: str
+    body: list
+    value: object = None
+    where: str = ""
+
+
+def edits(statement, words):
+    """Every Edit of a statement, the cheapest first; a change that yields the same source is given
+    once."""
+    whole, seen = header(statement), set()
+    value = getattr(whole, "value", None) if isinstance(
+        whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
+    found = [Edit(cost, kind, _with_body(body, statement)) for cost, kind, body in
+             _of_statement(whole, words)]
+    for part, around in _parts(whole):
+        for cost, kind, new in _of_node(part, around, value, words):
+            if isinstance(new, str):
+                try:
+                    new = parsed(new)
+                except SyntaxError:
+                    continue
+            inside = value is not None and not isinstance(value, ast.Tuple) and any(
+                part is n for n in ast.walk(value))
+            found.append((cost, kind, part, new, inside))
+    keyed = [(f.cost if isinstance(f, Edit) else f[0], i, f) for i, f in enumerate(found)]
+    for _, _, f in sorted(keyed, key=lambda item: item[:2]):
+        if not isinstance(f, Edit):
+            cost, kind, part, new, inside = f
+            try:
+                changed = cloned(whole, part, new)
+                f = Edit(cost, kind, _with_body([changed], statement),
+                         getattr(changed, "value", None) if inside else None)
+            except (ValueError, TypeError):
+                continue
+        try:
+            text = "\n".join(map(ast.unparse, f.body))
+        except Exception:                               # no statement that could be written
+            continue
+        if text not in seen and not holds_itself(f.body):
+            seen.add(text)
+            yield f
+
+
+def _with_body(body, statement):
+    """Statements of which the heads of loops and choices have their own bodies again."""
+    for node in body:
+        if isinstance(node, type(statement)) and hasattr(statement, "body"):
+            for part in ("body", "orelse", "handlers", "finalbody"):
+                if hasattr(statement, part):
+                    setattr(node, part, getattr(statement, part))
+    return body
+
+
+def holds_itself(body):
+    """Whether a list is put into itself, of which NumPy makes an array without an end."""
+    return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+               and call.func.attr in ("append", "insert", "extend")
+               and any(ast.unparse(call.func.value) == ast.unparse(a) for a in call.args)
+               for node in (body if isinstance(body, list) else [body]) for call in ast.walk(node))
+
+
+def _parts(node, around=None):
+    """(expression, what is around it) of everything in a statement."""
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, (ast.expr, ast.keyword, ast.Slice)):
+                yield child, (node, name)
+                yield from _parts(child)
+            elif isinstance(child, ast.comprehension):
+                yield from _parts(child)
+
+
+def _of_node(node, around, value, words):
+    """(cost, kind, new node or its source) for one part of a statement."""
+    parent, field = around
+    if isinstance(node, ast.keyword):
+        yield from _of_keyword(node)
+    elif isinstance(node, ast.Slice):
+        yield from _of_slice(node, words)
+    elif isinstance(getattr(node, "ctx", None), ast.Store):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and field != "value":
+            yield from ((1.5, "name", _stored(t)) for t in words.targets
+                        if t != ast.unparse(node))
+    elif isinstance(parent, ast.Call) and field == "func":
+        for group in ALIKE:
+            if isinstance(node, ast.Attribute) and node.attr in group:
+                for other in (o for o in group if o != node.attr):
+                    yield 1, "operator", ast.Attribute(node.value, other, ast.Load())
+    else:
+        yield from _of_expression(node, parent, field, value, words)
+
+
+def _stored(text):
+    new = parsed(text)
+    new.ctx = ast.Store()
+    return new
+
+
+def _of_expression(node, parent, field, value, words):
+    text = ast.unparse(node)
+    if isinstance(node, ast.Constant):
+        yield from _of_constant(node, parent, words)
+        if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
+            return
+    if text in ("np", "xp", "self") or isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
+            parent, ast.Attribute) and text not in words.all:
+        return
+    index = isinstance(parent, ast.Slice) or isinstance(parent, ast.Subscript) and \
+        field == "slice" or isinstance(parent, ast.Tuple) and parent is not value
+    if text in words.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
+        yield 1, "step", f"({text}) + 1"
+        yield 1, "step", f"({text}) - 1"
+        yield from ((1.5, "count", other) for other in words.counts if other != text)
+    yield from _of_shape(node, words)
+    if index and isinstance(node, (ast.Name, ast.Constant)):
+        yield from ((2, "name", t) for t in words.arrays)
+        return
+    if isinstance(node, ast.Compare):
+        if len(node.ops) == 1:
+            for op in COMPARISONS:
+                yield 1, "comparison", ast.Compare(node.left, [op()], node.comparators)
+        yield 1.5, "comparison", f"~({text})"
+        return
+    if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
+        return
+    yield from _turned(node, text)
+    yield from _replaced(node, text, words)
+    product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
+    if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
+                           ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
+        yield from _added(text, product, node is value, words)
+
+
+def _turned(node, text):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield 1, "sign", node.operand
+    else:
+        yield 1, "sign", f"-({text})"
+    if isinstance(node, ast.Attribute) and node.attr == "T":
+        yield 1, "transposed", node.value
+    yield 1, "transposed", f"({text}).T"
+    yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        for place in ("::-1", ":, ::-1"):
+            yield 1.6, "reversed", f"{text}[{place}]"
+
+
+def _replaced(node, text, words):
+    """Another name in the place of one; the slope of a function in the place of its value."""
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or (
+            isinstance(node, ast.Constant)):
+        alike = words.numbers if text in words.numbers else words.arrays
+        for other in words.all:
+            if other != text:
+                yield 1 if other in alike else 1.3, "name", other
+        for form in SLOPES:
+            if not isinstance(node, ast.Constant):
+                yield 1.5, "slope", form.format(a=text)
+
+
+def _added(text, product, whole, words):
+    """A factor, a term or a sum that is missing."""
+    for n in ("2", "0.5") if not product else ():
+        yield 1.2, "factor", f"({text}) * {n}"
+    for a in words.all if not product else ():
+        yield 1.2, "missing factor", f"({text}) * {a}"
+        yield 1.3, "missing factor", f"({text}) / {a}"
+        yield 2, "missing factor", f"({text}) / np.sqrt({a})"
+        yield 2.1, "missing factor", f"({text}) * np.sqrt({a})"
+        yield 2.1, "missing factor", f"({text}) / {a} ** 2"
+        for form in SLOPES:
+            yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
+    for total in SUMS:
+        yield 1.8, "missing sum", f"({text}){total}"
+    if not product or whole:
+        for a in words.all:
+            yield 1.5, "missing term", f"({text}) + {a}"
+            yield 1.5, "missing term", f"({text}) - {a}"
+    if whole:
+        for place in ("[:, None]", "[..., None]", "[None]"):
+            yield 2.2, "axis", f"({text}){place}"
+        for name in ("exp", "log", "sqrt", "tanh", "sign"):
+            yield 2.2, "function", f"np.{name}({text})"
+        for a, b in itertools.permutations(words.arrays[:MOST_PAIRS], 2):
+            yield 3, "missing term", f"({text}) + {a} * {b}"
+            yield 3, "missing term", f"({text}) + {a} @ {b}"
+            yield 3, "missing term", f"({text}) + {a} @ {b}.T"
+            yield 3, "missing factor", f"({text}) * ({a} - {b})"
+            if a < b:
+                yield 3, "missing term", f"({text}) - {a} * {b}"
+                yield 2.5, "missing factor", f"({text}) * {a} * {b}"
+
+
+def _of_shape(node, words):
+    """Operators, operands and calls exchanged or taken away."""
+    if isinstance(node, ast.BinOp):
+        yield from _of_operator(node)
+    elif isinstance(node, ast.Subscript):
+        yield 1.5, "part", node.value
+        items = indices(node)
+        for i, item in enumerate(items):
+            if isinstance(item, ast.Slice) and item.lower is item.upper is None:
+                turned = ast.Slice(None, None, number(-1) if item.step is None else None)
+                yield 1.2, "reversed", indexed(node, [*items[:i], turned, *items[i + 1 :]])
+        if isinstance(node.slice, ast.Constant) and node.slice.value in words.keys:
+            for key in words.keys:
+                yield 1, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
+    elif isinstance(node, ast.IfExp):
+        yield 1, "part", node.body
+        yield 1, "part", node.orelse
+    elif isinstance(node, ast.Call):
+        yield from _of_call(node)
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
+            items = list(node.elts)
+            items[i], items[j] = items[j], items[i]
+            yield 1, "order", type(node)(items, node.ctx)
+
+
+def _of_operator(node):
+    left, op, right = node.left, node.op, node.right
+    own = SIGN_OF.get(type(op), "")
+    for sign in OPERATORS.get(type(op), ""):
+        yield 1, SAME_WAY.get(frozenset((own, sign)), "operator"), binary(left, sign, right)
+    yield 1.05, "extra part", left
+    yield 1.05, "extra part", right
+    yield 1, "transposed" if own == "@" else "order", ast.BinOp(right, op, left)
+    if own == "@":
+        yield 1.1, "transposed", f"({ast.unparse(right)}).T @ ({ast.unparse(left)}).T"
+    for inner, new in ((left, lambda i: ast.BinOp(i.left, i.op, ast.BinOp(i.right, op, right))),
+                       (right, lambda i: ast.BinOp(ast.BinOp(left, op, i.left), i.op, i.right))):
+        if isinstance(inner, ast.BinOp):
+            yield 1.3, "brackets", new(inner)
+            for sign in OPERATORS.get(type(inner.op), "") if inner is left else ():
+                yield 1.4, "brackets", binary(inner.left, sign, ast.BinOp(inner.right, op, right))
+
+
+def _of_call(node):
+    func = node.func
+    library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in ("np", "xp", "numpy")
+    if isinstance(func, ast.Attribute) and not library:
+        yield 1.2, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
+    for arg in node.args[:2]:
+        if not isinstance(arg, ast.Starred):
+            yield 1.2, "extra part", arg
+    for i, j in itertools.combinations(range(len(node.args)), 2):
+        swapped = list(node.args)
+        swapped[i], swapped[j] = swapped[j], swapped[i]
+        yield 1, "order", ast.Call(func, swapped, node.keywords)
+    for i in range(len(node.keywords)):
+        yield 1.2, "axis", ast.Call(func, node.args, node.keywords[:i] + node.keywords[i + 1 :])
+    word = getattr(func, "attr", "")
+    if word in ("sum", "mean", "max", "cumsum"):
+        named = {k.arg for k in node.keywords}
+        own = node.args[:1] if library else []
+        for axis in AXES if "axis" not in named else ():
+            yield 1, "axis", ast.Call(func, own, [*node.keywords,
+                                                  ast.keyword("axis", parsed(axis))])
+        if "keepdims" not in named:
+            yield 1, "axis", ast.Call(func, node.args, [
+                *node.keywords, ast.keyword("keepdims", ast.Constant(True))])
+    if word == "reshape":
+        for i in (0, 1, 2):
+            axes = [number(i), number(i + 1)]
+            yield 1.6, "transposed", method(method(func.value, "swapaxes", *axes), "reshape",
+                                            *node.args)
+            lengths = list(node.args)
+            if i + 1 < len(lengths):
+                lengths[i : i + 2] = lengths[i : i + 2][::-1]
+                yield 1.7, "transposed", method(ast.Call(func, lengths, []), "swapaxes", *axes)
+
+
+def _of_keyword(node):
+    if node.arg == "axis":
+        for axis in AXES:
+            yield 1, "axis", ast.keyword("axis", parsed(axis))
+    elif node.arg == "keepdims":
+        yield 1, "axis", ast.keyword("keepdims", ast.Constant(
+            not getattr(node.value, "value", True)))
+
+
+def _of_slice(node, words):
+    lower, upper = node.lower, node.upper
+    if lower is None and upper is None:
+        return
+    ones = ["1", *words.counts]
+    ends = [(None, upper), (lower, None), (upper, lower), (upper, None), (None, lower)]
+    for end in (_negative(upper), _negative(lower)):
+        ends += [(end, None), (None, end)]
+    for n in ones:
+        for sign in "+-":
+            moved = [e and binary(e, sign, parsed(n)) for e in (lower, upper)]
+            ends += [tuple(moved), (moved[0], upper), (lower, moved[1])]
+        if lower is None:
+            ends.append((parsed(n), binary(upper, "+", parsed(n))))
+    for i, (low, high) in enumerate(ends):
+        yield 1.5 if i < 15 else 2, "window", ast.Slice(low, high, node.step)
+
+
+def _negative(node):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return node.operand
+    return node and ast.UnaryOp(ast.USub(), node)
+
+
+def _of_constant(node, parent, words):
+    value = node.value
+    if isinstance(value, str) and "->" in value:        # of einsum: two letters exchanged
+        parts = value.replace("->", ",").split(",")
+        for i, part in enumerate(parts):
+            for a, b in itertools.combinations(dict.fromkeys(part), 2):
+                other = [*parts[:i], part.translate(str.maketrans(a + b, b + a)), *parts[i + 1 :]]
+                yield 1, "subscripts", ast.Constant(",".join(other[:-1]) + "->" + other[-1])
+    elif isinstance(value, str) and value in words.keys:
+        yield from ((1, "name", ast.Constant(key)) for key in words.keys if key != value)
+    elif type(value) in (int, float):
+        whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
+        for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,
+                    -0.5, -1.5):
+            if new != value and not (whole and new != int(new)):
+                new = int(new) if type(value) is int and new == int(new) else new
+                yield 1, "number", number(new)
+
+
+def _of_statement(node, words):
+    """(cost, kind, [statements]) of another whole statement."""
+    if isinstance(node, ast.AugAssign):
+        for sign, op in (("-", ast.Sub), ("+", ast.Add), ("*", ast.Mult), ("/", ast.Div)):
+            if not isinstance(node.op, op):
+                kind = "sign" if sign in "+-" else "operator"
+                yield 1, kind, [ast.AugAssign(node.target, op(), node.value)]
+        yield 1, "overwritten", [ast.Assign([node.target], node.value)]
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
+        node, ast.Assign) and len(node.targets) == 1 else None
+    if isinstance(node, ast.Assign) and isinstance(target, (ast.Name, ast.Attribute,
+                                                            ast.Subscript)):
+        yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
+        yield 1.3, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
+    if isinstance(target, ast.Subscript) and not any(
+            isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
+        where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
+        yield 1, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, node.value], []))]
+    if isinstance(target, ast.Subscript) and isinstance(node, ast.Assign) and not (
+            isinstance(node.value, ast.Constant) and node.value.value == 0):
+        yield 1.1, "number", [ast.Assign([target], ast.Constant(0))]
+    if isinstance(node, ast.For):
+        for text in (f"reversed({ast.unparse(node.iter)})",
+                     f"list({ast.unparse(node.iter)})[::-1]"):
+            yield 1, "reversed", [ast.For(node.target, parsed(text), node.body, node.orelse)]
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
+        yield 1.7, "extra line", [ast.Pass()]

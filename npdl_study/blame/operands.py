@@ -1,0 +1,204 @@
+"""The arrays and numbers that a function holds, as what a wrong value may lack."""
+
+import itertools
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl.core import Cache, Layer, Param
+
+CLOSE = 1e-6
+LITERALS = (2, 3)               # numbers that formulas have of themselves
+
+
+@dataclass
+class Atom:
+    """An array that the function holds, or a simple expression of one."""
+
+    label: str
+    array: np.ndarray
+    weight: int = 0
+    read: bool = False
+    slope: bool = False
+
+
+def same(a, b):
+    scale = max(np.abs(b).max(initial=0), 1e-9)
+    return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
+
+
+def operands(names, like, source=""):
+    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
+    found = {}
+
+    turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
+
+    def add(label, value, weight):
+        if isinstance(value, (bool, str)) or value is None:
+            return
+        if isinstance(value, list):                     # those of this turn
+            for text, at, odd in _turns(turns, len(value)):
+                if hasattr(value[at], "dtype"):
+                    add(f"{label}[{text}]", value[at], weight + odd)
+            return
+        if isinstance(value, (int, float, np.ndarray, np.number)):
+            array = np.asarray(value)
+            if array.dtype.kind in "fiub" and array.size <= 4096 and (array.size or None):
+                found.setdefault(label, Atom(label, array.astype(float), weight))
+
+    for name, value in names.items():
+        add(name, value, 0)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                add(f'{name}["{key}"]', item, 0)
+        elif isinstance(value, (Cache, Layer)) or name == "self":
+            for field, item in vars(value).items():
+                add(f"{name}.{field}" + ".data" * isinstance(item, Param),
+                    item.data if isinstance(item, Param) else item, 0)
+    for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
+        if atom.array.ndim == np.ndim(like) + 1 > 1 and not re.search(r"\[[^\"]", atom.label):
+            for text, at, odd in _turns(turns, atom.array.shape[1]):
+                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + odd)
+    for atom in list(found.values()):                   # 1 where an array of classes points
+        a = atom.array
+        if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
+                and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
+            add(f"np.eye({np.shape(like)[-1]})[{atom.label}]",
+                np.eye(np.shape(like)[-1])[a.astype(int)], 1)
+    if np.ndim(like) == 2 and len(set(np.shape(like))) == 1 < np.shape(like)[0]:
+        add(f"np.eye({np.shape(like)[0]})", np.eye(len(like)), 1)
+    own, atoms = set(), []
+    for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label, "." in a.label)):
+        key = (atom.array.shape, atom.array.tobytes())
+        if key not in own:                              # x, and the same as cache.x
+            own.add(key)
+            atoms.append(atom)
+    for atom in atoms:
+        atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
+        atom.weight += not atom.read
+    return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
+
+
+def _turns(turns, length):
+    """(text, index, weight): t, t + 1 and t - 1 for every number t, later names (loops' turns)
+    first."""
+    for i, (name, t) in enumerate(reversed(turns.items())):
+        for text, at in ((name, t), (f"{name} + 1", t + 1), (f"{name} - 1", t - 1)):
+            if 0 <= at < length:
+                yield text, at, (at != t) + 2 * (i > 0)
+
+
+def fitted(array, shape):
+    """`array` broadcast to a shape, or None; (B,) rows count for (B, 1) too."""
+    return next((f for _, f in _spread(array, shape)), None)
+
+
+def fittings(atoms, shape):
+    """Atoms broadcast to a shape, in every way in which axes may be put in: x, x[:, None, :]."""
+    found, own = [], set()
+    for atom in sorted(atoms, key=lambda a: a.weight):
+        for index, array in _spread(atom.array, shape) if atom.array.size > 1 else ():
+            key = array.tobytes()
+            if key not in own:
+                own.add(key)
+                found.append(Atom(atom.label + index, array, atom.weight))
+    return found
+
+
+def _spread(array, shape):
+    """(index, array) of the ways in which an array may be broadcast to a shape."""
+    missing = len(shape) - array.ndim
+    for places in itertools.combinations(range(len(shape)), missing) if missing >= 0 else ():
+        own = [i for i in range(len(shape)) if i not in places]
+        if all(n in (1, shape[i]) for i, n in zip(own, array.shape, strict=True)):
+            index = ", ".join("None" if i in places else ":" for i in range(len(shape)))
+            leading = places == tuple(range(missing))
+            yield "" if leading else f"[{index}]", np.broadcast_to(
+                np.expand_dims(array, places), shape)
+
+
+def is_mask(array):
+    return bool(np.isin(array, (0.0, 1.0)).all())
+
+
+def derived(atoms):
+    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a > 0."""
+    with np.errstate(all="ignore"):
+        for atom in atoms:
+            a, label = atom.array, atom.label
+            yield atom
+            slopes = [(f"(1 - {label})", 1 - a)]
+            if not is_mask(a):
+                slopes += [(f"(1 - {label}**2)", 1 - a * a), (f"({label} > 0)", 1.0 * (a > 0))]
+            yield from (Atom(text, array, atom.weight + 1, slope=True) for text, array in slopes)
+
+
+def ratio_of(v, wanted):
+    """c with c * v == wanted, or None."""
+    size = (v * v).sum()
+    if not np.isfinite(size) or size == 0:
+        return None
+    c = float((v * wanted).sum() / size)
+    return c if c != 0 and same(c * v, wanted) else None
+
+
+def readable(number):
+    """A number as a student would write it: 3, 1/4, sqrt(2), 1/sqrt(3), 0.3679."""
+    sign, size = "-" * (number < 0), abs(number)
+    if size == 0 or not np.isfinite(size):
+        return str(number)
+    for most, value, text in ((64, size, "{}"), (64, 1 / size, "1/{}"), (16, size**2, "sqrt({})"),
+                              (16, size**-2, "1/sqrt({})")):
+        whole = round(value)
+        if 0 < whole <= most and abs(value - whole) < 1e-6 * value:
+            return sign + text.format(whole)
+    return f"{number:.4g}"
+
+
+def is_plain(number):
+    return "." not in readable(number) and "e" not in readable(number)
+
+
+def numbers_of(atoms):
+    """[(label, value)] of the function's numbers, and of the lengths of its arrays."""
+    found = [(a.label, float(a.array.ravel()[0])) for a in atoms if a.array.size == 1]
+    for atom in atoms:
+        if atom.array.size > 1:
+            found += [(f"{atom.label}.shape[{i}]", n) for i, n in enumerate(atom.array.shape)]
+            found += [(f"{atom.label}.size", atom.array.size)] * (atom.array.ndim > 1)
+    first = {}
+    for label, value in found:
+        first.setdefault(value, label)
+    return [(label, value) for value, label in first.items() if value not in (0, 1)]
+
+
+def factors_of(numbers):
+    """[(label, value)] of what a factor may be: 2 and 3 first, with the function's own number that
+    is the same here, then the others."""
+    own = {value: label for label, value in numbers}
+    return [(literal(own.get(n, ""), n), n) for n in LITERALS] + [
+        (label, value) for label, value in numbers if value not in LITERALS]
+
+
+def literal(label, value):
+    """A number as itself, and what else it is at these inputs."""
+    return f"{value:g} ({label} is {value:g}, too)" if label else f"{value:g}"
+
+
+def is_length(label):
+    return label.endswith((".size", "]")) and ".s" in label
+
+
+def number_named(c, numbers):
+    """A number in the function's own words: dloss / N, np.sqrt(D), 1/2, 0.3679."""
+    if is_plain(c):
+        return readable(c)
+    own = [("1", 1.0), *numbers, *((f"(1 - {a})", 1 - x) for a, x in numbers if 0 < x < 1)]
+    ways = [(f"{a} * {b}", x * y) for (a, x), (b, y) in itertools.combinations(own, 2)]
+    ways += [(f"{a} / {b}", x / y) for (a, x), (b, y) in itertools.permutations(own, 2)]
+    ways += [(f"{a} * np.sqrt({b})", x * y**0.5) for a, x in own[:1] for b, y in numbers if y > 0]
+    for text, value in ways:
+        if abs(abs(value) - abs(c)) < CLOSE * abs(c):
+            return "-" * (value * c < 0) + text.removeprefix("1 * ")
+    return readable(c)

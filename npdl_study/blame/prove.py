@@ -1,0 +1,262 @@
+"""Which small change of a suspected statement makes every gradient right: the proof.
+
+A change is tried where the linear system allows it, then run, then run on inputs and upstream
+gradients that it was not found on.
+"""
+
+import ast
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl_study.blame.edits_new import Edit, Words, edits
+from npdl_study.blame.fits import fits
+from npdl_study.blame.operands import operands
+from npdl_study.trace.runs import quiet
+from npdl_study.trace.source import recompiled
+from npdl_study.trace.syntax import cloned, parsed
+
+MOST_RUN = 1500                 # changes of one statement that are run
+PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
+        "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
+
+
+@dataclass
+class Proof:
+    """A change of a Line after which every gradient is right."""
+
+    cost: float
+    kind: str
+    line: object
+    old: str
+    new: str
+    suspect: object = None
+    words: str = ""
+
+    @property
+    def rank(self):
+        level = (2,) if self.suspect is None else (self.suspect.level,)
+        return (*level, self.cost, *(self.suspect.rank if self.suspect else (0, 0, 0)))
+
+
+class Prove:
+    """Tries changes of statements until a time; `runs` is what is wrong, `others()` gives more Runs
+    that have to be right, `spared` are gradients that are wrong for another reason."""
+
+    def __init__(self, runs, frames, others, until, spared=()):
+        self.runs, self.watch, self.frames = runs, runs.watch, frames
+        self.others, self.until, self.spared = others, until, spared
+
+    def edit(self, line, suspect=None, most=np.inf, kinds=None):
+        """The Proof by the cheapest edit of a Line, cheaper than `most`; or None."""
+        return self._first(line, suspect, ((e, "") for e in edits(line.node, self.words(line))
+                                           if e.cost < most and (not kinds or e.kind in kinds)))
+
+    def fit(self, suspect):
+        """The Proof by what is missing in the numbers of a Suspect; or None."""
+        key, line = suspect.first_wrong(), suspect.line
+        node = expression(line.node, self.runs.watch.places[key[0]])
+        if node is None or key not in suspect.wanted or len(line.places) > 1 and not isinstance(
+                line.node.value, ast.Tuple):
+            return None
+        names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
+        wanted = suspect.wanted[key]
+        found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
+        return self._first(line, suspect, ((Edit(cost, kind, [replaced(line.node, node, new)]),
+                                            words) for cost, kind, new, words in found), False)
+
+    def _first(self, line, suspect, changes, filtered=True):
+        function = line.function
+        place = block_of(function.node, line.node)
+        if place is None or any(isinstance(n, ast.While) for n in (line.node, *line.loops)):
+            return None
+        block, at = place
+        gives = self._gives(line, suspect) if filtered else None
+        out = suspect is not None and suspect.could is False and len(line.places) == 1
+        ran = 0
+        for edit, words in changes:
+            if time.monotonic() > self.until or ran > MOST_RUN:
+                return None
+            if edit.value is not None and (out or gives and not gives(edit.value)):
+                continue
+            for node in edit.body:
+                ast.copy_location(node, line.node)
+            block[at : at + 1] = edit.body
+            try:
+                code = recompiled(function.code, function.node, function.owner)
+            except Exception:
+                code = None
+            finally:
+                block[at : at + len(edit.body)] = [line.node]
+            ran += 1
+            if code is None:
+                continue
+            with self.watch.edited(function, code):
+                good = self.runs.works(self.spared) and all(
+                    other.works(self.spared) for other in self.others())
+            if good:
+                new = "; ".join(ast.unparse(n).split("\n")[0] for n in edit.body)
+                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)
+        return None
+
+    def _gives(self, line, suspect):
+        """A function that tells of an expression whether it gives what a Suspect has to be."""
+        if suspect is None or not suspect.could or suspect.effect is None or \
+                len(line.places) != 1 or suspect.argument:
+            return None
+        key = suspect.keys[0]
+        shape = suspect.values[key].shape
+        space = {**line.function.space, **self.frames.get(key, {})}
+
+        def gives(node):
+            if not is_pure(node):
+                return True
+            try:
+                code = compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
+                with quiet():
+                    value = np.asarray(eval(code, space), dtype=float)
+                if value.shape != shape:
+                    value = value.reshape(shape) if value.size == np.prod(shape) else \
+                        np.broadcast_to(value, shape)
+                return suspect.gives(value)
+            except Exception:
+                return False
+        return gives
+
+    def frame_of(self, line):
+        """The locals at a Line, or at one near it in its function."""
+        keys = [k for k in self.frames if k[1] == 0 and
+                self.watch.places[k[0]].function is line.function
+                and self.watch.places[k[0]].line is not None]
+        keys.sort(key=lambda k: (abs(self.watch.places[k[0]].line.first - line.first), -k[0]))
+        return self.frames[keys[0]] if keys else {}
+
+    def words(self, line):
+        """The Words of a Line."""
+        names = {**self._module(line), **self._in_reach(line, self.frame_of(line))}
+        own = ast.unparse(line.node)
+        found = {}
+        for name, value in names.items():
+            found[name] = value
+            if name == "self" or type(value).__name__ in ("Cache", "SimpleNamespace"):
+                for key, part in vars(value).items():
+                    is_param = hasattr(part, "data") and hasattr(part, "grad")
+                    found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
+            elif isinstance(value, dict):
+                found |= {f"{name}[{key!r}]": part for key, part in value.items()}
+        space = {**line.function.space, **names}
+        for node in ast.walk(line.function.node):       # hs[t + 1], x.shape[0], 1 - z
+            plain = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
+                node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
+                1 for _ in ast.walk(node)) < 12
+            if plain and is_pure(node) and ast.unparse(node) not in found:
+                try:
+                    with quiet():
+                        found[ast.unparse(node)] = eval(ast.unparse(node), dict(space))
+                except Exception:
+                    continue
+        arrays, numbers, counts = [], [], []
+        for text, value in found.items():
+            if isinstance(value, (bool, np.bool_)):
+                continue
+            if isinstance(value, (int, np.integer)):
+                counts.append(text)
+                numbers.append(text)
+            elif isinstance(value, (float, np.floating)):
+                numbers.append(text)
+            elif isinstance(value, np.ndarray) and value.dtype.kind in "fbiu":
+                arrays.append(text)
+        lengths = {}
+        for text in arrays:
+            if text.isidentifier() or text.count(".") == 1:
+                for i, n in enumerate(np.shape(found[text])):
+                    lengths.setdefault(n, f"{text}.shape[{i}]")
+        numbers += [t for n, t in lengths.items() if n > 1 and t not in numbers]
+        arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
+        targets = [ast.unparse(t) for n in ast.walk(line.function.node) if isinstance(
+            n, (ast.Assign, ast.AugAssign)) for t in getattr(n, "targets", [
+                getattr(n, "target", None)]) if isinstance(t, (ast.Name, ast.Attribute,
+                                                               ast.Subscript))]
+        keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
+        return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys))
+
+    @staticmethod
+    def _module(line):
+        return {n: v for n, v in line.function.space.items()
+                if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
+
+    @staticmethod
+    def _in_reach(line, names):
+        """The locals but what is left from a loop that a Line does not stand in, and what a turn
+        before has left."""
+        loops = [n for n in ast.walk(line.function.node) if isinstance(n, ast.For)]
+        left = {part.id for n in loops if n not in line.loops for part in ast.walk(n.target)
+                if isinstance(part, ast.Name)}
+        around = {part.id for n in line.loops if isinstance(n, ast.For)
+                  for part in ast.walk(n.target) if isinstance(part, ast.Name)}
+        first, last = {}, line.first
+        for other in line.function.lines:
+            for target in bound(other.node):
+                first[target] = min(first.get(target, other.first), other.first)
+        return {n: v for n, v in names.items() if n not in left - around
+                and first.get(n, 0) <= last}
+
+
+def bound(node):
+    """The names that a statement binds."""
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    return {part.id for t in targets if t is not None for part in ast.walk(t)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+
+
+def is_pure(node):
+    """Whether an expression only computes."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            func = part.func
+            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
+                "np", "xp", "numpy", "math")
+            if not library and getattr(func, "attr", getattr(func, "id", "")) not in PURE:
+                return False
+        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+            return False
+    return True
+
+
+def expression(node, place):
+    """The expression in a statement that a place computes."""
+    text = place.text
+    value = getattr(node, "value", None)
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return next((p for p in parts if p is not None and ast.unparse(p) == text), None)
+
+
+def replaced(statement, node, new):
+    """A copy of a statement with another expression, given as source, in the place of one."""
+    return cloned(statement, node, parsed(new))
+
+
+def block_of(tree, statement):
+    """(the list of statements that holds a statement, its index in it)."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for i, child in enumerate(block if isinstance(block, list) else ()):
+                if child is statement:
+                    return block, i
+    return None
+
+
+def cheapest(proofs):
+    """Proofs, the best first: what is promised by a name counts only when nothing before it could
+    be meant."""
+    earliest = min((p.suspect.order for p in proofs if p.suspect and p.suspect.level == 0),
+                   default=np.inf)
+
+    def rank(proof):
+        level, *rest = proof.rank
+        late = level == -1 and proof.suspect.order > earliest
+        return (0 if late else level, *rest)
+    return sorted(proofs, key=rank)
+

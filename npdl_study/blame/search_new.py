@@ -1,0 +1,308 @@
+"""From a check that fails to the line at fault: locate, prove, say."""
+
+import ast
+import time
+import traceback
+
+import numpy as np
+
+from npdl.errors import NpdlError
+from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
+from npdl_study.blame.prove import Prove, cheapest
+from npdl_study.blame.report import SAYS, Blame, source_of
+from npdl_study.blame.right_new import unblamed
+from npdl_study.check.check import Check
+from npdl_study.check.guard import message
+from npdl_study.trace.runs import Runs, quiet
+from npdl_study.trace.source import defined, original_file
+from npdl_study.trace.watch import NPDL, STUDY, is_float
+
+SECONDS = 12                    # that the search may take
+SHIFT = 0.3                     # of the numbers that a proof is tried on
+
+
+class Search:
+    """Runs a Check, and finds the statement at fault when it fails. With `elsewhere`, what its
+    inputs do not reach is looked for at others."""
+
+    def __init__(self, check, elsewhere=True):
+        self.check, self.elsewhere = check, elsewhere
+        self.notes = list(check.notes)
+        self._others = None
+
+    def run(self):
+        """The Blame."""
+        check = self.check
+        if check.refusal:
+            return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
+        self.dout, self.found, self.error = self._failing()
+        if self.dout is None:
+            return unblamed(self)
+        if isinstance(self.error, NotImplementedError):
+            return ended(check.layer, self.error, self.notes, True)
+        self.until = time.monotonic() + SECONDS
+        self.runs = Runs(check, self.dout)
+        with self.runs.watch:
+            return self._raised() if self.error is not None else self._wrong()
+
+    def _failing(self):
+        """(the first upstream gradient with a wrong result or an exception, finals, exception)."""
+        check, found = self.check, []
+        for dout in check.upstreams:
+            try:
+                found = check.finals(dout)
+            except Exception as error:
+                return dout, [], error
+            self.notes += [note for note in check.aliasing() if note not in self.notes]
+            kinks = [f.name for f in found if f.kink]
+            if kinks:
+                self.notes.append(f"{', '.join(kinks)}: the layer has a kink at this input (a ReLU "
+                                  "at 0, two equal maxima); nothing is known there")
+            if any(not f.right and not f.kink for f in found):
+                return dout, found, None
+        return None, found, None
+
+    # A gradient is wrong
+
+    def _wrong(self):
+        runs = self.runs
+        runs.learn({f.name for f in self.found if not f.right}, runs.gradients())
+        self.located = Locate(runs, runs.gradients(), self.until)
+        could = self.located.run()
+        prove = Prove(runs, self.located.frames, self._more, self.until,
+                      self.located.wrong - self.located.goal)
+        left = self.located.wrong - self.located.goal
+        uncalled = self._uncalled(left)
+        if left and not uncalled:
+            self.notes.append("this may not be the only wrong line: run blame again when it is "
+                              "right")
+        if uncalled and could:
+            return self._of_suspect(could[0], "missing call", uncalled)
+        proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
+        if not proofs:
+            proofs = self._of_the_rest(prove, could)
+        if not proofs:
+            proofs = self._proofs(prove, [s for s in could if s.level > SOMETHING])
+        if proofs:
+            return self._proved(cheapest(proofs))
+        if could:
+            likely = [s for s in could if s.level <= SOMETHING] or could
+            return self._of_suspect(likely[0], "", self._in_values(likely[0]))
+        unknown = [s for s in self.located.suspects if s.could is None and s.level <= SOMETHING]
+        if unknown:
+            return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
+                                    "the first value that is the gradient of nothing in forward")
+        return Blame(False, self.found, self.notes, kind="unknown",
+                     diagnosis="no statement of the backward alone could mend every gradient"
+                     + self._not_seen())
+
+    def _proofs(self, prove, suspects):
+        """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
+        proofs, tried = [], set()
+        for suspect in suspects:
+            most = min((p.cost for p in proofs if p.suspect.level <= suspect.level),
+                       default=np.inf)
+            if any(p.suspect.level < suspect.level and p.cost < 2 for p in proofs) and \
+                    suspect.level > 0:
+                break
+            if id(suspect.line) not in tried:
+                tried.add(id(suspect.line))
+                found = prove.edit(suspect.line, suspect, most + 0.01)
+                if found is not None:
+                    proofs.append(found)
+                    most = min(most, found.cost)
+            if most > 1.5:
+                found = prove.fit(suspect)
+                if found is not None and found.cost < most:
+                    proofs.append(found)
+        return proofs
+
+    def _of_the_rest(self, prove, could):
+        """The Proofs of statements without values: loops, choices, indices, what hands on."""
+        ran = {s.line.function for s in self.located.suspects}
+        known = {s.line for s in could if s.level <= SOMETHING}
+        by = {s.line: s for s in self.located.suspects}
+        rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
+                for line in f.lines if line not in known and "forward" not in f.qualname]
+        proofs = []
+        for line in sorted(rest, key=lambda line: (line in by, hands_on(line.node))):
+            suspect = by.get(line)
+            if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
+                    not isinstance(line.node, ast.Return):
+                suspect = None
+            most = min((p.cost for p in proofs), default=np.inf)
+            found = prove.edit(line, suspect, most)
+            if found is not None:
+                found.suspect = None
+                proofs.append(found)
+        return proofs
+
+    def _more(self):
+        """Runs that a proof was not found on: the other upstream gradients, other numbers."""
+        if self._others is None:
+            check, self._others = self.check, []
+            runs = [Runs(check, d, self.runs.watch) for d in check.upstreams if d is not self.dout]
+            try:
+                other = Check(check.layer, moved(check.inputs), check.options, check.forward,
+                              check.seed + 1)
+                if not other.refusal:
+                    runs.append(Runs(other, other.upstreams[0], self.runs.watch))
+            except Exception:                           # forward does not take such inputs
+                pass
+            for one in runs:
+                try:
+                    one.learn_slopes()
+                    self._others.append(one)
+                except Exception:
+                    continue
+        return self._others
+
+    def _uncalled(self, left):
+        """What is said of parts of a layer to whose parameters nothing was added; "" of others."""
+        runs, base = self.runs, self.located.base
+        names = [name for name, _ in self.check.layer.params()]
+        if not left or not all("." in n and n in names and not base[n].any() for n in left):
+            return ""
+        parts = {n.rpartition(".")[0] for n in left}
+        if any(runs.truth[n].any() and base[n].any() for n in names
+               if n.rpartition(".")[0] in parts):
+            return ""
+        calls = ", ".join(f"{part}.backward" for part in sorted(parts))
+        return (f"{calls} is not called: nothing is added to the gradient of "
+                f"{', '.join(sorted(left))}")
+
+    # What is said
+
+    def _proved(self, proofs):
+        best = proofs[0]
+        says = best.words or SAYS.get(best.kind, best.kind)
+        if isinstance(best.line.node, (ast.For, ast.While)):
+            says = "the loop does not take every turn, or takes one too many"
+        text = f"{says}; with `{best.new}` in place of `{best.old}` every gradient is right"
+        either = tuple(sorted({p.line.first for p in proofs
+                               if p.line.function is best.line.function
+                               and p.cost <= best.cost + 0.01}))
+        report = self._report(best.line, best.kind, text, best.suspect)
+        report.new = best.new
+        report.either = either if len(either) > 1 else ()
+        return report
+
+    def _of_suspect(self, suspect, kind, text):
+        return self._report(suspect.line, kind, text, suspect)
+
+    def _in_values(self, suspect):
+        key = suspect.first_wrong()
+        of = self.located.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
+        return f"it should be the gradient of {of}" if of else ""
+
+    def _report(self, line, kind, text, suspect=None):
+        report = Blame(False, self.found, self.notes, **source_of(line), diagnosis=text, kind=kind,
+                       error=self.error)
+        unused = unused_in(line.function.node)
+        if unused:
+            self.notes.append(f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'} "
+                              "computed and never used")
+        if suspect is not None:
+            key = suspect.first_wrong()
+            targets = [getattr(line.node, "target", None), *getattr(line.node, "targets", [])]
+            names = [ast.unparse(t) for t in targets if t is not None]
+            report.name = "return" if isinstance(line.node, ast.Return) else (
+                names or [self.runs.watch.places[key[0]].text])[0]
+            report.computed = suspect.values[key]
+            if key in suspect.wanted and suspect.sure[key].all():
+                report.wanted = suspect.wanted[key]
+            frame = self.located.frames.get(key, {})
+            report.iteration = tuple(turn for loop in line.loops if (turn := tuple(
+                (n.id, int(frame[n.id])) for n in ast.walk(getattr(loop, "target", loop))
+                if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))))
+        return report
+
+    def _not_seen(self):
+        unseen = self.runs.watch.unseen
+        return f"; no source could be had of {', '.join(unseen)}" if unseen else ""
+
+    # Backward raises
+
+    def _raised(self):
+        runs = self.runs
+        located = self.located = Locate(runs, {}, self.until)
+        trail = [(function, line) for function, line in lines_of(self.error, runs.watch)]
+        if isinstance(self.error, NpdlError) and len(trail) > 1:
+            trail = trail[:-1]                          # npdl refused what it was given
+        if not trail:
+            return ended(self.check.layer, self.error, self.notes)
+        line = trail[-1][1]
+        with quiet():
+            runs.learn_slopes()
+        prove = Prove(runs, located.frames, self._more, self.until)
+        ran = [s.line for s in reversed(located.suspects)]
+        for one in dict.fromkeys([line, *ran]):
+            proof = prove.edit(one)
+            if proof is not None:
+                return self._proved([proof])
+        frame = prove.frame_of(line)
+        read = [f"{n} {np.shape(frame[n])}" for n in sorted(
+            {p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
+            if isinstance(frame.get(n), np.ndarray)]
+        return self._report(line, "raised", f"the line read {', '.join(read)}" if read else
+                            "the line did not run to its end")
+
+
+def moved(nest):
+    """Inputs with other numbers; masks, and what is no float, stay."""
+    rng = np.random.default_rng(5)
+
+    def other(value):
+        if isinstance(value, (tuple, list)):
+            items = [other(v) for v in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
+            return value
+        return value + SHIFT * rng.standard_normal(np.shape(value))
+    return other(nest)
+
+
+def unused_in(tree):
+    """The names of gradients that a function binds and never reads."""
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
+            if n not in read and n[:1] == "d" and len(n) > 1]
+
+
+def lines_of(error, watch):
+    """(Watched, Line) of the statements that an exception came through, the outermost first."""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        name = original_file(frame.f_code.co_filename)
+        for function in watch.functions:
+            if function.file != name or not (
+                    function.node.lineno <= number <= function.node.end_lineno):
+                continue
+            lines = [line for line in function.lines
+                     if line.first <= number <= line.node.end_lineno]
+            if lines:
+                yield function, max(lines, key=lambda line: line.first)
+
+
+def ended(layer, error, notes=(), backward=False):
+    """The Blame for an exception: the line that raised it, best in the user's own file. A
+    NotImplementedError is a place that is still to be written (kind "blank")."""
+    blank = isinstance(error, NotImplementedError)
+    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
+    frames = [(f.f_code, number) for f, number in traceback.walk_tb(error.__traceback__)
+              if not f.f_code.co_filename.startswith(STUDY)]
+    own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
+    inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]
+    for code, number in (own or inside)[-1:]:
+        node, _ = defined(code)
+        at = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
+              and n.lineno <= number <= n.end_lineno]
+        found.file, found.function = original_file(code.co_filename), code.co_qualname
+        found.line = max(n.lineno for n in at) if at else number
+        found.source = ast.unparse(max(at, key=lambda n: n.lineno)).split("\n")[0] if at else ""
+    found.diagnosis = "the backward can be checked when the forward runs to its end"
+    if blank:
+        name = "backward(self, dout, cache)" if backward else "forward(self, x)"
+        found.diagnosis = message(error).partition(": ")[2] or (
+            "this is yours to write" if found.line else f"{type(layer).__name__} has no {name} yet")
+    return found

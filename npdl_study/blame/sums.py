@@ -1,0 +1,120 @@
+"""Expressions of a function's arrays of which a given array is a multiple: products of powers,
+matrix products, sums of products."""
+
+import itertools
+import re
+
+import numpy as np
+
+from npdl_study.blame.operands import fitted, number_named, numbers_of, ratio_of
+from npdl_study.blame.power_products import power_products
+
+MOST_ATOMS = 24
+LARGEST = 1 << 14               # entries of a product that is tried
+
+
+def proportional(goal, atoms, care=1.0):
+    """(label, factor, words, weight) of the candidates of which `goal` is a multiple where `care`
+    is 1, odd factors last."""
+    size = np.abs(goal).max(initial=0)
+    if goal.size < 2 or size == 0:
+        return
+    unit = goal / np.sqrt((goal * goal).sum())
+    numbers, odd = numbers_of(atoms), []
+    powers = ((a.label, a.array, "", a.weight) for a in power_products(goal, atoms, care=care))
+    others = ((label, array, words, None) for label, array, words in
+              _candidates(atoms, goal.shape))
+    for label, array, words, weight in itertools.chain(powers, others, _scaled(goal, atoms)):
+        with np.errstate(all="ignore"):
+            array = array * care
+            along, length = (array * unit).sum(), (array * array).sum()
+            if along * along > (1 - 1e-9) * length > 0:
+                c = ratio_of(array, goal)
+                weight = _weight(label, atoms) if weight is None else weight
+                if c is not None and "." not in number_named(c, ()):
+                    yield label, c, words, weight
+                elif c is not None:
+                    odd.append((label, c, words, weight + 3))
+    named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
+    yield from named or odd[:1]
+
+
+def _scaled(goal, atoms):
+    """Matrix products and sums of products, times or by one array or two, that give `goal`."""
+    few = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
+    sums = (found for label, product in _products(few[:8], goal.shape)
+            for found in _sums(label, product, goal.shape))
+    for label, array, *words in itertools.chain(_matrix_products(few, goal.shape), sums):
+        if array.all():
+            for by in power_products(goal / array, atoms, 2):
+                inner = label if ".sum(" in label else f"({label})"
+                yield f"{by.label} * {inner}", array * by.array, "".join(words), None
+
+
+def _weight(label, atoms):
+    """How much is in an expression: its operations, and what its arrays weigh."""
+    read = [a.weight for a in atoms if re.search(rf"(?<![\w.]){re.escape(a.label)}(?!\w)", label)]
+    return 1 + len(re.findall(r" [*@+-] |sum", label)) + max(read, default=0)
+
+
+def _products(atoms, shape):
+    """(label, array) of arrays, and of products of two, outer and matrix products too."""
+    for atom in atoms:
+        yield atom.label, atom.array
+    for a, b in itertools.combinations_with_replacement(atoms, 2):
+        try:
+            if np.prod(np.broadcast_shapes(a.array.shape, b.array.shape)) <= LARGEST:
+                yield f"{a.label} * {b.label}", a.array * b.array
+        except ValueError:
+            continue
+    yield from _matrix_products(atoms, shape)
+
+
+def _matrix_products(atoms, shape):
+    """(label, array) of the outer and matrix products of two arrays that have a shape."""
+    for a, b in itertools.permutations(atoms, 2):
+        if a.array.ndim == b.array.ndim == 1 and (a.array.size, b.array.size) == tuple(shape):
+            yield f"np.outer({a.label}, {b.label})", np.outer(a.array, b.array)
+        if a.array.ndim < 2 or b.array.ndim < 2:
+            continue
+        left, right = np.swapaxes(a.array, -1, -2), np.swapaxes(b.array, -1, -2)
+        for label, x, y in ((f"{a.label} @ {b.label}", a.array, b.array),
+                            (f"{a.label} @ {b.label}.T", a.array, right),
+                            (f"{a.label}.T @ {b.label}", left, b.array)):
+            if x.shape[-1] == y.shape[-2] and (*x.shape[:-1], y.shape[-1]) == tuple(shape):
+                try:
+                    yield label, x @ y
+                except ValueError:
+                    continue
+
+
+def _candidates(atoms, shape):
+    """(label, array, words) of what a missing term may be beside products of powers."""
+    atoms = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
+    flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
+             for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
+    sums = []
+    for label, product in itertools.chain(_products(atoms, shape), flips):
+        if product.shape == tuple(shape):
+            yield label, product, ""
+        sums += _sums(label, product, shape)
+    yield from sums
+
+
+def _sums(label, product, shape):
+    """The sums of a product over one axis, or two of three, that fit a shape."""
+    found = []
+    n = product.ndim
+    for axes in [(axis,) for axis in range(n)] + [(0, 1), (0, 2), (1, 2)] * (n == 3):
+        if len(shape) and all(product.shape[axis] > 1 for axis in axes):
+            keep = n == len(shape)
+            fits = fitted(product.sum(axes, keepdims=keep), shape)
+            if fits is None and keep:
+                keep, fits = False, fitted(product.sum(axes), shape)
+            last = axes == (n - 1,)
+            where = "the last axis" if last else " and ".join(f"axis {axis}" for axis in axes)
+            at = -1 if last else axes[0] if len(axes) == 1 else axes
+            if fits is not None:
+                found.append((f"({label}).sum({at}{', keepdims=True' * keep})", fits,
+                              f" (the sum over {where} of {label})"))
+    return found

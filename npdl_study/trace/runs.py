@@ -1,0 +1,157 @@
+"""A layer's forward and backward for one upstream gradient, run again and again: watched, shifted,
+with other values in the places of its own; and what its gradients have to be."""
+
+import contextlib
+import warnings
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl_study.check.check import copied
+from npdl_study.trace.oracle import slope
+from npdl_study.trace.watch import Watch
+from npdl_study.trees import kept, leaves
+
+CLOSE = 1e-7                    # of a gradient's largest entry
+LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
+ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or so many of more
+
+
+@contextlib.contextmanager
+def quiet():
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Runs:
+    """The runs of a Check with one upstream gradient.
+
+    truth  {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
+    """
+
+    def __init__(self, check, dout, watch=None):
+        self.check, self.dout, self.truth, self.slopes = check, dout, {}, {}
+        self.weights = check.weights(dout)
+        npdls = type(check.layer).__module__.startswith(("npdl.", "tests."))
+        self.watch = watch or Watch(lambda: self.gradients(), npdls)
+
+    def outputs(self, **watched):
+        check = self.check
+        with quiet():
+            if watched:
+                self.watch.start(**watched)
+            try:
+                returned, _ = check.forward(check.layer, *check.inputs, **check.options)
+            finally:
+                if watched:
+                    self.watch.stop()
+        return [np.array(a) for _, a in leaves(returned)]
+
+    def loss(self, **watched):
+        """The sum of the outputs times their upstream gradients."""
+        return float(sum((d * o).sum() for d, o in zip(self.weights, self.outputs(**watched),
+                                                       strict=True) if d is not None))
+
+    def gradients(self, factor=1.0, **watched):
+        """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
+        gradient times `factor`."""
+        check = self.check
+        check.reset()
+        with quiet(), kept(check.layer, check.inputs):
+            _, cache = check.forward(check.layer, *check.inputs, **check.options)
+            dout = times(copied(self.dout), factor)
+            if watched:
+                self.watch.start(**watched)
+            try:
+                returned = copied(check.layer.backward(dout, cache))
+            finally:
+                if watched:
+                    self.watch.stop()
+        returned = returned if isinstance(returned, tuple) else (returned,)
+        got = {f"input {path}": a for path, a in leaves(returned)}
+        params = dict(check.layer.params())
+        return {name: np.asarray(params[name].grad - check.before[name] if name in params
+                                 else got.get(name, np.zeros(array.shape)), dtype=float)
+                for name, array in self.arrays.items()}
+
+    @property
+    def arrays(self):
+        """{name: array} of the float inputs and the parameters."""
+        found = {f"input {path}": a for path, a in leaves(self.check.inputs)}
+        return found | {name: param.data for name, param in self.check.layer.params()}
+
+    def learn(self, wrong, base):
+        """Set the truth: of the gradients in `wrong` by differences; the others are right as they
+        are in `base`."""
+        for name, array in self.arrays.items():
+            if name not in wrong:
+                self.truth[name] = base[name]
+                continue
+            found = self.truth[name] = np.full(array.shape, np.nan)
+            places = np.arange(found.size)
+            if found.size > ENTRIES:                    # in no pattern: every column is met
+                places = stream(0, 16).permutation(found.size)[:SAMPLED]
+            for at in (np.unravel_index(i, array.shape) for i in places):
+                found[at] = slope(lambda h, a=array, at=at: self._moved(a, at, h))
+
+    def _moved(self, array, at, by):
+        before = np.copy(array[at])
+        array[at] = before + by
+        try:
+            return self.loss()
+        finally:
+            array[at] = before
+
+    def learn_slopes(self):
+        """Know of every gradient its product with one direction, where that is cheaper."""
+        for i, (name, array) in enumerate(self.arrays.items()):
+            u = stream(0, 17, i).standard_normal(array.shape)
+            found = slope(lambda h, a=array, u=u: self._moved(a, ..., h * u))
+            if not np.isnan(found):
+                self.slopes[name] = u, found
+
+    def wrong(self, found):
+        """The names of the gradients that are not the truth."""
+        return {name for name, true in self.truth.items() if not self._right(found[name], true)} \
+            | {name for name, (u, true) in self.slopes.items()
+               if found[name].shape != u.shape or not abs((found[name] * u).sum() - true) <= CLOSE
+               * max(np.sqrt(((found[name] * u) ** 2).sum()), abs(true), LEAST)}
+
+    def _right(self, value, true):
+        if value.shape != true.shape:
+            return False
+        known = ~np.isnan(true)
+        scale = max(np.abs(true[known]).max(initial=0), LEAST)
+        return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
+
+    def works(self, spared=()):
+        """Whether every gradient but the spared ones is right now."""
+        try:
+            return self.wrong(self.gradients()) <= set(spared)
+        except Exception:
+            return False
+
+    def rows(self, names):
+        """Which entries of `short` are those of these gradients."""
+        return np.concatenate([np.full(true.size, name in names)
+                               for name, true in self.truth.items()])
+
+    def short(self, found):
+        """What all gradients lack, in one vector."""
+        parts = []
+        for name, true in self.truth.items():
+            have = found[name]
+            if have.shape != true.shape:
+                have = have.reshape(true.shape) if have.size == true.size else \
+                    np.broadcast_to(have, true.shape)
+            parts.append(np.where(np.isnan(true), 0, true - have).ravel())
+        return np.concatenate(parts)
+
+
+def times(dout, factor):
+    """An upstream gradient, an array or a nest of these, times a number."""
+    if isinstance(dout, tuple):
+        return type(dout)(*(times(d, factor) for d in dout)) if hasattr(dout, "_fields") \
+            else tuple(times(d, factor) for d in dout)
+    return None if dout is None else dout * factor
