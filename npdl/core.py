@@ -90,8 +90,31 @@ class Cache:
         return "Cache(" + ", ".join(f"{k}={brief(v)}" for k, v in vars(self).items()) + ")"
 
 
+def items_of(value, name):
+    """Yield (dotted name, item) of what an attribute holds: itself, or, of a nest of lists, tuples
+    and dicts, what is in it: ("W", W), ("Ws.0", W), ("p.W", W)."""
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    else:
+        yield name, value
+        return
+    for key, item in parts:
+        yield from items_of(item, f"{name}.{key}")
+
+
+def rebuilt(nest, items):
+    """`items` in a nest of the kind of `nest`, a list, a tuple or a dict."""
+    if isinstance(nest, dict):
+        twin = copy.copy(nest)
+        twin.update(zip(nest, items, strict=True))
+        return twin
+    return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
+
+
 class Layer:
-    """Parameters are attributes; so are sub-layers, alone or in lists."""
+    """Parameters are attributes; so are sub-layers; alone, or in lists, tuples and dicts."""
 
     is_embedding = False  # True for tables of tokens or positions, which document 004's P omits
 
@@ -103,13 +126,13 @@ class Layer:
 
     def children(self):
         """Yield (name, layer) for the sub-layers that this layer holds directly."""
+        for name, item in self._held():
+            if isinstance(item, Layer):
+                yield name, item
+
+    def _held(self):
         for name, value in vars(self).items():
-            if isinstance(value, Layer):
-                yield name, value
-            elif isinstance(value, (list, tuple)):
-                for i, item in enumerate(value):
-                    if isinstance(item, Layer):
-                        yield f"{name}.{i}", item
+            yield from items_of(value, name)
 
     def params(self, frozen=False):
         """Yield (dotted name, Param), each Param once, under the first name that reaches it.
@@ -123,9 +146,9 @@ class Layer:
                 yield name, param
 
     def _named_params(self, prefix):
-        for name, value in vars(self).items():
-            if isinstance(value, Param):
-                yield prefix + name, value
+        for name, item in self._held():
+            if isinstance(item, Param):
+                yield prefix + name, item
         for name, child in self.children():
             yield from child._named_params(f"{prefix}{name}.")
 
@@ -148,8 +171,9 @@ class Layer:
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
         def copied(value):
-            if isinstance(value, (list, tuple)):
-                return type(value)(copied(item) for item in value)
+            if isinstance(value, (list, tuple, dict)):
+                items = value.values() if isinstance(value, dict) else value
+                return rebuilt(value, [copied(item) for item in items])
             if id(value) not in memo:
                 if isinstance(value, Param):
                     memo[id(value)] = copy_param(value)

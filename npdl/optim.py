@@ -21,6 +21,9 @@ class Optimizer:
     def __init__(self, model, lr, weight_decay=0.0):
         require_finite(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
+        if not self.params:
+            raise InputError(f"{type(model).__name__} has no parameter to learn: none is a Param "
+                             "that is trainable")
         self.lr, self.weight_decay, self.steps = lr, weight_decay, 0
         for moment in self.moments:
             zeros = {name: xp.zeros_like(p.data) for name, p in self.params.items()}

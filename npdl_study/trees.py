@@ -19,6 +19,18 @@ def leaves(nest, path=""):
         yield path or "0", nest
 
 
+def tupled(value):
+    """A tuple of what a function returned, one thing or several."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def copied(nest):
+    """A nest of arrays, copied."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [copied(item) for item in nest])
+    return nest.copy() if isinstance(nest, np.ndarray) else nest
+
+
 def placed(returned, floats):
     """(what a backward returned, one item for each input, the inputs that its items are of).
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import npdl
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 
 REL = 1e-9
 OFF = 1e-6

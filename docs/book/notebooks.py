@@ -108,7 +108,7 @@ import numpy as np
 import npdl
 from npdl import *
 from npdl_study.check import samples
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 
 rng = np.random.default_rng({checks.seed(chapter.name)})''', *(text.strip() for text in own), f'''\
 def close(a, b, rel={checks.REL:g}):

@@ -1,0 +1,13 @@
+"""The one place that decides whether a backward is right. A call passes in this order:
+
+    subjects      what can be checked (a Layer, a cache in self, two functions, lists or dicts of
+                  params and grads) made into a Subject: run(), backward(), arrays, upstream()
+    differences   a numerical derivative, how far it can be trusted, and why not where it can't
+    verdicts      check(subject): a Verdict with a Row for each gradient: right (True, False, or
+                  None: not checkable here), error, reason; Check judges many backwards on one
+                  set of derivatives
+    side_effects  what a backward does beside: writes, a second run, strides, float32
+    explain       in what way, and where, a wrong gradient is wrong
+    gradcheck     all of these in one call, and its report
+    samples       shapes and numbers for every layer of npdl; targets: from what is typed to a layer
+"""

@@ -8,7 +8,7 @@ from npdl.backend import stream
 from npdl.core import walk
 from npdl.errors import InputError
 from npdl_study.check.guard import held_off
-from npdl_study.check.styles import InSelf
+from npdl_study.check.subjects import InSelf
 from npdl_study.check.target import as_float64
 from npdl_study.trace.finals import finals
 from npdl_study.trace.nudge import Oracle, upstream

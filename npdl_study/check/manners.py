@@ -8,7 +8,7 @@ looks whether the backward writes into what it was given. Each fault is a senten
 import numpy as np
 
 from npdl_study.check.guard import message
-from npdl_study.check.styles import InSelf
+from npdl_study.check.subjects import InSelf
 from npdl_study.trees import cast, kept, leaves, same
 
 CLOSE = 1e-9

@@ -10,10 +10,9 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
-from npdl_study.check.gradcheck import randomise
 from npdl_study.check.guard import CodeLeft, called, message
 from npdl_study.check.samples import layer_classes, sample
-from npdl_study.check.styles import functions, in_self, keeps_cache_in_self
+from npdl_study.check.subjects import functions, in_self, keeps_cache_in_self, randomise
 from npdl_study.trees import cast
 
 

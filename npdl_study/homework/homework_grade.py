@@ -15,7 +15,10 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.core import Layer
-from npdl_study.check.gradcheck import LIMIT, Report, cast, gradcheck, leaves, randomise
+from npdl_study.check.differences import LIMIT
+from npdl_study.check.gradcheck import Report, gradcheck
+from npdl_study.check.subjects import randomise
+from npdl_study.trees import cast, leaves
 from npdl_study.check.guard import called, message
 from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class

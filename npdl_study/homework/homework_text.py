@@ -85,7 +85,7 @@ def test_file(work):
 
 def readme(work):
     """The text of README.md."""
-    from npdl_study.check.gradcheck import LIMIT
+    from npdl_study.check.differences import LIMIT
 
     way = "forward" if work.forward else "backward"
     names = ", ".join(name for _, name in work.graded)

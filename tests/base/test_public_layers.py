@@ -12,7 +12,7 @@ import pytest
 
 from npdl.errors import InputError
 from npdl.layers.transformer import Same
-from npdl_study.check.gradcheck import leaves
+from npdl_study.trees import leaves
 from tests.tools.cases import all_cases
 from tests.tools.running import build
 

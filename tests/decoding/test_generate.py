@@ -19,7 +19,7 @@ from npdl.models.gpt import GPT, GPT2
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 
 V = 7
 END = 0

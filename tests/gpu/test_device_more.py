@@ -15,7 +15,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
 from npdl.training.config import Config
 from npdl.training.engine import PlainEngine
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 from tests.tools import device_functions, device_launches, fakecupy
 from tests.tools.device_helpers import SETTINGS, small_config
 from tests.tools.trained import trained, updated

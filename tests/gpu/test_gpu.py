@@ -21,7 +21,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 from tests.tools.cases import all_cases
 from tests.tools.device_helpers import SETTINGS, on_device, on_host, run_case, small_config
 

@@ -6,7 +6,8 @@ import pytest
 from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.optim import AdamW
-from npdl_study.check.gradcheck import cast, leaves, randomise
+from npdl_study.check.subjects import randomise
+from npdl_study.trees import cast, leaves
 from tests.tools.cases import all_cases, strided
 from tests.tools.running import arrays_in, build, case_rng, covers, each, npdl_layers
 

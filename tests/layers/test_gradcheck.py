@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npdl.core import walk
-from npdl_study.check.gradcheck import LIMIT
+from npdl_study.check.differences import LIMIT
 from tests.tools.cases import all_cases
 from tests.tools.gradcheck_table import check
 from tests.tools.running import CASE_LIMIT, arrays_in, build, case_rng, covers, npdl_layers

@@ -13,7 +13,7 @@ from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training.truncated import truncated_bptt
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 from tests.tools import torch_names
 from tests.tools import torch_reference as reference
 from tests.tools.composites import WithLoss

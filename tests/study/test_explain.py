@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npdl.backend import stream
-from npdl.errors import InputError
 from npdl.layers.attention import DotAttention
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
@@ -103,8 +102,8 @@ def test_a_transposed_gradient_is_told_square_or_not():
         def backward(self, dy, cache):
             return super().backward(dy, cache).T
 
-    with pytest.raises(InputError, match=r"shape \(4, 6\), the array itself \(6, 4\); it is trans"):
-        gradcheck(TurnedInput(4, 3), X.reshape(6, 4))
+    report = gradcheck(TurnedInput(4, 3), X.reshape(6, 4))
+    assert "its shape is (4, 6), the array's own (6, 4); it is transposed" in str(report)
 
 
 def test_the_gradient_of_another_input_is_recognised():
@@ -113,8 +112,8 @@ def test_the_gradient_of_another_input_is_recognised():
             dq, dk, dv = super().backward(dout, cache)
             return dk, dq, dv
 
-    row = wrong_rows(gradcheck(Swapped(), X, X[:, ::-1], X))["input 0"]
-    assert row.kind == "swapped" and row.diagnosis == "it is the gradient of input 1"
+    row = wrong_rows(gradcheck(Swapped(), X, X[:, ::-1], X))["input q"]
+    assert row.kind == "swapped" and row.diagnosis == "it is the gradient of input k"
 
 
 def test_an_output_whose_gradient_is_dropped_is_named():
@@ -123,8 +122,8 @@ def test_an_output_whose_gradient_is_dropped_is_named():
             return super().backward((dout[0], None), cache)
 
     rows = wrong_rows(gradcheck(ForgetsTheCell(4, 3), X[0], STATE))
-    assert rows["input 0"].kind == "missing output"
-    assert rows["input 0"].diagnosis == "what comes from output 1 is left out"
+    assert rows["input x"].kind == "missing output"
+    assert rows["input x"].diagnosis == "what comes from output 1 is left out"
     assert rows["W_h"].used == ""
 
 
@@ -135,7 +134,7 @@ def test_an_output_that_is_wrong_alone_is_named():
             return (-dx if dout[0] is None else dx), dstate
 
     report = gradcheck(WrongAlone(4, 3), X[0], STATE)
-    row = wrong_rows(report)["input 0"]
+    row = wrong_rows(report)["input x"]
     assert (row.used, row.kind) == ("1", "sign")
     assert "with output 1 used alone, the sign is wrong" in str(report)
 
@@ -145,6 +144,6 @@ def test_with_few_entries_checked_the_rest_still_holds():
         def backward(self, dy, cache):
             return super().backward(dy, cache) / 2
 
-    row = wrong_rows(gradcheck(Half(4), X, entries=5))["input 0"]
+    row = wrong_rows(gradcheck(Half(4), X, entries=5))["input x"]
     assert (row.kind, row.diagnosis) == ("factor", "it is 1/2 times what it should be (2 is the "
                                          "number of sequences: a mean and a sum mixed up, perhaps)")

@@ -52,7 +52,7 @@ def test_a_gate_is_named():
     rows = spoilt(forget)
     assert rows["b"].kind == rows["W_x"].kind == "sign"
     assert rows["b"].place == "b[3:6], the forget gate"
-    assert rows["W_h"].place == "W_h[:, 3:6], the forget gate" and "input 0" not in rows
+    assert rows["W_h"].place == "W_h[:, 3:6], the forget gate" and "input x" not in rows
 
 
 def test_two_gates_and_a_part_of_one_are_named():
@@ -98,9 +98,9 @@ def test_time_steps_are_named():
     layer = RNN(4, 3)
     layer.layers[0].cell.__class__ = ForgetsTheCarry
     rows = wrong_rows(gradcheck(layer, X, each_output=False))
-    assert rows["input 0"].place == "input 0[:, 0:2, :], time steps 0 to 1 of 0 to 2"
+    assert rows["input x"].place == "input x[:, 0:2, :], time steps 0 to 1 of 0 to 2"
     final = wrong_rows(gradcheck(layer, X, forward=lambda layer, x: first(layer.forward(x))))
-    assert final["input 0"].kind == "missing carry"
+    assert final["input x"].kind == "missing carry"
 
     class WrongAtOnce(LSTM):
         def backward(self, dout, cache):
@@ -109,8 +109,8 @@ def test_time_steps_are_named():
             dx[1, 1] *= -1
             return dx, dstate
 
-    row = wrong_rows(gradcheck(WrongAtOnce(4, 3), X))["input 0"]
-    assert row.place == "input 0[1, 1, :], sequence 1 of 0 to 1, time step 1 of 0 to 2"
+    row = wrong_rows(gradcheck(WrongAtOnce(4, 3), X))["input x"]
+    assert row.place == "input x[1, 1, :], sequence 1 of 0 to 1, time step 1 of 0 to 2"
     assert row.kind == "sign"
 
 
@@ -133,5 +133,5 @@ def test_rows_of_a_table_and_channels_are_named():
             dx[:, 2] = 0
             return dx
 
-    row = wrong_rows(gradcheck(OneChannel(3), X))["input 0"]
-    assert row.place == "input 0[:, 2, :], channel 2 of 0 to 2" and row.kind == "all zero"
+    row = wrong_rows(gradcheck(OneChannel(3), X))["input x"]
+    assert row.place == "input x[:, 2, :], channel 2 of 0 to 2" and row.kind == "all zero"

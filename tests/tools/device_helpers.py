@@ -5,7 +5,7 @@ import numpy as np
 from npdl import backend
 from npdl.backend import to_host
 from npdl.training.config import Config
-from npdl_study.check.gradcheck import cast
+from npdl_study.trees import cast
 from tests.tools import fakecupy
 
 SETTINGS = [

@@ -18,7 +18,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import AdamW
 from npdl.training.engine import Batch, PlainEngine
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 from tests.tools import fakecupy
 
 V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither

@@ -13,7 +13,8 @@ import numpy as np
 import npdl.functions as shared
 from npdl.backend import stream
 from npdl.core import gradients_of
-from npdl_study.check.gradcheck import GradientCheck
+from npdl_study.check.subjects import subject_of
+from npdl_study.check.verdicts import Check
 from npdl_study.trace.patch import patched
 from npdl_study.trees import leaves
 from tests.tools.mutation_reasons import reason
@@ -34,8 +35,8 @@ class Checked:
         rng = case_rng(self.case) if seed is None else stream(seed, 91)
         layer, inputs, options = self.case.build(rng)
         entries = self.case.entries if seed is None else 0
-        return GradientCheck(layer, *inputs, forward=self.case.forward, entries=entries,
-                             seed=seed or 0, bare=True, **options)
+        subject = subject_of(layer, inputs, options, self.case.forward, seed or 0)
+        return Check(subject, entries=entries, bare=True)
 
     @property
     def check(self):
@@ -132,8 +133,8 @@ def backward_functions(checked):
     known, forward, backward = functions(), set(), collections.defaultdict(list)
     for item in checked:
         layer, inputs, options = item.case.build(case_rng(item.case))
-        check = GradientCheck(layer, *inputs, forward=item.case.forward, entries=0, **options)
-        forward |= codes_run(check.run)
+        check = Check(subject_of(layer, inputs, options, item.case.forward), entries=0)
+        forward |= codes_run(check.subject.run)
         start = time.perf_counter()
         ran = codes_run(lambda check=check: [check.backward(used) for used in check.uses])
         item.cost = (time.perf_counter() - start) * sum(a.size for a in check.arrays.values())

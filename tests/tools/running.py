@@ -11,7 +11,8 @@ import numpy as np
 from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
-from npdl_study.check.gradcheck import cast, leaves, randomise
+from npdl_study.check.subjects import randomise
+from npdl_study.trees import cast, leaves
 
 CASE_LIMIT = 1e-7
 BASES = ("RecurrentLayer", "Recurrent")         # what they run is named by their subclasses

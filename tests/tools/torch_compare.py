@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from npdl.backend import stream
-from npdl_study.check.gradcheck import randomise
+from npdl_study.check.subjects import randomise
 from npdl_study.trees import leaves, only, upstream
 
 

@@ -1,0 +1,150 @@
+"""What a backward does beside its gradients, which no gradient shows.
+
+`side_effects(check)` runs the backward of a Check in other ways and compares: with an upstream
+gradient that is not contiguous, a second time on one cache, after another forward, in float32; and
+it looks whether the backward writes into what it was handed. Each fault is a sentence.
+"""
+
+import copy
+
+import numpy as np
+
+from npdl_study.check.subjects import InSelf
+from npdl_study.trees import cast, copied, kept, leaves, rebuilt, same
+
+CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
+CLOSE_32 = 2e-3                 # float32 against float64
+FLOOR = 1e-3                    # of the largest gradient, or of 1: smaller ones are taken as so large
+MOVED = 1e-7                    # what float32 does to a number, and to all that comes after it
+HANDED = "the gradient that it is handed"
+
+
+def side_effects(check):
+    """Sentences about what a Check's backward does beside: its faults."""
+    subject, dout = check.subject, check.dout
+    written = written_into(subject, dout)
+    faults = [f"backward changes {what} in place: write into a new array" for what in written]
+    plain = gradients(subject, copied(dout))
+    ways = {"the upstream gradient is not contiguous (a transpose, a slice)":
+            lambda: gradients(subject, strided(dout))}
+    if set(written) <= {HANDED}:                        # else a second run sees that fault again
+        ways["it runs a second time on one cache: it changes the cache"] = \
+            lambda: gradients(subject, copied(dout), times=2)
+    if not isinstance(subject.layer, InSelf):           # a cache in self: there is but one
+        ways["forward ran again in between, on other inputs: it reads from self what belongs in "
+             "the cache"] = lambda: gradients(subject, copied(dout), between=True)
+    for how, run in ways.items():
+        try:
+            wrong = differing(plain, run())
+        except Exception as error:
+            faults.append(f"it raises {type(error).__name__}: {error} when {how}")
+            continue
+        if wrong:
+            faults.append(f"the gradient of {', '.join(wrong)} is wrong when {how}")
+    return faults + in_float32(check)
+
+
+def gradients(subject, dout, times=1, between=False):
+    """{name: gradient} of the last of so many backwards on one cache."""
+    with kept(subject.layer, subject.inputs), np.errstate(all="ignore"):
+        _, cache = subject.run()
+        if between:
+            run_elsewhere(subject)
+        for handed in (*[copied(dout) for _ in range(times - 1)], dout):    # it may write into it
+            found, _ = subject.backward(handed, cache)
+    return found
+
+
+def run_elsewhere(subject):
+    """A forward on new arrays, with other numbers; the layer may refuse them."""
+    inputs = subject.inputs
+    try:
+        subject.inputs = moved(inputs)
+        subject.run()
+    except Exception:
+        pass
+    finally:
+        subject.inputs = inputs
+
+
+def written_into(subject, dout):
+    """What the backward changes of what it was handed: "input x", "parameter W"."""
+    handed = copied(dout)
+    with kept(subject.layer, subject.inputs), np.errstate(all="ignore"):
+        arrays = {name if name.startswith("input ") else f"parameter {name}": array
+                  for name, array in subject.arrays.items()}
+        before = copied(list(arrays.values()))
+        _, cache = subject.run()
+        subject.layer.backward(handed, cache)
+        found = [name for (name, a), b in zip(arrays.items(), before, strict=True)
+                 if not same(np.asarray(a), np.asarray(b))]
+    whole = all(same(a, b) for (_, a), (_, b) in zip(leaves(handed), leaves(dout), strict=True))
+    return found if whole else [HANDED, *found]
+
+
+def in_float32(check):
+    """A fault where the gradients in float32 are none, from the same numbers, in a list.
+
+    What is allowed is what float32 does to a gradient, and what the layer makes of as small a
+    change of its numbers: near a step or a kink, much.
+    """
+    subject = check.subject
+    try:
+        single = in_dtype(subject, "float32")
+        double = in_dtype(single, "float64")
+        dout = cast(cast(check.dout, "float32"), "float64")
+        plain = gradients(double, copied(dout))
+        found = gradients(single, cast(dout, "float32"))
+        for name, array in double.arrays.items():
+            rng = np.random.default_rng(len(name))
+            array *= 1 + MOVED * rng.choice([-1.0, 1.0], array.shape)
+        shaken = gradients(double, dout)
+    except Exception as error:
+        return [f"it raises {type(error).__name__}: {error} when all is float32"]
+    wrong = differing(plain, found, CLOSE_32, shaken)
+    return [f"the gradient of {', '.join(wrong)} is wrong when all is float32 (right in float64)"
+            ] if wrong else []
+
+
+def in_dtype(subject, dtype):
+    """The Subject with everything in another dtype."""
+    twin = copy.copy(subject)
+    twin.layer, twin.inputs = subject.layer.astype(dtype), cast(subject.inputs, dtype)
+    twin.options = {name: cast(value, dtype) for name, value in subject.options.items()}
+    twin.arrays = twin.named_arrays()
+    return twin
+
+
+def differing(plain, other, limit=CLOSE, shaken=None):
+    """The names of the gradients that differ."""
+    found = []
+    largest = max(1.0, *(np.abs(array).max(initial=0) for array in plain.values()))
+    for name, array in plain.items():
+        allowed = limit * max(np.abs(array).max(initial=0), FLOOR * largest)
+        if shaken is not None:
+            allowed += 10 * np.abs(shaken[name] - array).max(initial=0)
+        if name not in other or np.shape(other[name]) != np.shape(array) or not (
+                (np.abs(other[name] - array) <= allowed) | np.isnan(array)).all():
+            found.append(name)
+    return found
+
+
+def strided(nest):
+    """The same numbers in arrays with gaps, their axes in the other order in memory."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [strided(item) for item in nest])
+    if not isinstance(nest, np.ndarray) or not nest.ndim:
+        return nest
+    gaps = np.full((*nest.shape[::-1], 2), np.nan)
+    view = gaps[..., 0].transpose()
+    view[...] = nest
+    return view
+
+
+def moved(nest):
+    """New arrays with other numbers."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [moved(item) for item in nest])
+    if not isinstance(nest, np.ndarray) or nest.dtype.kind != "f":
+        return copied(nest)
+    return nest + 0.1 + 0.1 * np.cos(np.arange(nest.size)).reshape(nest.shape)
