@@ -31,13 +31,15 @@ MOST_PAIRS = 24                 # arrays of which products of two are tried
 @dataclass
 class Words:
     """What a statement may be made of: sources of float arrays and numbers that its function holds,
-    of whole numbers, of what it assigns to, of the keys of its caches."""
+    of whole numbers, of what it assigns to, of the keys of its caches, and of the indices that stand in
+    its own brackets and in those of forward."""
 
     arrays: list
     numbers: list
     counts: list
     targets: list
     keys: list
+    places: list
 
     @property
     def all(self):
@@ -55,41 +57,36 @@ class Edit:
     where: str = ""
 
 
-def edits(statement, words):
-    """Every Edit of a statement, the cheapest first; a change that yields the same source is given
-    once."""
-    whole, seen = header(statement), set()
+def edits(statement, words, values=True, most=9.0):
+    """The Edits of a statement that cost less than `most`, the cheapest first; without `values`
+    those alone that change more than what it computes."""
+    whole, found = header(statement), []
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
-    found = [Edit(cost, kind, _with_body(body, statement)) for cost, kind, body in
-             _of_statement(whole, words)]
+    inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
+    found = [(cost, kind, None, body) for cost, kind, body in _of_statement(whole, words)]
     for part, around in _parts(whole):
-        for cost, kind, new in _of_node(part, around, value, words):
-            if isinstance(new, str):
-                try:
-                    new = parsed(new)
-                except SyntaxError:
-                    continue
-            inside = value is not None and not isinstance(value, ast.Tuple) and any(
-                part is n for n in ast.walk(value))
-            found.append((cost, kind, part, new, inside))
-    keyed = [(f.cost if isinstance(f, Edit) else f[0], i, f) for i, f in enumerate(found)]
-    for _, _, f in sorted(keyed, key=lambda item: item[:2]):
-        if not isinstance(f, Edit):
-            cost, kind, part, new, inside = f
-            try:
-                changed = cloned(whole, part, new)
-                f = Edit(cost, kind, _with_body([changed], statement),
-                         getattr(changed, "value", None) if inside else None)
-            except (ValueError, TypeError):
-                continue
-        try:
-            text = "\n".join(map(ast.unparse, f.body))
-        except Exception:                               # no statement that could be written
+        if values or part not in inner:
+            found += [(cost, kind, part, new) for cost, kind, new in
+                      _of_node(part, around, value, words)]
+    seen = set()
+    for cost, kind, part, new in sorted(found, key=lambda f: f[0]):
+        if cost >= most:
+            return
+        if part is None:
+            yield Edit(cost, kind, _with_body(new, statement))
             continue
-        if text not in seen and not holds_itself(f.body):
-            seen.add(text)
-            yield f
+        key = (part, new if isinstance(new, str) else ast.unparse(new))
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            changed = cloned(whole, part, parsed(new) if isinstance(new, str) else new)
+        except (SyntaxError, ValueError, TypeError):
+            continue
+        if not holds_itself(changed):
+            yield Edit(cost, kind, _with_body([changed], statement),
+                       getattr(changed, "value", None) if part in inner else None)
 
 
 def _with_body(body, statement):
@@ -110,20 +107,22 @@ def holds_itself(body):
                for node in (body if isinstance(body, list) else [body]) for call in ast.walk(node))
 
 
-def _parts(node, around=None):
-    """(expression, what is around it) of everything in a statement."""
+def _parts(node, index=False):
+    """(expression, (what is around it, as which field, whether in an index)) of everything in a
+    statement."""
     for name, value in ast.iter_fields(node):
+        inside = index or isinstance(node, ast.Subscript) and name == "slice"
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, (ast.expr, ast.keyword, ast.Slice)):
-                yield child, (node, name)
-                yield from _parts(child)
+                yield child, (node, name, inside)
+                yield from _parts(child, inside)
             elif isinstance(child, ast.comprehension):
-                yield from _parts(child)
+                yield from _parts(child, inside)
 
 
 def _of_node(node, around, value, words):
     """(cost, kind, new node or its source) for one part of a statement."""
-    parent, field = around
+    parent, field, index = around
     if isinstance(node, ast.keyword):
         yield from _of_keyword(node)
     elif isinstance(node, ast.Slice):
@@ -132,13 +131,29 @@ def _of_node(node, around, value, words):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and field != "value":
             yield from ((1.5, "name", _stored(t)) for t in words.targets
                         if t != ast.unparse(node))
+        if isinstance(node, ast.Subscript):
+            yield from _of_places(node, words)
     elif isinstance(parent, ast.Call) and field == "func":
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
                 for other in (o for o in group if o != node.attr):
                     yield 1, "operator", ast.Attribute(node.value, other, ast.Load())
     else:
-        yield from _of_expression(node, parent, field, value, words)
+        yield from _of_expression(node, parent, index, value, words)
+
+
+def _of_places(node, words):
+    """Other indices in the brackets of an array."""
+    own = place_of(node)
+    for place in words.places:
+        if place != own and place.count(",") == own.count(","):
+            new = parsed(f"x[{place}]").slice
+            yield 1.6, "window", ast.Subscript(node.value, new, node.ctx)
+
+
+def place_of(node):
+    """The source of what stands between the brackets of a subscript."""
+    return ast.unparse(ast.Subscript(ast.Name("x"), node.slice, ast.Load()))[2:-1]
 
 
 def _stored(text):
@@ -147,7 +162,7 @@ def _stored(text):
     return new
 
 
-def _of_expression(node, parent, field, value, words):
+def _of_expression(node, parent, index, value, words):
     text = ast.unparse(node)
     if isinstance(node, ast.Constant):
         yield from _of_constant(node, parent, words)
@@ -156,8 +171,6 @@ def _of_expression(node, parent, field, value, words):
     if text in ("np", "xp", "self") or isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
             parent, ast.Attribute) and text not in words.all:
         return
-    index = isinstance(parent, ast.Slice) or isinstance(parent, ast.Subscript) and \
-        field == "slice" or isinstance(parent, ast.Tuple) and parent is not value
     if text in words.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
         yield 1, "step", f"({text}) + 1"
         yield 1, "step", f"({text}) - 1"
@@ -248,6 +261,7 @@ def _of_shape(node, words):
         yield from _of_operator(node)
     elif isinstance(node, ast.Subscript):
         yield 1.5, "part", node.value
+        yield from _of_places(node, words)
         items = indices(node)
         for i, item in enumerate(items):
             if isinstance(item, ast.Slice) and item.lower is item.upper is None:

@@ -174,11 +174,13 @@ class Locate:
         for part in ast.walk(node):
             if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
                 try:
-                    shapes.add(np.shape(eval(ast.unparse(part), suspect.line.function.space,
-                                             dict(self.frames.get(key, {})))))
+                    found = eval(ast.unparse(part), suspect.line.function.space,
+                                 dict(self.frames.get(key, {})))
                 except Exception:
                     continue
-        return [s for s in sorted(shapes, key=lambda s: int(np.prod(s)), reverse=True)
+                if isinstance(found, np.ndarray):
+                    shapes.add(found.shape)
+        return [s for s in sorted(shapes, key=np.prod, reverse=True)
                 if s != own and len(s) >= len(own) and _broadcasts(own, s)][:1]
 
     def _solved(self, suspect):

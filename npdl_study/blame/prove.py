@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl_study.blame.edits_new import Edit, Words, edits
+from npdl_study.blame.edits_new import Edit, Words, edits, place_of
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
 from npdl_study.trace.runs import quiet
@@ -47,11 +47,13 @@ class Prove:
     def __init__(self, runs, frames, others, until, spared=()):
         self.runs, self.watch, self.frames = runs, runs.watch, frames
         self.others, self.until, self.spared = others, until, spared
+        self.known = {}
 
-    def edit(self, line, suspect=None, most=np.inf, kinds=None):
+    def edit(self, line, suspect=None, most=9.0):
         """The Proof by the cheapest edit of a Line, cheaper than `most`; or None."""
-        return self._first(line, suspect, ((e, "") for e in edits(line.node, self.words(line))
-                                           if e.cost < most and (not kinds or e.kind in kinds)))
+        values = suspect is None or suspect.could is not False or len(line.places) > 1
+        found = edits(line.node, self.words(line), values, most)
+        return self._first(line, suspect, ((edit, "") for edit in found))
 
     def fit(self, suspect):
         """The Proof by what is missing in the numbers of a Suspect; or None."""
@@ -73,12 +75,11 @@ class Prove:
             return None
         block, at = place
         gives = self._gives(line, suspect) if filtered else None
-        out = suspect is not None and suspect.could is False and len(line.places) == 1
         ran = 0
         for edit, words in changes:
             if time.monotonic() > self.until or ran > MOST_RUN:
                 return None
-            if edit.value is not None and (out or gives and not gives(edit.value)):
+            if edit.value is not None and gives and not gives(edit.value):
                 continue
             for node in edit.body:
                 ast.copy_location(node, line.node)
@@ -134,6 +135,11 @@ class Prove:
 
     def words(self, line):
         """The Words of a Line."""
+        if line not in self.known:
+            self.known[line] = self._words(line)
+        return self.known[line]
+
+    def _words(self, line):
         names = {**self._module(line), **self._in_reach(line, self.frame_of(line))}
         own = ast.unparse(line.node)
         found = {}
@@ -179,7 +185,10 @@ class Prove:
                 getattr(n, "target", None)]) if isinstance(t, (ast.Name, ast.Attribute,
                                                                ast.Subscript))]
         keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
-        return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys))
+        places = [place_of(n) for f in self.watch.functions for n in ast.walk(f.node)
+                  if isinstance(n, ast.Subscript)]
+        return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
+                     list(dict.fromkeys(places)))
 
     @staticmethod
     def _module(line):

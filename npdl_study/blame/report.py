@@ -112,8 +112,8 @@ def describe(report):
 
 
 def _right(report):
-    worst = max((f.error for f in report.finals if not f.kink), default=0.0)
-    agree = (f"{len(report.finals)} gradients agree with their numerical values (worst error "
+    worst = max((row.error for row in report.finals if row.right), default=0.0)
+    agree = (f"{sum(bool(row.right) for row in report.finals)} gradients agree with their numerical values (worst error "
              f"{worst:.1e})")
     missed = "; ".join(f"{_near(c.file)}:{c.line}, {c}" for c in report.unreached)
     return [f"right at these inputs; not reached: {missed}; give inputs that do",
@@ -152,8 +152,8 @@ def _near(file):
 
 
 def _wrong(report):
-    names = [f"{f.name} ({f.note or f'error {f.error:.1e}'})" for f in report.finals
-             if not f.right and not f.kink]
+    names = [f"{row.name} ({row.reason or f'error {row.error:.1e}'})" for row in report.finals
+             if row.right is False]
     return [f"  so these gradients are wrong: {', '.join(names)}"] if names else []
 
 

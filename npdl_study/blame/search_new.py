@@ -11,8 +11,9 @@ from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
 from npdl_study.blame.prove import Prove, cheapest
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.right_new import unblamed
-from npdl_study.check.check import Check
 from npdl_study.check.guard import message
+from npdl_study.check.subjects import Subject
+from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.trace.runs import Runs, quiet
 from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY, is_float
@@ -22,51 +23,56 @@ SHIFT = 0.3                     # of the numbers that a proof is tried on
 
 
 class Search:
-    """Runs a Check, and finds the statement at fault when it fails. With `elsewhere`, what its
-    inputs do not reach is looked for at others."""
+    """Checks a Subject, and finds the statement at fault when it is wrong. With `elsewhere`, what
+    its inputs do not reach is looked for at others."""
 
-    def __init__(self, check, elsewhere=True):
-        self.check, self.elsewhere = check, elsewhere
-        self.notes = list(check.notes)
+    def __init__(self, subject, elsewhere=True):
+        self.subject, self.elsewhere = subject, elsewhere
+        self.notes = [f"{name} is {dtype}: it has no gradient to check"
+                      for name, dtype in subject.integer_inputs()]
+        self.notes += [f"{type(part).__name__}.{name} is an array and no Param: no gradient of it "
+                       f"was checked; if it is learned, write self.{name} = Param(...), and "
+                       f"self.{name}.grad += in backward" for part, name in subject.bare]
         self._others = None
 
     def run(self):
         """The Blame."""
-        check = self.check
-        if check.refusal:
-            return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
-        self.dout, self.found, self.error = self._failing()
+        with quiet():
+            self.check = Check(self.subject)
+            self.dout, self.rows, self.error = self._failing()
         if self.dout is None:
             return unblamed(self)
         if isinstance(self.error, NotImplementedError):
-            return ended(check.layer, self.error, self.notes, True)
+            return ended(self.subject.layer, self.error, self.notes, True)
         self.until = time.monotonic() + SECONDS
-        self.runs = Runs(check, self.dout)
+        self.runs = Runs(self.subject, self.dout)
         with self.runs.watch:
             return self._raised() if self.error is not None else self._wrong()
 
     def _failing(self):
-        """(the first upstream gradient with a wrong result or an exception, finals, exception)."""
-        check, found = self.check, []
-        for dout in check.upstreams:
+        """(the first upstream gradient with a wrong result or an exception, Rows, exception)."""
+        check, found = self.check, {}
+        for used in self.subject.uses:
+            dout = self.subject.upstream(used)
             try:
-                found = check.finals(dout)
+                gradients, _ = check.backward(used)
             except Exception as error:
                 return dout, [], error
-            self.notes += [note for note in check.aliasing() if note not in self.notes]
-            kinks = [f.name for f in found if f.kink]
-            if kinks:
-                self.notes.append(f"{', '.join(kinks)}: the layer has a kink at this input (a ReLU "
-                                  "at 0, two equal maxima); nothing is known there")
-            if any(not f.right and not f.kink for f in found):
-                return dout, found, None
-        return None, found, None
+            for name in self.subject.arrays:
+                found.setdefault(name, []).append(
+                    check.compare(name, gradients.get(name), used))
+            rows = [worst_row(own, self.subject.paths) for own in found.values()]
+            if any(row.right is False for row in rows):
+                return dout, [own[-1].row for own in found.values()], None
+        doubtful = {row.name: row.reason for row in rows if row.right is None}
+        self.notes += [f"{name}: not checkable here: {why}" for name, why in doubtful.items()]
+        return None, rows, None
 
     # A gradient is wrong
 
     def _wrong(self):
         runs = self.runs
-        runs.learn({f.name for f in self.found if not f.right}, runs.gradients())
+        runs.learn({row.name for row in self.rows if not row.right}, runs.gradients())
         self.located = Locate(runs, runs.gradients(), self.until)
         could = self.located.run()
         prove = Prove(runs, self.located.frames, self._more, self.until,
@@ -85,14 +91,17 @@ class Search:
             proofs = self._proofs(prove, [s for s in could if s.level > SOMETHING])
         if proofs:
             return self._proved(cheapest(proofs))
-        if could:
-            likely = [s for s in could if s.level <= SOMETHING] or could
+        likely = [s for s in could if s.level <= SOMETHING]
+        if likely:
             return self._of_suspect(likely[0], "", self._in_values(likely[0]))
+        filled = self._fillers(could)
+        if filled:
+            return self._report(filled[-1], "unknown", "what it adds, or where it adds it, is wrong")
         unknown = [s for s in self.located.suspects if s.could is None and s.level <= SOMETHING]
         if unknown:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                                     "the first value that is the gradient of nothing in forward")
-        return Blame(False, self.found, self.notes, kind="unknown",
+        return Blame(False, self.rows, self.notes, kind="unknown",
                      diagnosis="no statement of the backward alone could mend every gradient"
                      + self._not_seen())
 
@@ -124,29 +133,44 @@ class Search:
         by = {s.line: s for s in self.located.suspects}
         rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
                 for line in f.lines if line not in known and "forward" not in f.qualname]
-        proofs = []
-        for line in sorted(rest, key=lambda line: (line in by, hands_on(line.node))):
-            suspect = by.get(line)
-            if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
-                    not isinstance(line.node, ast.Return):
-                suspect = None
-            most = min((p.cost for p in proofs), default=np.inf)
-            found = prove.edit(line, suspect, most)
-            if found is not None:
-                found.suspect = None
-                proofs.append(found)
-        return proofs
+        rest.sort(key=lambda line: (line in by, hands_on(line.node)))
+        for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
+            proofs = []
+            for line in rest:
+                suspect = by.get(line)
+                if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
+                        not isinstance(line.node, ast.Return):
+                    suspect = None
+                found = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]))
+                if found is not None:
+                    found.suspect = None
+                    proofs.append(found)
+            if proofs:
+                return proofs
+        return []
+
+    def _fillers(self, could):
+        """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
+        names = set()
+        for suspect in could:
+            for key in suspect.keys if "zeros" in suspect.line.text else ():
+                if np.abs(suspect.wanted.get(key, 0) - suspect.values[key]).max(initial=0) > 1e-6:
+                    names |= set(self.runs.watch.places[key[0]].names)
+        return [line for f in self.runs.watch.functions for line in f.lines
+                if isinstance(line.node, (ast.AugAssign, ast.Assign))
+                and "zeros" not in line.text and names & {ast.unparse(t).split("[")[0] for t in (
+                    getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]
 
     def _more(self):
         """Runs that a proof was not found on: the other upstream gradients, other numbers."""
         if self._others is None:
-            check, self._others = self.check, []
-            runs = [Runs(check, d, self.runs.watch) for d in check.upstreams if d is not self.dout]
+            subject, self._others = self.subject, []
+            runs = [Runs(subject, subject.upstream(used), self.runs.watch)
+                    for used in subject.uses[1:]]
             try:
-                other = Check(check.layer, moved(check.inputs), check.options, check.forward,
-                              check.seed + 1)
-                if not other.refusal:
-                    runs.append(Runs(other, other.upstreams[0], self.runs.watch))
+                other = Subject(subject.layer, moved(subject.inputs), subject.options,
+                                subject.forward, subject.seed + 1)
+                runs.append(Runs(other, other.dout, self.runs.watch))
             except Exception:                           # forward does not take such inputs
                 pass
             for one in runs:
@@ -160,7 +184,7 @@ class Search:
     def _uncalled(self, left):
         """What is said of parts of a layer to whose parameters nothing was added; "" of others."""
         runs, base = self.runs, self.located.base
-        names = [name for name, _ in self.check.layer.params()]
+        names = [name for name, _ in self.subject.layer.params()]
         if not left or not all("." in n and n in names and not base[n].any() for n in left):
             return ""
         parts = {n.rpartition(".")[0] for n in left}
@@ -196,7 +220,7 @@ class Search:
         return f"it should be the gradient of {of}" if of else ""
 
     def _report(self, line, kind, text, suspect=None):
-        report = Blame(False, self.found, self.notes, **source_of(line), diagnosis=text, kind=kind,
+        report = Blame(False, self.rows, self.notes, **source_of(line), diagnosis=text, kind=kind,
                        error=self.error)
         unused = unused_in(line.function.node)
         if unused:
@@ -230,7 +254,7 @@ class Search:
         if isinstance(self.error, NpdlError) and len(trail) > 1:
             trail = trail[:-1]                          # npdl refused what it was given
         if not trail:
-            return ended(self.check.layer, self.error, self.notes)
+            return ended(self.subject.layer, self.error, self.notes)
         line = trail[-1][1]
         with quiet():
             runs.learn_slopes()

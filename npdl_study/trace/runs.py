@@ -7,10 +7,9 @@ import warnings
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.check.check import copied
 from npdl_study.trace.oracle import slope
 from npdl_study.trace.watch import Watch
-from npdl_study.trees import kept, leaves
+from npdl_study.trees import copied, kept, leaves
 
 CLOSE = 1e-7                    # of a gradient's largest entry
 LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
@@ -25,28 +24,35 @@ def quiet():
 
 
 class Runs:
-    """The runs of a Check with one upstream gradient.
+    """The runs of a Subject with one upstream gradient.
 
-    truth  {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
+    truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
+    slopes  {name: (direction, product)} of what `learn_slopes` was asked for
     """
 
-    def __init__(self, check, dout, watch=None):
-        self.check, self.dout, self.truth, self.slopes = check, dout, {}, {}
-        self.weights = check.weights(dout)
-        npdls = type(check.layer).__module__.startswith(("npdl.", "tests."))
+    def __init__(self, subject, dout, watch=None):
+        self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
+        given = dict(leaves(dout))
+        self.weights = [given.get(path) for path in subject.paths]
+        self.arrays = subject.arrays
+        rng = stream(subject.seed, 79)
+        self.before = {name: rng.standard_normal(p.shape) for name, p in subject.layer.params()}
+        npdls = type(subject.layer).__module__.startswith(("npdl.", "tests."))
         self.watch = watch or Watch(lambda: self.gradients(), npdls)
 
     def outputs(self, **watched):
-        check = self.check
-        with quiet():
+        with quiet(), self._watching(watched):
+            return [np.array(a) for a in self.subject.outputs()]
+
+    @contextlib.contextmanager
+    def _watching(self, watched):
+        if watched:
+            self.watch.start(**watched)
+        try:
+            yield
+        finally:
             if watched:
-                self.watch.start(**watched)
-            try:
-                returned, _ = check.forward(check.layer, *check.inputs, **check.options)
-            finally:
-                if watched:
-                    self.watch.stop()
-        return [np.array(a) for _, a in leaves(returned)]
+                self.watch.stop()
 
     def loss(self, **watched):
         """The sum of the outputs times their upstream gradients."""
@@ -56,30 +62,18 @@ class Runs:
     def gradients(self, factor=1.0, **watched):
         """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
         gradient times `factor`."""
-        check = self.check
-        check.reset()
-        with quiet(), kept(check.layer, check.inputs):
-            _, cache = check.forward(check.layer, *check.inputs, **check.options)
+        subject, params = self.subject, dict(self.subject.layer.params())
+        for name, param in params.items():
+            param.grad = self.before[name].copy()
+        with quiet(), kept(subject.layer, subject.inputs):
+            _, cache = subject.run()
             dout = times(copied(self.dout), factor)
-            if watched:
-                self.watch.start(**watched)
-            try:
-                returned = copied(check.layer.backward(dout, cache))
-            finally:
-                if watched:
-                    self.watch.stop()
-        returned = returned if isinstance(returned, tuple) else (returned,)
-        got = {f"input {path}": a for path, a in leaves(returned)}
-        params = dict(check.layer.params())
-        return {name: np.asarray(params[name].grad - check.before[name] if name in params
-                                 else got.get(name, np.zeros(array.shape)), dtype=float)
+            with self._watching(watched):
+                returned = copied(subject.layer.backward(dout, cache))
+        got = subject.returned(returned) | {
+            name: param.grad - self.before[name] for name, param in params.items()}
+        return {name: np.asarray(got.get(name, np.zeros(array.shape)), dtype=float)
                 for name, array in self.arrays.items()}
-
-    @property
-    def arrays(self):
-        """{name: array} of the float inputs and the parameters."""
-        found = {f"input {path}": a for path, a in leaves(self.check.inputs)}
-        return found | {name: param.data for name, param in self.check.layer.params()}
 
     def learn(self, wrong, base):
         """Set the truth: of the gradients in `wrong` by differences; the others are right as they
