@@ -29,7 +29,8 @@ from npdl.layers.transformer import Block
 from npdl_study.blame.blame import blame
 from npdl_study.blame.edits import edits
 from npdl_study.blame.vocabulary import Vocabulary
-from npdl_study.check.check import Check, copied
+from npdl_study.check.check import Check
+from npdl_study.trees import copied
 from npdl_study.check.samples import sample
 from npdl_study.check.target import find_class
 from npdl_study.step.step import digest, step

@@ -11,7 +11,7 @@ from npdl_study.blame.right import unblamed
 from npdl_study.blame.suspects import Suspects
 from npdl_study.blame.terms import PARTS, WHOLES
 from npdl_study.blame.trials import Trials, Unit, added
-from npdl_study.check.check import copied
+from npdl_study.trees import copied
 from npdl_study.check.diagnose import Blame, Diagnosis, ended
 from npdl_study.trace.handed import hands_on, makes_room
 from npdl_study.trace.judge import Judge

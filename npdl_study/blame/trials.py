@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.check.check import copied
+from npdl_study.trees import copied
 from npdl_study.trace.handed import is_promised
 from npdl_study.trace.lines import owner
 from npdl_study.trace.shifts import Seen, Shifter, found_at, moved, paths
@@ -186,8 +186,7 @@ class Trials:
                 before, returned = returned, moved(returned, path, shift, targets)
                 last.append(Seen(len(self.steps) - 1, name, own, found_at(before, path),
                                  found_at(returned, path), listener.names, {}))
-        returned = returned if isinstance(returned, tuple) else (returned,)
-        got = {f"input {path}": a for path, a in leaves(returned)}
+        got = check.subject.returned(returned)
         params = dict(check.layer.params())
         found = {name: params[name].grad - check.before[name] if name in params
                  else got.get(name, np.zeros(check.oracle.shape(name)))

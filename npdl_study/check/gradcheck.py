@@ -95,7 +95,7 @@ def gradcheck(layer, *inputs, **how):
 def report(subject, **looks):
     """The Report on a Subject; `looks` as Check takes it."""
     check = Check(subject, **looks)
-    found = Report(check.verdict().rows, notes=notes_on(subject))
+    found = Report(check.verdict().rows, notes=subject.notes())
     for row in found.wrong:
         explained(check, row)
     if not found.wrong and not check.bare:
@@ -113,16 +113,6 @@ def explained(check, row):
     vars(row).update(vars(wrong[at].row))
     row.place, row.kind, row.diagnosis = says[at]
     row.used = " and ".join(wrong[at].used) if wrong[at].used != check.paths else ""
-
-
-def notes_on(subject):
-    """What of a Subject has no gradient that could be checked."""
-    notes = [f"{name} is {dtype}: it has no gradient to check"
-             for name, dtype in subject.integer_inputs()]
-    return notes + [
-        f"{type(part).__name__}.{name} is an array and no Param: no gradient of it was checked; if "
-        f"it is learned, write self.{name} = Param(...), and self.{name}.grad += in backward"
-        for part, name in subject.bare]
 
 
 def with_an_axis_more(subject):

@@ -22,6 +22,14 @@ from npdl_study.trees import (alone, cast, copied, kept, leaves, placed, rebuilt
                               tupled, upstream)
 
 
+class Unfit(InputError):
+    """A forward that no backward can be checked against; `kind` is "aliasing" or "random"."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
+
+
 class Subject:
     """A layer ready to be checked: a float64 copy with random parameters, and float64 inputs.
 
@@ -62,14 +70,18 @@ class Subject:
 
     def run(self):
         """(outputs, cache) of forward; random numbers are those of the first time."""
-        with self._repeated():
-            returned = self.forward(self.layer, *self.inputs, **self.options)
+        returned = self.again(self.layer, *self.inputs, **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
                 "nothing" if returned is None else f"one {type(returned).__name__}")
             raise InputError(f"{self.name}.forward returned {what}; it must return a pair: its "
                              "output and a Cache")
         return returned
+
+    def again(self, layer, /, *inputs, **options):
+        """What forward returns; random numbers are those of the first time."""
+        with self._repeated():
+            return self.forward(layer, *inputs, **options)
 
     def outputs(self):
         """The float arrays that forward returns, as a list beside `paths`."""
@@ -110,11 +122,14 @@ class Subject:
         return found | {name: array for name, array in self._named(leaves(self.inputs))
                         if isinstance(array, np.ndarray)}
 
-    def integer_inputs(self):
-        """(name, dtype) of the inputs that have no gradient."""
-        yield from ((name, array.dtype) for name, array in self._named(
-            (str(i), a) for i, a in enumerate(self.inputs))
-            if isinstance(array, np.ndarray) and array.dtype.kind in "iub")
+    def notes(self):
+        """Sentences on what has no gradient that could be checked."""
+        given = self._named((str(i), array) for i, array in enumerate(self.inputs))
+        return [f"{name} is {array.dtype}: it has no gradient to check" for name, array in given
+                if isinstance(array, np.ndarray) and array.dtype.kind in "iub"] + [
+            f"{type(part).__name__}.{name} is an array and no Param: no gradient of it was "
+            f"checked; if it is learned, write self.{name} = Param(...), and self.{name}.grad += "
+            "in backward" for part, name in self.bare]
 
     def _named(self, found):
         """(path, array) pairs with the name of forward's argument for the first of a path."""
@@ -153,12 +168,12 @@ class Subject:
             held = copied(self.inputs)
             outputs = copied(self.run()[0])
             if not all(map(same, *([a for _, a in leaves(n)] for n in (held, self.inputs)))):
-                raise InputError(f"{self.name}: forward changes its inputs in place: what comes "
-                                 "after it sees other numbers; write into a new array")
+                raise Unfit("aliasing", f"{self.name}: forward changes its inputs in place: what "
+                            "comes after it sees other numbers; write into a new array")
             again = self.run()[0]
         if not all(map(same, *([np.array(a) for _, a in leaves(n)] for n in (outputs, again)))):
-            raise InputError(
-                f"{self.name}: forward gives other outputs when it is run again on the same "
+            raise Unfit(
+                "random", f"{self.name}: forward gives other outputs when it is run again on the same "
                 "inputs. Hand over a generator that repeats: forward(self, x, rng), and sample() "
                 "returns (layer, (x,), {'rng': npdl_study.check.samples.Repeated(0)}); or draw "
                 "from one that forward itself makes anew from a seed. Then run this again")

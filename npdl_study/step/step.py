@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.blame.trials import Trials
-from npdl_study.check.check import Check, copied
+from npdl_study.check.check import Check
+from npdl_study.trees import copied
 from npdl_study.check.guard import held_off, message, refuse_unfit, written
 from npdl_study.step.pictures import Summary
 from npdl_study.trace.fold import Folder

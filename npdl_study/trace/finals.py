@@ -1,11 +1,8 @@
-"""Every gradient that a backward gives, of parameters and inputs, against its numerical value."""
+"""Every gradient that a backward gives, of parameters and inputs, judged by npdl_study.check."""
 
 from dataclasses import dataclass
 
 import numpy as np
-
-from npdl_study.trace.nudge import LIMIT
-from npdl_study.trees import leaves
 
 
 @dataclass
@@ -20,23 +17,23 @@ class Final:
     note: str = ""
 
 
-def finals(oracle, returned, before, dout):
-    """A Final for every parameter and float input, from a backward's results.
-
-    `before` is {parameter name: what its grad held}, to which the backward had to add.
-    """
+def finals(check, returned, dout):
+    """A Final for every parameter and float input, from a backward's results; `check` holds what
+    each param.grad was before, to which the backward had to add. `dout` is one of the check's
+    upstream gradients, or a multiple of it."""
+    gradients = check.subject.returned(returned)
+    gradients |= {name: p.grad - check.before[name] for name, p in check.layer.params()}
+    weights = check.weights(dout)
+    used = [path for path, d in zip(check.subject.paths, weights, strict=True)
+            if d is not None and np.any(d)]
+    whole = check.weights(check.upstreams[0])
+    times = next((d.flat[0] / w.flat[0] for d, w in zip(map(np.asarray, weights), map(
+        np.asarray, whole), strict=True) if d.dtype.kind == "f" and np.any(d)), 1.0)
     found = []
-    got = {f"input {path}": a for path, a in leaves(returned if isinstance(returned, tuple)
-                                                    else (returned,))}
-    params = dict(oracle.layer.params())
-    for name in oracle.arrays:
-        value = params[name].grad - before[name] if name in params else got.get(name)
-        if value is None:
-            nothing = np.zeros(oracle.shape(name))
-            error = oracle.error(name, nothing, dout)
-            found.append(Final(name, None, False, error, note="backward returned no gradient"))
-            continue
-        error = oracle.error(name, value, dout)
-        kink = error >= LIMIT and oracle.shape(name) == np.shape(value) and oracle.slope(name).kink
-        found.append(Final(name, np.array(value), error < LIMIT, error, kink))
+    for name in check.subject.arrays:
+        value = gradients.get(name)
+        scaled = None if value is None else np.asarray(value) / times
+        row = check.numbers.compare(name, scaled, used).row
+        found.append(Final(name, None if value is None else np.array(value), row.right is True,
+                           row.error, row.right is None, row.diagnosis))
     return found

@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.check.check import copied
+from npdl_study.trees import copied
 from npdl_study.trace.finals import finals
 from npdl_study.trace.fold import is_pass
 from npdl_study.trace.judge import Verdict
@@ -119,7 +119,7 @@ class Lines:
         except Exception:
             return []
         with np.errstate(all="ignore"):
-            return finals(check.oracle, returned, check.before, check.weights(self.dout))
+            return finals(check, returned, self.dout)
 
     def _returns(self):
         """A helper's computed return is what its caller's line bound, and has that verdict."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npdl_study.check.check import copied
+from npdl_study.trees import copied
 from npdl_study.trace.record import look_up
 from npdl_study.trace.trace import Listener
 from npdl_study.trees import rebuilt

@@ -15,7 +15,8 @@ from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
-from npdl_study.check.check import Check, copied
+from npdl_study.check.check import Check
+from npdl_study.trees import copied
 from npdl_study.check.samples import SAMPLES, layer_classes, sample
 from npdl_study.step.pictures import Summary
 from npdl_study.step.step import step

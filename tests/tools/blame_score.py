@@ -20,7 +20,8 @@ import numpy as np
 
 from npdl.console import OneLineParser
 from npdl_study.blame.search import Blame, Search
-from npdl_study.check.check import Check, copied
+from npdl_study.check.check import Check
+from npdl_study.trees import copied
 from npdl_study.trace.patch import patched
 from npdl_study.trace.record import record
 from npdl_study.trees import kept as kept_arrays
@@ -58,10 +59,9 @@ class Prepared:
             with np.errstate(all="ignore"), kept_arrays(check.layer, check.inputs):
                 _, cache = check.forward(check.layer, *check.inputs, **check.options)
                 returned = copied(check.layer.backward(copied(dout), cache))
-            returned = returned if isinstance(returned, tuple) else (returned,)
             found += [np.array(p.grad) for _, p in check.layer.params()]
-            found += [np.array(a) for path, a in leaves(returned)
-                      if f"input {path}" in check.oracle.arrays]
+            found += [np.array(a) for name, a in check.subject.returned(returned).items()
+                      if name in check.subject.arrays]
         return found
 
     def changed(self):
