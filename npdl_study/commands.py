@@ -5,7 +5,7 @@ from pathlib import Path
 from npdl.console import place
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
-from npdl_study.blame.blame import blame
+from npdl_study.blame.blame import examine
 from npdl_study.check.guard import message, time_limit
 from npdl_study.check.target import build
 from npdl_study.step.step import step
@@ -97,7 +97,7 @@ def run_blame(options):
     """Print what `blame` finds; 1 when something is wrong."""
     with time_limit(options.limit):
         layer, inputs, keywords = _built(options)
-        report = _sized(lambda: blame(layer, *inputs, seed=options.seed, **keywords))
+        report = _sized(lambda: examine(layer, inputs, keywords, seed=options.seed))
     options.status = int(not report.right)
     print(report)
     return options.status

@@ -13,9 +13,9 @@ import inspect
 
 from npdl.errors import InputError, NpdlError
 from npdl_study.blame.report import Blame
-from npdl_study.blame.search_new import Search, ended
+from npdl_study.blame.search import Search, ended
 from npdl_study.check.guard import held_off
-from npdl_study.check.subjects import Subject, as_layer
+from npdl_study.check.subjects import Subject, Unfit, as_layer
 
 __all__ = ["Blame", "assert_right", "blame"]
 
@@ -46,10 +46,9 @@ def examine(layer, inputs, options=None, forward=None, seed=0):
     except InputError as error:
         if type(layer).__module__.startswith("npdl."):
             raise
-        found = ended(layer, error)
-        if found.line:
-            return found
-        return Blame(False, kind="unchecked", diagnosis=str(error))
+        if isinstance(error, Unfit):
+            return Blame(False, kind=error.kind, diagnosis=str(error))
+        return ended(layer, error)
     except Exception as error:
         if isinstance(error, NpdlError) and type(layer).__module__.startswith("npdl."):
             raise

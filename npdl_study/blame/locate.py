@@ -42,6 +42,9 @@ class Suspect:
     effect: object = None
     error: object = None
     name: str = ""
+    follows: bool = False
+    widened: bool = False
+    librarys: bool = False
     collects: str = ""
     J: object = None
     base: object = None
@@ -49,6 +52,11 @@ class Suspect:
     @property
     def keys(self):
         return list(self.values)
+
+    @property
+    def odd(self):
+        """How unlikely it is by what it reads, and by the axes that it would have to have."""
+        return self.follows + self.widened + self.librarys
 
     @property
     def rank(self):
@@ -91,7 +99,7 @@ class Locate:
         for passing in (False, True):
             for suspect in sorted(self.suspects, key=lambda s: sum(
                     map(np.size, s.values.values()))):
-                if time.monotonic() < self.until and hands_on(suspect.line.node) == passing:
+                if time.process_time() < self.until and hands_on(suspect.line.node) == passing:
                     self._solve(suspect)
             if any(s.could for s in self.suspects):
                 break
@@ -100,6 +108,7 @@ class Locate:
         for suspect in self.suspects:
             self._weigh(suspect)
         self._wrongly_handed_on()
+        self._follow()
         return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
 
     def _partly(self):
@@ -159,6 +168,7 @@ class Locate:
             except Exception:
                 suspect.could = None
             if suspect.could:
+                suspect.widened = True
                 return
             suspect.values[key], suspect.wanted = value, {}
             suspect.could = None if suspect.could is None else False
@@ -194,7 +204,7 @@ class Locate:
         columns = []
         for key, value in suspect.values.items():
             for at in np.ndindex(value.shape):
-                if time.monotonic() > self.until:
+                if time.process_time() > self.until:
                     return
                 moved = value.copy()
                 moved[at] += 1.0
@@ -272,9 +282,12 @@ class Locate:
                 suspect.order, suspect.level = suspect.at[key], level
                 break
             suspect.level = max(level, suspect.level)
-        node = suspect.line.node
+        node, function = suspect.line.node, suspect.line.function
+        suspect.librarys = any(self.places[k[0]].function is function for k in oracle.values)
         if hands_on(node):
             suspect.level = HANDS_ON
+        elif suspect.librarys and suspect.level > PROMISED:
+            suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier
         elif suspect.level == SOMETHING and not suspect.argument and isinstance(
                 node, ast.Assign) and isinstance(node.value, ast.Name):
             suspect.level = NOTHING                     # it only has another name now
@@ -296,6 +309,8 @@ class Locate:
                         key == suspect.keys[0] and suspect.effect is not None
                         and suspect.gives(meant) or suspect.sure[key].all()
                         and np.allclose(meant, suspect.wanted[key], 1e-6, 1e-9)):
+                    suspect.wanted[key] = meant
+                    suspect.sure[key] = np.full(meant.shape, True)
                     return PROMISED
             if oracle.is_named(name, value):
                 suspect.name = name
@@ -303,6 +318,20 @@ class Locate:
         if oracle.is_forwards(value):
             return PROVEN
         return SOMETHING if oracle.name(value) else NOTHING
+
+    def _follow(self):
+        """Mark the Suspects whose line reads what an earlier one, the gradient of nothing, binds."""
+        bound = {}
+        for suspect in sorted(self.suspects, key=lambda s: s.order):
+            line, node = suspect.line, suspect.line.node
+            read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
+                    and isinstance(n.ctx, ast.Load)}
+            suspect.follows = any((line.function, name) in bound and bound[
+                line.function, name] is not line for name in read)
+            if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
+                for name in (n.id for t in node.targets for n in ast.walk(t)
+                             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
+                    bound.setdefault((line.function, name), line)
 
     def _wrongly_handed_on(self):
         """To return a dz that is right as dx is a mistake of the return."""

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl_study.blame.edits_new import Edit, Words, edits, place_of
+from npdl_study.blame.edits import Edit, Words, edits, holds_itself, place_of
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.source import recompiled
 from npdl_study.trace.syntax import cloned, parsed
 
+PART = "__npdl_part__"
 MOST_RUN = 1500                 # changes of one statement that are run
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
@@ -65,8 +66,8 @@ class Prove:
         names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
         wanted = suspect.wanted[key]
         found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
-        return self._first(line, suspect, ((Edit(cost, kind, [replaced(line.node, node, new)]),
-                                            words) for cost, kind, new, words in found), False)
+        return self._first(line, suspect, ((Edit(cost, kind, node, new, line.node,
+                                                 line.node), words) for cost, kind, new, words in found), False)
 
     def _first(self, line, suspect, changes, filtered=True):
         function = line.function
@@ -77,19 +78,23 @@ class Prove:
         gives = self._gives(line, suspect) if filtered else None
         ran = 0
         for edit, words in changes:
-            if time.monotonic() > self.until or ran > MOST_RUN:
+            if time.process_time() > self.until or ran > MOST_RUN:
                 return None
-            if edit.value is not None and gives and not gives(edit.value):
+            if edit.value and gives and not gives(edit):
                 continue
-            for node in edit.body:
-                ast.copy_location(node, line.node)
-            block[at : at + 1] = edit.body
+            try:
+                body = edit.body
+            except (SyntaxError, ValueError, TypeError):
+                continue
+            if holds_itself(body):
+                continue
+            for node in body:
+                ast.fix_missing_locations(ast.copy_location(node, line.node))
+            block[at : at + 1] = body
             try:
                 code = recompiled(function.code, function.node, function.owner)
-            except Exception:
-                code = None
             finally:
-                block[at : at + len(edit.body)] = [line.node]
+                block[at : at + len(body)] = [line.node]
             ran += 1
             if code is None:
                 continue
@@ -97,7 +102,7 @@ class Prove:
                 good = self.runs.works(self.spared) and all(
                     other.works(self.spared) for other in self.others())
             if good:
-                new = "; ".join(ast.unparse(n).split("\n")[0] for n in edit.body)
+                new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
                 return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)
         return None
 
@@ -106,21 +111,41 @@ class Prove:
         if suspect is None or not suspect.could or suspect.effect is None or \
                 len(line.places) != 1 or suspect.argument:
             return None
+        value = line.node.value
+        if not is_pure(value):
+            return None
         key = suspect.keys[0]
         shape = suspect.values[key].shape
         space = {**line.function.space, **self.frames.get(key, {})}
+        wholes, parts = {}, {}
 
-        def gives(node):
-            if not is_pure(node):
-                return True
+        def part_of(new):
+            text = new if isinstance(new, str) else ast.unparse(new)
+            if text not in parts:
+                try:
+                    parts[text] = eval(compile(text, "edit", "eval"), space)
+                except Exception:
+                    parts[text] = None
+            return parts[text]
+
+        def gives(edit):
             try:
-                code = compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
                 with quiet():
-                    value = np.asarray(eval(code, space), dtype=float)
-                if value.shape != shape:
-                    value = value.reshape(shape) if value.size == np.prod(shape) else \
-                        np.broadcast_to(value, shape)
-                return suspect.gives(value)
+                    if isinstance(edit.part, (ast.Slice, ast.keyword, ast.Starred, ast.Constant)):
+                        new = parsed(edit.new) if isinstance(edit.new, str) else edit.new
+                        code = compiled(cloned(value, edit.part, new))
+                        found = eval(code, space)
+                    else:
+                        if edit.part not in wholes:
+                            wholes[edit.part] = compiled(cloned(value, edit.part, ast.Name(
+                                PART, ast.Load())))
+                        part = part_of(edit.new)
+                        found = part is not None and eval(wholes[edit.part], space | {PART: part})
+                    found = np.asarray(found, dtype=float)
+                if found.shape != shape:
+                    found = found.reshape(shape) if found.size == np.prod(shape) else \
+                        np.broadcast_to(found, shape)
+                return suspect.gives(found)
             except Exception:
                 return False
         return gives
@@ -241,9 +266,8 @@ def expression(node, place):
     return next((p for p in parts if p is not None and ast.unparse(p) == text), None)
 
 
-def replaced(statement, node, new):
-    """A copy of a statement with another expression, given as source, in the place of one."""
-    return cloned(statement, node, parsed(new))
+def compiled(node):
+    return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
 
 
 def block_of(tree, statement):

@@ -86,7 +86,7 @@ def finite(subject):
 def _watched(function, choices):
     """Run a function with its choices noted."""
     watch = _Watch(function.file, len(choices))
-    tree = watch.visit(copy.deepcopy(function.node))
+    tree = ast.fix_missing_locations(watch.visit(copy.deepcopy(function.node)))
     new = recompiled(function.code, tree, function.owner)
     if new is None or not watch.choices:
         yield

@@ -37,7 +37,7 @@ def plain(name):
 
 
 class Oracle:
-    """The gradients of the values in the forward of Runs, until a time that time.monotonic() has."""
+    """The gradients of the values in the forward of Runs, until a time that time.process_time() has."""
 
     def __init__(self, runs, until=np.inf):
         self.runs, self.until = runs, until
@@ -121,7 +121,7 @@ class Oracle:
         keys = sorted(self.sizes.get(size, ()), key=lambda k: not self.places[k[0]].root)[:MOST]
         found, uses = [], defaultdict(list)
         for key in sorted(keys, key=list(self.values).index):
-            if time.monotonic() > self.until:
+            if time.process_time() > self.until:
                 break
             place, shape = self.places[key[0]], self.values[key].shape
             text = self.given_to(key) or place.text

@@ -45,25 +45,25 @@ def _definitions(text):
 
 
 def recompiled(code, node, owner=""):
-    """The code of a changed definition, to run in the place of `code`; None where that can't be,
-    as when it has other free variables."""
+    """The code of a changed definition, its new nodes with places, to run in the place of `code`;
+    None where that can't be, as when it has other free variables."""
     node = copy.copy(node)
     node.decorator_list = []
     node.args = copy.copy(node.args)
-    node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
-    node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
+    none = ast.copy_location(ast.Constant(None), node)
+    node.args.defaults = [none for _ in node.args.defaults]
+    node.args.kw_defaults = [d and none for d in node.args.kw_defaults]
     free = [name for name in code.co_freevars if name != "__class__"]
     tree = node
     if owner or "__class__" in code.co_freevars:
-        tree = ast.ClassDef(owner or "_", [], [], [node], [])
+        tree = ast.copy_location(ast.ClassDef(owner or "_", [], [], [node], []), node)
     if free:
-        bound = ast.Assign([ast.Name(name, ast.Store()) for name in free], ast.Constant(None))
+        names = [ast.copy_location(ast.Name(name, ast.Store()), node) for name in free]
+        bound = ast.copy_location(ast.Assign(names, none), node)
         empty = ast.arguments([], [], None, [], [], None, [])
-        tree = ast.FunctionDef("_", empty, [bound, tree], [])
-    module = ast.Module([ast.copy_location(tree, node)], [])
+        tree = ast.copy_location(ast.FunctionDef("_", empty, [bound, tree], []), node)
     try:
-        compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec",
-                           dont_inherit=True)
+        compiled = compile(ast.Module([tree], []), code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, TypeError):
         return None
     found = _found(compiled, code.co_name)
