@@ -282,6 +282,9 @@ class Locate:
                 suspect.order, suspect.level = suspect.at[key], level
                 break
             suspect.level = max(level, suspect.level)
+            if level == PROVEN and suspect.could and suspect.sure[key].all() and not np.allclose(
+                    suspect.wanted[key], value, 1e-6, 1e-9):
+                break                                   # it would spoil what is proven right
         node, function = suspect.line.node, suspect.line.function
         suspect.librarys = any(self.places[k[0]].function is function for k in oracle.values)
         if hands_on(node):
@@ -291,6 +294,8 @@ class Locate:
         elif suspect.level == SOMETHING and not suspect.argument and isinstance(
                 node, ast.Assign) and isinstance(node.value, ast.Name):
             suspect.level = NOTHING                     # it only has another name now
+        if suspect.could and all(np.all(s) for s in suspect.sure.values()):
+            suspect.order = suspect.at[suspect.first_wrong()]
         if suspect.could:
             suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
                                 for k, w in suspect.wanted.items() if w.any())

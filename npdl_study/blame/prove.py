@@ -72,8 +72,10 @@ class Prove:
     def _first(self, line, suspect, changes, filtered=True):
         function = line.function
         place = block_of(function.node, line.node)
-        if place is None or any(isinstance(n, ast.While) for n in (line.node, *line.loops)):
+        if place is None:
             return None
+        counts = isinstance(line.node, ast.While)       # what may never end is left alone
+        inside = any(isinstance(n, ast.While) for n in line.loops)
         block, at = place
         gives = self._gives(line, suspect) if filtered else None
         ran = 0
@@ -81,6 +83,9 @@ class Prove:
             if time.process_time() > self.until or ran > MOST_RUN:
                 return None
             if edit.value and gives and not gives(edit):
+                continue
+            if counts and edit.kind not in ("number", "comparison") or inside and not (
+                    edit.value and suspect is not None and suspect.could):
                 continue
             try:
                 body = edit.body

@@ -73,7 +73,7 @@ def test_npdls_own_layers_are_plainly_right():
 
 
 def test_code_that_cannot_be_rewritten_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("npdl_study.blame.right.one_sided", lambda check: 1 / 0)
+    monkeypatch.setattr("npdl_study.blame.no_fault.choices_of", lambda subject: 1 / 0)
     report = said(tmp_path, "2 * x", "2 * dy")
     assert report.right and "was not looked at: ZeroDivisionError" in str(report)
 
