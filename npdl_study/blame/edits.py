@@ -138,7 +138,8 @@ def _of_node(node, around, value, words):
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
                 for other in (o for o in group if o != node.attr):
-                    yield 1, "operator", ast.Attribute(node.value, other, ast.Load())
+                    kind = "factor" if {node.attr, other} == {"sum", "mean"} else "operator"
+                    yield 1, kind, ast.Attribute(node.value, other, ast.Load())
     else:
         yield from _of_expression(node, parent, index, value, words)
 
@@ -200,7 +201,7 @@ def _turned(node, text):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield 1, "sign", node.operand
     else:
-        yield 1, "sign", f"-({text})"
+        yield 1.25, "sign", f"-({text})"
     if isinstance(node, ast.Attribute) and node.attr == "T":
         yield 1, "transposed", node.value
     yield 1, "transposed", f"({text}).T"

@@ -52,7 +52,7 @@ def _factors(value, wanted, text, atoms):
         if value.size == 1 and not is_plain(c):
             return
         if abs(c + 1) < 1e-6:
-            yield 1, "sign", f"-{own}", "the sign is wrong"
+            yield 1.25, "sign", f"-{own}", "the sign is wrong"
             return
         says = f"it is {readable(1 / c)} times what it should be"
         for label, n in numbers_of(atoms):

@@ -301,8 +301,8 @@ class Locate:
                                 for k, w in suspect.wanted.items() if w.any())
 
     def _level(self, suspect, key, value, name, oracle, zeros):
-        if key in self.fixed or zeros:
-            return PROVEN
+        if key in self.fixed or zeros:                  # no gradient: it may only lack one
+            return PROVEN if zeros or oracle.is_forwards(value) else SOMETHING
         if not value.any():
             wanted = suspect.could and suspect.sure[key].all() and (
                 np.abs(suspect.wanted[key]) > 1e-6).any()
@@ -332,7 +332,10 @@ class Locate:
             read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
                     and isinstance(n.ctx, ast.Load)}
             suspect.follows = any((line.function, name) in bound and bound[
-                line.function, name] is not line for name in read)
+                line.function, name] is not line for name in read) or any(
+                other.could and other.line.function is not line.function
+                and other.order < suspect.order and other.level <= NOTHING
+                and other.line.function.code.co_name in calls_of(node) for other in self.suspects)
             if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
                 for name in (n.id for t in node.targets for n in ast.walk(t)
                              if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
@@ -361,6 +364,12 @@ def called(node):
         if text.startswith(begin) and len(text) > len(begin):
             return text[len(begin):]
     return text.removesuffix("grad") if text.endswith("grad") else ""
+
+
+def calls_of(node):
+    """The names of the functions that a statement calls."""
+    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node)
+            if isinstance(n, ast.Call)}
 
 
 def hands_on(node):

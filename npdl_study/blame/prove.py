@@ -18,6 +18,8 @@ from npdl_study.trace.source import recompiled
 from npdl_study.trace.syntax import cloned, parsed
 
 PART = "__npdl_part__"
+TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "order")
+SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
@@ -69,7 +71,25 @@ class Prove:
         return self._first(line, suspect, ((Edit(cost, kind, node, new, line.node,
                                                  line.node), words) for cost, kind, new, words in found), False)
 
-    def _first(self, line, suspect, changes, filtered=True):
+    def forward(self, line, until):
+        """The Proof by a slip of one token in a Line of forward, after which the backward is right
+        as it is; or None."""
+        slips = ((edit, "") for edit in edits(line.node, Words([], [], [], [], [], []), True, SLIP)
+                 if edit.kind in TOKENS and time.process_time() < until)
+        return self._first(line, None, slips, False, self._derives)
+
+    def _derives(self):
+        """Whether the backward is the derivative of the forward that runs now."""
+        found = self.runs.gradients()
+        wrong = self.runs.wrong(found)
+        return all(self.runs.is_slope(name, found[name]) for name in sorted(
+            found, key=lambda name: name not in wrong))
+
+    def _works(self):
+        return self.runs.works(self.spared) and all(
+            other.works(self.spared) for other in self.others())
+
+    def _first(self, line, suspect, changes, filtered=True, works=None):
         function = line.function
         place = block_of(function.node, line.node)
         if place is None:
@@ -104,8 +124,10 @@ class Prove:
             if code is None:
                 continue
             with self.watch.edited(function, code):
-                good = self.runs.works(self.spared) and all(
-                    other.works(self.spared) for other in self.others())
+                try:
+                    good = (works or self._works)()
+                except Exception:                       # it can't be run so
+                    good = False
             if good:
                 new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
                 return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)

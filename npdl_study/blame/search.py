@@ -21,6 +21,7 @@ from npdl_study.trace.watch import NPDL, STUDY, is_float
 
 SECONDS = 10                    # of the processor, that the search may take
 FOLLOWS = 0.35                  # what a change of a line costs more that reads what is suspected
+FORWARD = 0.5                   # seconds for a slip of forward's
 SHIFT = 0.3                     # of the numbers that a proof is tried on
 
 
@@ -46,8 +47,12 @@ class Search:
         if self.error is None:
             self._shrink()
         self.runs = Runs(self.subject, self.dout)
-        with self.runs.watch:
-            return self._raised() if self.error is not None else self._wrong()
+        try:
+            with quiet(), self.runs.watch:
+                return self._raised() if self.error is not None else self._wrong()
+        except Exception as error:                      # code that does not stand being watched
+            return Blame(False, self.rows, self.notes, kind="unknown", error=self.error,
+                         diagnosis=f"the line could not be looked for: {message(error)}")
 
     def _shrink(self):
         """Go on with smaller inputs, where the backward is wrong with these too."""
@@ -100,9 +105,11 @@ class Search:
             proofs = self._proofs(prove, [s for s in could if s.name])
         if not proofs:
             proofs = self._of_the_rest(prove, could)
+        self._forward_instead(prove)
         if proofs:
             return self._proved(cheapest(proofs))
-        likely = [s for s in could if s.level <= SOMETHING]
+        likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
+            max(s.level, 0) + 0.5 if s.follows else s.level, s.rank))
         if likely:
             return self._of_suspect(likely[0], "", self._in_values(likely[0]))
         filled = self._fillers(could)
@@ -113,8 +120,8 @@ class Search:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                                     "the first value that is the gradient of nothing in forward")
         return Blame(False, self.rows, self.notes, kind="unknown",
-                     diagnosis="no statement of the backward alone could mend every gradient"
-                     + self._not_seen())
+                     diagnosis="no statement of the backward alone could mend every gradient; "
+                     "smaller inputs may tell more" + self._not_seen())
 
     def _proofs(self, prove, suspects):
         """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
@@ -160,6 +167,20 @@ class Search:
             if proofs:
                 return proofs
         return []
+
+    def _forward_instead(self, prove):
+        """Note a line of forward, of which a slip makes the backward right as it is."""
+        ran = {s.line.function for s in self.located.suspects}
+        until = min(self.until, time.process_time() + FORWARD)
+        seen = {self.runs.watch.places[key[0]].function for key in self.located.oracle.values}
+        for line in [line for f in self.runs.watch.functions if f in seen - ran for line in f.lines
+                     if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
+            found = prove.forward(line, until)
+            if found is not None:
+                self.notes.append(f"or forward computes something else: with `{found.new}` in "
+                                  f"place of `{found.old}` in line {line.first} this backward is "
+                                  "right as it is")
+                return
 
     def _fillers(self, could):
         """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""

@@ -99,18 +99,33 @@ class Runs:
 
     def learn_slopes(self):
         """Know of every gradient its product with one direction, where that is cheaper."""
-        for i, (name, array) in enumerate(self.arrays.items()):
-            u = stream(0, 17, i).standard_normal(array.shape)
-            found = slope(lambda h, a=array, u=u: self._moved(a, ..., h * u))
+        for name in self.arrays:
+            u, found = self._slope(name)
             if not np.isnan(found):
                 self.slopes[name] = u, found
+
+    def _slope(self, name):
+        array = self.arrays[name]
+        u = stream(0, 17, *array.shape).standard_normal(array.shape)
+        return u, slope(lambda h: self._moved(array, ..., h * u))
+
+    def is_slope(self, name, gradient):
+        """Whether a gradient is that of the forward that runs now, along one direction."""
+        return self._agrees(gradient, *self._slope(name))
+
+    @staticmethod
+    def _agrees(gradient, u, true):
+        if gradient.shape != u.shape:
+            return False
+        terms = gradient * u
+        scale = max(np.sqrt((terms * terms).sum()), abs(true), LEAST)
+        return bool(abs(terms.sum() - true) <= CLOSE * scale)
 
     def wrong(self, found):
         """The names of the gradients that are not the truth."""
         return {name for name, true in self.truth.items() if not self._right(found[name], true)} \
             | {name for name, (u, true) in self.slopes.items()
-               if found[name].shape != u.shape or not abs((found[name] * u).sum() - true) <= CLOSE
-               * max(np.sqrt(((found[name] * u) ** 2).sum()), abs(true), LEAST)}
+               if not self._agrees(found[name], u, true)}
 
     def _right(self, value, true):
         if value.shape != true.shape:
