@@ -286,7 +286,8 @@ class Locate:
                     suspect.wanted[key], value, 1e-6, 1e-9):
                 break                                   # it would spoil what is proven right
         node, function = suspect.line.node, suspect.line.function
-        suspect.librarys = any(self.places[k[0]].function is function for k in oracle.values)
+        suspect.librarys = function.file != self.watch.home or any(
+            self.places[k[0]].function is function for k in oracle.values)
         if hands_on(node):
             suspect.level = HANDS_ON
         elif suspect.librarys and suspect.level > PROMISED:
@@ -336,6 +337,10 @@ class Locate:
                 other.could and other.line.function is not line.function
                 and other.order < suspect.order and other.level <= NOTHING
                 and other.line.function.code.co_name in calls_of(node) for other in self.suspects)
+            if not suspect.argument and suspect.level == NOTHING and any(
+                    other.could and other.argument and other.line is line
+                    for other in self.suspects):        # what it hands over could be meant
+                suspect.level, suspect.follows = SOMETHING, True
             if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
                 for name in (n.id for t in node.targets for n in ast.walk(t)
                              if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):

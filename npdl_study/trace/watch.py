@@ -141,8 +141,9 @@ class Watch:
         self.stop()
 
     @property
-    def lines(self):
-        return [line for function in self.functions for line in function.lines]
+    def home(self):
+        """The file of the function that was called first."""
+        return self.functions[0].file if self.functions else ""
 
     def __enter__(self):
         for watched in self.functions:
