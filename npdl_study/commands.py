@@ -6,8 +6,8 @@ from npdl.console import place
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
 from npdl_study.blame.blame import examine
-from npdl_study.check.guard import message, time_limit
 from npdl_study.check.target import build
+from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
 from npdl_study.trace.trace import refuse_debugger
 

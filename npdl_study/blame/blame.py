@@ -14,7 +14,7 @@ import inspect
 from npdl.errors import InputError, NpdlError
 from npdl_study.blame.report import Blame
 from npdl_study.blame.search import Search, ended
-from npdl_study.check.guard import held_off
+from npdl_study.containment import held_off
 from npdl_study.check.subjects import Subject, Unfit, as_layer
 
 __all__ = ["Blame", "assert_right", "blame"]

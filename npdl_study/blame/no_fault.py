@@ -1,18 +1,16 @@
 """What blame says where no gradient is wrong: right, right at these inputs, or not checked."""
 
 from npdl_study.blame.report import Blame
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 from npdl_study.check.side_effects import side_effects
 from npdl_study.check.sides import FACTORS, choices_of, finite, scaled
-
-TINY = 1e-10                    # of a gradient below this, differences show nothing
 
 
 def unblamed(search):
     """The Blame of a Search that found no gradient wrong; right only if one was checked, every
     array that the layer learns, and the backward in other circumstances too."""
     subject, notes, rows = search.subject, search.notes, search.rows
-    if all(row.right is None for row in rows):
+    if all(row.right is None for row in rows) and not search.check.flat:
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows))
         return _unchecked(search, f"nothing was checked: {reasons}; give other inputs" if rows else
                           "nothing was checked: the layer has no Param, and its inputs have no "
@@ -32,8 +30,7 @@ def unblamed(search):
         missed = []
     if isinstance(missed, Blame):
         return missed
-    verdict = search.check.verdict()
-    if verdict.right is None and all(row.right is None for row in verdict.rows):
+    if search.check.flat:
         sides = "".join(f"; line {choice.line}, {choice}" for choice in missed)
         return _unchecked(search, f"every gradient is 0 at these inputs{sides}; give inputs at "
                           "which the outputs change")

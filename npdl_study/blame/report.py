@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 from npdl_study.trace.source import original_file
 
 # What a Blame of no single line begins with, by its kind; what the kinds of changes say.

@@ -12,7 +12,7 @@ from npdl_study.blame.prove import Prove, cheapest
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.shrink import shrunk
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.trace.runs import Runs, quiet

@@ -4,7 +4,7 @@ import html
 import linecache
 
 from npdl_study.blame.report import shown
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 
 AROUND = 4                      # lines that are shown before and after the one at fault
 GOOD, BAD = "#2e7d3233", "#c6282833"

@@ -5,9 +5,9 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.errors import InputError
-from npdl_study.check.guard import held_off
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check as Numbers
+from npdl_study.containment import held_off
 from npdl_study.trace.finals import finals
 from npdl_study.trace.nudge import Oracle
 from npdl_study.trees import copied, kept, leaves, same

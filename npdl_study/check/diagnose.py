@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.core import Cache
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 from npdl_study.trace.lines import owner
 from npdl_study.trace.trace import is_helper, original_file
 

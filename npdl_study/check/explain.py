@@ -41,6 +41,7 @@ class _Seen:
         self.indices = [p for p in found.points if isinstance(p, tuple)]
         self.all_computed, self.all_wanted = found.computed[single], found.numerical[single]
         self.bad = found.wrong[single]
+        self.allowed = found.allowed[single][self.bad]
         self.computed, self.wanted = self.all_computed[self.bad], self.all_wanted[self.bad]
         self.columns = [check.paths.index(path) for path in self.used]
 
@@ -117,7 +118,7 @@ def _broken(seen):
         return "not finite", f"{int(bad.sum())} of its entries are NaN or infinite"
     if not seen.computed.any():
         return "all zero", "it is zero where it should not be: nothing arrives here"
-    if np.abs(seen.wanted).max() < 1e-9 * np.abs(seen.computed).max():
+    if (np.abs(seen.wanted) <= seen.allowed).all():
         return "not zero", "it should be zero here"
     return None
 

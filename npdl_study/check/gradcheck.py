@@ -13,7 +13,6 @@ gate, slice or time step, and in what way when that can be told.
 """
 
 import inspect
-import re
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from npdl_study.check.side_effects import side_effects
 from npdl_study.check.subjects import as_layer, subject_of
 from npdl_study.check.verdicts import Check, Verdict
 
-PROMISE = re.compile(r"\(\.\.\.,|\blast axis")
 OWN = ("seed", "forward", "keep", "entries", "each_output", "bare")
 
 
@@ -95,13 +93,11 @@ def gradcheck(layer, *inputs, **how):
 def report(subject, **looks):
     """The Report on a Subject; `looks` as Check takes it."""
     check = Check(subject, **looks)
-    found = Report(check.verdict().rows, notes=subject.notes())
+    found = Report(check.verdict().rows, notes=check.notes)
     for row in found.wrong:
         explained(check, row)
     if not found.wrong and not check.bare:
         found.faults = side_effects(check)
-        faults, notes = with_an_axis_more(subject)
-        found.faults, found.notes = found.faults + faults, found.notes + notes
     return found
 
 
@@ -113,22 +109,3 @@ def explained(check, row):
     vars(row).update(vars(wrong[at].row))
     row.place, row.kind, row.diagnosis = says[at]
     row.used = " and ".join(wrong[at].used) if wrong[at].used != check.paths else ""
-
-
-def with_an_axis_more(subject):
-    """(faults, notes) of a backward on inputs with one more axis in front, where forward takes
-    them. A layer that promises (..., D) must be right there; of another it is a note."""
-    twin = subject.longer()
-    if twin is None:
-        return [], []
-    where = " and ".join(str(a.shape) for a in twin.inputs if isinstance(a, np.ndarray))
-    promised = any(PROMISE.search(cls.__doc__ or "") for cls in type(subject.layer).__mro__)
-    try:
-        wrong = [row.name for row in Check(twin, entries=8).verdict().wrong]
-        what = f"the gradient of {', '.join(wrong)} is wrong" if wrong else ""
-    except Exception as error:
-        what = f"backward raises {type(error).__name__}: {error}"
-    if not what:
-        return [], []
-    return ([f"with an axis more, {where}, {what}"], []) if promised else (
-        [], [f"with an axis more, {where}, which forward takes, {what}"])

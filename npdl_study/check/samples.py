@@ -1,8 +1,11 @@
 """Small inputs for every layer, so that `step` and `blame` need nothing but its name.
 
 A sample is (layer, inputs, options): layer.forward(*inputs, **options) runs. A user's own class
-brings its own: a classmethod `sample()` that returns such a triple (or a pair, without options).
-A class with the name of one of npdl's, or derived from one, is given that one's inputs.
+brings its own: a classmethod `sample()` that returns such a triple, a pair without options, or
+layer, *inputs. A class with the name of one of npdl's, or derived from one, is given that one's.
+
+`samples` has a second for each of npdl's: every size another, one more axis where the layer takes
+(..., D), and numbers of another size. A backward that is right in the first only is found there.
 """
 
 import numpy as np
@@ -18,6 +21,7 @@ from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
+from npdl_study.trees import is_float
 
 
 def _x(*shape):
@@ -184,6 +188,95 @@ SAMPLES = {
 }
 
 
+# Every size differs from that of the sample; one more axis in front wherever the layer takes it.
+OTHERS = {
+    "Linear": _x(4, 3, 5)(5, 2),
+    "FrozenLinear": lambda cls, rng: (cls(Linear(5, 2, rng=rng)),
+                                      (rng.standard_normal((4, 3, 5)),), {}),
+    "LoRALinear": lambda cls, rng: (cls(Linear(5, 6, rng=rng), 3, 2.0, rng),
+                                    (rng.standard_normal((4, 3, 5)),), {}),
+    "Embedding": _ids(7, (4, 5, 2))(7, 3),
+    "Unembedding": lambda cls, rng: (cls(Embedding(7, 3, rng=rng)),
+                                     (rng.standard_normal((4, 3, 2, 3)),), {}),
+    "LearnedPositions": _x(3, 4, 6)(8, 6),
+    "SinusoidalPositions": _x(3, 4, 6)(8, 6),
+    "Sigmoid": _off_zero(2, 4, 3),
+    "Tanh": _off_zero(2, 4, 3),
+    "ReLU": _off_zero(2, 4, 3),
+    "GELU": _off_zero(2, 4, 3),
+    "TanhGELU": _off_zero(2, 4, 3),
+    "Same": _x(2, 4, 3)(),
+    "Softmax": _x(4, 2, 3)(),
+    "LayerNorm": _x(4, 2, 3)(3),
+    "RMSNorm": _x(4, 2, 3)(3),
+    "BatchNorm": _x(5, 4)(4),
+    "GroupNorm": _x(3, 4, 2)(4, 2),
+    "InstanceNorm": _x(3, 2, 5)(2),
+    "Dropout": lambda cls, rng: (cls(0.4), (rng.standard_normal((2, 5, 3)),),
+                                 {"rng": Repeated(6)}),
+    "RNNCell": _x(2, 3)(3, 4, state=(2, 4)),
+    "GRUCell": _x(2, 3)(3, 4, state=(2, 4)),
+    "LSTMCell": _x(2, 3)(3, 4, state=[(2, 4), (2, 4)]),
+    "RNNLayer": _x(3, 2, 4)(4, 2, state=(3, 2)),
+    "GRULayer": _x(3, 2, 4)(4, 2, state=(3, 2)),
+    "LSTMLayer": _x(3, 2, 4)(4, 2, state=[(3, 2), (3, 2)]),
+    "RNN": _x(3, 2, 4)(4, 2, 2),
+    "GRU": _x(3, 2, 4)(4, 2, 2),
+    "LSTM": _x(3, 2, 4)(4, 2, 2),
+    "Bidirectional": lambda cls, rng: (cls(RNN(4, 2, rng=rng), RNN(4, 2, rng=rng)),
+                                       (rng.standard_normal((3, 2, 4)),), {}),
+    "DotAttention": _arguments((3, 2, 4), (3, 5, 4), (3, 5, 2))(),
+    "ScaledDotAttention": _arguments((3, 2, 4), (3, 5, 4), (3, 5, 2))(),
+    "AdditiveAttention": _arguments((2, 4, 3), (2, 5, 2), (2, 5, 4))(3, 2, 5),
+    "MultiHeadAttention": _arguments((2, 4, 6), (2, 5, 6), (2, 5, 6))(6, 3),
+    "Rotary": _x(3, 4, 2, 6)(6),
+    "GroupedQueryAttention": _x(2, 4, 12)(12, 6, 3, mask=causal_mask(4)),
+    "FeedForward": _x(4, 3, 2)(2, 3),
+    "SwiGLU": _x(4, 3, 2)(2, 5),
+    "LlamaBlock": _x(2, 4, 12)(12, 6, 3, 5, mask=causal_mask(4)),
+    "Block": _x(2, 3, 9)(9, 3, 1, mask=causal_mask(3)),
+    "PreNormBlock": _x(2, 3, 9)(9, 3, 1, mask=causal_mask(3)),
+    "Decoder": _x(2, 4, 6)(1, 6, 3, 1, mask=causal_mask(4)),
+    "Encoder": _x(2, 4, 6)(2, 6, 3, 1),
+    "DecoderBlock": _arguments((2, 4, 6), (2, 5, 6))(6, 3, 1, mask=causal_mask(4)),
+    "PreNormDecoderBlock": _arguments((2, 4, 6), (2, 5, 6))(6, 3, 1, mask=causal_mask(4)),
+    "CrossDecoder": _arguments((2, 4, 6), (2, 5, 6))(2, 6, 3, 1, mask=causal_mask(4)),
+    "AddReLU": _arguments((5, 2, 4), (5, 2, 3))(4, 3),
+    "Replace": _arguments((5, 2, 4), (5, 2, 3))(),
+    "MessagePassing": lambda cls, rng: (cls(Linear(4, 3, rng=rng), AddReLU(4, 3, rng=rng)), (
+        rng.standard_normal((2, 5, 4)), rng.standard_normal((2, 5, 5))), {}),
+    "GraphAttention": _x(2, 5, 4)(4, 3),
+    "ThresholdNeuron": _x(2, 5, 4)(4, 3),
+    "XOR": _off_zero(3, 5, 2),
+    "CrossEntropy": lambda cls, rng: (cls(), (rng.standard_normal((2, 4, 3)),
+                                              rng.integers(0, 3, (2, 4))), {}),
+    "SquaredError": _arguments((4, 2, 3), (4, 2, 3))(),
+    "KLDivergence": _arguments((4, 2, 3), (4, 2, 3))(),
+    "SequenceLoss": lambda cls, rng: (cls("sum"), (rng.standard_normal((3, 2, 5)), rng.integers(
+        0, 5, (3, 2)), np.array([[True, False], [True, True], [False, True]])), {}),
+    "GPT": _ids(7, (2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5),
+    "GPT2": _ids(7, (2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5),
+    "Llama": _ids(7, (2, 4))(7, d_model=12, num_layers=2, num_heads=6, num_kv_heads=3, d_inner=5,
+                             max_len=5),
+    "LSTMLM": _ids(7, (3, 2))(7, d_model=2, num_layers=2, d_hidden=4),
+    "Seq2Seq": _ids(5, (2, 4), (2, 3))(5, 5, d_model=6, num_layers=2, num_heads=3, multiplier=2,
+                                       max_len=5),
+    "AttentiveRNN": _x(3, 4, 3)(3, 2),
+    "BiRNN": _x(3, 4, 3)(3, 2),
+    "BiRNNLoss": lambda cls, rng: (cls(BiRNN(3, rng=rng)), (rng.standard_normal((3, 4, 3)),
+                                                            rng.standard_normal((3, 4, 3))), {}),
+    "Autoencoder": _arguments((2, 4, 3), (2, 4, 3))(3, 2, 4),
+    "MLP": _x(2, 4, 3)([3, 2, 5, 4]),
+    "AutoencoderLoss": lambda cls, rng: (cls(Autoencoder(3, 2, 5, rng=rng)), (
+        rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), rng.integers(0, 5, 4)), {}),
+}
+OTHERS |= {"QuantLinear": OTHERS["FrozenLinear"], "StableMaxLoss": OTHERS["CrossEntropy"],
+           "Cell": lambda cls, rng: OTHERS["RNNCell"](RNNCell, rng),
+           "RecurrentLayer": lambda cls, rng: OTHERS["RNNLayer"](RNNLayer, rng),
+           "Recurrent": lambda cls, rng: OTHERS["RNN"](RNN, rng)}
+SMALLER = 0.1
+
+
 def layer_classes():
     """{name: class} of every layer and model of npdl."""
     public = {name: getattr(npdl, name) for name in npdl.__all__}
@@ -198,16 +291,38 @@ def sample(cls, seed=0):
     """
     own = getattr(cls, "sample", None)
     if callable(own):
-        built = own()
-        if not isinstance(built, tuple) or len(built) not in (2, 3) or not (
-                isinstance(built[0], Layer) and isinstance((*built, {})[2], dict)):
-            raise InputError(f"{cls.__name__}.sample() must return (layer, inputs) or (layer, "
-                             "inputs, options): an instance, a tuple of arrays, a dict")
-        inputs = built[1] if isinstance(built[1], tuple) else (built[1],)
-        return built[0], inputs, (built[2] if len(built) == 3 else {})
-    for base in cls.__mro__:
-        build = SAMPLES.get(base.__name__)
-        if build is not None:
-            return build(cls, stream(seed, 11))
+        return _taken_apart(own(), cls)
+    found = _of_name(cls, SAMPLES, stream(seed, 11))
+    if found is not None:
+        return found
     raise InputError(f"no inputs are known for {cls.__name__}: give it a classmethod sample() that "
                      "returns (layer, inputs), or use --input, say --input x=2,3,4")
+
+
+def samples(cls, seed=0):
+    """The sample of a class, and npdl's second for its name, if it has one: a list."""
+    second = _of_name(cls, OTHERS, stream(seed, 12))
+    if second is None:
+        return [sample(cls, seed)]
+    layer, inputs, options = second
+    small = [SMALLER * a if isinstance(a, np.ndarray) and is_float(a) else a for a in inputs]
+    return [sample(cls, seed), (layer, tuple(small), options)]
+
+
+def _of_name(cls, table, rng):
+    """What a table builds for a class or one of its bases, by name; None if it has nothing."""
+    for base in cls.__mro__:
+        if base.__name__ in table:
+            return table[base.__name__](cls, rng)
+    return None
+
+
+def _taken_apart(built, cls):
+    """(layer, inputs, options) of what a class's own sample() returned."""
+    layer, *rest = built if isinstance(built, tuple) and built else (None,)
+    options = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+    if not isinstance(layer, Layer) or not rest:
+        raise InputError(f"{cls.__name__}.sample() must return (layer, inputs), (layer, inputs, "
+                         "options) or layer, *inputs: an instance, a tuple of arrays, a dict")
+    alone = len(rest) == 1 and isinstance(rest[0], tuple)
+    return layer, rest[0] if alone else tuple(rest), options

@@ -1,26 +1,32 @@
 """What a backward does beside its gradients, which no gradient shows.
 
 `side_effects(check)` runs the backward of a Check in other ways and compares: with an upstream
-gradient that is not contiguous, a second time on one cache, after another forward, in float32; and
-it looks whether the backward writes into what it was handed. Each fault is a sentence.
+gradient that is not contiguous, a second time on one cache, after another forward, in float32, on
+inputs with one more axis; and it looks whether the backward writes into what it was handed. Each
+fault is a sentence.
 """
 
 import copy
+import re
 
 import numpy as np
 
 from npdl_study.check.subjects import InSelf
+from npdl_study.check.verdicts import Check
 from npdl_study.trees import cast, copied, kept, leaves, rebuilt, same
 
 CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
 CLOSE_32 = 2e-3                 # float32 against float64
 FLOOR = 1e-3                    # of the largest gradient, or of 1: smaller ones are taken as so large
 MOVED = 1e-7                    # what float32 does to a number, and to all that comes after it
+FEW = 8                         # entries of each array that are looked at, with an axis more
+PROMISE = re.compile(r"\(\.\.\.,|\blast axis")
 HANDED = "the gradient that it is handed"
 
 
 def side_effects(check):
-    """Sentences about what a Check's backward does beside: its faults."""
+    """Sentences about what a Check's backward does beside: its faults. What is none, and worth
+    knowing, is added to the Check's notes."""
     subject, dout = check.subject, check.dout
     written = written_into(subject, dout)
     faults = [f"backward changes {what} in place: write into a new array" for what in written]
@@ -41,7 +47,7 @@ def side_effects(check):
             continue
         if wrong:
             faults.append(f"the gradient of {', '.join(wrong)} is wrong when {how}")
-    return faults + in_float32(check)
+    return faults + in_float32(check) + with_an_axis_more(check)
 
 
 def gradients(subject, dout, times=1, between=False):
@@ -148,3 +154,23 @@ def moved(nest):
     if not isinstance(nest, np.ndarray) or nest.dtype.kind != "f":
         return copied(nest)
     return nest + 0.1 + 0.1 * np.cos(np.arange(nest.size)).reshape(nest.shape)
+
+
+def with_an_axis_more(check):
+    """The fault of a backward that is wrong on inputs with one more axis in front, in a list. Where
+    forward takes them, but its layer does not promise (..., D), it is a note of the Check."""
+    twin = check.subject.longer()
+    if twin is None:
+        return []
+    try:
+        wrong = [row.name for row in Check(twin, entries=FEW).verdict().wrong]
+        what = f"the gradient of {', '.join(wrong)} is wrong" if wrong else ""
+    except Exception as error:
+        what = f"backward raises {type(error).__name__}: {error}"
+    if not what:
+        return []
+    where = " and ".join(str(a.shape) for a in twin.inputs if isinstance(a, np.ndarray))
+    if any(PROMISE.search(cls.__doc__ or "") for cls in type(check.subject.layer).__mro__):
+        return [f"with an axis more, {where}, {what}"]
+    check.notes.append(f"with an axis more, {where}, which forward takes, {what}")
+    return []

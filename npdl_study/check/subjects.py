@@ -16,10 +16,20 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
-from npdl.core import Layer, Param, items_of, walk
+from npdl.core import Cache, Layer, Param, items_of, walk
 from npdl.errors import InputError
-from npdl_study.trees import (alone, cast, copied, kept, leaves, placed, rebuilt, same,
-                              tupled, upstream)
+from npdl_study.trees import (
+    alone,
+    cast,
+    copied,
+    kept,
+    leaves,
+    placed,
+    rebuilt,
+    same,
+    tupled,
+    upstream,
+)
 
 
 class Unfit(InputError):
@@ -141,7 +151,7 @@ class Subject:
 
     def longer(self):
         """The Subject on inputs with one more axis in front, of a size that no other has; None
-        where forward does not take them as it takes these."""
+        where forward does not take them: does not make of each what it would make of it alone."""
         arrays = [a for a in self.inputs if isinstance(a, np.ndarray)]
         if isinstance(self.layer, Functions) or not any(a.ndim for a in arrays):
             return None
@@ -151,13 +161,18 @@ class Subject:
         twin.inputs = more(self.inputs, size)
         try:
             with np.errstate(all="ignore"):
-                shapes = [np.shape(a) for a in self.outputs()]
                 outputs, _ = twin.run()
+                apart = []
+                for i in range(size):
+                    twin.inputs = slice_of(self.inputs, i, size)
+                    apart.append(twin.outputs())
+                twin.inputs = more(self.inputs, size)
         except Exception:
             return None
-        now = [np.shape(a) for _, a in leaves(outputs)]
-        if now != [(size, *shape) if shape else () for shape in shapes]:
-            return None
+        for (_, found), *alone in zip(leaves(outputs), *apart, strict=True):
+            if np.shape(alone[0]) and (np.shape(found) != (size, *np.shape(alone[0]))
+                                       or not np.allclose(found, alone)):
+                return None
         twin.dout = upstream(outputs, stream(self.seed, 78))
         twin.arrays, twin._alone = twin.named_arrays(), {tuple(self.paths): twin.dout}
         return twin
@@ -219,6 +234,13 @@ def more(nest, size):
     if nest.dtype.kind != "f":
         return np.stack([np.roll(nest, i) for i in range(size)])
     return np.stack([nest * factor for factor in np.linspace(0.7, 1.3, size)])
+
+
+def slice_of(nest, i, size):
+    """The i-th slice of what `more` returns."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [slice_of(item, i, size) for item in nest])
+    return more(nest, size)[i] if isinstance(nest, np.ndarray) and nest.ndim else nest
 
 
 def as_layer(thing):
@@ -323,7 +345,11 @@ class InSelf(Layer):
         yield from self.made.params(frozen) if isinstance(self.made, Layer) else self.held.items()
 
     def forward(self, *inputs, **options):
-        return self.made.forward(*inputs, **options), self.made
+        returned = self.made.forward(*inputs, **options)
+        if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
+            raise InputError(f"{type(self.made).__name__}.forward returns a cache, and its "
+                             "backward takes none: write backward(self, dy, cache)")
+        return returned, self.made
 
     def backward(self, dout, cache):
         several = isinstance(dout, tuple) and _needs(self.made.backward) > 1

@@ -10,16 +10,16 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
-from npdl_study.check.guard import CodeLeft, called, message
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.subjects import functions, in_self, keeps_cache_in_self, randomise
+from npdl_study.containment import CodeLeft, called, message
 from npdl_study.trees import cast
 
 
 def find_class(name, cache=None):
     """The Layer class that `name` stands for; one is made of a class that is no Layer, of two
-    functions f_forward and f_backward, or, with `cache` "self", of a Layer whose backward takes
-    no cache. Raises InputError when there is none.
+    functions f_forward and f_backward, or of a Layer whose backward takes no cache (`cache`
+    "self" takes any Layer for such). Raises InputError when there is none.
     """
     if ":" not in name:
         classes = {known.lower(): cls for known, cls in layer_classes().items()}
@@ -35,14 +35,11 @@ def find_class(name, cache=None):
         return functions(stem, *pair, getattr(module, f"{stem}_sample", None))
     if not inspect.isclass(cls):
         raise InputError(f"{where} has no class {attribute!r}; it has: {_layers_in(module)}")
-    if cache == "self" or keeps_cache_in_self(cls) and not issubclass(cls, Layer):
+    if cache == "self" or keeps_cache_in_self(cls):
         return in_self(cls)
     if not issubclass(cls, Layer):
         raise InputError(f"{attribute} in {where} is not a Layer; write class {attribute}(Layer), "
                          "with Layer from npdl.core")
-    if keeps_cache_in_self(cls):
-        raise InputError(f"{attribute}.backward takes no cache: write backward(self, dy, cache), "
-                         "or, if it keeps its cache in self, run this with --cache self")
     return cls
 
 

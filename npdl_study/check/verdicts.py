@@ -128,7 +128,7 @@ class Check:
 
     def __init__(self, subject, entries=None, each_output=True, bare=False):
         self.subject, self.arrays, self.bare = subject, subject.arrays, bare
-        self.paths, self.dout = subject.paths, subject.dout
+        self.paths, self.dout, self.notes = subject.paths, subject.dout, subject.notes()
         self.uses = subject.uses if each_output else subject.uses[:1]
         rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         weights = [d for _, d in leaves(self.dout)]
@@ -144,11 +144,15 @@ class Check:
         for comparison in self.comparisons():
             found.setdefault(comparison.name, []).append(comparison)
         rows = [worst_row(own, self.paths) for own in found.values()]
-        whole = tuple(self.paths)
-        if not any(self._largest(whole)) and not any(row.right is False for row in rows):
+        if self.flat and not any(row.right is False for row in rows):
             for row in rows:
                 row.right, row.reason = None, "every gradient is 0 at these inputs"
         return Verdict(rows)
+
+    @property
+    def flat(self):
+        """Whether no output changes with anything: every gradient is 0, and that shows nothing."""
+        return any(self.lines.values()) and not self._largest(self.paths)
 
     def passes(self):
         """Whether no gradient is wrong; stops at the first that is."""
@@ -201,16 +205,16 @@ class Check:
     def _numerical(self, name, used):
         if (name, used) not in self._known:
             columns = [self.paths.index(path) for path in used]
-            self._known[name, used] = Numerical(self.lines[name], columns,
-                                                max(self._largest(used), default=0.0))
+            self._known[name, used] = Numerical(self.lines[name], columns, self._largest(used))
         known = self._known[name, used]
         known.unknown = known.hidden.copy()
         return known
 
     def _largest(self, used):
+        """The largest scale of any derivative, with the outputs `used`."""
         columns = [self.paths.index(path) for path in used]
-        return [line.points(0)[1, columns].sum() for lines in self.lines.values()
-                for line in lines]
+        return max((line.points(0)[1, columns].sum() for lines in self.lines.values()
+                    for line in lines), default=0.0)
 
 
 class Numerical:
@@ -223,9 +227,9 @@ class Numerical:
         self.value, scale, bend, noise = (column.copy() for column in found.T)
         self.allowed = LIMIT * scale + SURE * noise + ROUNDING * largest
         self.hidden = np.zeros(len(lines), bool)
-        self.settled, self.reasons = np.zeros(len(lines), bool), {}
+        self.settled, self.reasons = np.full(len(lines), not largest), {}
         size = np.maximum(scale, self.floor)
-        for i in np.flatnonzero(~(bend <= KINK * size) | ~(SURE * noise <= LIMIT * size)):
+        for i in () if not largest else np.flatnonzero(~(bend <= KINK * size) | ~(SURE * noise <= LIMIT * size)):
             self.settle(i)
 
     def settle(self, i):

@@ -34,7 +34,7 @@ from pathlib import Path
 from npdl.errors import InputError
 from npdl.files import new_folder, reason
 from npdl.training.config import usable_cores
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 
 POINTS = 3
 LARGEST = 1 << 20           # bytes of a student's file

@@ -17,12 +17,12 @@ from npdl.backend import stream
 from npdl.core import Layer
 from npdl_study.check.differences import LIMIT
 from npdl_study.check.gradcheck import Report, gradcheck
-from npdl_study.check.subjects import randomise
-from npdl_study.trees import cast, leaves
-from npdl_study.check.guard import called, message
 from npdl_study.check.samples import sample
+from npdl_study.check.subjects import randomise
 from npdl_study.check.target import as_float64, find_class
+from npdl_study.containment import called, message
 from npdl_study.trace.nudge import upstream
+from npdl_study.trees import cast, leaves
 
 OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), name, "")
             for name in ("npdl", "npdl_study"))

@@ -202,7 +202,7 @@ def main():
 
 def result_of(work, *given):
     """"" when work(*given) ends, else why it does not."""
-    from npdl_study.check.guard import message
+    from npdl_study.containment import message
 
     try:
         work(*given)

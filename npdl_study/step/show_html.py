@@ -10,7 +10,7 @@ import string
 import tokenize
 from pathlib import Path
 
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 from npdl_study.step import maths
 from npdl_study.trace.fold import is_checking
 from npdl_study.trace.lines import Needed

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from npdl_study.check.guard import message
+from npdl_study.containment import message
 from npdl_study.step import maths
 from npdl_study.trace.lines import Needed
 

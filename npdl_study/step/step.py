@@ -15,8 +15,8 @@ import numpy as np
 
 from npdl_study.blame.search import Search
 from npdl_study.check.check import Check
-from npdl_study.trees import copied
-from npdl_study.check.guard import held_off, message, refuse_unfit, written
+from npdl_study.check.subjects import as_layer
+from npdl_study.containment import held_off, message, written
 from npdl_study.step.pictures import Summary
 from npdl_study.trace.fold import Folder
 from npdl_study.trace.follows import Follows
@@ -26,6 +26,7 @@ from npdl_study.trace.nudge import upstream
 from npdl_study.trace.record import MOST_STEPS, is_float_array, record
 from npdl_study.trace.source import original_file
 from npdl_study.trace.trace import refuse_debugger
+from npdl_study.trees import copied
 
 SECONDS = 20                # the checks of single lines may take so long
 
@@ -116,7 +117,7 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     attached.
     """
     refuse_debugger()
-    refuse_unfit(layer)
+    layer = as_layer(layer)
     title, layer = title or type(layer).__name__, held_off(layer)
     try:
         prepared = Check(layer, inputs, options, seed=seed)

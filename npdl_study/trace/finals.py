@@ -34,6 +34,7 @@ def finals(check, returned, dout):
         value = gradients.get(name)
         scaled = None if value is None else np.asarray(value) / times
         row = check.numbers.compare(name, scaled, used).row
-        found.append(Final(name, None if value is None else np.array(value), row.right is True,
-                           row.error, row.right is None, row.diagnosis))
+        unknown = row.right is None or bool(row.right) and check.numbers.flat
+        found.append(Final(name, None if value is None else np.array(value),
+                           row.right is True and not unknown, row.error, unknown, row.diagnosis))
     return found

@@ -12,14 +12,13 @@ import time
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.trees import copied
 from npdl_study.trace.finals import finals
 from npdl_study.trace.fold import is_pass
 from npdl_study.trace.judge import Verdict
 from npdl_study.trace.nudge import LIMIT, SMALL, STEP
 from npdl_study.trace.record import look_up
 from npdl_study.trace.trace import Listener, Tracer
-from npdl_study.trees import kept
+from npdl_study.trees import copied, kept
 
 MOVE = 1e-2                     # how far a value is moved, as a share of its largest entry
 

@@ -74,7 +74,7 @@ def test_results_show_themselves_in_a_notebook():
     walk = npdl.step(names["Cell"](), x)
     assert [s.statement.source.strip() for s in walk.steps()][:2] == ["y = np.tanh(x)",
                                                                      "dx = dy * (1 - cache.y)"]
-    assert repr(walk).startswith("Cell: 3 statements, wrong: the gradients of input 0;")
+    assert repr(walk).startswith("Cell: 3 statements, wrong: the gradients of input x;")
     shown = walk._repr_html_()
     assert shown.startswith("<iframe") and shown.count("<iframe") == 1 and "<script" not in shown
     assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")

@@ -108,9 +108,9 @@ class Half(Layer):
 
 
 @pytest.mark.parametrize(("sin", "right", "words"), [
-    ("writes dy", True, "changes the gradient that it is handed, in place"),
-    ("spoils x", True, "changes input 0, in place"),
-    ("writes x", False, "forward changes its input 0 in place"),
+    ("writes dy", False, "changes the gradient that it is handed in place"),
+    ("spoils x", False, "changes input x in place"),
+    ("writes x", False, "forward changes its inputs in place"),
     ("nothing", False, "backward returned no gradient"),
 ])
 def test_aliasing_and_absence_are_said(sin, right, words):
@@ -119,11 +119,10 @@ def test_aliasing_and_absence_are_said(sin, right, words):
 
 
 def test_kinks_and_integers_are_said():
-    x = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    report = blame(Half("kink"), x)
+    report = blame(Half("kink"), np.zeros((2, 2)))
     assert report.kind == "unchecked" and "has a kink at this input" in str(report)
     report = blame(Half(""), np.ones((2, 2)), np.array([1, 2]))
-    assert report.right and "input 1 is int64: it has no gradient" in str(report)
+    assert report.right and "input ids is int64: it has no gradient" in str(report)
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -140,8 +139,8 @@ def test_what_a_backward_overwrites_is_said_and_put_back(ends):
     check = Check(Spoils(3, 2), (np.ones((4, 3)),))
     before = [a.copy() for a in (check.inputs[0], check.layer.W.data)]
     report = Search(check).run()
-    assert report.right or ends
-    assert ends or "backward changes parameter W, in place" in str(report)
+    assert not report.right
+    assert ends or "backward changes parameter W in place" in " ".join(str(report).split())
     for array, own in zip((check.inputs[0], check.layer.W.data), before, strict=True):
         assert np.array_equal(array, own)
 

@@ -223,7 +223,7 @@ def test_what_is_told_where_blame_cannot_look(tmp_path, monkeypatch):
     with pytest.raises(AssertionError) as failure:
         grade.assert_gradients(cls, seed=1)
     said = str(failure.value)
-    assert said.startswith("the gradient of input 0 is wrong, with other numbers (seed 1)\n\n")
+    assert said.startswith("the gradient of input x is wrong, with other numbers (seed 1)\n\n")
     assert "it is 2 times what it should be" in said and "a debugger is there" in said
 
 

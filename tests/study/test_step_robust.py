@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from npdl.__main__ import main
-from npdl_study.check.guard import written
 from npdl_study.check.target import find_class
+from npdl_study.containment import written
 from npdl_study.step import show_html
 from npdl_study.step.step import step
 from npdl_study.trace import record

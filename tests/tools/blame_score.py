@@ -21,11 +21,10 @@ import numpy as np
 from npdl.console import OneLineParser
 from npdl_study.blame.search import Blame, Search
 from npdl_study.check.check import Check
-from npdl_study.trees import copied
 from npdl_study.trace.patch import patched
 from npdl_study.trace.record import record
+from npdl_study.trees import copied
 from npdl_study.trees import kept as kept_arrays
-from npdl_study.trees import leaves
 from tests.tools.cases import all_cases
 from tests.tools.mutants import mutants
 from tests.tools.running import build, npdl_modules

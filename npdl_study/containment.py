@@ -7,17 +7,17 @@ line and go on, or stop with a status of their own.
 import contextlib
 import copy
 import functools
+import inspect
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from npdl.core import Layer
 from npdl.errors import InputError
 from npdl_study.trees import leaves, placed
 
-STUDY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+STUDY = os.path.dirname(__file__) + os.sep
 NUMPY = os.path.dirname(np.__file__) + os.sep
 
 
@@ -74,25 +74,9 @@ def _guarded(cls):
         returned, self._places = placed(returned, self._floats)
         return returned
 
+    forward.__signature__ = inspect.signature(cls.forward)
     return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
                                        "__module__": cls.__module__})
-
-
-def refuse_unfit(layer):
-    """Raise InputError unless `layer` is a Layer, and no layer in it holds itself."""
-    if not isinstance(layer, Layer):
-        raise InputError(f"a layer is needed, not {type(layer).__name__}; give an instance of a "
-                         "class such as class Mine(Layer)")
-    _refuse_cycle(layer, (), "")
-
-
-def _refuse_cycle(layer, around, path):
-    if any(layer is other for other in around):
-        name = type(layer).__name__
-        raise InputError(f"{name} holds itself, as {path}: parameters could not be counted to an "
-                         "end; hold the parts of a layer, not the layer they belong to")
-    for name, child in layer.children():
-        _refuse_cycle(child, (*around, layer), f"{path}.{name}" if path else f"self.{name}")
 
 
 @contextlib.contextmanager

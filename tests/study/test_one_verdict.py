@@ -1,0 +1,117 @@
+"""gradcheck, blame, assert_right and step give one verdict: on npdl's layers and on mistakes, in a
+file, and where there is none: in a function, under another name, from exec, as in a notebook."""
+
+import linecache
+
+import numpy as np
+import pytest
+
+from npdl import assert_right, blame, gradcheck, step
+from npdl_study.check.samples import layer_classes, sample
+from npdl_study.check.target import build
+from tests.tools.blame_corpus import cases
+
+LAYERS = ("Linear", "LayerNorm", "Softmax", "ReLU", "GRUCell", "DotAttention", "CrossEntropy",
+          "GroupNorm", "Embedding", "ThresholdNeuron")
+EVERY = 101                     # of the corpus, so many cases apart
+X = np.random.default_rng(2).standard_normal((3, 4))
+
+
+def verdicts(layer, inputs, options):
+    """{tool: True, False, or None where it could not be looked at}."""
+    found = {"gradcheck": gradcheck(layer, *inputs, **options).right}
+    report = blame(layer, *inputs, **options)
+    unchecked = report.kind in ("unchecked", "random", "aliasing")
+    found["blame"] = True if report.right else None if unchecked else False
+    try:
+        assert_right(layer, *inputs, **options)
+        found["assert_right"] = True
+    except AssertionError:
+        found["assert_right"] = None if unchecked else False
+    finals = step(layer, *inputs, **options).finals
+    if all(final.right or final.kink for final in finals):      # it shows gradients, no manners
+        found["step"] = None if all(final.kink for final in finals) else True
+    else:
+        found["step"] = False
+    return found
+
+
+def agreed(layer, inputs, options=None):
+    """The verdict of all."""
+    found = verdicts(layer, inputs, options or {})
+    gradients = found["gradcheck"] is not False or gradcheck(layer, *inputs, **(options or {})).wrong
+    if not gradients:
+        found.pop("step")
+    assert len(set(found.values())) == 1, found
+    return found["gradcheck"]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_of_npdls_layers(name):
+    layer, inputs, options = sample(layer_classes()[name])
+    assert agreed(layer, inputs, options) is (None if name == "ThresholdNeuron" else True)
+
+
+@pytest.mark.parametrize("case", list(cases())[::EVERY], ids=str)
+def test_of_the_corpus(case, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(case.text)
+    which = "net" if case.style == "functions" else "Net"
+    layer, inputs, options = build(f"{path}:{which}", cache="self" if case.style == "self" else None)
+    assert agreed(layer, inputs, options) is case.change.right
+
+
+SOURCE = '''
+import numpy as np
+from npdl import Cache, Layer, Param
+
+class Net(Layer):
+    def __init__(self):
+        self.w = Param(np.ones(4))
+
+    def forward(self, x):
+        u = x * self.w.data
+        return FORWARD, Cache(x=x, u=u)
+
+    def backward(self, dy, cache):
+        x, u = cache.x, cache.u
+        du = BACKWARD
+        self.w.grad += (du * x).sum(0)
+        return du * self.w.data
+'''
+PAIRS = [("u**2", "2 * dy * u", True), ("u**2", "dy * u", False), ("np.tanh(u)", "dy", False),
+         ("u / (np.abs(u) + 1e-5)", "0 * dy", False), ("0 * u", "0 * dy", None),
+         ("np.maximum(u, 0)", "dy * (u > 0)", True), ("np.maximum(u, 0)", "dy * (u < 0)", False)]
+
+
+def bare(text):
+    """exec without a file: there is no source to be found."""
+    names = {"__name__": "__main__"}
+    exec(text, names)
+    return names["Net"]
+
+
+def cell(text):
+    """A notebook's cell: the source under a name that is no file."""
+    name = f"/tmp/ipykernel_1/{abs(hash(text))}.py"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    names = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), names)
+    return names["Net"]
+
+
+def inside(text):
+    """A class that is made in a function, and stands under another name."""
+    indented = "def make():\n" + "".join(f"    {line}\n" for line in text.splitlines())
+    names = {"__name__": "__main__"}
+    exec(compile(indented + "    return Net\n", "<string>", "exec"), names)
+    made = names["make"]()
+    made.__name__ = "Other"
+    return made
+
+
+@pytest.mark.parametrize(("forward", "backward", "right"), PAIRS)
+@pytest.mark.parametrize("where", [bare, cell, inside], ids=lambda where: where.__name__)
+def test_wherever_the_class_was_made(where, forward, backward, right):
+    made = where(SOURCE.replace("FORWARD", forward).replace("BACKWARD", backward))
+    assert agreed(made(), (X,)) is right
