@@ -31,7 +31,6 @@ def _add_target(parser):
 
 def _built(options):
     """(layer, inputs, keywords) of what the options name."""
-    refuse_debugger()
     if options.seed < 0:
         raise InputError(f"--seed {options.seed}: must be 0 or more")
     if not 0 < options.limit < 1e6:
@@ -62,6 +61,7 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
+    refuse_debugger()
     with time_limit(options.limit):
         layer, inputs, keywords = _built(options)
         walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,

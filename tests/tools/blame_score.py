@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from npdl.console import OneLineParser
-from npdl_study.blame.search import Blame, Search
+from npdl_study.blame.report import Blame
+from npdl_study.blame.search import Search
 from npdl_study.check.check import Check
 from npdl_study.trace.patch import patched
 from npdl_study.trace.record import record
@@ -105,7 +106,7 @@ def judge(mutant, prepared):
         warnings.simplefilter("ignore")
         for case in running[:TRIED] + running[-1:]:
             if case.changed():
-                report = Search(case.check).run()
+                report = Search(case.check.subject).run()
                 return True, not report.right, at_mutant(report, mutant), report, case
     return False, False, False, None, None
 
