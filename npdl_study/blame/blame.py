@@ -4,8 +4,8 @@
     print(report)                       # which line, what it computed, what it should have been
     assert_right(layer, x)              # in a test: fails with that report
 
-First every gradient is checked (npdl_study.check). When one is wrong, each statement of the backward
-is asked whether other values of it could make all gradients right (npdl_study.blame.locate), and
+First every gradient is checked (npdl_study.check). When one is wrong, each statement of the
+backward is asked whether other values of it could make all gradients right (npdl_study.blame.locate), and
 small changes of those that could are tried until one does (npdl_study.blame.prove).
 """
 
@@ -14,8 +14,8 @@ import inspect
 from npdl.errors import InputError, NpdlError
 from npdl_study.blame.report import Blame
 from npdl_study.blame.search import Search, ended
-from npdl_study.containment import held_off
 from npdl_study.check.subjects import Subject, Unfit, as_layer
+from npdl_study.containment import held_off
 
 __all__ = ["Blame", "assert_right", "blame"]
 

@@ -29,24 +29,6 @@ MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
 @dataclass
-class Words:
-    """What a statement may be made of: sources of float arrays and numbers that its function holds,
-    of whole numbers, of what it assigns to, of the keys of its caches, and of the indices that stand in
-    its own brackets and in those of forward."""
-
-    arrays: list
-    numbers: list
-    counts: list
-    targets: list
-    keys: list
-    places: list
-
-    @property
-    def all(self):
-        return [*self.arrays, *self.numbers]
-
-
-@dataclass
 class Edit:
     """A change of a statement: `new`, a node or its source, in the place of `part`; or of the whole
     statement, and `new` are statements. `value` where what it computes alone changes."""
@@ -92,11 +74,10 @@ def edits(statement, words, values=True, most=9.0):
 
 def _with_body(body, statement):
     """Statements of which the heads of loops and choices have their own bodies again."""
-    for node in body:
-        if isinstance(node, type(statement)) and hasattr(statement, "body"):
-            for part in ("body", "orelse", "handlers", "finalbody"):
-                if hasattr(statement, part):
-                    setattr(node, part, getattr(statement, part))
+    for node in (n for n in body if isinstance(n, type(statement))):
+        for part in ("body", "orelse", "handlers", "finalbody"):
+            if hasattr(statement, part):
+                setattr(node, part, getattr(statement, part))
     return body
 
 

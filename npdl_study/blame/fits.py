@@ -1,5 +1,7 @@
-"""What a wrong value lacks, found in its numbers among the arrays that its function holds: a factor,
-a term, a sum, another expression. Each is given as the whole new expression, to be run."""
+"""What a wrong value lacks, found in its numbers among the arrays that its function holds.
+
+A factor, a term, a sum, another expression: each is given as the whole new one, to be run.
+"""
 
 import ast
 import itertools

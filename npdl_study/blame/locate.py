@@ -16,6 +16,7 @@ from npdl_study.trace.oracle import Oracle, plain
 
 MOST = 700                      # entries of a statement that are moved
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
+PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
 
 
 @dataclass(eq=False)
@@ -42,7 +43,7 @@ class Suspect:
     effect: object = None
     error: object = None
     name: str = ""
-    follows: bool = False
+    follows: int = 0
     widened: bool = False
     librarys: bool = False
     collects: str = ""
@@ -326,14 +327,16 @@ class Locate:
         return SOMETHING if oracle.name(value) else NOTHING
 
     def _follow(self):
-        """Mark the Suspects whose line reads what an earlier one, the gradient of nothing, binds."""
+        """Mark the Suspects whose line reads what an earlier one binds, that is no gradient; the
+        more where it is not the gradient that its name promises."""
         bound = {}
         for suspect in sorted(self.suspects, key=lambda s: s.order):
             line, node = suspect.line, suspect.line.node
             read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
                     and isinstance(n.ctx, ast.Load)}
-            suspect.follows = any((line.function, name) in bound and bound[
-                line.function, name] is not line for name in read) or any(
+            found = [bound[line.function, name] for name in read if (line.function, name) in bound]
+            suspect.follows = max([PENALTY[s.level] for s in found if s.line is not line],
+                                  default=0) or any(
                 other.could and other.line.function is not line.function
                 and other.order < suspect.order and other.level <= NOTHING
                 and other.line.function.code.co_name in calls_of(node) for other in self.suspects)
@@ -344,7 +347,7 @@ class Locate:
             if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
                 for name in (n.id for t in node.targets for n in ast.walk(t)
                              if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
-                    bound.setdefault((line.function, name), line)
+                    bound.setdefault((line.function, name), suspect)
 
     def _wrongly_handed_on(self):
         """To return a dz that is right as dx is a mistake of the return."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl_study.blame.edits import Edit, Words, edits, holds_itself, place_of
+from npdl_study.blame.edits import Edit, edits, holds_itself, place_of
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
 from npdl_study.trace.runs import quiet
@@ -23,6 +23,24 @@ SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
+
+
+@dataclass
+class Words:
+    """What a statement may be made of: sources of float arrays and numbers that its function holds,
+    of whole numbers, of what it assigns to, of the keys of its caches, and of the indices in its
+    own brackets and in those of forward."""
+
+    arrays: list
+    numbers: list
+    counts: list
+    targets: list
+    keys: list
+    places: list
+
+    @property
+    def all(self):
+        return [*self.arrays, *self.numbers]
 
 
 @dataclass
@@ -68,8 +86,9 @@ class Prove:
         names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
         wanted = suspect.wanted[key]
         found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
-        return self._first(line, suspect, ((Edit(cost, kind, node, new, line.node,
-                                                 line.node), words) for cost, kind, new, words in found), False)
+        changes = ((Edit(cost, kind, node, new, line.node, line.node), words)
+                   for cost, kind, new, words in found)
+        return self._first(line, suspect, changes, False)
 
     def forward(self, line, until):
         """The Proof by a slip of one token in a Line of forward, after which the backward is right

@@ -113,8 +113,8 @@ def describe(report):
 
 def _right(report):
     worst = max((row.error for row in report.finals if row.right), default=0.0)
-    agree = (f"{sum(bool(row.right) for row in report.finals)} gradients agree with their numerical values (worst error "
-             f"{worst:.1e})")
+    count = sum(bool(row.right) for row in report.finals)
+    agree = f"{count} gradients agree with their numerical values (worst error {worst:.1e})"
     missed = "; ".join(f"{_near(c.file)}:{c.line}, {c}" for c in report.unreached)
     return [f"right at these inputs; not reached: {missed}; give inputs that do",
             f"  {agree}"] if missed else [f"right: {agree}"]

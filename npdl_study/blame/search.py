@@ -8,13 +8,13 @@ import numpy as np
 
 from npdl.errors import NpdlError
 from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
+from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import Prove, cheapest
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.shrink import shrunk
-from npdl_study.containment import message
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
+from npdl_study.containment import message
 from npdl_study.trace.runs import Runs, quiet
 from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY, is_float
@@ -109,12 +109,13 @@ class Search:
         if proofs:
             return self._proved(cheapest(proofs))
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
-            max(s.level, 0) + 0.5 if s.follows else s.level, s.rank))
+            max(s.level, 0) + 0.5 if s.follows else s.level, *s.rank))
         if likely:
             return self._of_suspect(likely[0], "", self._in_values(likely[0]))
         filled = self._fillers(could)
         if filled:
-            return self._report(filled[-1], "unknown", "what it adds, or where it adds it, is wrong")
+            return self._report(filled[-1], "unknown",
+                                "what it adds, or where it adds it, is wrong")
         unknown = [s for s in self.located.suspects if s.could is None and s.level <= SOMETHING]
         if unknown:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",

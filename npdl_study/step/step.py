@@ -76,8 +76,8 @@ class Walk:
         return f"all {len(self.finals)} gradients are right" if self.finals else "nothing checked"
 
     def steps(self, phases=("forward", "backward")):
-        """The steps that are mathematics, or wrong, or raised (npdl_study.trace.fold); of a phase in
-        which nothing is, all that wrote an array."""
+        """The steps that are mathematics, or wrong, or raised (npdl_study.trace.fold); of a phase
+        in which nothing is, all that wrote an array."""
         found = []
         for phase in phases:
             steps = self.recording.phase(phase)

@@ -1,7 +1,8 @@
 """The true gradients of everything that a forward computes, and whether a value is one of them.
 
 The gradient of a value is known by its product with a random direction: the slope of the loss, the
-value shifted where it is computed, or where it is used. So each use and each time step stands apart.
+value shifted where it is computed, or where it is used. So each use and each time step stands
+apart.
 """
 
 import time
@@ -37,7 +38,7 @@ def plain(name):
 
 
 class Oracle:
-    """The gradients of the values in the forward of Runs, until a time that time.process_time() has."""
+    """The gradients of the values in the forward of Runs; `until` a time of the processor's."""
 
     def __init__(self, runs, until=np.inf):
         self.runs, self.until = runs, until

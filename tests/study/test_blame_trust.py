@@ -1,17 +1,13 @@
 """When blame may not say "right", and what it says then; and no line accused for its name alone."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
-from npdl.layers.norm import LayerNorm
-from npdl.layers.transformer import Block
 from npdl_study.blame.blame import blame
-from npdl_study.check.check import Check
-from npdl_study.check.samples import Repeated, sample
+from npdl_study.check.samples import Repeated
 from npdl_study.check.target import find_class
 from npdl_study.step.step import step
 
