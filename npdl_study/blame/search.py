@@ -14,7 +14,7 @@ from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import shrunk
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
-from npdl_study.containment import message
+from npdl_study.containment import CodeLeft, message
 from npdl_study.trace.runs import Runs, quiet
 from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY, is_float
@@ -112,6 +112,9 @@ class Search:
             max(s.level, 0) + 0.5 if s.follows else s.level, *s.rank))
         if likely:
             return self._of_suspect(likely[0], "", self._in_values(likely[0]))
+        handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
+        if handing:                                     # there is no other line
+            return self._of_suspect(handing[0], "", self._in_values(handing[0]))
         filled = self._fillers(could)
         if filled:
             return self._report(filled[-1], "unknown",
@@ -330,7 +333,7 @@ def unused_in(tree):
 
 def lines_of(error, watch):
     """(Watched, Line) of the statements that an exception came through, the outermost first."""
-    for frame, number in traceback.walk_tb(error.__traceback__):
+    for frame, number in traceback.walk_tb(own_error(error).__traceback__):
         name = original_file(frame.f_code.co_filename)
         for function in watch.functions:
             if function.file != name or not (
@@ -342,12 +345,18 @@ def lines_of(error, watch):
                 yield function, max(lines, key=lambda line: line.first)
 
 
+def own_error(error):
+    """What the student's code raised, where `containment` told of it by another exception."""
+    return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
+
+
 def ended(layer, error, notes=(), backward=False):
     """The Blame for an exception: the line that raised it, best in the user's own file. A
     NotImplementedError is a place that is still to be written (kind "blank")."""
     blank = isinstance(error, NotImplementedError)
     found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
-    frames = [(f.f_code, number) for f, number in traceback.walk_tb(error.__traceback__)
+    trail = traceback.walk_tb(own_error(error).__traceback__)
+    frames = [(f.f_code, number) for f, number in trail
               if not f.f_code.co_filename.startswith(STUDY)]
     own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
     inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]

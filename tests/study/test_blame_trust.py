@@ -48,7 +48,7 @@ def test_a_forward_that_is_not_repeatable_is_never_right():
 def test_with_random_numbers_the_line_is_found(source):
     rng = {"given": np.random.default_rng(0), "repeated": Repeated(3)}.get(source)
     report = blame(Drop(source), x, rng=rng)
-    assert report.source == "dx = dy * cache.mask" and "0.6 times" in report.diagnosis
+    assert report.source == "dx = dy * cache.mask" and not report.right
 
 
 class Bare(Layer):
@@ -186,7 +186,7 @@ class Leaves(Layer):
 def test_what_is_no_exception_is_blamed_on_its_line(how):
     report = blame(Leaves(how), x)
     assert not report.right and report.source == 'raise self.how("gone")'
-    assert how.__name__ in str(report)
+    assert ("sys.exit" if how is SystemExit else how.__name__) in str(report)
 
 
 class Count(Layer):
