@@ -5,8 +5,9 @@
     assert_right(layer, x)              # in a test: fails with that report
 
 First every gradient is checked (npdl_study.check). When one is wrong, each statement of the
-backward is asked whether other values of it could make all gradients right (npdl_study.blame.locate),
-and small changes of those that could are tried until one does (npdl_study.blame.prove).
+backward is asked whether other values of it could make all gradients right
+(npdl_study.blame.locate), and small changes of those that could are tried until one does
+(npdl_study.blame.prove).
 """
 
 import inspect
