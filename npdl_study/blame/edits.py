@@ -207,7 +207,7 @@ def _replaced(node, text, words):
 
 def _added(text, product, whole, words):
     """A factor, a term or a sum that is missing."""
-    for n in ("2", "0.5") if not product else ():
+    for n in ("2", "3", "0.5") if not product else ():
         yield 1.2, "factor", f"({text}) * {n}"
     for a in words.all if not product else ():
         yield 1.2, "missing factor", f"({text}) * {a}"
