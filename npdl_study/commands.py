@@ -5,7 +5,7 @@ from pathlib import Path
 from npdl.console import place
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
-from npdl_study.blame.blame import blame
+from npdl_study.blame.blame import examine
 from npdl_study.check.target import build
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
@@ -31,7 +31,6 @@ def _add_target(parser):
 
 def _built(options):
     """(layer, inputs, keywords) of what the options name."""
-    refuse_debugger()
     if options.seed < 0:
         raise InputError(f"--seed {options.seed}: must be 0 or more")
     if not 0 < options.limit < 1e6:
@@ -62,6 +61,7 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
+    refuse_debugger()
     with time_limit(options.limit):
         layer, inputs, keywords = _built(options)
         walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
@@ -97,7 +97,7 @@ def run_blame(options):
     """Print what `blame` finds; 1 when something is wrong."""
     with time_limit(options.limit):
         layer, inputs, keywords = _built(options)
-        report = _sized(lambda: blame(layer, *inputs, seed=options.seed, **keywords))
+        report = _sized(lambda: examine(layer, inputs, keywords, seed=options.seed))
     options.status = int(not report.right)
     print(report)
     return options.status

@@ -4,45 +4,57 @@
     print(report)                       # which line, what it computed, what it should have been
     assert_right(layer, x)              # in a test: fails with that report
 
-First every gradient that the backward gives is compared with its numerical value. When one is
-wrong, every value on the way to it is compared too (npdl_study.trace.judge), and of the statements that
-did not write what is known to be right those are found that could mend it with other values
-(npdl_study.blame.trials). Small edits of these are tried (npdl_study.blame.edits), then what is missing in
-their numbers is looked for (npdl_study.blame.terms).
+First every gradient is checked (npdl_study.check). When one is wrong, each statement of the
+backward is asked whether other values of it could make all gradients right
+(npdl_study.blame.locate), and small changes of those that could are tried until one does
+(npdl_study.blame.prove).
 """
 
-from npdl.errors import NpdlError
-from npdl_study.blame.search import Blame, Search, ended
-from npdl_study.check.check import Check
-from npdl_study.check.subjects import as_layer
+import inspect
+
+from npdl.errors import InputError, NpdlError
+from npdl_study.blame.report import Blame
+from npdl_study.blame.search import Search, ended
+from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.containment import held_off
-from npdl_study.trace.record import record
-from npdl_study.trace.trace import refuse_debugger
 
 __all__ = ["Blame", "assert_right", "blame"]
 
 
-def blame(layer, *inputs, seed=0, forward=None, prepared=None, **options):
+def blame(layer, *inputs, seed=None, forward=None, **options):
     """Check `layer` as gradcheck does and, when a gradient is wrong, find the line: a Blame.
 
     inputs    what forward takes; float arrays are taken in float64, parameters made random
     forward   a function in place of layer.forward, called with the layer first
-    A forward that raises is blamed too: on the line that did. Raises InputError when a debugger
-    or a coverage tool is attached, and when one of npdl's own layers refuses the inputs.
+    A forward that has arguments of its own called seed or forward gets these. A forward that raises
+    is blamed too: on the line that did. Raises InputError for what is no layer, and when one of
+    npdl's own layers refuses the inputs.
     """
-    refuse_debugger()
     layer = as_layer(layer)
-    layer = held_off(layer)
+    taken = inspect.signature(layer.forward).parameters
+    if seed is not None and "seed" in taken:
+        options["seed"], seed = seed, None
+    if forward is not None and "forward" in taken:
+        options["forward"], forward = forward, None
+    return examine(layer, inputs, options, forward, seed or 0)
+
+
+def examine(layer, inputs, options=None, forward=None, seed=0):
+    """The same, with the keywords of forward in a dict."""
+    layer = as_layer(layer)
     try:
-        check = prepared or Check(layer, inputs, options, forward, seed)
+        subject = Subject(held_off(layer), inputs, options, forward, seed)
+    except InputError as error:
+        if type(layer).__module__.startswith("npdl."):
+            raise
+        if isinstance(error, Unfit):
+            return Blame(False, kind=error.kind, diagnosis=str(error))
+        return ended(layer, error)
     except Exception as error:
         if isinstance(error, NpdlError) and type(layer).__module__.startswith("npdl."):
             raise
-        recording = record(layer, inputs, options, backward=False, forward=forward)
-        if recording.error is None:
-            raise
-        return ended(layer, recording)
-    return Search(check).run()
+        return ended(layer, error)
+    return Search(subject).run()
 
 
 def assert_right(layer, *inputs, **options):

@@ -1,138 +1,399 @@
-"""Small edits of one statement of a function, tried to find out which of them makes it right.
+"""Small edits of one statement, the likeliest slip first.
 
-An edit changes one thing: an operator, a number, a name, a transpose, the axis of a sum
-(npdl_study.blame.slips), a length, a slice, a bracket (counts), a term or a factor that is not there
-(lacking). npdl_study.blame.repair tries them.
+An edit changes one thing: an operator, a number, a name, a transpose, the axis of a sum, a slice, a
+bracket; or it takes a factor or a term away, or adds one that the function holds.
 """
 
 import ast
-import io
 import itertools
-import textwrap
-import tokenize
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from npdl_study.blame.counts import PLAIN_COUNT, counts
-from npdl_study.blame.lacking import lacking, lacking_whole
-from npdl_study.blame.slips import other_keys, slips
-from npdl_study.trace.pairs import partners
-from npdl_study.trace.syntax import SIGNS, binary, cloned, exchanged, header, names_of, terms
+from npdl_study.trace.syntax import binary, cloned, header, indexed, indices, method, number, parsed
 
-LENGTHS_OF = ("len", "np.zeros_like", "np.ones_like", "np.empty_like")
-ONLY_LENGTHS = 8                # the rank of another array that only lends its shape
+OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
+             ast.Pow: "*", ast.FloorDiv: "*"}
+SAME_WAY = {frozenset("+-"): "sign", frozenset("*/"): "factor"}
+SIGN_OF = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
+ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
+         ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
+         ("add", "subtract", "multiply", "divide"), ("argmax", "argmin"), ("outer", "multiply"),
+         ("dot", "multiply"), ("repeat", "tile"), ("cumsum", "sum"), ("sqrt", "square")]
+COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)
+AXES = ("0", "1", "-1", "-2", "2", "None", "(0, 1)", "(0, 2)", "(0, 2, 3)", "(1, 2)", "(2, 3)")
+SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, keepdims=True)",
+        ".sum(-1, keepdims=True)", ".sum()", ".sum((0, 1))", ".sum(2)", ".sum((0, 2, 3))",
+        ".sum(-2, keepdims=True)", ".mean(0)", ".mean()", ".mean(-1, keepdims=True)")
+SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
+          "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
+MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
 @dataclass
 class Edit:
-    """A statement's replacement; `rank` orders edits from the likeliest slip to the least."""
+    """A change of a statement: `new`, a node or its source, in the place of `part`; or of the whole
+    statement, and `new` are statements. `value` where what it computes alone changes."""
 
-    rank: int
+    cost: float
     kind: str
-    was: str
-    now: str
-    node: ast.AST
-    of: object = None               # the Statement, where it is one of several on a line
+    part: object
+    new: object
+    statement: object
+    whole: object = None
+    value: bool = False
+
+    @property
+    def body(self):
+        """The statements that take the place of the statement."""
+        if self.part is None:
+            return _with_body(self.new, self.statement)
+        new = parsed(self.new) if isinstance(self.new, str) else self.new
+        return _with_body([cloned(self.whole, self.part, new)], self.statement)
 
 
-def edits(statement, words):
-    """Every Edit of a statement, of a Vocabulary, the likeliest first."""
-    if statement.parts:
-        found = [replace(edit, of=part) for part in statement.parts for edit in edits(part, words)]
-        return sorted(found, key=lambda edit: edit.rank)
-    whole = header(statement.node)
-    found = [*_of_nodes(whole, words), *_of_pairs(whole, words), *_of_tokens(statement),
-             *_of_lacks(statement, whole, words)]
-    meant = {own for name in statement.binds for own in partners(name)}
-    return sorted((edit for edit in found if not holds_itself(edit.node)),
-                  key=lambda edit: (edit.rank, edit.now not in meant))
+def edits(statement, words, values=True, most=9.0):
+    """The Edits of a statement that cost less than `most`, the cheapest first; without `values`
+    those alone that change more than what it computes."""
+    whole = header(statement)
+    value = getattr(whole, "value", None) if isinstance(
+        whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
+    inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
+    found = [(cost, kind, None, body) for cost, kind, body in _of_statement(whole, words)]
+    for part, around in _parts(whole):
+        if values or part not in inner:
+            found += [(cost, kind, part, new) for cost, kind, new in
+                      _of_node(part, around, value, words)]
+    seen = set()
+    for cost, kind, part, new in sorted(found, key=lambda f: f[0]):
+        if cost >= most:
+            return
+        key = (part, new if isinstance(new, str) else id(new))
+        if key not in seen:
+            seen.add(key)
+            yield Edit(cost, kind, part, new, statement, whole, part in inner)
 
 
-def _of_nodes(whole, words):
-    """One node of the statement for another."""
-    steps = {id(part) for node in ast.walk(whole) if isinstance(node, ast.Slice)
-             and node.step is not None for part in ast.walk(node.step)}
-    measured = set(_measured(whole))
-    for node in ast.walk(whole):
-        for rank, kind, new in itertools.chain(
-                slips(node, words, node is getattr(whole, "value", None)), counts(node, words),
-                lacking(node, words), other_keys(node, words.keys)):
-            if id(node) in steps:
-                kind = "reversed"
-            elif kind == "name" and id(node) in measured:
-                rank = ONLY_LENGTHS
-            elif kind == "count" and ast.unparse(new) in words.known:
-                rank = PLAIN_COUNT
-            yield Edit(rank, kind, ast.unparse(node), ast.unparse(new), cloned(whole, node, new))
+def _with_body(body, statement):
+    """Statements of which the heads of loops and choices have their own bodies again."""
+    for node in (n for n in body if isinstance(n, type(statement))):
+        for part in ("body", "orelse", "handlers", "finalbody"):
+            if hasattr(statement, part):
+                setattr(node, part, getattr(statement, part))
+    return body
 
 
-def _measured(node):
-    """The ids of the nodes of which a statement reads the lengths alone: x in x.shape[0]."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part.attr in ("shape", "size", "ndim"):
-            yield id(part.value)
-        elif isinstance(part, ast.Call) and ast.unparse(part.func) in LENGTHS_OF:
-            yield from map(id, part.args)
-
-
-def _of_pairs(whole, words):
-    """Two slices, or two arrays, that change places: y[:n] = x[k:] for y[k:] = x[:n]."""
-    slices = [node for node in ast.walk(whole) if isinstance(node, ast.Slice)
-              and not node.lower is node.upper is None]
-    for one, other in itertools.combinations(slices, 2):
-        if ast.unparse(one) != ast.unparse(other):
-            yield Edit(3, "window", ast.unparse(one), ast.unparse(other),
-                       cloned(whole, one, other, other, one))
-    for one, other in itertools.combinations(_read(whole, words), 2):
-        yield Edit(3, "swapped", one, other, exchanged(whole, one, other))
-
-
-def _read(node, words):
-    """The arrays that a statement reads, as source."""
-    found = {ast.unparse(part) for part in ast.walk(node) if isinstance(
-        part, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Load)}
-    return sorted(found & set(words.arrays))
-
-
-def _of_tokens(statement):
-    """Edits of one operator in the text, so that the order of operations may change too."""
-    source = textwrap.dedent(statement.source)
-    lines = source.splitlines()
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(source + "\n").readline))
-    except (tokenize.TokenError, IndentationError):
-        return
-    for token in (token for token in tokens if token.string in SIGNS):
-        row, start = token.start
-        line = lines[row - 1]
-        for sign in (sign for sign in SIGNS if sign != token.string):
-            changed = [*lines]
-            changed[row - 1] = line[:start] + sign + line[start + len(token.string):]
-            try:
-                node = ast.parse("\n".join(changed)).body[0]
-            except SyntaxError:
-                continue
-            yield Edit(2, "operator", token.string, sign, node)
-
-
-def _of_lacks(statement, whole, words):
-    """A term or a factor that the whole expression lacks; a loop's index that one term lacks."""
-    value = getattr(whole, "value", None)
-    if statement.binds and isinstance(whole, (ast.Assign, ast.AugAssign)):
-        factors = sorted(text for text in words.known
-                         if names_of(ast.parse(text)) <= {*words.names, "np", "self"})
-        most = 4 if isinstance(value, ast.Name) else ONLY_LENGTHS       # dz = da: what was meant?
-        for rank, kind, new in lacking_whole(value, words, factors):
-            yield Edit(min(rank, most), kind, ast.unparse(value), ast.unparse(new),
-                       cloned(whole, value, new))
-    for term, name in itertools.product(terms(value), words.local("index")):
-        new = binary(term, "*", ast.Name(name, ast.Load()))
-        yield Edit(5, "missing factor", ast.unparse(term), ast.unparse(new),
-                   cloned(whole, term, new))
-
-
-def holds_itself(node):
-    """Whether a statement puts a list into itself, of which NumPy makes an array without an end."""
+def holds_itself(body):
+    """Whether a list is put into itself, of which NumPy makes an array without an end."""
     return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
                and call.func.attr in ("append", "insert", "extend")
                and any(ast.unparse(call.func.value) == ast.unparse(a) for a in call.args)
-               for call in ast.walk(node))
+               for node in (body if isinstance(body, list) else [body]) for call in ast.walk(node))
+
+
+def _parts(node, index=False):
+    """(expression, (what is around it, as which field, whether in an index)) of everything in a
+    statement."""
+    for name, value in ast.iter_fields(node):
+        inside = index or isinstance(node, ast.Subscript) and name == "slice"
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, (ast.expr, ast.keyword, ast.Slice)):
+                yield child, (node, name, inside)
+                yield from _parts(child, inside)
+            elif isinstance(child, ast.comprehension):
+                yield from _parts(child, inside)
+
+
+def _of_node(node, around, value, words):
+    """(cost, kind, new node or its source) for one part of a statement."""
+    parent, field, index = around
+    if isinstance(node, ast.keyword):
+        yield from _of_keyword(node)
+    elif isinstance(node, ast.Slice):
+        yield from _of_slice(node, words)
+    elif isinstance(getattr(node, "ctx", None), ast.Store):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and field != "value":
+            yield from ((1.5, "name", _stored(t)) for t in words.targets
+                        if t != ast.unparse(node))
+        if isinstance(node, ast.Subscript):
+            yield from _of_places(node, words)
+    elif isinstance(parent, ast.Call) and field == "func":
+        for group in ALIKE:
+            if isinstance(node, ast.Attribute) and node.attr in group:
+                for other in (o for o in group if o != node.attr):
+                    kind = "factor" if {node.attr, other} == {"sum", "mean"} else "operator"
+                    yield 1, kind, ast.Attribute(node.value, other, ast.Load())
+    else:
+        yield from _of_expression(node, parent, index, value, words)
+
+
+def _of_places(node, words):
+    """Other indices in the brackets of an array."""
+    own = place_of(node)
+    for place in words.places:
+        if place != own and place.count(",") == own.count(","):
+            new = parsed(f"x[{place}]").slice
+            yield 1.6, "window", ast.Subscript(node.value, new, node.ctx)
+
+
+def place_of(node):
+    """The source of what stands between the brackets of a subscript."""
+    return ast.unparse(ast.Subscript(ast.Name("x"), node.slice, ast.Load()))[2:-1]
+
+
+def _stored(text):
+    new = parsed(text)
+    new.ctx = ast.Store()
+    return new
+
+
+def _of_expression(node, parent, index, value, words):
+    text = ast.unparse(node)
+    if isinstance(node, ast.Constant):
+        yield from _of_constant(node, parent, words)
+        if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
+            return
+    if text in ("np", "xp", "self") or isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
+            parent, ast.Attribute) and text not in words.all:
+        return
+    if text in words.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
+        yield 1, "step", f"({text}) + 1"
+        yield 1, "step", f"({text}) - 1"
+        yield from ((1.5, "count", other) for other in words.counts if other != text)
+    yield from _of_shape(node, words)
+    if index and isinstance(node, (ast.Name, ast.Constant)):
+        yield from ((2, "name", t) for t in words.arrays)
+        return
+    if isinstance(node, ast.Compare):
+        if len(node.ops) == 1:
+            for op in COMPARISONS:
+                yield 1, "comparison", ast.Compare(node.left, [op()], node.comparators)
+        yield 1.5, "comparison", f"~({text})"
+        return
+    if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
+        return
+    yield from _turned(node, text)
+    yield from _replaced(node, text, words)
+    product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
+    if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
+                           ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
+        yield from _added(text, product, node is value, words)
+
+
+def _turned(node, text):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield 1, "sign", node.operand
+    else:
+        yield 1.25, "sign", f"-({text})"
+    if isinstance(node, ast.Attribute) and node.attr == "T":
+        yield 1, "transposed", node.value
+    yield 1, "transposed", f"({text}).T"
+    yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        for place in ("::-1", ":, ::-1"):
+            yield 1.6, "reversed", f"{text}[{place}]"
+
+
+def _replaced(node, text, words):
+    """Another name in the place of one; the slope of a function in the place of its value."""
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or (
+            isinstance(node, ast.Constant)):
+        alike = words.numbers if text in words.numbers else words.arrays
+        for other in words.all:
+            if other != text:
+                yield 1 if other in alike else 1.3, "name", other
+        for form in SLOPES:
+            if not isinstance(node, ast.Constant):
+                yield 1.5, "slope", form.format(a=text)
+
+
+def _added(text, product, whole, words):
+    """A factor, a term or a sum that is missing."""
+    for n in ("2", "3", "0.5") if not product else ():
+        yield 1.2, "factor", f"({text}) * {n}"
+    for a in words.all if not product else ():
+        yield 1.2, "missing factor", f"({text}) * {a}"
+        yield 1.3, "missing factor", f"({text}) / {a}"
+        yield 2, "missing factor", f"({text}) / np.sqrt({a})"
+        yield 2.1, "missing factor", f"({text}) * np.sqrt({a})"
+        yield 2.1, "missing factor", f"({text}) / {a} ** 2"
+        for form in SLOPES:
+            yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
+    for total in SUMS:
+        yield 1.8, "missing sum", f"({text}){total}"
+    if not product or whole:
+        for a in words.all:
+            yield 1.5, "missing term", f"({text}) + {a}"
+            yield 1.5, "missing term", f"({text}) - {a}"
+    if whole:
+        for place in ("[:, None]", "[..., None]", "[None]"):
+            yield 2.2, "axis", f"({text}){place}"
+        for name in ("exp", "log", "sqrt", "tanh", "sign"):
+            yield 1.4 if text.isidentifier() else 2.2, "function", f"np.{name}({text})"
+        for a, b in itertools.permutations(words.arrays[:MOST_PAIRS], 2):
+            yield 3, "missing term", f"({text}) + {a} * {b}"
+            yield 3, "missing term", f"({text}) + {a} @ {b}"
+            yield 3, "missing term", f"({text}) + {a} @ {b}.T"
+            yield 3, "missing factor", f"({text}) * ({a} - {b})"
+            if a < b:
+                yield 3, "missing term", f"({text}) - {a} * {b}"
+                yield 2.5, "missing factor", f"({text}) * {a} * {b}"
+
+
+def _of_shape(node, words):
+    """Operators, operands and calls exchanged or taken away."""
+    if isinstance(node, ast.BinOp):
+        yield from _of_operator(node)
+    elif isinstance(node, ast.Subscript):
+        yield 1.5, "part", node.value
+        yield from _of_places(node, words)
+        items = indices(node)
+        for i, item in enumerate(items):
+            if isinstance(item, ast.Slice) and item.lower is item.upper is None:
+                turned = ast.Slice(None, None, number(-1) if item.step is None else None)
+                yield 1.2, "reversed", indexed(node, [*items[:i], turned, *items[i + 1 :]])
+        if isinstance(node.slice, ast.Constant) and node.slice.value in words.keys:
+            for key in words.keys:
+                yield 1, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
+    elif isinstance(node, ast.IfExp):
+        yield 1, "part", node.body
+        yield 1, "part", node.orelse
+    elif isinstance(node, ast.Call):
+        yield from _of_call(node)
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
+            items = list(node.elts)
+            items[i], items[j] = items[j], items[i]
+            yield 1, "order", type(node)(items, node.ctx)
+
+
+def _of_operator(node):
+    left, op, right = node.left, node.op, node.right
+    own = SIGN_OF.get(type(op), "")
+    for sign in OPERATORS.get(type(op), ""):
+        yield 1, SAME_WAY.get(frozenset((own, sign)), "operator"), binary(left, sign, right)
+    yield 1.05, "extra part", left
+    yield 1.05, "extra part", right
+    yield 1, "transposed" if own == "@" else "order", ast.BinOp(right, op, left)
+    if own == "@":
+        yield 1.1, "transposed", f"({ast.unparse(right)}).T @ ({ast.unparse(left)}).T"
+    for inner, new in ((left, lambda i: ast.BinOp(i.left, i.op, ast.BinOp(i.right, op, right))),
+                       (right, lambda i: ast.BinOp(ast.BinOp(left, op, i.left), i.op, i.right))):
+        if isinstance(inner, ast.BinOp):
+            yield 1.3, "brackets", new(inner)
+            for sign in OPERATORS.get(type(inner.op), "") if inner is left else ():
+                yield 1.4, "brackets", binary(inner.left, sign, ast.BinOp(inner.right, op, right))
+
+
+def _of_call(node):
+    func = node.func
+    library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in ("np", "xp", "numpy")
+    if isinstance(func, ast.Attribute) and not library:
+        yield 1.2, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
+    for arg in node.args[:2]:
+        if not isinstance(arg, ast.Starred):
+            yield 1.2, "extra part", arg
+    for i, j in itertools.combinations(range(len(node.args)), 2):
+        swapped = list(node.args)
+        swapped[i], swapped[j] = swapped[j], swapped[i]
+        yield 1, "order", ast.Call(func, swapped, node.keywords)
+    for i in range(len(node.keywords)):
+        yield 1.2, "axis", ast.Call(func, node.args, node.keywords[:i] + node.keywords[i + 1 :])
+    word = getattr(func, "attr", "")
+    if word in ("sum", "mean", "max", "cumsum"):
+        named = {k.arg for k in node.keywords}
+        own = node.args[:1] if library else []
+        for axis in AXES if "axis" not in named else ():
+            yield 1, "axis", ast.Call(func, own, [*node.keywords,
+                                                  ast.keyword("axis", parsed(axis))])
+        if "keepdims" not in named:
+            yield 1, "axis", ast.Call(func, node.args, [
+                *node.keywords, ast.keyword("keepdims", ast.Constant(True))])
+    if word == "reshape":
+        for i in (0, 1, 2):
+            axes = [number(i), number(i + 1)]
+            yield 1.6, "transposed", method(method(func.value, "swapaxes", *axes), "reshape",
+                                            *node.args)
+            lengths = list(node.args)
+            if i + 1 < len(lengths):
+                lengths[i : i + 2] = lengths[i : i + 2][::-1]
+                yield 1.7, "transposed", method(ast.Call(func, lengths, []), "swapaxes", *axes)
+
+
+def _of_keyword(node):
+    if node.arg == "axis":
+        for axis in AXES:
+            yield 1, "axis", ast.keyword("axis", parsed(axis))
+    elif node.arg == "keepdims":
+        yield 1, "axis", ast.keyword("keepdims", ast.Constant(
+            not getattr(node.value, "value", True)))
+
+
+def _of_slice(node, words):
+    lower, upper = node.lower, node.upper
+    if lower is None and upper is None:
+        return
+    ones = ["1", *words.counts]
+    ends = [(None, upper), (lower, None), (upper, lower), (upper, None), (None, lower)]
+    for end in (_negative(upper), _negative(lower)):
+        ends += [(end, None), (None, end)]
+    for n in ones:
+        for sign in "+-":
+            moved = [e and binary(e, sign, parsed(n)) for e in (lower, upper)]
+            ends += [tuple(moved), (moved[0], upper), (lower, moved[1])]
+        if lower is None:
+            ends.append((parsed(n), binary(upper, "+", parsed(n))))
+    for i, (low, high) in enumerate(ends):
+        yield 1.5 if i < 15 else 2, "window", ast.Slice(low, high, node.step)
+
+
+def _negative(node):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return node.operand
+    return node and ast.UnaryOp(ast.USub(), node)
+
+
+def _of_constant(node, parent, words):
+    value = node.value
+    if isinstance(value, str) and "->" in value:        # of einsum: two letters exchanged
+        parts = value.replace("->", ",").split(",")
+        for i, part in enumerate(parts):
+            for a, b in itertools.combinations(dict.fromkeys(part), 2):
+                other = [*parts[:i], part.translate(str.maketrans(a + b, b + a)), *parts[i + 1 :]]
+                yield 1, "subscripts", ast.Constant(",".join(other[:-1]) + "->" + other[-1])
+    elif isinstance(value, str) and value in words.keys:
+        yield from ((1, "name", ast.Constant(key)) for key in words.keys if key != value)
+    elif type(value) in (int, float):
+        whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
+        for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,
+                    -0.5, -1.5):
+            if new != value and not (whole and new != int(new)):
+                new = int(new) if type(value) is int and new == int(new) else new
+                yield 1, "number", number(new)
+
+
+def _of_statement(node, words):
+    """(cost, kind, [statements]) of another whole statement."""
+    if isinstance(node, ast.AugAssign):
+        for sign, op in (("-", ast.Sub), ("+", ast.Add), ("*", ast.Mult), ("/", ast.Div)):
+            if not isinstance(node.op, op):
+                kind = "sign" if sign in "+-" else "operator"
+                yield 1, kind, [ast.AugAssign(node.target, op(), node.value)]
+        yield 1, "overwritten", [ast.Assign([node.target], node.value)]
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
+        node, ast.Assign) and len(node.targets) == 1 else None
+    if isinstance(node, ast.Assign) and isinstance(target, (ast.Name, ast.Attribute,
+                                                            ast.Subscript)):
+        yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
+        yield 1.3, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
+    if isinstance(target, ast.Subscript) and not any(
+            isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
+        where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
+        yield 1, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, node.value], []))]
+    if isinstance(target, ast.Subscript) and isinstance(node, ast.Assign) and not (
+            isinstance(node.value, ast.Constant) and node.value.value == 0):
+        yield 1.1, "number", [ast.Assign([target], ast.Constant(0))]
+    if isinstance(node, ast.For):
+        for text in (f"reversed({ast.unparse(node.iter)})",
+                     f"list({ast.unparse(node.iter)})[::-1]"):
+            yield 1, "reversed", [ast.For(node.target, parsed(text), node.body, node.orelse)]
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
+        yield 1.7, "extra line", [ast.Pass()]

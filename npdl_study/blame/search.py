@@ -1,286 +1,375 @@
-"""From a check that fails to the line at fault."""
+"""From a check that fails to the line at fault: locate, prove, say."""
 
 import ast
+import time
+import traceback
 
 import numpy as np
 
 from npdl.errors import NpdlError
-from npdl_study.blame.missing import Missing, not_called
-from npdl_study.blame.repair import Repair, first_difference
-from npdl_study.blame.right import unblamed
-from npdl_study.blame.suspects import Suspects
-from npdl_study.blame.terms import PARTS, WHOLES
-from npdl_study.blame.trials import Trials, Unit, added
-from npdl_study.check.diagnose import Blame, Diagnosis, ended
-from npdl_study.trace.handed import hands_on, makes_room
-from npdl_study.trace.judge import Judge
-from npdl_study.trace.patch import patched
-from npdl_study.trace.record import record
-from npdl_study.trace.syntax import terms
-from npdl_study.trace.trace import original_file
-from npdl_study.trees import copied
+from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
+from npdl_study.blame.no_fault import unblamed
+from npdl_study.blame.prove import Prove, cheapest
+from npdl_study.blame.report import SAYS, Blame, source_of
+from npdl_study.blame.shrink import shrunk
+from npdl_study.check.subjects import Subject
+from npdl_study.check.verdicts import Check, worst_row
+from npdl_study.containment import CodeLeft, message
+from npdl_study.trace.runs import Runs, quiet
+from npdl_study.trace.source import defined, original_file
+from npdl_study.trace.watch import NPDL, STUDY, is_float
 
-PLAIN, LARGER = range(5), range(5, 10)          # ranks of edits: of one token, and the others
-SIMPLE = 6                                      # weight of an explanation that larger edits follow
+SECONDS = 10                    # of the processor, that the search may take
+FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
+FORWARD = 0.5                   # seconds for a slip of forward's
+SHIFT = 0.3                     # of the numbers that a proof is tried on
 
 
-class Search(Suspects):
-    """Runs a Check, and finds the statement at fault when it fails. With `elsewhere`, what its
-    inputs do not reach is looked for at others."""
+class Search:
+    """Checks a Subject, and finds the statement at fault when it is wrong. With `elsewhere`, what
+    its inputs do not reach is looked for at others."""
 
-    def __init__(self, check, elsewhere=True):
-        self.check, self.elsewhere = check, elsewhere
-        self.notes = list(check.notes)
+    def __init__(self, subject, elsewhere=True):
+        self.subject, self.elsewhere = subject, elsewhere
+        self.notes = subject.notes()
+        self._others = None
 
     def run(self):
         """The Blame."""
-        check = self.check
-        if check.refusal:
-            return Blame(False, [], self.notes, kind=check.refused, diagnosis=check.refusal)
-        self.dout, self.found, self.error = self._failing()
+        with quiet():
+            self.check = Check(self.subject)
+            self.dout, self.rows, self.error = self._failing()
         if self.dout is None:
             return unblamed(self)
-        self.recording = self._record()
         if isinstance(self.error, NotImplementedError):
-            return ended(check.layer, self.recording, self.notes)
-        self.steps = self.recording.phase("backward")
-        if not self.steps:
-            return Blame(False, self.found, self.notes, error=self.error, kind="unknown",
-                         diagnosis="no statement of the backward could be named")
-        with np.errstate(all="ignore"):
-            self.verdicts = Judge(check.oracle, self.recording, check.weights(self.dout)).run()
-        return self._raised() if self.error is not None else self._wrong()
+            return ended(self.subject.layer, self.error, self.notes, True)
+        self.until = time.process_time() + SECONDS
+        if self.error is None:
+            self._shrink()
+        self.runs = Runs(self.subject, self.dout)
+        try:
+            with quiet(), self.runs.watch:
+                return self._raised() if self.error is not None else self._wrong()
+        except Exception as error:                      # code that does not stand being watched
+            return Blame(False, self.rows, self.notes, kind="unknown", error=self.error,
+                         diagnosis=f"the line could not be looked for: {message(error)}")
 
-    def _record(self):
-        check = self.check
-        check.reset()
-        return record(check.layer, check.inputs, check.options, copied(self.dout),
-                      forward=check.forward)
+    def _shrink(self):
+        """Go on with smaller inputs, where the backward is wrong with these too."""
+        smaller = shrunk(self.subject)
+        if smaller is not self.subject:
+            with quiet():
+                search = type(self)(smaller)
+                search.check = Check(smaller)
+                dout, rows, error = search._failing()
+            if dout is not None and error is None:
+                self.subject, self.check, self.dout, self.rows = smaller, search.check, dout, rows
 
     def _failing(self):
-        """(the first upstream gradient with a wrong result or an exception, finals, exception)."""
-        check, found = self.check, []
-        for dout in check.upstreams:
+        """(the first upstream gradient with a wrong result or an exception, Rows, exception)."""
+        check, found = self.check, {}
+        for used in self.subject.uses:
+            dout = self.subject.upstream(used)
             try:
-                found = check.finals(dout)
+                gradients, _ = check.backward(used)
             except Exception as error:
                 return dout, [], error
-            self.notes += [note for note in check.aliasing() if note not in self.notes]
-            kinks = [f.name for f in found if f.kink]
-            if kinks:
-                self.notes.append(f"{', '.join(kinks)}: the layer has a kink at this input (a ReLU "
-                                  "at 0, two equal maxima); nothing is known there")
-            if any(not f.right and not f.kink for f in found):
-                return dout, found, None
-        return None, found, None
+            for name in self.subject.arrays:
+                found.setdefault(name, []).append(
+                    check.compare(name, gradients.get(name), used))
+            rows = [worst_row(own, self.subject.paths) for own in found.values()]
+            if any(row.right is False for row in rows):
+                return dout, [own[-1].row for own in found.values()], None
+        doubtful = {row.name: row.reason for row in rows if row.right is None}
+        self.notes += [f"{name}: not checkable here: {why}" for name, why in doubtful.items()]
+        return None, rows, None
 
-    def _raised(self):
-        """The Blame for a backward that raised.
-
-        Where npdl refused what it was given, the statement that gave it is at fault.
-        """
-        raising = [s for s in self.steps if s.error is not None]
-        origin = raising[0] if raising else self.steps[-1]
-        if isinstance(origin.error, NpdlError) and len(raising) > 1:
-            origin = raising[1]
-        region = [s for s in self.steps if s.error is not None
-                  or s.index <= origin.index and not self._is_right(s)]
-        found = Repair(self, region, origin).find()
-        if found is not None:
-            return self._report_found(found, region)
-        step = origin
-        for earlier in region:                          # the first value with a wrong shape
-            if any(v is not None and v.misshapen for v in self._verdicts(earlier)):
-                step = earlier
-                break
-        return self._report(step, region)
+    # A gradient is wrong
 
     def _wrong(self):
-        """The Blame for wrong gradients: of the statements that could mend them, the likeliest.
-
-        An edit of one token is looked for first, then something simple that is missing in numbers,
-        then a larger edit, then anything in numbers; without any it is the first that could.
-        """
-        self.trials = Trials(self.check, self.dout, self.recording, self.found,
-                             self.verdicts).measured()
-        self.missing = Missing(self.trials, self.verdicts, self.check, self.dout)
-        suspects = self._suspects()
-        found = self._in_the_dark(suspects)
-        if found is not None:
-            return found
-        region = self._steps(suspects + self._others(suspects))
-        if not region:
-            return self._report(self.steps[-1], self.steps)
-        lead = suspects[0] if suspects else None
-        first = self.steps[lead.places[0].at] if suspects else region[0]
-        call = not_called(self.trials, lead.mended) if suspects else None
-        if call is not None:
-            return self._report(first, region, None, lead, call)
-        repair = Repair(self, region, first, suspects)
-        found = self._by_size(repair, suspects, region) or self._although_right(region) \
-            or self._throughout(repair)
-        if found is not None:
-            return found
-        if suspects and lead.handed and self._was_right(lead, suspects[-1]):
-            suspects = suspects[1:]                     # called rightly at first: nothing tells why
-            lead = suspects[0]
-            first = self.steps[lead.places[0].at]
-        return self._either(suspects, self._report(first, region, None, lead))
-
-    def _by_size(self, repair, suspects, region):
-        """A Blame of the smallest edit, or of what is simplest in numbers; None without any."""
-        explained = []
-        for ranks, looks, most in ((PLAIN, PARTS, SIMPLE), (LARGER, WHOLES, np.inf)):
-            found = repair.find(ranks)
-            if found is not None:
-                return self._report_found(found, region)
-            unit, explanation = self.missing.counted(suspects)
-            if unit is not None:
-                return self._report(unit.steps[0], region, None, suspects[0], explanation,
-                                    shown=False)
-            explained.append(self.missing.simplest(suspects, looks))
-            unit, explanation = next((pair for pair in explained if pair[1] is not None
-                                      and pair[1].weight <= most), (None, None))
-            if explanation is not None:
-                return self._explained(suspects, region, unit, explanation)
-        return None
-
-    def _in_the_dark(self, suspects):
-        """A Blame of a statement of which no numbers are known, a loop that leaves out a turn or
-        an index, where the suspects cannot mend all that is wrong; None where there is none."""
-        if suspects and suspects[0].mended == self.trials.wrong:
-            return None
-        region = self._steps([u for u in self.trials.units if not u.places or u.dark])
-        found = Repair(self, region, self.steps[-1]).find()
-        return None if found is None else self._report_found(found, region)
-
-    def _explained(self, suspects, region, unit, explanation):
-        """The Blame of a Unit in whose numbers something simple is missing."""
-        could, unit = unit, self._begun(unit, explanation)
-        step = self.steps[unit.handed[0]] if unit.handed else unit.steps[0]
-        report = self._either(suspects, self._report(step, region, None, unit, explanation))
-        if unit is not could:
-            report.either = tuple(sorted({*report.either, could.statement.first,
-                                          unit.statement.first}))
-        return report
-
-    def _throughout(self, repair):
-        """A Blame of what the upstream gradient lacks wherever the backward reads it; or None."""
-        call = self.steps[0].call
-        handed = next(iter(call.function.given), "")
-        readers = [s for s in self.steps if s.call is call and handed in s.statement.reads
-                   and not s.statement.loops]
-        found = repair.upstream(readers[0], handed) if len(readers) > 1 else None
-        return None if found is None else self._report_found(found, readers[:1])
-
-    def _although_right(self, region):
-        """A Blame of a line whose value is the gradient of what its name says, so that what follows
-        is missing after it: ds, the gradient of s = q @ k.T / d, where that of q @ k.T is read."""
-        units = [u for u in self.trials.units if u.places and not u.dark and self.right(u)]
-        for unit in units:
-            self.trials.mend(unit)
-        units = [u for u in units if u.mended == self.trials.wrong and not u.spoils]
-        unit, explanation = self.missing.simplest(units, PARTS)
-        if explanation is None or explanation.weight > SIMPLE:
-            return None
-        return self._report(unit.steps[0], region, None, unit, explanation)
-
-    def _either(self, suspects, report):
-        """A Blame with the lines of its function of which each alone could mend all that is
-        wrong: what is known of numbers, and of no edit, does not tell them apart."""
-        if not suspects:
-            return report
-        could = [u for u in self.trials.units if u.places and u.mended == suspects[0].mended
-                 and (not u.spoils or u in suspects)]
-        for unit in self.trials.units:                  # with every entry, in every turn
-            if not unit.spoils and unit not in could and hasattr(
-                    unit.statement.node, "value") and unit.reached >= suspects[0].mended:
-                whole = Unit(unit.code, unit.statement, unit.steps, self.trials.places(unit))
-                self.trials.mend(whole)
-                could += [whole] * (whole.mended == suspects[0].mended)
-        lines = sorted({u.statement.first for u in could
-                        if u.code.co_qualname == report.function
-                        and not makes_room(u.statement)
-                        and not (u.statement.is_return and hands_on(u))})
-        if report.line in lines and len(lines) > 1:
-            report.either = tuple(lines)
-        return report
-
-    def _begun(self, unit, explanation):
-        """Where a line adds to an array that began as zeros, and it is the upstream gradient that
-        is missing in the sum, the Unit that began it; where a line only hands on what another
-        computes, and the sum with another array is missing, that one; else the Unit itself."""
-        term = explanation.text.removeprefix("a term is missing: + ")
-        names = {place.name for place in unit.places}
-        rooms = [u for u in self.trials.units if u.code is unit.code and makes_room(u.statement)
-                 and names & set(u.statement.binds)]
-        handed = unit.steps[0].call.function.given[:1]
-        if [term] == handed and isinstance(unit.statement.node, ast.AugAssign) and rooms:
-            return rooms[0]
-        on = self._handing_on(unit) if term.isidentifier() else None
-        if on is None or on.statement.is_return and [term] != handed:
-            return unit
-        self.trials.mend(on)
-        return on
-
-    def _handing_on(self, unit):
-        """The Unit that returns what a Unit computes by its name, right after it, or that adds it
-        to a gradient of the layer: where a sum with another term would stand."""
-        statements = unit.steps[0].call.function.statements
-        name, value = unit.places[0].name, getattr(unit.statement.node, "value", None)
-        if isinstance(value, ast.Name) or not isinstance(unit.statement.node, ast.Assign):
-            return None
-        for statement in statements[statements.index(unit.statement) + 1 :]:
-            own = getattr(statement.node, "value", None)
-            if any(isinstance(term, ast.Name) and term.id == name for term in terms(own)):
-                return next((u for u in self.trials.units if u.statement is statement), None)
-            if name in statement.reads | set(statement.binds):
-                return None
-        return None
-
-    def _steps(self, units):
-        return sorted((s for unit in units for s in unit.steps), key=lambda s: s.index)
-
-    def _report_found(self, found, region):
-        step = next(s for s in region if s.statement is found.statement)
-        return self._report(step, region, found)
-
-    def _report(self, step, region, found=None, unit=None, explanation=None, shown=True):
-        """The Blame of a step; without `shown` there is no gradient to show, but a number."""
-        name, computed, wanted = "", None, None
-        if shown:
-            step, name, computed, wanted = self._values(step, found, unit)
-        diagnosis = Diagnosis(computed, wanted, found, step, self, explanation)
-        lines = sorted({(s.call.function.qualname, s.statement.first) for s in region})
-        whole = found.everywhere if found is not None else (
-            unit is None or unit.mended | self.trials.idle == self.trials.wrong)
-        if not whole:
+        runs = self.runs
+        runs.learn({row.name for row in self.rows if not row.right}, runs.gradients())
+        self.located = Locate(runs, runs.gradients(), self.until)
+        could = self.located.run()
+        prove = Prove(runs, self.located.frames, self._more, self.until,
+                      self.located.wrong - self.located.goal)
+        left = self.located.wrong - self.located.goal
+        uncalled = self._uncalled(left)
+        if left and not uncalled:
             self.notes.append("this may not be the only wrong line: run blame again when it is "
                               "right")
-        return Blame(
-            False, self.found, self.notes, original_file(step.call.code.co_filename),
-            step.statement.first, step.call.function.qualname, step.statement.source.strip(),
-            name, step.iteration, computed, wanted, diagnosis.text, diagnosis.kind, lines,
-            step.error or self.error,
-        )
+        if uncalled and could:
+            return self._of_suspect(could[0], "missing call", uncalled)
+        proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
+        if not proofs:                                  # right by its name, and not enough
+            proofs = self._proofs(prove, [s for s in could if s.name])
+        if not proofs:
+            proofs = self._of_the_rest(prove, could)
+        self._forward_instead(prove)
+        if proofs:
+            return self._proved(cheapest(proofs))
+        likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
+            max(s.level, 0) + 0.5 if s.follows else s.level, *s.rank))
+        if likely:
+            return self._of_suspect(likely[0], "", self._in_values(likely[0]))
+        handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
+        if handing:                                     # there is no other line
+            return self._of_suspect(handing[0], "", self._in_values(handing[0]))
+        filled = self._fillers(could)
+        if filled:
+            return self._report(filled[-1], "unknown",
+                                "what it adds, or where it adds it, is wrong")
+        unknown = [s for s in self.located.suspects if s.could is None and s.level <= SOMETHING]
+        if unknown:
+            return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
+                                    "the first value that is the gradient of nothing in forward")
+        return Blame(False, self.rows, self.notes, kind="unknown",
+                     diagnosis="no statement of the backward alone could mend every gradient; "
+                     "smaller inputs may tell more" + self._not_seen())
 
-    def _values(self, step, found, unit):
-        """(step, name, what it wrote, what it should have been): where they first differ."""
-        if found is not None:
-            with patched(found.function, found.code):
-                again = self._record()
-            differs = first_difference((self.recording, again), found.statement)
-            if differs is not None:
-                first, write, other = differs
-                return (first, write.name,
-                        *added(self.check, first, write.name, [write.value, other.value]))
-        elif unit is not None:
-            for seen in self.missing.pairs(unit):
-                return self.steps[seen.at], seen.name, seen.before, seen.after
-        write = next((w for w in step.writes if w.how != "through a view"), None) \
-            or next(iter(step.writes), None)
-        if write is None:
-            return step, "", None, None
-        return step, write.name, *added(self.check, step, write.name, [write.value, None])
+    def _proofs(self, prove, suspects):
+        """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
+        proofs, tried = [], set()
+        for suspect in suspects:
+            most = min((p.cost for p in proofs if p.suspect.level <= suspect.level),
+                       default=np.inf) - FOLLOWS * suspect.odd
+            if any(p.suspect.level < suspect.level and p.cost < 2 for p in proofs) and \
+                    suspect.level > 0:
+                break
+            if id(suspect.line) not in tried:
+                tried.add(id(suspect.line))
+                found = prove.edit(suspect.line, suspect, most + 0.01)
+                if found is not None:
+                    most = found.cost
+                if found is None or most > 1.5:
+                    fit = prove.fit(suspect)
+                    found = fit if fit is not None and fit.cost < most else found
+                if found is not None:
+                    found.cost += FOLLOWS * suspect.odd
+                    proofs.append(found)
+        return proofs
+
+    def _of_the_rest(self, prove, could):
+        """The Proofs of statements without values: loops, choices, indices, what hands on."""
+        ran = {s.line.function for s in self.located.suspects}
+        known = {s.line for s in could if s.level <= SOMETHING}
+        by = {s.line: s for s in self.located.suspects}
+        rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
+                for line in f.lines if line not in known and "forward" not in f.qualname]
+        rest.sort(key=lambda line: (line in by, hands_on(line.node)))
+        for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
+            proofs = []
+            for line in rest:
+                suspect = by.get(line)
+                if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
+                        not isinstance(line.node, ast.Return):
+                    suspect = None
+                found = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]))
+                if found is not None:
+                    found.suspect = suspect if suspect is not None and suspect.could else None
+                    proofs.append(found)
+            if proofs:
+                return proofs
+        return []
+
+    def _forward_instead(self, prove):
+        """Note a line of forward, of which a slip makes the backward right as it is."""
+        ran = {s.line.function for s in self.located.suspects}
+        until = min(self.until, time.process_time() + FORWARD)
+        seen = {self.runs.watch.places[key[0]].function for key in self.located.oracle.values}
+        for line in [line for f in self.runs.watch.functions if f in seen - ran for line in f.lines
+                     if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
+            found = prove.forward(line, until)
+            if found is not None:
+                self.notes.append(f"or forward computes something else: with `{found.new}` in "
+                                  f"place of `{found.old}` in line {line.first} this backward is "
+                                  "right as it is")
+                return
+
+    def _fillers(self, could):
+        """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
+        names = set()
+        for suspect in could:
+            for key in suspect.keys if "zeros" in suspect.line.text else ():
+                if np.abs(suspect.wanted.get(key, 0) - suspect.values[key]).max(initial=0) > 1e-6:
+                    names |= set(self.runs.watch.places[key[0]].names)
+        return [line for f in self.runs.watch.functions for line in f.lines
+                if isinstance(line.node, (ast.AugAssign, ast.Assign))
+                and "zeros" not in line.text and names & {ast.unparse(t).split("[")[0] for t in (
+                    getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]
+
+    def _more(self):
+        """Runs that a proof was not found on: the other upstream gradients, other numbers."""
+        if self._others is None:
+            subject, self._others = self.subject, []
+            runs = [Runs(subject, subject.upstream(used), self.runs.watch)
+                    for used in subject.uses[1:]]
+            try:
+                other = Subject(subject.layer, moved(subject.inputs), subject.options,
+                                subject.forward, subject.seed + 1)
+                runs.append(Runs(other, other.dout, self.runs.watch))
+            except Exception:                           # forward does not take such inputs
+                pass
+            for one in runs:
+                try:
+                    one.learn_slopes()
+                    self._others.append(one)
+                except Exception:
+                    continue
+        return self._others
+
+    def _uncalled(self, left):
+        """What is said of parts of a layer to whose parameters nothing was added; "" of others."""
+        runs, base = self.runs, self.located.base
+        names = [name for name, _ in self.subject.layer.params()]
+        if not left or not all("." in n and n in names and not base[n].any() for n in left):
+            return ""
+        parts = {n.rpartition(".")[0] for n in left}
+        if any(runs.truth[n].any() and base[n].any() for n in names
+               if n.rpartition(".")[0] in parts):
+            return ""
+        calls = ", ".join(f"{part}.backward" for part in sorted(parts))
+        return (f"{calls} is not called: nothing is added to the gradient of "
+                f"{', '.join(sorted(left))}")
+
+    # What is said
+
+    def _proved(self, proofs):
+        best = proofs[0]
+        says = best.words or SAYS.get(best.kind, best.kind)
+        if isinstance(best.line.node, (ast.For, ast.While)):
+            says = "the loop does not take every turn, or takes one too many"
+        text = f"{says}; with `{best.new}` in place of `{best.old}` every gradient is right"
+        either = tuple(sorted({p.line.first for p in proofs
+                               if p.line.function is best.line.function
+                               and p.cost <= best.cost + 0.01}))
+        report = self._report(best.line, best.kind, text, best.suspect)
+        report.new = best.new
+        report.either = either if len(either) > 1 else ()
+        return report
+
+    def _of_suspect(self, suspect, kind, text):
+        return self._report(suspect.line, kind, text, suspect)
+
+    def _in_values(self, suspect):
+        key = suspect.first_wrong()
+        of = self.located.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
+        return f"it should be the gradient of {of}" if of else ""
+
+    def _report(self, line, kind, text, suspect=None):
+        report = Blame(False, self.rows, self.notes, **source_of(line), diagnosis=text, kind=kind,
+                       error=self.error)
+        unused = unused_in(line.function.node)
+        if unused:
+            self.notes.append(f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'} "
+                              "computed and never used")
+        if suspect is not None:
+            key = suspect.first_wrong()
+            targets = [getattr(line.node, "target", None), *getattr(line.node, "targets", [])]
+            names = [ast.unparse(t) for t in targets if t is not None]
+            report.name = "return" if isinstance(line.node, ast.Return) else (
+                names or [self.runs.watch.places[key[0]].text])[0]
+            report.computed = suspect.values[key]
+            if key in suspect.wanted and suspect.sure[key].all():
+                report.wanted = suspect.wanted[key]
+            frame = self.located.frames.get(key, {})
+            report.iteration = tuple(turn for loop in line.loops if (turn := tuple(
+                (n.id, int(frame[n.id])) for n in ast.walk(getattr(loop, "target", loop))
+                if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))))
+        return report
+
+    def _not_seen(self):
+        unseen = self.runs.watch.unseen
+        return f"; no source could be had of {', '.join(unseen)}" if unseen else ""
+
+    # Backward raises
+
+    def _raised(self):
+        runs = self.runs
+        located = self.located = Locate(runs, {}, self.until)
+        trail = [(function, line) for function, line in lines_of(self.error, runs.watch)]
+        if isinstance(self.error, NpdlError) and len(trail) > 1:
+            trail = trail[:-1]                          # npdl refused what it was given
+        if not trail:
+            return ended(self.subject.layer, self.error, self.notes)
+        line = trail[-1][1]
+        with quiet():
+            runs.learn_slopes()
+        prove = Prove(runs, located.frames, self._more, self.until)
+        ran = [s.line for s in reversed(located.suspects)]
+        for one in dict.fromkeys([line, *ran]):
+            proof = prove.edit(one)
+            if proof is not None:
+                return self._proved([proof])
+        frame = prove.frame_of(line)
+        read = [f"{n} {np.shape(frame[n])}" for n in sorted(
+            {p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
+            if isinstance(frame.get(n), np.ndarray)]
+        return self._report(line, "raised", f"the line read {', '.join(read)}" if read else
+                            "the line did not run to its end")
 
 
+def moved(nest):
+    """Inputs with other numbers; masks, and what is no float, stay."""
+    rng = np.random.default_rng(5)
+
+    def other(value):
+        if isinstance(value, (tuple, list)):
+            items = [other(v) for v in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
+            return value
+        return value + SHIFT * rng.standard_normal(np.shape(value))
+    return other(nest)
+
+
+def unused_in(tree):
+    """The names of gradients that a function binds and never reads."""
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
+            if n not in read and n[:1] == "d" and len(n) > 1]
+
+
+def lines_of(error, watch):
+    """(Watched, Line) of the statements that an exception came through, the outermost first."""
+    for frame, number in traceback.walk_tb(own_error(error).__traceback__):
+        name = original_file(frame.f_code.co_filename)
+        for function in watch.functions:
+            if function.file != name or not (
+                    function.node.lineno <= number <= function.node.end_lineno):
+                continue
+            lines = [line for line in function.lines
+                     if line.first <= number <= line.node.end_lineno]
+            if lines:
+                yield function, max(lines, key=lambda line: line.first)
+
+
+def own_error(error):
+    """What the student's code raised, where `containment` told of it by another exception."""
+    return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
+
+
+def ended(layer, error, notes=(), backward=False):
+    """The Blame for an exception: the line that raised it, best in the user's own file. A
+    NotImplementedError is a place that is still to be written (kind "blank")."""
+    blank = isinstance(error, NotImplementedError)
+    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
+    trail = traceback.walk_tb(own_error(error).__traceback__)
+    frames = [(f.f_code, number) for f, number in trail
+              if not f.f_code.co_filename.startswith(STUDY)]
+    own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
+    inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]
+    for code, number in (own or inside)[-1:]:
+        node, _ = defined(code)
+        at = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
+              and n.lineno <= number <= n.end_lineno]
+        found.file, found.function = original_file(code.co_filename), code.co_qualname
+        found.line = max(n.lineno for n in at) if at else number
+        found.source = ast.unparse(max(at, key=lambda n: n.lineno)).split("\n")[0] if at else ""
+    found.diagnosis = "the backward can be checked when the forward runs to its end"
+    if blank:
+        name = "backward(self, dout, cache)" if backward else "forward(self, x)"
+        found.diagnosis = message(error).partition(": ")[2] or (
+            "this is yours to write" if found.line else f"{type(layer).__name__} has no {name} yet")
+    return found

@@ -3,7 +3,8 @@
 import html
 import linecache
 
-from npdl_study.check.diagnose import message, shown
+from npdl_study.blame.report import shown
+from npdl_study.containment import message
 
 AROUND = 4                      # lines that are shown before and after the one at fault
 GOOD, BAD = "#2e7d3233", "#c6282833"

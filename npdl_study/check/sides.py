@@ -8,22 +8,19 @@ whose choices note what they choose, and tells of those that chose one way only.
 import ast
 import contextlib
 import copy
-import inspect
-import linecache
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.trace.patch import find_code, function_of, module_of
-from npdl_study.trace.record import record
-from npdl_study.trace.trace import is_helper, original_file
-from npdl_study.trees import kept, leaves
+from npdl_study.trace.source import recompiled
+from npdl_study.trace.watch import Watch
+from npdl_study.trees import copied
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # what inputs are scaled with, to reach other sides
 GUARD = 1e-3                # a bound as near to 0 or 1 guards against log(0), and chooses nothing
 CALLS = {"clip", "minimum", "maximum", "where", "abs", "absolute", "fabs", "sign"}
 GUARDS = {"0", "0.0", *(f"{sign}{module}.inf" for sign in ("", "-") for module in ("np", "math"))}
-HOOK = "_npdl_side"
+SIDE = "__npdl_side__"
 
 
 @dataclass(eq=False)
@@ -53,29 +50,21 @@ class Choice:
         self.took |= {side for side, taken in sides.items() if taken}
 
 
-def one_sided(check):
-    """{key: Choice} of the choices of a Check's layer that take one side only at its inputs."""
-    return {key: choice for key, choice in choices_of(check).items() if choice.missed}
+def choices_of(subject):
+    """({key: Choice} of all choices that a Subject's layer makes at its inputs, [the functions of
+    which no source could be had])."""
+    def run():
+        with np.errstate(all="ignore"):
+            _, cache = subject.run()
+            subject.backward(copied(subject.dout), cache)
 
-
-def choices_of(check):
-    """{key: Choice} of all choices that a Check's layer makes at its inputs."""
-    dout = check.upstreams[0] if hasattr(check, "upstreams") else None
-    check.reset()
-    recording = record(check.layer, check.inputs, check.options, copy.deepcopy(dout),
-                       forward=check.forward)
-    own = not type(check.layer).__module__.startswith("npdl.")
-    codes = {call.code for call in recording.calls
-             if not (own and is_helper(original_file(call.code.co_filename)))}
+    watch = Watch(run, type(subject.layer).__module__.startswith("npdl."))
     choices = []
     with contextlib.ExitStack() as stack:
-        for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
-            stack.enter_context(_watched(code, choices))
-        with np.errstate(all="ignore"), kept(check.layer, check.inputs):
-            check.reset()
-            _, cache = check.forward(check.layer, *check.inputs, **check.options)
-            check.layer.backward(copy.deepcopy(dout), cache)
-    return {choice.key: choice for choice in choices}
+        for function in sorted(watch.functions, key=lambda f: (f.file, f.code.co_firstlineno)):
+            stack.enter_context(_watched(function, choices))
+        run()
+    return {choice.key: choice for choice in choices}, watch.unseen
 
 
 def scaled(inputs, factor):
@@ -87,36 +76,32 @@ def scaled(inputs, factor):
     return inputs * factor if is_float else inputs
 
 
-def finite(check):
-    """Whether the outputs of a Check are numbers."""
+def finite(subject):
+    """Whether the outputs of a Subject are numbers."""
     with np.errstate(all="ignore"):
-        outputs, _ = check.forward(check.layer, *check.inputs, **check.options)
-    return all(np.isfinite(array).all() for _, array in leaves(outputs))
+        return all(np.isfinite(array).all() for array in subject.outputs())
 
 
 @contextlib.contextmanager
-def _watched(code, choices):
+def _watched(function, choices):
     """Run a function with its choices noted."""
-    function = function_of(code)
-    text = "".join(linecache.getlines(code.co_filename))
-    new = None
-    if function is not None and not inspect.iscoroutinefunction(function):
-        tree = copy.deepcopy(module_of(text, code.co_qualname))
-        watch = _Watch(original_file(code.co_filename), len(choices))
-        tree = ast.fix_missing_locations(watch.visit(tree))
-        new = find_code(compile(tree, code.co_filename, "exec"), code.co_qualname)
-    if new is None or not watch.choices or new.co_freevars != code.co_freevars:
+    watch = _Watch(function.file, len(choices))
+    tree = ast.fix_missing_locations(watch.visit(copy.deepcopy(function.node)))
+    new = recompiled(function.code, tree, function.owner)
+    if new is None or not watch.choices:
         yield
         return
     choices += watch.choices
-    held, before = function.__globals__, function.__code__
-    held[HOOK] = lambda number, *given, **named: _noted(choices[number], *given, **named)
-    function.__code__ = new
+    for f in function.functions:
+        f.__globals__[SIDE] = lambda number, *given, **named: _noted(choices[number], *given,
+                                                                     **named)
+        f.__code__ = new
     try:
         yield
     finally:
-        function.__code__ = before
-        held.pop(HOOK, None)
+        for f in function.functions:
+            f.__code__ = function.code
+            f.__globals__.pop(SIDE, None)
 
 
 def _noted(choice, *given, **named):
@@ -189,7 +174,7 @@ class _Watch(ast.NodeTransformer):
     def _hooked(self, node, source, *arguments, keywords=()):
         number = ast.Constant(self.first + len(self.choices))
         self.choices.append(Choice(self.file, node.lineno, source))
-        call = ast.Call(ast.Name(HOOK, ast.Load()), [number, *arguments], list(keywords))
+        call = ast.Call(ast.Name(SIDE, ast.Load()), [number, *arguments], list(keywords))
         return ast.copy_location(call, node)
 
     def visit_If(self, node):

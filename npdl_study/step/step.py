@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.blame.trials import Trials
+from npdl_study.blame.search import Search
 from npdl_study.check.check import Check
 from npdl_study.check.subjects import as_layer
 from npdl_study.containment import held_off, message, written
 from npdl_study.step.pictures import Summary
 from npdl_study.trace.fold import Folder
 from npdl_study.trace.follows import Follows
-from npdl_study.trace.judge import Judge, Verdicts
+from npdl_study.trace.judge import Judge, Verdict, Verdicts
 from npdl_study.trace.lines import Lines
 from npdl_study.trace.nudge import upstream
 from npdl_study.trace.record import MOST_STEPS, is_float_array, record
+from npdl_study.trace.source import original_file
 from npdl_study.trace.trace import refuse_debugger
 from npdl_study.trees import copied
 
@@ -146,21 +147,40 @@ def _judge(walk, prepared, dout):
     walk.verdicts = judge.run()
     if walk.recording.error is None:
         walk.finals = prepared.finals(dout)
-        right = [final.right or final.kink for final in walk.finals]
-        trials = Trials(prepared, dout, walk.recording, walk.finals, walk.verdicts)
+        right = all(final.right or final.kink for final in walk.finals)
         follows = Follows(walk)
         for verdict in walk.verdicts.wrong()[::-1]:     # a name alone makes no line wrong
-            if all(right) or follows.leads_to_right(verdict) or any(right) and \
-                    time.monotonic() < until and trials.misnamed(verdict):
+            if right or follows.leads_to_right(verdict):
                 verdict.right = None
                 follows.cleared.add(id(verdict))
-                walk.notes.append(_misnamed(verdict))
+                walk.notes += [_misnamed(verdict)] * right
         walk.notes = list(dict.fromkeys(walk.notes))
         Lines(walk, prepared, dout, until).run()
         follows.mark()
+        if not right:
+            _agree(walk, prepared.subject)
     if time.monotonic() > until:
         walk.notes.append(f"the checks of single lines were ended after {SECONDS} seconds; those "
                           "of the whole gradients are complete")
+
+
+def _agree(walk, subject):
+    """Call wrong what `blame` does: the lines that can mend every gradient. What is wrong besides
+    follows from these."""
+    report = Search(subject).run()
+    lines = {(report.file, n) for n in (report.line, *report.either)}
+    if not report.line:
+        return
+    for step in walk.recording.phase("backward"):
+        guilty = (original_file(step.call.code.co_filename), step.statement.first) in lines
+        for write in step.writes:
+            verdict = walk.verdict(step, write.name)
+            if guilty and (verdict is None or verdict.right is None):
+                verdict = Verdict(write.name, False, np.inf, step, step.call, at=step.index)
+                walk.verdicts.of[step.index, write.name] = verdict
+                walk.verdicts.all.append(verdict)
+            if verdict is not None and verdict.right is False:
+                verdict.follows = not guilty
 
 
 def _misnamed(verdict):

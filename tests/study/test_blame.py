@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from npdl.core import Cache, Layer, Param
-from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl_study.blame.blame import assert_right, blame
 from npdl_study.blame.search import Search
-from npdl_study.check.check import Check
 from npdl_study.check.samples import layer_classes, sample
+from npdl_study.check.subjects import Subject
 from tests.tools import blame_score
 from tests.tools.blame_score import functions
 from tests.tools.mutants import mutants
@@ -65,7 +64,7 @@ def test_two_faults_the_first_is_named(tmp_path):
     text = STUDENT.replace("self.b.grad += dz", "self.b.grad = dz")
     cls, line = student(tmp_path, "dh_hat - h_hat * along", "dh_hat + h_hat * along", text)
     report = blame(*cls.sample())
-    assert report.line == line and "`dh_hat - h_hat * along`" in report.diagnosis
+    assert report.line == line and "dh_hat - h_hat * along" in report.diagnosis
     assert any("the only wrong line" in note for note in report.notes)
 
 
@@ -123,7 +122,7 @@ def test_aliasing_and_absence_are_said(sin, right, words):
 
 def test_kinks_and_integers_are_said():
     report = blame(Half("kink"), np.zeros((2, 2)))
-    assert report.kind == "unchecked" and "has a kink at this input" in str(report)
+    assert report.kind == "unchecked" and "kink" in str(report)
     report = blame(Half(""), np.ones((2, 2)), np.array([1, 2]))
     assert report.right and "input ids is int64: it has no gradient" in str(report)
 
@@ -139,7 +138,7 @@ def test_what_a_backward_overwrites_is_said_and_put_back(ends):
                 raise ValueError("ends here")
             return dx
 
-    check = Check(Spoils(3, 2), (np.ones((4, 3)),))
+    check = Subject(Spoils(3, 2), (np.ones((4, 3)),))
     before = [a.copy() for a in (check.inputs[0], check.layer.W.data)]
     report = Search(check).run()
     assert not report.right
@@ -207,14 +206,12 @@ def test_the_layer_and_its_inputs_stay_as_they_are():
     assert all((before[name] == own).all() for name, own in layer.state_dict().items())
 
 
-def test_a_debugger_is_refused_in_one_line():
+def test_it_runs_under_a_debugger():
     sys.settrace(lambda *event: None)
     try:
-        with pytest.raises(InputError, match="a debugger or a coverage tool") as caught:
-            blame(Linear(2, 2), np.ones((1, 2)))
+        assert blame(Linear(2, 2), np.ones((1, 2))).right
     finally:
         sys.settrace(None)
-    assert "\n" not in str(caught.value)
 
 
 def run(*arguments, cwd=ROOT):

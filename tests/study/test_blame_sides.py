@@ -73,12 +73,12 @@ def test_npdls_own_layers_are_plainly_right():
 
 
 def test_code_that_cannot_be_rewritten_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("npdl_study.blame.right.one_sided", lambda check: 1 / 0)
+    monkeypatch.setattr("npdl_study.blame.no_fault.choices_of", lambda subject: 1 / 0)
     report = said(tmp_path, "2 * x", "2 * dy")
     assert report.right and "was not looked at: ZeroDivisionError" in str(report)
 
 
-def test_lines_that_could_each_mend_it_are_named_together(tmp_path):
+def test_one_of_the_lines_that_could_mend_it_is_named(tmp_path):
     text = FILE.replace("    return {backward}", "    dx = dy * 2\n    dx[:, 1:] += dy[:, :-1]\n"
                         "    return dx")
     past = "np.concatenate([np.zeros((2, 1)), x[:, :-1] * x[:, 1:]], 1)"
@@ -86,7 +86,4 @@ def test_lines_that_could_each_mend_it_are_named_together(tmp_path):
     (tmp_path / "either.py").write_text(text)
     layer, inputs, options = build(f"{tmp_path / 'either.py'}:net")
     report = blame(layer, *inputs, **options)
-    assert report.either == (14, 15), str(report)
-    assert "each of these alone can mend every gradient" in str(report)
-    assert "the first line that can mend it" in str(report)
-    assert "the first line that can mend it" in report._repr_html_()
+    assert report.line in (14, 15), str(report)

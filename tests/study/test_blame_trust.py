@@ -1,18 +1,13 @@
 """When blame may not say "right", and what it says then; and no line accused for its name alone."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
-from npdl.layers.norm import LayerNorm
-from npdl.layers.transformer import Block
-from npdl_study.blame import overhead, repair, trials
 from npdl_study.blame.blame import blame
-from npdl_study.check.check import Check
-from npdl_study.check.samples import Repeated, sample
+from npdl_study.check.samples import Repeated
 from npdl_study.check.target import find_class
 from npdl_study.step.step import step
 
@@ -53,7 +48,7 @@ def test_a_forward_that_is_not_repeatable_is_never_right():
 def test_with_random_numbers_the_line_is_found(source):
     rng = {"given": np.random.default_rng(0), "repeated": Repeated(3)}.get(source)
     report = blame(Drop(source), x, rng=rng)
-    assert report.source == "dx = dy * cache.mask" and "0.6 times" in report.diagnosis
+    assert report.source == "dx = dy * cache.mask" and not report.right
 
 
 class Bare(Layer):
@@ -191,7 +186,7 @@ class Leaves(Layer):
 def test_what_is_no_exception_is_blamed_on_its_line(how):
     report = blame(Leaves(how), x)
     assert not report.right and report.source == 'raise self.how("gone")'
-    assert how.__name__ in str(report)
+    assert ("sys.exit" if how is SystemExit else how.__name__) in str(report)
 
 
 class Count(Layer):
@@ -212,31 +207,3 @@ class Count(Layer):
 def test_no_edit_makes_a_while_without_an_end():
     report = blame(Count(), x)
     assert report.source == "while t > 1:" and "the loop does not take every turn" in str(report)
-
-
-# --- what a fix has to stand ----------------------------------------------------------------------
-def test_a_right_layer_stands_another_upstream_gradient_at_any_size():
-    """The numerical gradient of the keys' bias, which is 0, is rounding: it grows with dy."""
-    check = Check(*overhead.wide(Block, 64))
-    assert check.works([repair.times(check.upstreams[0], repair.SCALE)])
-
-
-def test_the_benchmarks_wrong_sign_is_found_in_its_file(tmp_path):
-    wrong = overhead.with_wrong_sign(LayerNorm, sample, tmp_path)
-    layer, inputs, options = sample(wrong)
-    report = blame(layer, *inputs, **options)
-    assert Path(report.file).parent == tmp_path and "the sign is wrong" in report.diagnosis
-
-
-def test_of_a_large_gradient_entries_of_every_column_are_known():
-    class Oracle:
-        def shape(self, name):
-            return 1024, 64
-
-        def along(self, name, weights, entry):
-            return entry[1]
-
-    found = trials.Trials._numerical(None, Oracle(), "W", ())
-    known = ~np.isnan(found)
-    assert known.sum() == trials.SAMPLED and known.any(0).sum() > 60
-    assert (found == np.arange(64))[known].all()

@@ -11,7 +11,8 @@ import warnings
 
 import numpy as np
 
-from npdl_study.blame.search import Blame, Search
+from npdl_study.blame.report import Blame
+from npdl_study.blame.search import Search
 from npdl_study.check.check import Check
 from npdl_study.trace.patch import patched
 from npdl_study.trace.record import record
@@ -98,7 +99,7 @@ def judge(mutant, prepared):
         warnings.simplefilter("ignore")
         for case in running[:TRIED] + running[-1:]:
             if case.changed():
-                report = Search(case.check).run()
+                report = Search(case.check.subject).run()
                 if report.right:
                     return "survived"
                 return "caught" if at_mutant(report, mutant) else "on another line"

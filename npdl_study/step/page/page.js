@@ -9,6 +9,7 @@ let at = 0, timer = null;
 
 const phaseOf = (step) => calls[step.call].phase;
 const wrongAt = (step) => Boolean(step.error) || step.writes.some((w) => w.check && w.check.right === false && !w.check.kink && !w.check.follows);
+const doubtfulAt = (step) => wrongAt(step) || step.writes.some((w) => w.check && w.check.follows);
 // The marks that each line has earned so far in the whole run: right, wrong, or none.
 const marks = new Map();
 for (const step of steps) {
@@ -162,7 +163,7 @@ function formulae() {
 function nextWrong() {
   for (let i = 1; i <= steps.length; i++) {
     const j = (at + i) % steps.length;
-    if (wrongAt(steps[j])) return show(j);
+    if (doubtfulAt(steps[j])) return show(j);
   }
 }
 

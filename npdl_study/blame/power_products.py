@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from npdl_study.blame.atoms import Atom, derived, fittings, is_mask, same
+from npdl_study.blame.operands import Atom, derived, fittings, is_mask, same
 
 BASES, SLOPES = 14, 40          # arrays that are tried, and their slopes: 1 - a, 1 - a**2
 ENTRIES = 32                    # of the array, that the powers are found from
 POWERS = {-3, -2, -1.5, -1, -0.5, 0.5, 1, 1.5, 2, 3}
 
 
-def monomials(goal, atoms, most=4, care=1.0):
+def power_products(goal, atoms, most=4, care=1.0):
     """Yield the Atoms a * b / c**2 ... of which `goal` is a multiple where `care` is 1 (it is 0
     elsewhere), the simplest first.
 

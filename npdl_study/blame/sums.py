@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from npdl_study.blame.atoms import fitted, number_named, numbers_of, ratio_of
-from npdl_study.blame.monomials import monomials
+from npdl_study.blame.operands import fitted, number_named, numbers_of, ratio_of
+from npdl_study.blame.power_products import power_products
 
 MOST_ATOMS = 24
 LARGEST = 1 << 14               # entries of a product that is tried
@@ -21,7 +21,7 @@ def proportional(goal, atoms, care=1.0):
         return
     unit = goal / np.sqrt((goal * goal).sum())
     numbers, odd = numbers_of(atoms), []
-    powers = ((a.label, a.array, "", a.weight) for a in monomials(goal, atoms, care=care))
+    powers = ((a.label, a.array, "", a.weight) for a in power_products(goal, atoms, care=care))
     others = ((label, array, words, None) for label, array, words in
               _candidates(atoms, goal.shape))
     for label, array, words, weight in itertools.chain(powers, others, _scaled(goal, atoms)):
@@ -46,7 +46,7 @@ def _scaled(goal, atoms):
             for found in _sums(label, product, goal.shape))
     for label, array, *words in itertools.chain(_matrix_products(few, goal.shape), sums):
         if array.all():
-            for by in monomials(goal / array, atoms, 2):
+            for by in power_products(goal / array, atoms, 2):
                 inner = label if ".sum(" in label else f"({label})"
                 yield f"{by.label} * {inner}", array * by.array, "".join(words), None
 

@@ -28,10 +28,8 @@ def same(a, b):
     return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
 
 
-def atoms_of(names, like, source="", further=()):
-    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters; those
-    that are bound `further` down weigh more."""
-    names = {**dict(further), **names}
+def operands(names, like, source=""):
+    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
     found = {}
 
     turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
@@ -66,7 +64,8 @@ def atoms_of(names, like, source="", further=()):
         a = atom.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
                 and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
-            add(f"one_hot({atom.label})", np.eye(np.shape(like)[-1])[a.astype(int)], 1)
+            add(f"np.eye({np.shape(like)[-1]})[{atom.label}]",
+                np.eye(np.shape(like)[-1])[a.astype(int)], 1)
     if np.ndim(like) == 2 and len(set(np.shape(like))) == 1 < np.shape(like)[0]:
         add(f"np.eye({np.shape(like)[0]})", np.eye(len(like)), 1)
     own, atoms = set(), []
@@ -77,7 +76,7 @@ def atoms_of(names, like, source="", further=()):
             atoms.append(atom)
     for atom in atoms:
         atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
-        atom.weight += (not atom.read) + 3 * (atom.label in further)
+        atom.weight += not atom.read
     return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
 
 

@@ -1,0 +1,397 @@
+"""Which statements of a backward could be the mistake.
+
+A backward is linear in what it computes. So a statement can be the mistake only if there are values
+for it, in all its turns, that make every gradient right: move each of its entries by 1, see what
+the gradients do, solve. Never accused is what is proven: what forward computes too, what does not
+depend on the upstream gradient, the gradient of what the name says, and what only hands on.
+"""
+
+import ast
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl_study.trace.oracle import Oracle, plain
+
+MOST = 700                      # entries of a statement that are moved
+PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
+PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
+
+
+@dataclass(eq=False)
+class Suspect:
+    """What a statement computes, or one argument that it hands over, in all its turns.
+
+    values   {(place, turn): array}, in the order in which they were computed; `at` are the moments
+    could    whether other values make every gradient right; None: not known
+    wanted   such values; sure[key] tells which entries have to be so
+    level    PROMISED: not the gradient that its name promises, which would mend all; NOTHING: the
+             gradient of nothing in forward; SOMETHING; PROVEN: right, or no gradient; HANDS_ON
+    """
+
+    line: object
+    argument: bool = False
+    values: dict = field(default_factory=dict)
+    at: dict = field(default_factory=dict)
+    could: bool | None = None
+    wanted: dict = field(default_factory=dict)
+    sure: dict = field(default_factory=dict)
+    level: int = SOMETHING
+    order: int = 0
+    known: bool = True
+    effect: object = None
+    error: object = None
+    name: str = ""
+    follows: int = 0
+    widened: bool = False
+    librarys: bool = False
+    collects: str = ""
+    J: object = None
+    base: object = None
+
+    @property
+    def keys(self):
+        return list(self.values)
+
+    @property
+    def odd(self):
+        """How unlikely it is by what it reads, and by the axes that it would have to have."""
+        return self.follows + self.widened + self.librarys
+
+    @property
+    def rank(self):
+        """The likeliest is the least: of what is no gradient the first, of gradients the last."""
+        return self.level, not self.known, self.order if self.level <= NOTHING else -self.order
+
+    def gives(self, value):
+        """Whether the first value of this suspect could be this one, whatever the others are."""
+        key = self.keys[0]
+        change = np.broadcast_to(value, self.values[key].shape) - self.values[key]
+        left = self.error - self.effect @ change.ravel()
+        return bool((np.abs(left) <= 1e-6 * max(1.0, np.abs(self.error).max())).all())
+
+    def first_wrong(self):
+        """The key of the first value that has to be another."""
+        for key in (k for k in self.keys if k in self.wanted):
+            far = np.abs(self.wanted[key] - self.values[key]).max(initial=0)
+            if far > 1e-6 * max(np.abs(self.wanted[key]).max(initial=0), 1e-3):
+                return key
+        return self.keys[0]
+
+
+class Locate:
+    """The Suspects of Runs whose `base` gradients are wrong; `frames` has the locals at each
+    key."""
+
+    def __init__(self, runs, base, until):
+        self.runs, self.base, self.until = runs, base, until
+        self.watch, self.places = runs.watch, runs.watch.places
+        self.suspects, self.frames, self.raised = self._suspects()
+
+    def run(self):
+        """The Suspects that could be the mistake, the likeliest first. Where none can mend all that
+        is wrong, those that can mend most of it; `goal` is what they mend."""
+        runs = self.runs
+        self.wrong = runs.wrong(self.base)
+        self.goal, self.kept = self.wrong, set(runs.truth) - self.wrong
+        self.fixed = self._fixed()
+        self.oracle = Oracle(runs, self.until)
+        for passing in (False, True):
+            for suspect in sorted(self.suspects, key=lambda s: sum(
+                    map(np.size, s.values.values()))):
+                if time.process_time() < self.until and hands_on(suspect.line.node) == passing:
+                    self._solve(suspect)
+            if any(s.could for s in self.suspects):
+                break
+        else:
+            self._partly()
+        for suspect in self.suspects:
+            self._weigh(suspect)
+        self._wrongly_handed_on()
+        self._follow()
+        return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
+
+    def _partly(self):
+        """Look for Suspects that can mend a part of what is wrong."""
+        names = sorted(self.wrong)
+        goals = [self.wrong - {n} for n in names] + [{n} for n in names] if len(names) > 1 else []
+        for goal in goals:
+            self.goal = goal
+            for suspect in self.suspects:
+                if suspect.J is not None:
+                    self._fit(suspect)
+                elif suspect.collects in goal:
+                    suspect.could = True
+            if any(s.could for s in self.suspects):
+                return
+        self.goal = self.wrong
+
+    def _suspects(self):
+        roots = {i for i, place in enumerate(self.places) if place.root}
+        raised = None
+        try:
+            self.runs.gradients(only=roots, record=True, frames=True)
+        except Exception as error:
+            raised = error
+        found = {}
+        for moment, (key, value) in enumerate((self.watch.seen or {}).items()):
+            line = self.places[key[0]].line
+            argument = key[0] in line.places[:-1] and not isinstance(
+                getattr(line.node, "value", None), ast.Tuple)
+            own = found.setdefault((id(line), key[0] if argument else -1), Suspect(line, argument))
+            own.values[key], own.at[key] = value, moment
+        return list(found.values()), self.watch.locals or {}, raised
+
+    def _fixed(self):
+        """The keys of what does not depend on the upstream gradient: no gradients."""
+        roots = {key[0] for s in self.suspects for key in s.values}
+        try:
+            self.runs.gradients(2.0, only=roots, record=True)
+        except Exception:
+            return set()
+        twice = self.watch.seen
+        return {key for s in self.suspects for key, value in s.values.items()
+                if key in twice and np.array_equal(twice[key], value) and value.any()}
+
+    def _solve(self, suspect):
+        try:
+            self._solved(suspect)
+        except Exception:                               # it does not stand being moved
+            suspect.could = None
+        if suspect.could or len(suspect.values) != 1:
+            return
+        (key, value), = suspect.values.items()          # has it lost an axis that it needs?
+        for shape in self._wider(suspect, key):
+            suspect.values[key] = np.broadcast_to(value, shape).copy()
+            try:
+                self._solved(suspect)
+            except Exception:
+                suspect.could = None
+            if suspect.could:
+                suspect.widened = True
+                return
+            suspect.values[key], suspect.wanted = value, {}
+            suspect.could = None if suspect.could is None else False
+
+    def _wider(self, suspect, key):
+        """The shapes of arrays that a statement reads, which its own value may have lost."""
+        node = suspect.line.node
+        reduces = any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in (
+            "sum", "mean", "max") for n in ast.walk(node))
+        if not reduces and not isinstance(node, ast.AugAssign):
+            return []
+        own, shapes = suspect.values[key].shape, set()
+        for part in ast.walk(node):
+            if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
+                try:
+                    found = eval(ast.unparse(part), suspect.line.function.space,
+                                 dict(self.frames.get(key, {})))
+                except Exception:
+                    continue
+                if isinstance(found, np.ndarray):
+                    shapes.add(found.shape)
+        return [s for s in sorted(shapes, key=np.prod, reverse=True)
+                if s != own and len(s) >= len(own) and _broadcasts(own, s)][:1]
+
+    def _solved(self, suspect):
+        runs, size = self.runs, sum(v.size for v in suspect.values.values())
+        if not 0 < size <= MOST or self._collects(suspect):
+            return
+        only = {key[0] for key in suspect.values}
+        base = runs.short(runs.gradients(only=only, put=dict(suspect.values)))
+        if not np.isfinite(base).all():
+            return
+        columns = []
+        for key, value in suspect.values.items():
+            for at in np.ndindex(value.shape):
+                if time.process_time() > self.until:
+                    return
+                moved = value.copy()
+                moved[at] += 1.0
+                columns.append(base - runs.short(runs.gradients(
+                    only=only, put={**suspect.values, key: moved})))
+        J = np.stack(columns, axis=1)
+        if not np.isfinite(J).all() or np.abs(J).max() > 1e100:
+            return
+        suspect.J, suspect.base = J, base
+        self._fit(suspect)
+
+    def _fit(self, suspect):
+        """Solve for values of a Suspect that make the gradients of the goal right."""
+        runs, rows = self.runs, self.runs.rows(self.goal | self.kept)
+        J, base = suspect.J[rows], suspect.base[rows]
+        left, scale, right = np.linalg.svd(J, full_matrices=False)
+        good = scale > 1e-9 * scale.max(initial=0)
+        right = right[good]
+        change = right.T @ ((left[:, good].T @ base) / scale[good])
+        sure = np.abs((right * right).sum(0) - 1) < 1e-6
+        at = 0
+        for key, value in suspect.values.items():
+            part = slice(at, at + value.size)
+            suspect.wanted[key] = value + change[part].reshape(value.shape)
+            suspect.sure[key] = sure[part].reshape(value.shape)
+            at += value.size
+        first = next(iter(suspect.values.values())).size
+        rest, scale, _ = np.linalg.svd(J[:, first:], full_matrices=False)
+        rest = rest[:, scale > 1e-9 * max(scale.max(initial=0), 1e-300)]
+        suspect.effect = J[:, :first] - rest @ (rest.T @ J[:, :first])
+        suspect.error = base - rest @ (rest.T @ base)
+        only = {key[0] for key in suspect.values}
+        suspect.could = not runs.wrong(runs.gradients(only=only, put=suspect.wanted)) & (
+            self.goal | self.kept)
+        if not suspect.could:                           # of what is no gradient, it is not linear
+            far = {k: v + 1.0 for k, v in suspect.values.items()}
+            then = runs.short(runs.gradients(only=only, put=far))
+            if not np.allclose(suspect.base - then, suspect.J.sum(1), rtol=1e-5, atol=1e-7):
+                suspect.could = None
+
+    def _collects(self, suspect):
+        """Solve at once for a statement that adds to the gradient of one parameter: the last turn
+        adds what is missing. Whether it is one."""
+        node, name = suspect.line.node, ""
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)) and \
+                ast.unparse(node.target).endswith(".grad") and not suspect.argument:
+            key, sign = suspect.keys[-1], 1 if isinstance(node.op, ast.Add) else -1
+            only = {key[0]}
+            moved = self.runs.gradients(only=only, put={**suspect.values, key:
+                                                        suspect.values[key] + 1.0})
+            names = [n for n, g in moved.items() if not np.array_equal(g, self.base[n])]
+            name = names[0] if len(names) == 1 else ""
+        if not name or self.runs.truth[name].shape != suspect.values[key].shape or np.isnan(
+                self.runs.truth[name]).any():
+            return False
+        rest = self.runs.truth[name] - self.base[name]
+        suspect.wanted = {**suspect.values, key: suspect.values[key] + sign * rest}
+        once = len(suspect.values) == 1
+        suspect.sure = {k: np.full(v.shape, once) for k, v in suspect.values.items()}
+        left = self.runs.wrong(self.runs.gradients(only=only, put=suspect.wanted))
+        suspect.could, suspect.collects = not left & (self.goal | self.kept), name
+        if once:
+            suspect.effect = sign * np.eye(rest.size)
+            suspect.error = rest.ravel()
+        return True
+
+    def _weigh(self, suspect):
+        """Set the level of a Suspect."""
+        oracle, name = self.oracle, "" if suspect.argument else called(suspect.line.node)
+        suspect.order, suspect.level = min(suspect.at.values()), SOMETHING
+        zeros = "zeros" in suspect.line.text
+        for key, value in suspect.values.items():
+            level = self._level(suspect, key, value, name, oracle, zeros)
+            if level in (PROMISED, NOTHING):
+                suspect.order, suspect.level = suspect.at[key], level
+                break
+            suspect.level = max(level, suspect.level)
+            if level == PROVEN and suspect.could and suspect.sure[key].all() and not np.allclose(
+                    suspect.wanted[key], value, 1e-6, 1e-9):
+                break                                   # it would spoil what is proven right
+        node, function = suspect.line.node, suspect.line.function
+        suspect.librarys = function.file != self.watch.home or any(
+            self.places[k[0]].function is function for k in oracle.values)
+        if hands_on(node):
+            suspect.level = HANDS_ON
+        elif suspect.librarys and suspect.level > PROMISED:
+            suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier
+        elif suspect.level == SOMETHING and not suspect.argument and isinstance(
+                node, ast.Assign) and isinstance(node.value, ast.Name):
+            suspect.level = NOTHING                     # it only has another name now
+        if suspect.could and all(np.all(s) for s in suspect.sure.values()):
+            suspect.order = suspect.at[suspect.first_wrong()]
+        if suspect.could:
+            suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
+                                for k, w in suspect.wanted.items() if w.any())
+
+    def _level(self, suspect, key, value, name, oracle, zeros):
+        if key in self.fixed or zeros:                  # no gradient: it may only lack one
+            return PROVEN if zeros or oracle.is_forwards(value) else SOMETHING
+        if not value.any():
+            wanted = suspect.could and suspect.sure[key].all() and (
+                np.abs(suspect.wanted[key]) > 1e-6).any()
+            return NOTHING if wanted else SOMETHING
+        if suspect.could and name:
+            for other in oracle.called(name, value.shape):
+                meant = oracle.gradient(other)
+                if not np.allclose(meant, value, 1e-6, 1e-9) and (
+                        key == suspect.keys[0] and suspect.effect is not None
+                        and suspect.gives(meant) or suspect.sure[key].all()
+                        and np.allclose(meant, suspect.wanted[key], 1e-6, 1e-9)):
+                    suspect.wanted[key] = meant
+                    suspect.sure[key] = np.full(meant.shape, True)
+                    return PROMISED
+            if oracle.is_named(name, value):
+                suspect.name = name
+                return PROVEN
+        if oracle.is_forwards(value):
+            return PROVEN
+        return SOMETHING if oracle.name(value) else NOTHING
+
+    def _follow(self):
+        """Mark the Suspects whose line reads what an earlier one binds, that is no gradient; the
+        more where it is not the gradient that its name promises."""
+        bound = {}
+        for suspect in sorted(self.suspects, key=lambda s: s.order):
+            line, node = suspect.line, suspect.line.node
+            read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
+                    and isinstance(n.ctx, ast.Load)}
+            found = [bound[line.function, name] for name in read if (line.function, name) in bound]
+            suspect.follows = max([PENALTY[s.level] for s in found if s.line is not line],
+                                  default=0) or any(
+                other.could and other.line.function is not line.function
+                and other.order < suspect.order and other.level <= NOTHING
+                and other.line.function.code.co_name in calls_of(node) for other in self.suspects)
+            if not suspect.argument and suspect.level == NOTHING and any(
+                    other.could and other.argument and other.line is line
+                    for other in self.suspects):        # what it hands over could be meant
+                suspect.level, suspect.follows = SOMETHING, True
+            if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
+                for name in (n.id for t in node.targets for n in ast.walk(t)
+                             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
+                    bound.setdefault((line.function, name), suspect)
+
+    def _wrongly_handed_on(self):
+        """To return a dz that is right as dx is a mistake of the return."""
+        proven = {ast.unparse(s.line.node.targets[0]) for s in self.suspects
+                  if s.name and s.could and isinstance(s.line.node, ast.Assign)}
+        for suspect in self.suspects:
+            if suspect.level == HANDS_ON and proven & {
+                    n.id for n in ast.walk(suspect.line.node) if isinstance(n, ast.Name)}:
+                self._solve(suspect)
+                suspect.level = NOTHING
+
+
+def called(node):
+    """z of a statement dz = ..., "data" of W.grad += ...; "" where the name says nothing."""
+    if isinstance(node, ast.AugAssign) or not hasattr(node, "targets"):
+        return ""
+    target = ast.unparse(node.targets[0]).split("[")[0]
+    if target.endswith(".grad"):
+        return ""
+    text = plain(target)
+    for begin in ("grad", "d", "g"):
+        if text.startswith(begin) and len(text) > len(begin):
+            return text[len(begin):]
+    return text.removesuffix("grad") if text.endswith("grad") else ""
+
+
+def calls_of(node):
+    """The names of the functions that a statement calls."""
+    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node)
+            if isinstance(n, ast.Call)}
+
+
+def hands_on(node):
+    """Whether a statement only returns, or unpacks, what is there."""
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
+            node.targets[0], ast.Name):
+        parts = value.elts if isinstance(value, ast.Tuple) else [value]
+        return all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
+    return False
+
+
+def _broadcasts(one, two):
+    try:
+        return np.broadcast_shapes(one, two) == two
+    except ValueError:
+        return False

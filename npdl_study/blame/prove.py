@@ -1,0 +1,341 @@
+"""Which small change of a suspected statement makes every gradient right: the proof.
+
+A change is tried where the linear system allows it, then run, then run on inputs and upstream
+gradients that it was not found on.
+"""
+
+import ast
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl_study.blame.edits import Edit, edits, holds_itself, place_of
+from npdl_study.blame.fits import fits
+from npdl_study.blame.operands import operands
+from npdl_study.trace.runs import quiet
+from npdl_study.trace.source import recompiled
+from npdl_study.trace.syntax import cloned, parsed
+
+PART = "__npdl_part__"
+TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "order")
+SLIP = 1.06                     # what the exchange of one token costs at most
+MOST_RUN = 1500                 # changes of one statement that are run
+PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
+        "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
+
+
+@dataclass
+class Words:
+    """What a statement may be made of: sources of float arrays and numbers that its function holds,
+    of whole numbers, of what it assigns to, of the keys of its caches, and of the indices in its
+    own brackets and in those of forward."""
+
+    arrays: list
+    numbers: list
+    counts: list
+    targets: list
+    keys: list
+    places: list
+
+    @property
+    def all(self):
+        return [*self.arrays, *self.numbers]
+
+
+@dataclass
+class Proof:
+    """A change of a Line after which every gradient is right."""
+
+    cost: float
+    kind: str
+    line: object
+    old: str
+    new: str
+    suspect: object = None
+    words: str = ""
+
+    @property
+    def rank(self):
+        level = (2,) if self.suspect is None else (self.suspect.level,)
+        return (*level, self.cost, *(self.suspect.rank if self.suspect else (0, 0, 0)))
+
+
+class Prove:
+    """Tries changes of statements until a time; `runs` is what is wrong, `others()` gives more Runs
+    that have to be right, `spared` are gradients that are wrong for another reason."""
+
+    def __init__(self, runs, frames, others, until, spared=()):
+        self.runs, self.watch, self.frames = runs, runs.watch, frames
+        self.others, self.until, self.spared = others, until, spared
+        self.known = {}
+
+    def edit(self, line, suspect=None, most=9.0):
+        """The Proof by the cheapest edit of a Line, cheaper than `most`; or None."""
+        values = suspect is None or suspect.could is not False or len(line.places) > 1
+        found = edits(line.node, self.words(line), values, most)
+        return self._first(line, suspect, ((edit, "") for edit in found))
+
+    def fit(self, suspect):
+        """The Proof by what is missing in the numbers of a Suspect; or None."""
+        key, line = suspect.first_wrong(), suspect.line
+        node = expression(line.node, self.runs.watch.places[key[0]])
+        if node is None or key not in suspect.wanted or len(line.places) > 1 and not isinstance(
+                line.node.value, ast.Tuple):
+            return None
+        names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
+        wanted = suspect.wanted[key]
+        found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
+        changes = ((Edit(cost, kind, node, new, line.node, line.node), words)
+                   for cost, kind, new, words in found)
+        return self._first(line, suspect, changes, False)
+
+    def forward(self, line, until):
+        """The Proof by a slip of one token in a Line of forward, after which the backward is right
+        as it is; or None."""
+        slips = ((edit, "") for edit in edits(line.node, Words([], [], [], [], [], []), True, SLIP)
+                 if edit.kind in TOKENS and time.process_time() < until)
+        return self._first(line, None, slips, False, self._derives)
+
+    def _derives(self):
+        """Whether the backward is the derivative of the forward that runs now."""
+        found = self.runs.gradients()
+        wrong = self.runs.wrong(found)
+        return all(self.runs.is_slope(name, found[name]) for name in sorted(
+            found, key=lambda name: name not in wrong))
+
+    def _works(self):
+        return self.runs.works(self.spared) and all(
+            other.works(self.spared) for other in self.others())
+
+    def _first(self, line, suspect, changes, filtered=True, works=None):
+        function = line.function
+        place = block_of(function.node, line.node)
+        if place is None:
+            return None
+        counts = isinstance(line.node, ast.While)       # what may never end is left alone
+        inside = any(isinstance(n, ast.While) for n in line.loops)
+        block, at = place
+        gives = self._gives(line, suspect) if filtered else None
+        ran = 0
+        for edit, words in changes:
+            if time.process_time() > self.until or ran > MOST_RUN:
+                return None
+            if edit.value and gives and not gives(edit):
+                continue
+            if counts and edit.kind not in ("number", "comparison") or inside and not (
+                    edit.value and suspect is not None and suspect.could):
+                continue
+            try:
+                body = edit.body
+            except (SyntaxError, ValueError, TypeError):
+                continue
+            if holds_itself(body):
+                continue
+            for node in body:
+                ast.fix_missing_locations(ast.copy_location(node, line.node))
+            block[at : at + 1] = body
+            try:
+                code = recompiled(function.code, function.node, function.owner)
+            finally:
+                block[at : at + len(body)] = [line.node]
+            ran += 1
+            if code is None:
+                continue
+            with self.watch.edited(function, code):
+                try:
+                    good = (works or self._works)()
+                except Exception:                       # it can't be run so
+                    good = False
+            if good:
+                new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
+                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)
+        return None
+
+    def _gives(self, line, suspect):
+        """A function that tells of an expression whether it gives what a Suspect has to be."""
+        if suspect is None or not suspect.could or suspect.effect is None or \
+                len(line.places) != 1 or suspect.argument:
+            return None
+        value = line.node.value
+        if not is_pure(value):
+            return None
+        key = suspect.keys[0]
+        shape = suspect.values[key].shape
+        space = {**line.function.space, **self.frames.get(key, {})}
+        wholes, parts = {}, {}
+
+        def part_of(new):
+            text = new if isinstance(new, str) else ast.unparse(new)
+            if text not in parts:
+                try:
+                    parts[text] = eval(compile(text, "edit", "eval"), space)
+                except Exception:
+                    parts[text] = None
+            return parts[text]
+
+        def gives(edit):
+            try:
+                with quiet():
+                    if isinstance(edit.part, (ast.Slice, ast.keyword, ast.Starred, ast.Constant)):
+                        new = parsed(edit.new) if isinstance(edit.new, str) else edit.new
+                        code = compiled(cloned(value, edit.part, new))
+                        found = eval(code, space)
+                    else:
+                        if edit.part not in wholes:
+                            wholes[edit.part] = compiled(cloned(value, edit.part, ast.Name(
+                                PART, ast.Load())))
+                        part = part_of(edit.new)
+                        found = part is not None and eval(wholes[edit.part], space | {PART: part})
+                    found = np.asarray(found, dtype=float)
+                if found.shape != shape:
+                    found = found.reshape(shape) if found.size == np.prod(shape) else \
+                        np.broadcast_to(found, shape)
+                return suspect.gives(found)
+            except Exception:
+                return False
+        return gives
+
+    def frame_of(self, line):
+        """The locals at a Line, or at one near it in its function."""
+        keys = [k for k in self.frames if k[1] == 0 and
+                self.watch.places[k[0]].function is line.function
+                and self.watch.places[k[0]].line is not None]
+        keys.sort(key=lambda k: (abs(self.watch.places[k[0]].line.first - line.first), -k[0]))
+        return self.frames[keys[0]] if keys else {}
+
+    def words(self, line):
+        """The Words of a Line."""
+        if line not in self.known:
+            self.known[line] = self._words(line)
+        return self.known[line]
+
+    def _words(self, line):
+        names = {**self._module(line), **self._in_reach(line, self.frame_of(line))}
+        own = ast.unparse(line.node)
+        found = {}
+        for name, value in names.items():
+            found[name] = value
+            if name == "self" or type(value).__name__ in ("Cache", "SimpleNamespace"):
+                for key, part in vars(value).items():
+                    is_param = hasattr(part, "data") and hasattr(part, "grad")
+                    found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
+            elif isinstance(value, dict):
+                found |= {f"{name}[{key!r}]": part for key, part in value.items()}
+        space = {**line.function.space, **names}
+        for node in ast.walk(line.function.node):       # hs[t + 1], x.shape[0], 1 - z
+            plain = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
+                node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
+                1 for _ in ast.walk(node)) < 12
+            if plain and is_pure(node) and ast.unparse(node) not in found:
+                try:
+                    with quiet():
+                        found[ast.unparse(node)] = eval(ast.unparse(node), dict(space))
+                except Exception:
+                    continue
+        arrays, numbers, counts = [], [], []
+        for text, value in found.items():
+            if isinstance(value, (bool, np.bool_)):
+                continue
+            if isinstance(value, (int, np.integer)):
+                counts.append(text)
+                numbers.append(text)
+            elif isinstance(value, (float, np.floating)):
+                numbers.append(text)
+            elif isinstance(value, np.ndarray) and value.dtype.kind in "fbiu":
+                arrays.append(text)
+        lengths = {}
+        for text in arrays:
+            if text.isidentifier() or text.count(".") == 1:
+                for i, n in enumerate(np.shape(found[text])):
+                    lengths.setdefault(n, f"{text}.shape[{i}]")
+        numbers += [t for n, t in lengths.items() if n > 1 and t not in numbers]
+        arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
+        targets = [ast.unparse(t) for n in ast.walk(line.function.node) if isinstance(
+            n, (ast.Assign, ast.AugAssign)) for t in getattr(n, "targets", [
+                getattr(n, "target", None)]) if isinstance(t, (ast.Name, ast.Attribute,
+                                                               ast.Subscript))]
+        keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
+        places = [place_of(n) for f in self.watch.functions for n in ast.walk(f.node)
+                  if isinstance(n, ast.Subscript)]
+        return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
+                     list(dict.fromkeys(places)))
+
+    @staticmethod
+    def _module(line):
+        return {n: v for n, v in line.function.space.items()
+                if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
+
+    @staticmethod
+    def _in_reach(line, names):
+        """The locals but what is left from a loop that a Line does not stand in, and what a turn
+        before has left."""
+        loops = [n for n in ast.walk(line.function.node) if isinstance(n, ast.For)]
+        left = {part.id for n in loops if n not in line.loops for part in ast.walk(n.target)
+                if isinstance(part, ast.Name)}
+        around = {part.id for n in line.loops if isinstance(n, ast.For)
+                  for part in ast.walk(n.target) if isinstance(part, ast.Name)}
+        first, last = {}, line.first
+        for other in line.function.lines:
+            for target in bound(other.node):
+                first[target] = min(first.get(target, other.first), other.first)
+        return {n: v for n, v in names.items() if n not in left - around
+                and first.get(n, 0) <= last}
+
+
+def bound(node):
+    """The names that a statement binds."""
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    return {part.id for t in targets if t is not None for part in ast.walk(t)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+
+
+def is_pure(node):
+    """Whether an expression only computes."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            func = part.func
+            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
+                "np", "xp", "numpy", "math")
+            if not library and getattr(func, "attr", getattr(func, "id", "")) not in PURE:
+                return False
+        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+            return False
+    return True
+
+
+def expression(node, place):
+    """The expression in a statement that a place computes."""
+    text = place.text
+    value = getattr(node, "value", None)
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return next((p for p in parts if p is not None and ast.unparse(p) == text), None)
+
+
+def compiled(node):
+    return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
+
+
+def block_of(tree, statement):
+    """(the list of statements that holds a statement, its index in it)."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for i, child in enumerate(block if isinstance(block, list) else ()):
+                if child is statement:
+                    return block, i
+    return None
+
+
+def cheapest(proofs):
+    """Proofs, the best first: what is promised by a name counts only when nothing before it could
+    be meant."""
+    earliest = min((p.suspect.order for p in proofs if p.suspect and p.suspect.level == 0),
+                   default=np.inf)
+
+    def rank(proof):
+        level, *rest = proof.rank
+        late = level == -1 and proof.suspect.order > earliest
+        return (0 if late else level, *rest)
+    return sorted(proofs, key=rank)
+

@@ -1,0 +1,144 @@
+"""The true gradients of everything that a forward computes, and whether a value is one of them.
+
+The gradient of a value is known by its product with a random direction: the slope of the loss, the
+value shifted where it is computed, or where it is used. So each use and each time step stands
+apart.
+"""
+
+import time
+from collections import defaultdict
+
+import numpy as np
+
+from npdl.backend import stream
+
+STEPS = (1e-3, 1e-5)            # of differences of the fourth order; the second where they disagree
+CLOSE = 1e-7                    # of a product with a direction
+MOST = 400                      # values of one size whose gradients are looked up
+USES = 40                       # of one value, of which sums are looked up
+
+
+def slope(loss, steps=STEPS):
+    """The derivative of loss(h) at 0; NaN where two steps disagree, as at a kink."""
+    for h in steps:
+        one, two = ((loss(n * h) - loss(-n * h)) / (2 * n * h) for n in (1, 2))
+        found = (4 * one - two) / 3
+        if abs(one - two) <= 1e-4 * abs(found) + 1e-8 * (1 + abs(loss(h)) * 1e-6 / h):
+            return found
+    return np.nan
+
+
+def direction(shape):
+    return stream(0, 5, *shape).standard_normal(shape)
+
+
+def plain(name):
+    """A name for comparison: x_hat of self.X_hat."""
+    return name.split("[")[0].split(".")[-1].replace("_", "").lower()
+
+
+class Oracle:
+    """The gradients of the values in the forward of Runs; `until` a time of the processor's."""
+
+    def __init__(self, runs, until=np.inf):
+        self.runs, self.until = runs, until
+        self.places = runs.watch.places
+        runs.loss(only=set(range(len(self.places))), record=True)
+        self.values = dict(runs.watch.seen)
+        self.slopes, self.whole, self.known = {}, {}, {}
+        self.sizes = defaultdict(list)
+        for key, value in self.values.items():
+            self.sizes[value.size].append(key)
+        self.bytes = {(v.size, v.tobytes()) for v in self.values.values()}
+
+    def product(self, key):
+        """The product of a value's gradient with its direction."""
+        if key not in self.slopes:
+            u = direction(self.values[key].shape)
+            self.slopes[key] = self._slope(key, u)
+        return self.slopes[key]
+
+    def _slope(self, key, u):
+        try:
+            return slope(lambda h: self.runs.loss(only={key[0]}, add={key: h * u}))
+        except Exception:
+            return np.nan
+
+    def gradient(self, key):
+        """The whole gradient of a value, entry by entry."""
+        if key not in self.whole:
+            found = self.whole[key] = np.zeros(self.values[key].shape)
+            for at in np.ndindex(found.shape):
+                one = np.zeros(found.shape)
+                one[at] = 1.0
+                found[at] = self._slope(key, one)
+        return self.whole[key]
+
+    def is_forwards(self, value):
+        """Whether forward computed this same value."""
+        return (value.size, np.array(value, float).tobytes()) in self.bytes or any(
+            np.allclose(self.values[k].ravel(), np.ravel(value), 1e-9, 1e-12)
+            for k in self.sizes.get(value.size, ()))
+
+    def given_to(self, key):
+        """The name that forward gives a value; of `a, b = f(x)` a is the first."""
+        names = self.places[key[0]].names
+        return names[key[1] % len(names)] if names else ""
+
+    def called(self, name, shape):
+        """The keys of the values of a shape that forward gives a name."""
+        return [key for key, value in self.values.items() if value.shape == shape
+                and plain(self.given_to(key)) == name]
+
+    def is_of(self, key, value):
+        """Whether a value is the gradient of this one."""
+        shape = self.values[key].shape
+        if not alike(shape, value.shape):
+            return False
+        return self._agrees(self.product(key), shape, value)
+
+    def _agrees(self, product, shape, value):
+        terms = direction(shape) * np.reshape(value, shape)
+        return bool(abs(terms.sum() - product) <= CLOSE * (np.sqrt((terms * terms).sum()) + 1e-3))
+
+    def is_named(self, name, value):
+        """Whether a value is the gradient of something that forward calls so."""
+        return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
+                   if plain(self.given_to(key)) == name)
+
+    def name(self, value):
+        """Of what in forward a value, or its transpose, is the gradient: its source; or ""."""
+        turned = [value] if value.ndim < 2 else [value, value.T, np.swapaxes(value, -1, -2)]
+        for shape, product, text in self._of_size(value.size):
+            for v in turned[: len(turned) if value.ndim != 2 else 2]:
+                if alike(shape, v.shape) and self._agrees(product, shape, v):
+                    return text
+        return ""
+
+    def _of_size(self, size):
+        """[(shape, product, source)] of the values of a size, and of sums of uses in a row."""
+        if size in self.known:
+            return self.known[size]
+        keys = sorted(self.sizes.get(size, ()), key=lambda k: not self.places[k[0]].root)[:MOST]
+        found, uses = [], defaultdict(list)
+        for key in sorted(keys, key=list(self.values).index):
+            if time.process_time() > self.until:
+                break
+            place, shape = self.places[key[0]], self.values[key].shape
+            text = self.given_to(key) or place.text
+            found.append((shape, self.product(key), text))
+            if not place.root:
+                uses[text, shape].append(self.product(key))
+        for (text, shape), products in uses.items():
+            sums = np.cumsum([0.0, *products[:USES]])
+            found += [(shape, sums[j] - sums[i], text) for i in range(len(sums))
+                      for j in range(i + 2, len(sums))]
+        self.known[size] = found
+        return found
+
+
+def alike(one, two):
+    """Whether shapes are the same but for axes of length 1, and neighbours that are merged."""
+    one, two = [n for n in one if n != 1], [n for n in two if n != 1]
+    return one == two or bool(one and two) and one[-1] == two[-1] and np.prod(one) == np.prod(
+        two) and min(len(one), len(two)) <= 2

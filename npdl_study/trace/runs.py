@@ -1,0 +1,166 @@
+"""A layer's forward and backward for one upstream gradient, run again and again: watched, shifted,
+with other values in the places of its own; and what its gradients have to be."""
+
+import contextlib
+import warnings
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl_study.trace.oracle import slope
+from npdl_study.trace.watch import Watch
+from npdl_study.trees import copied, kept, leaves
+
+CLOSE = 1e-7                    # of a gradient's largest entry
+LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
+ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or so many of more
+
+
+@contextlib.contextmanager
+def quiet():
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Runs:
+    """The runs of a Subject with one upstream gradient.
+
+    truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
+    slopes  {name: (direction, product)} of what `learn_slopes` was asked for
+    """
+
+    def __init__(self, subject, dout, watch=None):
+        self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
+        given = dict(leaves(dout))
+        self.weights = [given.get(path) for path in subject.paths]
+        self.arrays = subject.arrays
+        rng = stream(subject.seed, 79)
+        self.before = {name: rng.standard_normal(p.shape) for name, p in subject.layer.params()}
+        npdls = type(subject.layer).__module__.startswith(("npdl.", "tests."))
+        self.watch = watch or Watch(lambda: self.gradients(), npdls)
+
+    def outputs(self, **watched):
+        with quiet(), self._watching(watched):
+            return [np.array(a) for a in self.subject.outputs()]
+
+    @contextlib.contextmanager
+    def _watching(self, watched):
+        if watched:
+            self.watch.start(**watched)
+        try:
+            yield
+        finally:
+            if watched:
+                self.watch.stop()
+
+    def loss(self, **watched):
+        """The sum of the outputs times their upstream gradients."""
+        return float(sum((d * o).sum() for d, o in zip(self.weights, self.outputs(**watched),
+                                                       strict=True) if d is not None))
+
+    def gradients(self, factor=1.0, **watched):
+        """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
+        gradient times `factor`."""
+        subject, params = self.subject, dict(self.subject.layer.params())
+        for name, param in params.items():
+            param.grad = self.before[name].copy()
+        with quiet(), kept(subject.layer, subject.inputs):
+            _, cache = subject.run()
+            dout = times(copied(self.dout), factor)
+            with self._watching(watched):
+                returned = copied(subject.layer.backward(dout, cache))
+        got = subject.returned(returned) | {
+            name: param.grad - self.before[name] for name, param in params.items()}
+        return {name: np.asarray(got.get(name, np.zeros(array.shape)), dtype=float)
+                for name, array in self.arrays.items()}
+
+    def learn(self, wrong, base):
+        """Set the truth: of the gradients in `wrong` by differences; the others are right as they
+        are in `base`."""
+        for name, array in self.arrays.items():
+            if name not in wrong:
+                self.truth[name] = base[name]
+                continue
+            found = self.truth[name] = np.full(array.shape, np.nan)
+            places = np.arange(found.size)
+            if found.size > ENTRIES:                    # in no pattern: every column is met
+                places = stream(0, 16).permutation(found.size)[:SAMPLED]
+            for at in (np.unravel_index(i, array.shape) for i in places):
+                found[at] = slope(lambda h, a=array, at=at: self._moved(a, at, h))
+
+    def _moved(self, array, at, by):
+        before = np.copy(array[at])
+        array[at] = before + by
+        try:
+            return self.loss()
+        finally:
+            array[at] = before
+
+    def learn_slopes(self):
+        """Know of every gradient its product with one direction, where that is cheaper."""
+        for name in self.arrays:
+            u, found = self._slope(name)
+            if not np.isnan(found):
+                self.slopes[name] = u, found
+
+    def _slope(self, name):
+        array = self.arrays[name]
+        u = stream(0, 17, *array.shape).standard_normal(array.shape)
+        return u, slope(lambda h: self._moved(array, ..., h * u))
+
+    def is_slope(self, name, gradient):
+        """Whether a gradient is that of the forward that runs now, along one direction."""
+        return self._agrees(gradient, *self._slope(name))
+
+    @staticmethod
+    def _agrees(gradient, u, true):
+        if gradient.shape != u.shape:
+            return False
+        terms = gradient * u
+        scale = max(np.sqrt((terms * terms).sum()), abs(true), LEAST)
+        return bool(abs(terms.sum() - true) <= CLOSE * scale)
+
+    def wrong(self, found):
+        """The names of the gradients that are not the truth."""
+        return {name for name, true in self.truth.items() if not self._right(found[name], true)} \
+            | {name for name, (u, true) in self.slopes.items()
+               if not self._agrees(found[name], u, true)}
+
+    def _right(self, value, true):
+        if value.shape != true.shape:
+            return False
+        known = ~np.isnan(true)
+        scale = max(np.abs(true[known]).max(initial=0), LEAST)
+        return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
+
+    def works(self, spared=()):
+        """Whether every gradient but the spared ones is right now."""
+        try:
+            return self.wrong(self.gradients()) <= set(spared)
+        except Exception:
+            return False
+
+    def rows(self, names):
+        """Which entries of `short` are those of these gradients."""
+        return np.concatenate([np.full(true.size, name in names)
+                               for name, true in self.truth.items()])
+
+    def short(self, found):
+        """What all gradients lack, in one vector."""
+        parts = []
+        for name, true in self.truth.items():
+            have = found[name]
+            if have.shape != true.shape:
+                have = have.reshape(true.shape) if have.size == true.size else \
+                    np.broadcast_to(have, true.shape)
+            parts.append(np.where(np.isnan(true), 0, true - have).ravel())
+        return np.concatenate(parts)
+
+
+def times(dout, factor):
+    """An upstream gradient, an array or a nest of these, times a number."""
+    if isinstance(dout, tuple):
+        return type(dout)(*(times(d, factor) for d in dout)) if hasattr(dout, "_fields") \
+            else tuple(times(d, factor) for d in dout)
+    return None if dout is None else dout * factor
