@@ -69,7 +69,7 @@ def confine(parent, for_good=True, **limits):
     system has such; `for_good`, so that they can't be raised again. It is for a process that runs
     what a stranger wrote, before it does."""
     if sys.platform == "linux":
-        import signal                       # a browser has none, and reads files too
+        import signal  # a browser has none, and reads files too
 
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:                              # it has ended before that call

@@ -14,10 +14,11 @@ from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
 from tests.tools import cupy_on_cpu
+from tests.tools.broken_kernels import MODELS
 from tests.tools.cases import all_cases
 from tests.tools.device import needs_cupy, unwaited
 from tests.tools.device_helpers import SETTINGS, on_device, on_host, run_case, small_config
-from tests.tools.fast_cases import COUNTED, MODELS, assert_equal_on_a_device, build, drawn
+from tests.tools.fast_cases import COUNTED, assert_equal_on_a_device, build, drawn
 from tests.tools.trained import trained
 
 pytestmark = needs_cupy
@@ -60,19 +61,21 @@ def test_every_layer_gives_numpys_results_and_never_waits(case, dtype):
 # The wing: the loss and each entry of every gradient, beside the textbook's on NumPy
 
 @both_dtypes
-@pytest.mark.parametrize("kind, name", MODELS)
-def test_the_wings_gradients(kind, name, dtype):
+@pytest.mark.parametrize("name", MODELS)
+def test_the_wings_gradients(name, dtype):
+    kind, chosen = MODELS[name]
     limit = {"float64": 1e-10, "float32": 2e-5}[dtype]
     for batch, counted in itertools.product(("few shared", "one position"), COUNTED):
-        assert_equal_on_a_device(lambda: build(kind, name, dtype=dtype), drawn(batch, counted),
+        assert_equal_on_a_device(lambda: build(kind, dtype=dtype, **chosen), drawn(batch, counted),
                                  atol=limit)
 
 
-@pytest.mark.parametrize("kind, name", MODELS)
-def test_the_wings_gradients_with_dropout_and_adapters(kind, name):
-    assert_equal_on_a_device(lambda: build(kind, name, dropout=0.4), drawn("few shared", "ragged"),
-                             dropout=True, atol=1e-10)
-    assert_equal_on_a_device(lambda: build(kind, name, adapters="lora"),
+@pytest.mark.parametrize("name", MODELS)
+def test_the_wings_gradients_with_dropout_and_adapters(name):
+    kind, chosen = MODELS[name]
+    assert_equal_on_a_device(lambda: build(kind, dropout=0.4, **chosen),
+                             drawn("few shared", "ragged"), dropout=True, atol=1e-10)
+    assert_equal_on_a_device(lambda: build(kind, "lora", **chosen),
                              drawn("few shared", "the last"), atol=1e-10)
 
 

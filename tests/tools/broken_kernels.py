@@ -29,7 +29,8 @@ from tests.tools.fast_cases import (
 )
 
 KERNELS = [name for name, value in vars(fused).items() if hasattr(value, "__wrapped__")]
-MODELS = [(GPT, "gpt"), (GPT, "pre, learned"), (LSTMLM, "lstm")]
+PRE = {"norm": "pre", "positions": "learned"}
+MODELS = {"gpt": (GPT, {}), "pre, learned": (GPT, PRE), "lstm": (LSTMLM, {})}
 LIMITS = {"float64": 1e-10, "float32": 2e-5}
 HARMLESS = {    # (kernel, what of it): why no comparison can see it
     ("largest_score", "result"): "any number near the maximum serves: softmax divides it away",
@@ -38,20 +39,22 @@ HARMLESS = {    # (kernel, what of it): why no comparison can see it
 }
 
 
-def gradients(kind, name, dtype):
-    assert_equal_on_a_device(lambda: build(kind, name, dtype=dtype), drawn("few shared", "ragged"),
-                             atol=LIMITS[dtype])
+def gradients(name, dtype):
+    kind, chosen = MODELS[name]
+    assert_equal_on_a_device(lambda: build(kind, dtype=dtype, **chosen),
+                             drawn("few shared", "ragged"), atol=LIMITS[dtype])
 
 
-def on_the_host(kind, name):
+def on_the_host(name):
+    kind, chosen = MODELS[name]
     with backend.using("numpy"):
-        assert_equal(lambda: build(kind, name), drawn("few shared", "ragged"))
+        assert_equal(lambda: build(kind, **chosen), drawn("few shared", "ragged"))
 
 
 def update(kind, dtype):
     """Two updates from the same gradients: the wing's on a device, the textbook's on NumPy."""
     def updated(engine):
-        model = make_on_host(lambda: build(LSTMLM, "lstm", dtype=dtype)).to_backend()
+        model = make_on_host(lambda: build(LSTMLM, dtype=dtype)).to_backend()
         optimizer = kind(model, weight_decay=0.3)
         engine = engine(model, optimizer)
         for step in range(2):
@@ -73,11 +76,11 @@ def update(kind, dtype):
 
 
 CHECKS = {
-    **{f"gradients, {kind.__name__} {name}, {dtype}": lambda k=kind, n=name, d=dtype:
-       gradients(k, n, d) for dtype in LIMITS for kind, name in MODELS},
+    **{f"gradients, {name}, {dtype}": lambda n=name, d=dtype: gradients(n, d)
+       for dtype in LIMITS for name in MODELS},
     **{f"update, {kind.__name__}, {dtype}": lambda k=kind, d=dtype: update(k, d)
        for dtype in LIMITS for kind in (SGD, Adam, AdamW)},
-    "gradients on NumPy, GPT gpt": lambda: on_the_host(GPT, "gpt"),     # of `masked`
+    "gradients on NumPy, gpt": lambda: on_the_host("gpt"),     # of `masked`
 }
 
 
