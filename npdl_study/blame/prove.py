@@ -101,8 +101,9 @@ class Prove:
         """Whether the backward is the derivative of the forward that runs now."""
         found = self.runs.gradients()
         wrong = self.runs.wrong(found)
-        return all(self.runs.is_slope(name, found[name]) for name in sorted(
-            found, key=lambda name: name not in wrong))
+        return all(found[name].any() for name in wrong) and all(
+            self.runs.is_slope(name, found[name]) for name in sorted(
+                found, key=lambda name: name not in wrong))
 
     def _works(self):
         return self.runs.works(self.spared) and all(

@@ -18,12 +18,16 @@ DENSITY = "return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)"
 STEP = "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])"
 
 
+CALLEE = pytest.mark.xfail(reason="the function that is called, or its other caller, is named")
+
+
 @pytest.mark.parametrize("place, layer, was, now, says", [case if i < 3 else pytest.param(
-    *case, marks=pytest.mark.slow) for i, case in enumerate([
+    *case, marks=[pytest.mark.slow, *[CALLEE] * (i in (3, 6, 8, 9))]) for i, case in enumerate([
     # a library's function and what it was handed: the latter, unless only the former explains it
     ("npdl.layers.activation:GELU", "GELU", "slope = cdf + x * normal_density(x)",
      "slope = cdf + normal_density(x)", r"normal_density\(x\)"),
-    ("npdl.functions:normal_density", "GELU", DENSITY, DENSITY.replace("2 * ", ""), "factor|number"),
+    ("npdl.functions:normal_density", "GELU", DENSITY, DENSITY.replace("2 * ", ""),
+     "factor|number"),
     # 3 is a number of its own, even where an array has 3 rows
     ("npdl.layers.activation:TanhGELU", "TanhGELU",
      "du_dx = self.scale * (1 + 3 * self.cubic * x * x)",
