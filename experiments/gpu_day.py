@@ -34,6 +34,8 @@ from npdl.console import OneLineParser, begin, folder, guarded
 from npdl.files import write_atomically
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
+from tests.tools.cases import all_cases
+from tests.tools.device_helpers import on_device, on_host, run_case
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, ENGINES = ("gpt", "lstm"), ("fast", "plain")
@@ -136,9 +138,6 @@ def difference(found, wanted):
 
 
 def gradients(day, dtype):
-    from tests.tools.cases import all_cases
-    from tests.tools.device_helpers import on_device, on_host, run_case
-
     with backend.using("numpy"):
         cases = all_cases()[:: 20 if day.quick else 1]
     wrong, most, limit = [], 0.0, LIMITS[dtype][0]

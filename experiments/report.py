@@ -1,11 +1,232 @@
-"""The pages on the study, from a clone; experiments/study/report.py has it."""
+"""The pages on the study: `python experiments/report.py`.
+
+  experiments/REPORT.md          by hand in experiments/pages, numbers from the records
+  docs/results.md                the same
+  docs/generated/verdicts.md     a line for each claim, and the thresholds
+  docs/generated/study.md        every figure and table of the questions
+"""
 
 if __name__ == "__main__":
-    import sys
-
     from npdl.console import begin
 
-    begin()                                 # Ctrl-C is quiet from here on
-    from experiments.study.report import main
+    begin()         # Ctrl-C is quiet from here on
 
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from experiments import rounding
+from experiments.grokking import answers as laboratory
+from experiments.study import (
+    launch,
+    q2_recipe,
+    q3_data,
+    q4_orders,
+    q5_size,
+    q6_compute,
+    q7_decay,
+    q8_attention,
+)
+from experiments.study.figures import digest_of, write_png
+from experiments.study.judge import WORDS
+from experiments.study.measures import L_VAL, THRESHOLDS, span
+from experiments.study.pages import Table, cell, fill
+from experiments.study.questions import verdicts
+from experiments.study.records import NAMES, Store
+from experiments.trials import records
+from npdl.console import OneLineParser, guarded
+from npdl.files import write_atomically
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "experiments" / "pages"
+FIGURES = ROOT / "experiments" / "results" / "figures"
+QUESTIONS = {"1 and 2: the default recipe": q2_recipe, "3: the share of data": q3_data,
+             "4: sums of two and of three": q4_orders, "5: layers and width": q5_size,
+             "6: batch size and budget": q6_compute, "7: weight decay": q7_decay,
+             "8: attention": q8_attention}
+MADE = "<!-- written by python experiments/report.py; do not edit it by hand -->"
+
+DESCRIPTION = """\
+The report of the study, from the kept records alone: experiments/REPORT.md and docs/results.md,
+whose prose is in experiments/pages, the verdicts and figures in docs/generated.
+
+  python experiments/report.py              write the pages, and the figures whose data changed
+  python experiments/report.py --redraw     write the pages and all figures
+  python experiments/report.py --check      say whether they are up to date: exit status 0 or 1"""
+
+
+# --- numbers --------------------------------------------------------------------------------------
+def values(store, judged):
+    """{name: text or Table} of everything that the pages by hand may have."""
+    made = {name: value for module in QUESTIONS.values() for name, value in
+            module.values(store).items()}
+    words = Counter(verdict.word for verdict in judged)
+    return {**made, **rounded(store), **laboratory.values(), "claims": str(len(judged)),
+            **{word: str(words[word]) for word in WORDS}, "verdicts": count_table(judged),
+            "runs": runs_table(store), "hours": hours(store)}
+
+
+def facts(store):
+    """{what a page says beside its numbers: whether it is so}."""
+    return {words: true for module in (*QUESTIONS.values(), laboratory)
+            for words, true in module.facts(store).items()}
+
+
+def rounded(store):
+    """How far rounding alone, and another seed, move the lowest L_val of the default recipe."""
+    found = records(rounding.FOLDER, rounding.TRIALS).values()
+    made = {}
+    for model, config in q2_recipe.CONFIGS.items():
+        losses = [min(v for v in record["columns"][L_VAL] if v is not None)
+                  for record in found if record["trial"]["model"] == model]
+        seeds = [run.best(L_VAL) for run in store.runs(config).values()]
+        made |= {f"{model} by rounding": span(losses), f"{model} by seed": span(seeds)}
+    return made
+
+
+def hours(store):
+    seconds = sum(run.made.get("seconds", 0) for run in store.every())
+    return f"{seconds / 3600:.0f}"
+
+
+def count_table(judged):
+    rows = []
+    for title in QUESTIONS:
+        found = Counter(verdict.word for verdict in judged
+                        if verdict.question in title.partition(":")[0])
+        rows.append((title, *(str(found[word]) for word in WORDS), str(found.total())))
+    every = Counter(verdict.word for verdict in judged)
+    rows.append(("**all**", *(f"**{every[word]}**" for word in WORDS), f"**{every.total()}**"))
+    return Table(("question", *WORDS, "claims"), rows)
+
+
+def runs_table(store):
+    """Which code made the runs of each question, model and recipe."""
+    rows = []
+    for name, configs in launch.QUESTIONS.items():
+        for model in NAMES:
+            for recipe in ("default", "release", "stated"):
+                mine = [c for c in configs if c.model == model]
+                runs = [run for c in mine
+                        if (run := store.runs(c, recipe).get(c.seed)) is not None]
+                if model == "gpt" and recipe == "release" or not mine or len(runs) < len(mine):
+                    continue
+                old = sum(run.older for run in runs)
+                rows.append((name, NAMES[model], recipe, str(len(runs)), str(len(runs) - old),
+                             str(old)))
+    return Table(("runs", "model", "recipe", "kept", "by recorded code", "by older code"), rows,
+                 left=3)
+
+
+# --- pages ----------------------------------------------------------------------------------------
+def verdict_page(judged):
+    """A line for each claim."""
+    claims = Table(("where", "claim", "the document", "verdict", "count", "our numbers", "note"), [
+        (v.where, v.claim, v.document, f"**{v.word}**", v.count, v.numbers, v.note)
+        for v in judged], left=7)
+    limits = Table(("threshold", "value", "decides", "reason"), [
+        (name, ", ".join(f"{v:g}" for v in value) if isinstance(value, tuple) else f"{value:g}",
+         what, why) for name, (value, what, why) in THRESHOLDS.items()], left=4)
+    return (f"# The verdicts on document 004, Problem 4\n\n{MADE}\n\nWhat words and counts mean: "
+            "[the report](../../experiments/REPORT.md). Our numbers: the default recipe's, of "
+            f"the seeds 0 and 42.\n\n{claims}\n\n## Thresholds\n\nOne value each.\n\n{limits}\n")
+
+
+def study_page(store, figures):
+    """Every figure and table of the questions."""
+    blocks = ["# Figures and tables of document 004, Problem 4", MADE,
+              "The default recipe, seeds 0 and 42: lines full and dashed, marks filled and "
+              "hollow. Strong lines: the median of eleven evaluations around a step; faint: each "
+              "evaluation. Tables: mean ± population deviation, the best of a column bold."]
+    for title, module in QUESTIONS.items():
+        blocks.append(f"## Question{'s' * (module is q2_recipe)} {title}")
+        blocks += [f"![Figure {f.label}](../../experiments/results/figures/{f.name}.png)\n\n"
+                   f"*Figure {f.label}. {cell(f.caption)}* <!-- data {f.digest()} -->"
+                   for f in figures[title]]
+        blocks.append(str(module.table(store)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def laboratory_page(known):
+    """The laboratory's tables."""
+    tables = {"Softmax collapse: least to largest of the seeds": "collapse table",
+              "Steps to A_val ≥ 0.95: the paired factor with its 95 % interval": "faster table",
+              "The circuit: steps of the phases, losses as medians, from least to last":
+                  "circuit table"}
+    return f"# The laboratory in numbers\n\n{MADE}\n\n" + "\n\n".join(
+        f"## {title}\n\n{known[name]}" for title, name in tables.items()) + "\n"
+
+
+def pages(store, figures):
+    """{path: text} of every page."""
+    judged = verdicts(store)
+    known = values(store, judged)
+    made = {ROOT / "docs" / "generated" / "laboratory.md": laboratory_page(known),
+            ROOT / "docs" / "generated" / "verdicts.md": verdict_page(judged),
+            ROOT / "docs" / "generated" / "study.md": study_page(store, figures)}
+    for name, path in BY_HAND.items():
+        text = (PAGES / name).read_text(encoding="utf-8")
+        by = MADE.replace("; do", f" from experiments/pages/{name}; do")
+        made[path] = fill(text, known).replace("\n\n", f"\n\n{by}\n\n", 1)
+    return made
+
+
+BY_HAND = {"REPORT.md": ROOT / "experiments" / "REPORT.md",
+           "results.md": ROOT / "docs" / "results.md",
+           "laboratory.md": ROOT / "experiments" / "grokking" / "REPORT.md"}
+
+
+def drawn(store):
+    """({title: its Figures}, {path: Figure} of these and the laboratory's)."""
+    figures = {title: module.figures(store) for title, module in QUESTIONS.items()}
+    every = {FIGURES / f"{f.name}.png": f for found in figures.values() for f in found}
+    return figures, every | {laboratory.FIGURES / f"{f.name}.png": f for f in laboratory.figures()}
+
+
+def stale():
+    """What is out of date, or no longer so: names and sentences, none if all is well."""
+    store = Store()
+    figures, files = drawn(store)
+    names = [path.name for path, text in pages(store, figures).items()
+             if not path.exists() or path.read_text(encoding="utf-8") != text]
+    names += [path.name for path, figure in files.items() if digest_of(path) != figure.digest()]
+    names += [path.name for path in FIGURES.glob("*.png") if path not in files]
+    return names, [words for words, true in facts(store).items() if not true]
+
+
+def write(redraw=False):
+    """Write the pages and the figures whose data changed, and remove those that are no more."""
+    store = Store()
+    figures, files = drawn(store)
+    for path, figure in files.items():
+        if redraw or digest_of(path) != figure.digest():
+            write_png(figure, path.parent)
+    for path in FIGURES.glob("*.png"):
+        if path not in files:
+            path.unlink()
+    for path, text in pages(store, figures).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file, text=text: file.write(text.encode()))
+    return [words for words, true in facts(store).items() if not true]
+
+
+def main(arguments=None):
+    p = OneLineParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    how = p.add_mutually_exclusive_group()
+    how.add_argument("--redraw", action="store_true", help="draw every figure anew")
+    how.add_argument("--check", action="store_true", help="write nothing; status 1 if out of date")
+    options = p.parse_args(arguments)
+
+    def work():
+        names, wrong = stale() if options.check else ([], write(options.redraw))
+        print(f"out of date: {', '.join(names)}" if names else "up to date")
+        for words in wrong:
+            print(f"no longer so, and said in experiments/pages: {words}")
+        return int(bool(names or wrong))
+
+    return guarded(p.prog, work)
+
+
+if __name__ == "__main__":
     sys.exit(main())

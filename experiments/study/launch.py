@@ -1,4 +1,4 @@
-"""The study's runs: `python experiments/study.py`.
+"""The study's runs: `python -m experiments.study`.
 
 A run is a folder under --out; what a report needs of it, its evaluation records, is kept in
 experiments/results/study/ as soon as it is finished. To run the same command again is the
@@ -31,13 +31,13 @@ LOOK = 5.0          # seconds between two looks for runs that have finished
 DESCRIPTION = """\
 The experimental study of document 004, Problem 4: all its runs, for both models and two seeds.
 
-  python experiments/study.py                 every run; finished ones are passed over
-  python experiments/study.py sanity data     the runs of some questions
-  python experiments/study.py --seeds 1 2     the same runs with other seeds
-  python experiments/study.py --recipe stated the same runs by another reading of the recipe
-  python experiments/study.py --anew          what other code of the engine made, made again
-  python experiments/study.py --backend cupy  on this machine's GPU (dask: on a cluster)
-  python experiments/study.py --list          what there is to run, and how much of it is done
+  python -m experiments.study                 every run; finished ones are passed over
+  python -m experiments.study sanity data     the runs of some questions
+  python -m experiments.study --seeds 1 2     the same runs with other seeds
+  python -m experiments.study --recipe stated the same runs by another reading of the recipe
+  python -m experiments.study --anew          what other code of the engine made, made again
+  python -m experiments.study --backend cupy  on this machine's GPU (dask: on a cluster)
+  python -m experiments.study --list          what there is to run, and how much of it is done
   python experiments/report.py                the report, from what is kept
 
   sanity   question 1     the default recipe

@@ -132,7 +132,7 @@ def read_kept(path):
         return stored
     except UNREADABLE as error:
         raise InputError(f"{path.name}: is not a kept run ({reason(error)}); remove it and run "
-                         "experiments/study.py") from error
+                         "python -m experiments.study") from error
 
 
 def stored_in(path):

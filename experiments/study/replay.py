@@ -61,7 +61,7 @@ def told(stored, name, difference):
     engine = run.made.get("engine")
     return (f"{name}: the engine's rounding has changed: a {NAMES[run.config.model]} by "
             f"{run.origin} has {metric} {kept} at step {step}, today's code {now:.5g}; either make "
-            "the records anew (python experiments/study.py --anew) or keep them under a label: "
+            "the records anew (python -m experiments.study --anew) or keep them under a label: "
             f'set "replays" to false for engine {engine or "null"} and model '
             f'"{run.config.model}" in experiments/results/labels.json, and say why')
 

@@ -18,6 +18,7 @@ from npdl.console import describe
 from npdl.errors import InputError
 
 DOORS = "npdl.errors"
+ERRORS = (DOORS, "npdl.exceptions")
 # Doors that return what they were given, and so stay behind; others, which fill in a default, come.
 SAME = ("check_key_mask", "checked_ids", "checked_lengths", "checked_params", "checked_state",
         "checked_tokens")
@@ -257,7 +258,7 @@ class Cut:
     @staticmethod
     def is_door(source, func):
         name = getattr(func, "id", None)
-        return source.origin.get(name, ("",))[0] == DOORS or (
+        return source.origin.get(name, ("",))[0] in ERRORS or (
             source.name == DOORS and name in source.definitions)
 
     def instead_of(self, source, node):

@@ -1,8 +1,8 @@
 """What blame says where no gradient is wrong: right, right at these inputs, or not checked."""
 
+from npdl_study.blame.branch_coverage import FACTORS, choices_of, finite, scaled
 from npdl_study.blame.report import Blame
 from npdl_study.check.side_effects import side_effects
-from npdl_study.check.sides import FACTORS, choices_of, finite, scaled
 from npdl_study.containment import message
 
 

@@ -5,8 +5,7 @@ import os
 import textwrap
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from npdl_study.blame.show_blame import blame_html, shown
 from npdl_study.containment import message
 from npdl_study.trace.source import original_file
 
@@ -80,22 +79,7 @@ class Blame:
         return describe(self)
 
     def _repr_html_(self):
-        from npdl_study.blame.show_blame import blame_html
-
         return blame_html(self)
-
-
-def shown(value, width=68):
-    """An array in a line or two, its shape first."""
-    if value is None:
-        return "not known"
-    if isinstance(value, tuple):
-        return ", ".join(shown(item, width) for item in value if item is not None)
-    array = np.asarray(value)
-    text = np.array2string(array, precision=4, suppress_small=True, threshold=12, edgeitems=2,
-                           max_line_width=width)
-    return f"{array.shape} {text}" if "\n" not in text else \
-        f"{array.shape}\n" + "\n".join("    " + line for line in text.splitlines())
 
 
 def describe(report):

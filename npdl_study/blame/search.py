@@ -6,13 +6,14 @@ import traceback
 
 import numpy as np
 
+from npdl.core import Cache
 from npdl.errors import NpdlError
 from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import Prove, cheapest
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import shrunk
-from npdl_study.check.subjects import Subject
+from npdl_study.check.subjects import NotAPair, Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import CodeLeft, message
 from npdl_study.trace.runs import Runs, quiet
@@ -301,12 +302,7 @@ class Search:
             proof = prove.edit(one)
             if proof is not None:
                 return self._proved([proof])
-        frame = prove.frame_of(line)
-        read = [f"{n} {np.shape(frame[n])}" for n in sorted(
-            {p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
-            if isinstance(frame.get(n), np.ndarray)]
-        return self._report(line, "raised", f"the line read {', '.join(read)}" if read else
-                            "the line did not run to its end")
+        return self._report(line, "raised", what_it_read(self.error, line))
 
 
 def moved(nest):
@@ -345,6 +341,20 @@ def lines_of(error, watch):
                 yield function, max(lines, key=lambda line: line.first)
 
 
+def what_it_read(error, line):
+    """The shapes of what a Line read that raised, or the fields of a cache that lacks one."""
+    error = own_error(error)
+    holds = getattr(error, "obj", None)
+    if isinstance(error, AttributeError) and isinstance(holds, Cache):
+        return f"the cache has no {error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
+    names = sorted({p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
+    held = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)
+            if original_file(frame.f_code.co_filename) == line.function.file][-1]
+    read = [f"{name} {held[name].shape}" for name in names
+            if isinstance(held.get(name), np.ndarray)]
+    return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
+
+
 def own_error(error):
     """What the student's code raised, where `containment` told of it by another exception."""
     return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
@@ -360,6 +370,10 @@ def ended(layer, error, notes=(), backward=False):
               if not f.f_code.co_filename.startswith(STUDY)]
     own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
     inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]
+    code = getattr(type(layer).forward, "__code__", None)
+    if isinstance(error, NotAPair) and code is not None and defined(code):
+        returns = [n.lineno for n in ast.walk(defined(code)[0]) if isinstance(n, ast.Return)]
+        own = [(code, max(returns))] if returns else []
     for code, number in (own or inside)[-1:]:
         node, _ = defined(code)
         at = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node

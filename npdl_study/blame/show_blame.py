@@ -3,7 +3,8 @@
 import html
 import linecache
 
-from npdl_study.blame.report import shown
+import numpy as np
+
 from npdl_study.containment import message
 
 AROUND = 4                      # lines that are shown before and after the one at fault
@@ -30,6 +31,19 @@ def blame_html(report):
     parts += [_heading(*line.strip().split(": ", 1)) for line in said.splitlines()
               if line.startswith(("  so these gradients are wrong: ", "note: "))]
     return _box(BAD, "".join(parts))
+
+
+def shown(value, width=68):
+    """An array in a line or two, its shape first."""
+    if value is None:
+        return "not known"
+    if isinstance(value, tuple):
+        return ", ".join(shown(item, width) for item in value if item is not None)
+    array = np.asarray(value)
+    text = np.array2string(array, precision=4, suppress_small=True, threshold=12, edgeitems=2,
+                           max_line_width=width)
+    return f"{array.shape} {text}" if "\n" not in text else \
+        f"{array.shape}\n" + "\n".join("    " + line for line in text.splitlines())
 
 
 def _source(report):

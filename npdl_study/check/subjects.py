@@ -25,6 +25,10 @@ class Unfit(InputError):
         self.kind = kind
 
 
+class NotAPair(InputError):
+    """A forward returned something else than its output and a cache."""
+
+
 class Subject:
     """A layer ready to be checked: a float64 copy with random parameters, and float64 inputs.
 
@@ -72,8 +76,8 @@ class Subject:
         if not isinstance(returned, tuple) or len(returned) != 2:
             what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
                 "nothing" if returned is None else f"one {type(returned).__name__}")
-            raise InputError(f"{self.name}.forward returned {what}; it must return a pair: its "
-                             "output and a Cache")
+            raise NotAPair(f"{self.name}.forward returned {what}; it must return a pair: its "
+                           "output and a Cache")
         return returned
 
     def again(self, layer, /, *inputs, **options):

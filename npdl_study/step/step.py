@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.blame.search import Search
-from npdl_study.check.check import Check
 from npdl_study.check.subjects import as_layer
 from npdl_study.containment import held_off, message, written
 from npdl_study.step.pictures import Summary
@@ -23,6 +22,7 @@ from npdl_study.trace.follows import Follows
 from npdl_study.trace.judge import Judge, Verdict, Verdicts
 from npdl_study.trace.lines import Lines
 from npdl_study.trace.nudge import upstream
+from npdl_study.trace.prepared import Check
 from npdl_study.trace.record import MOST_STEPS, is_float_array, record
 from npdl_study.trace.source import original_file
 from npdl_study.trace.trace import refuse_debugger

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from experiments.study import report, verdicts
+from experiments import report
+from experiments.study import verdicts
 from experiments.study.figures import digest_of, draw_panels, write_png
 from experiments.study.pages import Table, fill
 from experiments.study.panels import best_table, family, figure

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.study import launch, records, report
+from experiments import report
+from experiments.study import launch, records
 from npdl.training import sweep as sweeping
 from npdl.training.config import Config
 from tests.tools import device

@@ -58,7 +58,7 @@ def test_odd_texts_come_back_and_stream_as_they_are(text):
     assert words.decode(ids) == text
     more = words.stream([])
     assert "".join(more(token) for token in ids) + more() == text
-    for cut in range(len(ids)):
+    for cut in range(0, len(ids), 1 + len(ids) // 8):
         before = words.decode(ids[:cut])
         if not before.endswith("\ufffd"):
             more = words.stream(ids[:cut])

@@ -6,7 +6,6 @@ import pytest
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
 from npdl_study.blame.blame import blame
-from npdl_study.check.diagnose import _in_parts
 from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.target import build
 from npdl_study.step.step import step
@@ -221,11 +220,6 @@ def net_backward(dout, cache):
     report = blame(layer, *inputs, **options)
     assert not report.right and report.line in (17, 18), str(report)
     assert "np.exp(np.sin(y))" in report.source
-    recording = step(layer, *inputs).recording
-    found = next(s for s in recording.steps if "both = " in s.statement.source)
-    computed, = (w.value for w in found.writes)
-    wanted = computed + np.r_[np.zeros(4), np.ones(4)]
-    assert _in_parts(found, recording, computed, wanted) == ": in `db`"
 
 
 def test_a_steep_curve_is_no_kink():

@@ -15,10 +15,10 @@ from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
-from npdl_study.check.check import Check
 from npdl_study.check.samples import SAMPLES, layer_classes, sample
 from npdl_study.step.pictures import Summary
 from npdl_study.step.step import step
+from npdl_study.trace.prepared import Check
 from npdl_study.trace.record import record
 from npdl_study.trees import copied, leaves
 from tests.study.test_step_page import page_data

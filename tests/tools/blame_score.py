@@ -13,8 +13,8 @@ import numpy as np
 
 from npdl_study.blame.report import Blame
 from npdl_study.blame.search import Search
-from npdl_study.check.check import Check
 from npdl_study.trace.patch import patched
+from npdl_study.trace.prepared import Check
 from npdl_study.trace.record import record
 from npdl_study.trees import copied
 from npdl_study.trees import kept as kept_arrays
