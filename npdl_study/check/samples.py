@@ -210,6 +210,8 @@ OTHERS = {
     "TanhGELU": _off_zero(2, 4, 3),
     "Same": _x(2, 4, 3)(),
     "Softmax": _x(4, 2, 3)(),
+    "Sequential": lambda cls, rng: (cls(Linear(5, 2, rng=rng), Tanh(), Linear(2, 3, rng=rng)),
+                                    (rng.standard_normal((4, 3, 5)),), {}),
     "LayerNorm": _x(4, 2, 3)(3),
     "RMSNorm": _x(4, 2, 3)(3),
     "BatchNorm": _x(5, 4)(4),
