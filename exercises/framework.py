@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from exercises.worked import Check, Solution, Step, paragraph, solution_text
 from npdl.errors import InputError
+from npdl.files import write_atomically
 
 FOLDER = Path(__file__).parent
 FAILED = "our computation failed"           # no verdict on the document: status 1
@@ -231,5 +232,5 @@ def draw(module: ModuleType, folder: str | None) -> list[Path]:
     module.picture(figure)
     Path(folder).mkdir(parents=True, exist_ok=True)
     path = Path(folder) / f"{name_of(module).replace('.', '_')}.png"
-    figure.savefig(path, dpi=130)
+    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=130))
     return [path]

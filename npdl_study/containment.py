@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from npdl.errors import InputError
+from npdl.files import write_atomically
 from npdl_study.trees import leaves, placed
 
 STUDY = os.path.dirname(__file__) + os.sep
@@ -128,17 +129,9 @@ def _place(frame):
 
 
 def written(path, text):
-    """Write a text file whole or not at all, and return its path: what was there stays until the
-    new one is complete. A link is followed; what is no file, such as a pipe, is refused."""
+    """Write a text file whole or not at all (npdl.files.write_atomically), and its folder where it
+    is not there; return its path."""
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is there and is not a file; give the path of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(os.path.realpath(path))
-    beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(text.encode("utf-8", "replace"))
-        os.replace(beside, place)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
     return path
