@@ -20,7 +20,7 @@ from npdl_study.trace.runs import Runs, quiet
 from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY, is_float
 
-SECONDS = 10                    # of the processor, that the search may take
+SECONDS = 14                    # of the processor, that the search may take
 FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
 FORWARD = 0.5                   # seconds for a slip of forward's
 SHIFT = 0.3                     # of the numbers that a proof is tried on

@@ -10,7 +10,7 @@ import inspect
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import stream, to_device
 from npdl.core import walk
 from npdl.errors import InputError
 from npdl_study.check.adapters import InSelf, as_layer
@@ -198,7 +198,7 @@ def randomise(layer, rng, scale=0.5):
     """Give every parameter normal values; vectors around 1, so that gains are not near zero."""
     for _, param in layer.params():
         centre = 1.0 if param.data.ndim == 1 else 0.0
-        param.data[...] = centre + scale * rng.standard_normal(param.data.shape)
+        param.data[...] = to_device(centre + scale * rng.standard_normal(param.data.shape))
 
 
 def bare_arrays(layer):

@@ -36,6 +36,7 @@ HARMLESS = {    # (kernel, what of it): why no comparison can see it
     ("largest_score", "result"): "any number near the maximum serves: softmax divides it away",
     ("normalise_backward", "x_hat"): "nobody reads it afterwards",
     ("gelu_of", "x2"): "memory for a moment: nobody reads it afterwards",
+    ("adam", "spare"): "the same",
 }
 
 
