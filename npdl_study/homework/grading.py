@@ -233,9 +233,9 @@ def run(options):
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
-    if os.name != "posix":
+    if not hasattr(os, "killpg"):
         raise InputError("grading needs Linux or macOS; use WSL or a container")
-    for number in (signal.SIGTERM, signal.SIGHUP):      # end as with Ctrl-C: nothing goes on
+    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # as with Ctrl-C
         signal.signal(number, signal.default_int_handler)
     print(OUTSIDE, flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,

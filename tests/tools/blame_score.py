@@ -23,7 +23,7 @@ from tests.tools.mutants import mutants
 from tests.tools.running import build, npdl_modules
 
 WHERE, CAUGHT, GOALS = "layer or function", ("caught", "on another line"), {
-    ("caught", "on another line"): 0.95, ("caught",): 0.90}
+    ("caught", "on another line"): 0.95, ("caught",): 0.85}
 TRIED = 6                           # cases tried for a mutant before it counts as unchanged
 HOMES = ("npdl.layers.", "npdl.adapt.", "npdl.models.", "npdl.losses", "npdl.functions")
 

@@ -103,8 +103,8 @@ def tuned(tmp_path_factory, base):
 @pytest.mark.slow
 @pytest.mark.parametrize("call, times", [("npdl.training.checkpoint.save", 1), ("os.fsync", 1),
                                          ("os.fsync", 8), ("os.rename", 1)])
-def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monkeypatch, call,
-                                                           times):
+def test_a_killed_merge_is_not_there_and_can_be_made_again(tmp_path, tuned, monkeypatch, curves,
+                                                           call, times):
     folder, merge = tuned
     out, left = tmp_path / "merged", iter(range(times, 0, -1))
     pid = os.fork()
