@@ -55,5 +55,6 @@ def test_the_study_tools(tmp_path):
     assert elsewhere(tmp_path, "step", "LayerNorm", "--html", "page.html").returncode == 0
     assert elsewhere(tmp_path, "blame", "LSTMCell").stdout.startswith("right")
     assert elsewhere(tmp_path, "homework", "--out", "work", "--layers", "Tanh").returncode == 0
-    refused = elsewhere(tmp_path, "homework", "grade", "work", "--homework", "work", said=True)
+    refused = elsewhere(tmp_path, "homework", "grade", "work", "--homework", "work", "--out",
+                        "grades", said=True)
     assert refused.returncode == 2 and "grading needs Linux or macOS" in refused.stderr
