@@ -13,8 +13,10 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def modules():
-    """Every module of npdl, imported, by name."""
-    names = ["npdl", *(m.name for m in pkgutil.walk_packages(npdl.__path__, "npdl."))]
+    """Every module of npdl, and those of the study tools that it has names from, imported, by
+    name."""
+    names = {"npdl", *(m.name for m in pkgutil.walk_packages(npdl.__path__, "npdl.")),
+             *(getattr(npdl, name).__module__ for name in npdl.__all__)}
     return {name: importlib.import_module(name) for name in sorted(names)
             if not name.rpartition(".")[2].startswith("_")}
 

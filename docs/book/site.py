@@ -144,7 +144,7 @@ class Site:
         """Write one page, its links turned to the site's if it has an origin in the repository."""
         path = self.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        if "/bench/" in place or place.startswith(("source/", "api/npdl")):
+        if re.search("/(bench|generated)/", place) or place.startswith(("source/", "api/npdl")):
             text = "---\norphan: true\n---\n" + text
         path.write_text(self._relinked(text, origin, place) if origin else text, encoding="utf-8")
 
