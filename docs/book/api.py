@@ -63,7 +63,7 @@ def _class(cls):
 
 
 def _linked(cls):
-    if cls.__module__.startswith("npdl"):
+    if cls.__module__ in modules():
         return f"[{plain(cls.__name__)}](#{_target(cls)})"
     return f"`{cls.__name__}`"
 
