@@ -9,7 +9,6 @@ import numpy as np
 from npdl.core import Cache, Layer, Param
 
 CLOSE = 1e-6
-LITERALS = (2, 3)               # numbers that formulas have of themselves
 
 
 @dataclass
@@ -171,19 +170,6 @@ def numbers_of(atoms):
     for label, value in found:
         first.setdefault(value, label)
     return [(label, value) for value, label in first.items() if value not in (0, 1)]
-
-
-def factors_of(numbers):
-    """[(label, value)] of what a factor may be: 2 and 3 first, with the function's own number that
-    is the same here, then the others."""
-    own = {value: label for label, value in numbers}
-    return [(literal(own.get(n, ""), n), n) for n in LITERALS] + [
-        (label, value) for label, value in numbers if value not in LITERALS]
-
-
-def literal(label, value):
-    """A number as itself, and what else it is at these inputs."""
-    return f"{value:g} ({label} is {value:g}, too)" if label else f"{value:g}"
 
 
 def is_length(label):

@@ -22,7 +22,7 @@ from npdl_study.trace.follows import Follows
 from npdl_study.trace.judge import Judge, Verdict, Verdicts
 from npdl_study.trace.lines import Lines
 from npdl_study.trace.nudge import upstream
-from npdl_study.trace.prepared import Check
+from npdl_study.trace.prepared import Prepared
 from npdl_study.trace.record import MOST_STEPS, is_float_array, record
 from npdl_study.trace.source import original_file
 from npdl_study.trace.trace import refuse_debugger
@@ -120,7 +120,7 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     layer = as_layer(layer)
     title, layer = title or type(layer).__name__, held_off(layer)
     try:
-        prepared = Check(layer, inputs, options, seed=seed)
+        prepared = Prepared(layer, inputs, options, seed=seed)
     except Exception:                                   # forward itself fails: show how far it came
         return Walk(title, record(layer, inputs, options, lambda out: None, digest))
     if prepared.refusal:

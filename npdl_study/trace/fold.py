@@ -146,3 +146,13 @@ def _arrays(value, depth=4):
     elif isinstance(value, (tuple, list)) and depth:
         for item in value:
             yield from _arrays(item, depth - 1)
+
+
+def makes_room(statement):
+    """Whether a statement makes arrays of zeros, for others to fill."""
+    if statement.parts:
+        return all(map(makes_room, statement.parts))
+    value = getattr(statement.node, "value", None)
+    made = value.elts if isinstance(value, ast.Tuple) else [value]
+    return bool(made) and all(isinstance(item, ast.Call) and ast.unparse(item.func).split(".")[
+        -1].removesuffix("_like") in ("zeros", "empty") for item in made)

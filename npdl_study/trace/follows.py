@@ -8,8 +8,7 @@ import ast
 
 import numpy as np
 
-from npdl_study.trace.fold import only_names
-from npdl_study.trace.handed import makes_room
+from npdl_study.trace.fold import makes_room, only_names
 from npdl_study.trace.reads import uses
 from npdl_study.trace.syntax import names_of
 

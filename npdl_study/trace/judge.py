@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.trace.handed import makes_room
+from npdl_study.trace.fold import makes_room
 from npdl_study.trace.nudge import LIMIT, Binding
 from npdl_study.trace.pairs import partners, stem
 from npdl_study.trace.record import floats
@@ -34,7 +34,6 @@ class Verdict:
     value: object = None
     at: int = 0
     kink: bool = False
-    misshapen: bool = False
     follows: bool = False
 
 
@@ -91,7 +90,7 @@ class Judge:
             return
         verdict = min(found, key=lambda v: (v.right is not False, v.right is not None))
         if isinstance(value, tuple) and self._incomplete(value, verdict, call, name):
-            verdict.right, verdict.misshapen = None, True
+            verdict.right = None
         verdict.step, verdict.call = step, call
         verdict.at = self._first_step(call) - 0.5 if step is None else step.index
         if step is None:
@@ -132,10 +131,8 @@ class Judge:
             return None
         kink = any(self._kink(b) for b in own if self.oracle.shape(b) == np.shape(value))
         fits = any(self.oracle.shape(b) == np.shape(value) for b in own)
-        sizes = {math.prod(self.oracle.shape(b)) for b in own}
         meant = self._meant(own, best, value, step)
-        return Verdict(name, False if fits else None, closest, None, call, meant, value, kink=kink,
-                       misshapen=np.size(value) not in sizes)
+        return Verdict(name, False if fits else None, closest, None, call, meant, value, kink=kink)
 
     def _meant(self, own, closest, value, step):
         """Which of a name's Bindings a wrong value was probably meant for."""

@@ -28,7 +28,7 @@ class Needed(Verdict):
 
 
 class Lines:
-    """Adds verdicts to those of a judge, for `walk` and the Check that it was made of."""
+    """Adds verdicts to those of a judge, for `walk` and what is Prepared that it was made of."""
 
     def __init__(self, walk, check, dout, until):
         self.walk, self.check, self.dout, self.until = walk, check, dout, until

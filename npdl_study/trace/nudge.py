@@ -104,14 +104,6 @@ class Oracle:
             self._slopes[what] = self._measured(what, v)
         return self._slopes[what]
 
-    def steady(self, what):
-        """Whether a step of a fifth gives the same slope."""
-        slope = self.slope(what)
-        finer = self._measured(what, slope.direction, STEP / 5)
-        return not finer.kink and all(
-            np.abs(a - b).max(initial=0) <= 10 * LIMIT * max(np.abs(b).max(initial=0), SMALL)
-            for a, b in zip(slope.rises, finer.rises, strict=True))
-
     def _measured(self, what, v, step=STEP):
         above, below = self._at(what, step * v), self._at(what, -step * v)
         rises = [(a - b) / (2 * step) for a, b in zip(above, below, strict=True)]

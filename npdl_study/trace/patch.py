@@ -6,21 +6,6 @@ import copy
 import functools
 import inspect
 import linecache
-import sys
-
-from npdl_study.trace.trace import original_file
-
-
-def function_of(code):
-    """The function object that runs a code object, found by its name; None if it is hidden."""
-    module = next((m for m in list(sys.modules.values())
-                   if getattr(m, "__file__", None) == original_file(code.co_filename)), None)
-    found = module
-    for part in code.co_qualname.split("."):
-        found = inspect.getattr_static(found, part, None) if found is not None else None
-        found = getattr(found, "__func__", found)
-    found = inspect.unwrap(found) if callable(found) else found
-    return found if getattr(found, "__code__", None) is code else None
 
 
 def edited_code(code, statement, node):

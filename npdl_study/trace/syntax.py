@@ -40,11 +40,6 @@ def indexed(node, items):
     return ast.Subscript(node.value, index, node.ctx)
 
 
-def is_read(node):
-    """Whether a node is not what a statement writes or deletes."""
-    return isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
-
-
 def names_of(*nodes):
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 

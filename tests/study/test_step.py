@@ -18,7 +18,7 @@ from npdl.layers.recurrent import LSTM
 from npdl_study.check.samples import SAMPLES, layer_classes, sample
 from npdl_study.step.pictures import Summary
 from npdl_study.step.step import step
-from npdl_study.trace.prepared import Check
+from npdl_study.trace.prepared import Prepared
 from npdl_study.trace.record import record
 from npdl_study.trees import copied, leaves
 from tests.study.test_step_page import page_data
@@ -89,20 +89,20 @@ def test_a_statement_over_several_lines_is_one_step():
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
 def test_stepping_changes_no_result(cls):
     layer, inputs, options = sample(cls)
-    check = Check(layer, inputs, options)
+    prepared = Prepared(layer, inputs, options)
 
     def run(traced):
-        check.reset()
-        dout = copied(check.upstreams[0])
+        prepared.reset()
+        dout = copied(prepared.upstreams[0])
         if traced:
-            recording = record(check.layer, check.inputs, check.options, dout)
+            recording = record(prepared.layer, prepared.inputs, prepared.options, dout)
             assert recording.error is None
             outputs, returned = recording.outputs, recording.returned
         else:
-            outputs, cache = check.layer.forward(*check.inputs, **check.options)
-            returned = check.layer.backward(dout, cache)
+            outputs, cache = prepared.layer.forward(*prepared.inputs, **prepared.options)
+            returned = prepared.layer.backward(dout, cache)
         returned = returned if isinstance(returned, tuple) else (returned,)
-        gradients = [p.grad.copy() for _, p in check.layer.params()]
+        gradients = [p.grad.copy() for _, p in prepared.layer.params()]
         return [np.array(a) for nest in (outputs, returned) for _, a in leaves(nest)] + gradients
 
     for plain, traced in zip(run(False), run(True), strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 from npdl_study.blame.report import Blame
 from npdl_study.blame.search import Search
 from npdl_study.trace.patch import patched
-from npdl_study.trace.prepared import Check
+from npdl_study.trace.prepared import Prepared
 from npdl_study.trace.record import record
 from npdl_study.trees import copied
 from npdl_study.trees import kept as kept_arrays
@@ -28,13 +28,13 @@ TRIED = 6                           # cases tried for a mutant before it counts 
 HOMES = ("npdl.layers.", "npdl.adapt.", "npdl.models.", "npdl.losses", "npdl.functions")
 
 
-class Prepared:
+class RunCase:
     """A gradient-check case, its results with the code as it is, and the lines that it runs."""
 
     def __init__(self, case):
         self.case = case
         built = build(case)
-        self.check = Check(built.layer, built.inputs, built.options, case.forward)
+        self.check = Prepared(built.layer, built.inputs, built.options, case.forward)
         self.check.reset()
         whole = self.check.upstreams[0]
         recording = record(self.check.layer, self.check.inputs, self.check.options,
@@ -85,7 +85,7 @@ def functions():
 
 def cases_for(classes=None):
     """The prepared cases (of these classes), the cheapest first, sizes of 1 last."""
-    found = [Prepared(case) for case in all_cases()
+    found = [RunCase(case) for case in all_cases()
              if classes is None or case.layer_class.__name__ in classes]
     return sorted(found, key=lambda p: ("of 1" in str(p.case) or "one " in str(p.case), p.cost))
 
