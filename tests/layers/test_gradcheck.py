@@ -17,7 +17,8 @@ MASKS = {"MultiHeadAttention": {"mask"}, "Block": {"mask"}, "PreNormBlock": {"ma
          "AdditiveAttention": {"mask"}, "Softmax": {"visible"}, "Encoder": {"key_mask"},
          "DecoderBlock": {"mask", "memory_mask"}, "PreNormDecoderBlock": {"mask", "memory_mask"},
          "CrossDecoder": {"mask", "memory_mask"}, "GPT": {"key_mask"},
-         "Seq2Seq": {"source_mask", "target_mask"}, "GraphAttention": {"neighbours"}}
+         "Seq2Seq": {"source_mask", "target_mask"}, "LSTMSeq2Seq": {"source_mask"},
+         "GraphAttention": {"neighbours"}}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
