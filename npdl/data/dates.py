@@ -25,28 +25,29 @@ FORMS = (
     "{W}, {M} {d}, {Y}", "{W} {d} {M} {Y}", "{W}, the {o} of {M} {Y}", "{w} {d} {b} {Y}",
     "{w}, {b} {o}, {Y}", "{w} {0m}/{0d}/{y}", "{0m}/{0d}/{Y}", "{m}/{d}/{Y}", "{0m}/{0d}/{y}",
     "{m}/{d}/{y}", "{0d}.{0m}.{Y}", "{d}.{m}.{Y}", "{0d}.{0m}.{y}", "{d}.{m}.{y}", "{0d}-{0m}-{Y}",
-    "{Y}-{0m}-{0d}", "{d}-{b}-{y}", "{d}-{b}-{Y}", "{d} {b} {y}", "{Y}/{0m}/{0d}", "{Y}-{m}-{d}", "{Y}.{0m}.{0d}",
-    "{Y}{0m}{0d}",
+    "{Y}-{0m}-{0d}", "{d}-{b}-{y}", "{d}-{b}-{Y}", "{d} {b} {y}", "{Y}/{0m}/{0d}", "{Y}-{m}-{d}",
+    "{Y}.{0m}.{0d}", "{Y}{0m}{0d}",
 )
 CASES = (str, str, str.lower, str.upper)        # as it is, twice as often
-LONGEST = 40                                    # characters of a date: more than a form has
+END = "\n"                                      # of a written date
+LONGEST = 40                                    # tokens of one: more than a form has
 
 
 class DateWords:
-    """The tokens of both languages: the characters of a written date, and those of an ISO date
-    with BOS before it and EOS after it."""
+    """The tokens of both languages: the characters of a written date with END after it, without
+    which "May 2" could go on, and those of an ISO date with BOS before it and EOS after it."""
 
-    source = Characters("".join(sorted(string.ascii_letters + string.digits + " ,-./")))
+    source = Characters("".join(sorted(END + string.ascii_letters + string.digits + " ,-./")))
     target = ("-", *string.digits, "BOS", "EOS")
     bos, eos = target.index("BOS"), target.index("EOS")
 
     def encode(self, text):
-        """Ids (S,) of a written date; InputError for a character that no form has, and for a text
-        that is empty or longer than LONGEST."""
-        if not 0 < len(text) <= LONGEST:
+        """Ids (S + 1,) of a written date and END; InputError for a character that no form has, and
+        for a text that is empty or as long as LONGEST."""
+        if not 0 < len(text) < LONGEST:
             raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
-                             f"{LONGEST}, say 'March 3rd, 2021'")
-        return self.source.encode(text)
+                             f"{LONGEST - 1}, say 'March 3rd, 2021'")
+        return self.source.encode(text + END)
 
     def decode(self, ids):
         """The text of target tokens, BOS and EOS left out."""

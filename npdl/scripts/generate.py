@@ -99,7 +99,8 @@ class Source:
         if self.kind not in LISTED:
             return self.words.decode([*ids, *hypothesis.tokens])
         if self.kind == "dates":
-            text = f"{self.words.source.decode(ids)} -> {self.words.decode(hypothesis.tokens)}"
+            given = self.words.source.decode(ids).strip()
+            text = f"{given} -> {self.words.decode(hypothesis.tokens)}"
         else:
             text = self.words.decode([*ids[1:], *hypothesis.tokens])
         return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"

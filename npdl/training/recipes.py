@@ -17,9 +17,9 @@ RECIPES = {
 }
 TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
                  "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
-DATES_DEFAULTS = {"r_train": 0.9, "batch": 64, "steps": 3000, "weight_decay": 0.01, "clip": 1.0,
-                  "eval_first": 0, "eval_every": 250, "schedule": "cosine", "norm": "pre",
-                  "positions": "2k/d", "engine": "plain"}
+DATES_DEFAULTS = {"r_train": 0.9, "layers": 1, "batch": 64, "steps": 2000,
+                  "weight_decay": 0.01, "clip": 1.0, "schedule": "cosine", "eval_first": 0,
+                  "eval_every": 250, "norm": "pre", "positions": "2k/d", "engine": "plain"}
 ARITHMETIC_ONLY = {"recipe"} | {
     field.name for field in dataclasses.fields(Config)
     if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}

@@ -17,7 +17,8 @@ from npdl.training.engine import Batch
 from npdl.training.initial import initialise
 from npdl.training.text_task import BATCHES, EVALUATION, PretrainedTask, TextTask, with_facts
 
-__all__ = ["ArithmeticTask", "DatesTask", "PretrainedTask", "TextTask", "make_model", "make_task", "settled"]
+__all__ = ["ArithmeticTask", "DatesTask", "PretrainedTask", "TextTask", "make_model",
+           "make_task", "settled"]
 
 
 class ArithmeticTask:

@@ -61,47 +61,47 @@ def plot_attention(run, title, text=None):
 
 def plot_alignment(run, title, text=None):
     """A Figure: for each token of the translation (row) where the decoder looks in the source
-    (column), one map for each layer and head; `text`, or the first date that is held out."""
+    (column), a map for each layer, the mean over its heads; `text`, or a date that is held out."""
     model, words = run.model, run.task.vocabulary
     if text is None:
         [text], _ = run.task.data.draw(list(run.task.data.parts)[-1], 1, run.config.seed)
     source = words.encode(text)[None]
     [found] = greedy(continuation(model, source, first=[words.bos]), MOST_TOKENS, words.eos)
-    target = np.array([[words.bos, *found.tokens[:-1]]])
-    _, cache = model.forward(source, target)
+    _, cache = model.forward(source, np.array([[words.bos, *found.tokens[:-1]]]))
     if run.config.model == "seq2seq":
-        _, _, A = seq2seq.attentions(cache)             # A (1, L, H, T, S)
+        A = seq2seq.attentions(cache)[2][0].mean(1)     # A (L, T, S), the mean over the heads
     else:
-        A = lstm_seq2seq.attentions(cache)[:, None, None]
-    return _maps(A[0], [words.target[i] for i in found.tokens], [SHOWN.get(c, c) for c in text],
-                 title, "row: the token that is written; column: the character looked at")
+        A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
+    return _maps(A[:, None], [words.target[i] for i in found.tokens],
+                 [*(SHOWN.get(c, c) for c in text), "end"], title,
+                 "row: the token that is written; column: the character looked at", 0.26)
 
 
-def _maps(A, rows, columns, title, note):
-    """A Figure of the weights A (L, H, R, S), with the tokens of the rows and the columns."""
+def _maps(A, rows, columns, title, note, inches=0.19):
+    """A Figure of the weights A (L, H, R, S), with the tokens of the rows and the columns, each
+    so many inches wide."""
     L, H, R, S = A.shape
-    width, height = max(1.9, 0.19 * S), max(1.9, 0.19 * R)
+    width, height = max(1.9, inches * S), max(1.9, inches * R)
     made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
     grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
     for layer in range(L):
         for head in range(H):
             axes = grid[layer, head]
             image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
-            _label(axes, rows, columns, layer, head)
+            _label(axes, rows, columns, 9 if S <= 10 or inches > 0.2 else 6.5)
+            if layer == 0 and H > 1:
+                axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
+            if head == 0 and L > 1:
+                axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)
     bar = made.colorbar(image, ax=grid, shrink=0.8, pad=0.02)
     bar.set_label("attention weight", color=style.INK)
     bar.outline.set_visible(False)
     return made
 
 
-def _label(axes, rows, columns, layer, head):
+def _label(axes, rows, columns, size):
     axes.set_facecolor("#e8e8e8")
     axes.spines[:].set_visible(False)
-    size = 9 if len(columns) <= 10 else 6.5
     axes.set_xticks(range(len(columns)), columns, fontsize=size, color=style.INK, parse_math=False)
     axes.set_yticks(range(len(rows)), rows, fontsize=size, color=style.INK, parse_math=False)
     axes.tick_params(length=0)
-    if layer == 0:
-        axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
-    if head == 0:
-        axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)
