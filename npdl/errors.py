@@ -181,19 +181,6 @@ def check_key_mask(key_mask, shape, owner):
     return mask
 
 
-def checked_ends(mask, shape, owner):
-    """The lengths (B,) of sequences whose real tokens a mask of `shape` (B, S) tells, None of no
-    mask, after a check that they come first: a recurrent layer can't step over padding."""
-    if mask is None:
-        return None
-    mask = check_key_mask(mask, shape, owner)
-    mask = np.asarray(mask.get() if hasattr(mask, "get") else mask)
-    if (mask[:, 1:] > mask[:, :-1]).any():
-        raise InputError(f"{owner}: a real token follows padding; put the padding, False in the "
-                         "mask, at the end of each sequence")
-    return mask.sum(1)
-
-
 def check_sequence(x, width, owner):
     """Raise InputError unless `x` is (B, S, D) of real numbers, none of them 0, D = width."""
     check_real(owner, the_input=x)

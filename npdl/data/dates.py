@@ -82,11 +82,11 @@ class Dates:
                 [day.isoformat() for day in days])
 
     def encoded(self, texts, isos):
-        """source (B, S) and its mask, True for real tokens; target (B, T + 1), from BOS to EOS."""
+        """source (B, S) and its lengths (B,); target (B, T + 1), from BOS to EOS."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]
-        return source, np.arange(source.shape[1]) < lengths[:, None], np.array(target)
+        return source, lengths, np.array(target)
 
 
 def written(day, form):

@@ -255,21 +255,26 @@ class CachedSeq2Seq(StepByStep):
 
 
 class CarriedSeq2Seq(CachedSeq2Seq):
-    """An LSTMSeq2Seq model's target, likewise: the decoder's state is carried along."""
+    """An LSTMSeq2Seq model's target, likewise: the decoder's state is carried along. `lengths`
+    (B,) are the sources' own."""
+
+    def __init__(self, model, source, first, lengths=None):
+        super().__init__(model, source, first)
+        self.lengths = lengths
 
     def start(self):
-        (memory, state), _ = self.model.encode(self.source, self.mask)
-        return self._feed(self.prompt, self.mask, memory, state)
+        (memory, state), _ = self.model.encode(self.source, self.lengths)
+        return self._feed(self.prompt, self.lengths, memory, state)
 
     def advance(self, state, parents, tokens):
-        mask, memory, state = state
+        lengths, memory, state = state
         rows = to_device(np.asarray(parents))
-        mask = None if mask is None else mask[parents]
-        return self._feed(tokens[:, None], mask, memory[rows], tuple(p[:, rows] for p in state))
+        lengths = None if lengths is None else np.asarray(lengths)[parents]
+        return self._feed(tokens[:, None], lengths, memory[rows], tuple(p[:, rows] for p in state))
 
-    def _feed(self, new, source_mask, memory, state):
-        (logits, state), _ = self.model.decode(new, memory, state, source_mask)
-        return log_probabilities(logits[:, -1]), (source_mask, memory, state)
+    def _feed(self, new, lengths, memory, state):
+        (logits, state), _ = self.model.decode(new, memory, state, lengths)
+        return log_probabilities(logits[:, -1]), (lengths, memory, state)
 
 
 def cross_block_after(block, x, mask, past, cross, memory_mask):

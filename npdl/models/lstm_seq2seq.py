@@ -2,7 +2,8 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import checked_ends, checked_tokens
+from npdl.errors import checked_tokens
+from npdl.functions import length_mask
 from npdl.init import generator
 from npdl.layers.activation import Tanh
 from npdl.layers.attention import DotAttention
@@ -19,11 +20,11 @@ class LSTMSeq2Seq(Layer):
     a_t = sum_s alpha_ts m_s,   alpha_t = softmax over s of h_t . m_s
     u_t = tanh([a_t, h_t] W_c + b_c),   logits_t = u_t W_o + b_o
 
-    forward(source, target, source_mask, rng) -> logits (B, T, V), as Seq2Seq: source (B, S) and
-    target (B, T) tokens, source_mask (B, S) True for real tokens, which come first: what stands
-    after them reaches nothing. logits[:, t] belongs to the token after target[:, t]: fed with the
-    right target (teacher forcing), all steps are computed at once. The weights alpha are in the
-    cache: attentions(cache). Raises InputError for tokens and masks that are none.
+    forward(source, target, lengths, rng): source (B, S) and target (B, T) tokens -> logits
+    (B, T, V). With `lengths` (B,), the sources' own, what stands after one's end reaches nothing.
+    logits[:, t] belongs to the token after target[:, t]: fed with the right target (teacher
+    forcing), all steps are computed at once. The weights alpha are in the cache: attentions(cache).
+    Raises InputError for tokens or lengths that are none.
     """
 
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=1, d_hidden=None,
@@ -39,9 +40,9 @@ class LSTMSeq2Seq(Layer):
         self.tanh = Tanh()
         self.classifier = Linear(d_hidden, target_vocab, bias, rng, dtype)
 
-    def forward(self, source, target, source_mask=None, rng=None):
-        (memory, state), c_encode = self.encode(source, source_mask, rng)
-        (logits, _), c_decode = self.decode(target, memory, state, source_mask, rng)
+    def forward(self, source, target, lengths=None, rng=None):
+        (memory, state), c_encode = self.encode(source, lengths, rng)
+        (logits, _), c_decode = self.decode(target, memory, state, lengths, rng)
         return logits, Cache(encode=c_encode, decode=c_decode)
 
     def backward(self, dlogits, cache):
@@ -49,24 +50,25 @@ class LSTMSeq2Seq(Layer):
         dsource = self.encode_backward(dmemory, dstate, cache.encode)
         return dsource, dtarget                                         # None: integers have none
 
-    def encode(self, source, source_mask=None, rng=None):
+    def encode(self, source, lengths=None, rng=None):
         """The memory (B, S, H) and the last state of a source (B, S), and a cache."""
         source = checked_tokens(source, "LSTMSeq2Seq")
-        lengths = checked_ends(source_mask, source.shape, "LSTMSeq2Seq")
         x, c_embedding = self.source_embedding.forward(source)          # x (B, S, D)
         (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)
         return (memory, state), Cache(embedding=c_embedding, encoder=c_encoder)
 
     def encode_backward(self, dmemory, dstate, cache):
         """Add the gradients of everything below the memory and the last state."""
-        dx, _ = self.encoder.backward((dmemory, dstate), cache.encoder)
+        dx, dstart = self.encoder.backward((dmemory, dstate), cache.encoder)
         return self.source_embedding.backward(dx, cache.embedding)
 
-    def decode(self, target, memory, state, source_mask=None, rng=None):
+    def decode(self, target, memory, state, lengths=None, rng=None):
         """The logits (B, T, V) of a target (B, T) that goes on from a state, the last state, and a
         cache."""
         target = checked_tokens(target, "LSTMSeq2Seq")
-        mask = None if source_mask is None else xp.asarray(source_mask)[:, None]    # (B, 1, S)
+        mask = None
+        if lengths is not None:
+            mask = length_mask(lengths, memory.shape[1])[:, None]       # mask (B, 1, S)
         x, c_embedding = self.target_embedding.forward(target)          # x (B, T, D)
         (h, state), c_decoder = self.decoder.forward(x, state, rng)     # h (B, T, H)
         a, c_attention = self.attention.forward(h, memory, memory, mask)    # a (B, T, H)

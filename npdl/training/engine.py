@@ -26,22 +26,23 @@ ENGINES = ("fast", "plain")
 @dataclass(eq=False)
 class Batch:
     """Sequences on the host: inputs and targets (B, S) integers, counted (B, S) True where a
-    target counts. At most `chunk` sequences are measured at a time. Of a translation, which an
-    encoder-decoder reads: source (B, R) integers, source_mask (B, R) True for real tokens."""
+    target counts. At most `chunk` sequences are measured at a time. What an encoder-decoder
+    translates: source (B, R) integers, and which of them are real, as its model wants to know it,
+    lengths (B,) or a mask (B, R)."""
 
     inputs: np.ndarray
     targets: np.ndarray
     counted: np.ndarray
     chunk: int = 2048
     source: np.ndarray | None = None
-    source_mask: np.ndarray | None = None
+    source_real: np.ndarray | None = None
 
     def __len__(self):
         return len(self.inputs)
 
     def part(self, start, stop):
         """The sequences from start on, below stop."""
-        every = (self.inputs, self.targets, self.counted, self.source, self.source_mask)
+        every = (self.inputs, self.targets, self.counted, self.source, self.source_real)
         inputs, targets, counted, *source = (a if a is None else a[start:stop] for a in every)
         return Batch(inputs, targets, counted, self.chunk, *source)
 
@@ -50,7 +51,7 @@ class Batch:
         """What a model's forward is given."""
         if self.source is None:
             return (self.inputs,)
-        return self.source, self.inputs, self.source_mask
+        return self.source, self.inputs, self.source_real
 
 
 class PlainEngine:

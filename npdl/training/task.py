@@ -109,9 +109,11 @@ class DatesTask:
         return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
 
     def _batch(self, part, count, *key):
-        source, mask, target = self.data.encoded(*self.data.draw(part, count, *key))
+        source, real, target = self.data.encoded(*self.data.draw(part, count, *key))
+        if self.config.model == "seq2seq":
+            real = np.arange(source.shape[1]) < real[:, None]       # a mask, of the lengths
         inputs, targets = target[:, :-1], target[:, 1:]
-        return Batch(inputs, targets, np.ones(targets.shape, bool), 256, source, mask)
+        return Batch(inputs, targets, np.ones(targets.shape, bool), 256, source, real)
 
     @cached_property
     def _evaluation(self):

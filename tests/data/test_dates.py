@@ -65,10 +65,10 @@ def test_pairs_are_of_their_part_and_the_same_for_the_same_key():
 def test_encoded_pairs_read_as_they_were_written():
     data = Dates()
     texts, isos = data.draw("train", 20, 0)
-    source, mask, target = data.encoded(texts, isos)
+    source, lengths, target = data.encoded(texts, isos)
     words = data.words
-    assert source.shape == mask.shape and target.shape == (20, 12)
-    assert [words.source.decode(ids[real]) for ids, real in zip(source, mask, strict=True)] == [
+    assert source.shape == (20, lengths.max()) and target.shape == (20, 12)
+    assert [words.source.decode(ids[:n]) for ids, n in zip(source, lengths, strict=True)] == [
         text + dates.END for text in texts]
     assert [words.decode(ids) for ids in target] == isos
     assert (target[:, 0] == words.bos).all() and (target[:, -1] == words.eos).all()

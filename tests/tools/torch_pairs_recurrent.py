@@ -1,6 +1,5 @@
 """Pairs of recurrent layers and of the models made of them (tests.tools.torch_compare)."""
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -156,11 +155,11 @@ def their_lstm_lm(P, ids, state, lengths):
 def lstm_seq2seq(rng):
     B, S, T, D, H = sizes(rng, 5)
     source, target = (rng.integers(0, 7, (B, length)) for length in (S, T))
-    mask = np.arange(S) < rng.integers(1, S + 1, B)[:, None]
-    return LSTMSeq2Seq(7, 7, D, 2, H, rng=rng), (source, target), {"source_mask": mask}
+    lengths = rng.integers(1, S + 1, B)
+    return LSTMSeq2Seq(7, 7, D, 2, H, rng=rng), (source, target), {"lengths": lengths}
 
 
-def their_lstm_seq2seq(P, source, target, source_mask):
+def their_lstm_seq2seq(P, source, target, lengths):
     """nn.LSTM twice, and Luong et al.'s formulas between them."""
     def run(side, part, ids, *more):
         weights = [w for i in range(2) for w in packed(LSTM, P, f"{side}.layers.{i}.cell.")]
@@ -168,10 +167,11 @@ def their_lstm_seq2seq(P, source, target, source_mask):
         module = nn.LSTM(W.shape[1], H, 2, batch_first=True, dtype=W.dtype)
         return run_module(module, weights, F.embedding(ids, W), *more)
 
-    memory, state = run("encoder", "source", source, None, source_mask.sum(1))
+    memory, state = run("encoder", "source", source, None, lengths)
     h, _ = run("decoder", "target", target, state)
     scores = torch.einsum("bth,bsh->bts", h, memory)
-    scores = scores.masked_fill(torch.tensor(~source_mask)[:, None], -torch.inf)
+    padding = torch.arange(source.shape[1]) >= torch.tensor(lengths)[:, None]
+    scores = scores.masked_fill(padding[:, None], -torch.inf)
     a = torch.einsum("bts,bsh->bth", scores.softmax(-1), memory)
     u = torch.tanh(F.linear(torch.cat([a, h], -1), P["combine.W"].T, P["combine.b"]))
     return F.linear(u, P["classifier.W"].T, P["classifier.b"])
@@ -249,5 +249,5 @@ PAIRS = [
     Pair(BiRNNLoss, "the document's sizes", "its formula", birnn_loss, their_birnn_loss),
     *(attentive(score, query) for score in SCORES for query in QUERIES),
     Pair(LSTMLM, "state, lengths", "nn.LSTM and nn.Linear", lstm_lm, their_lstm_lm),
-    Pair(LSTMSeq2Seq, "padding", "nn.LSTM, its formula", lstm_seq2seq, their_lstm_seq2seq),
+    Pair(LSTMSeq2Seq, "lengths", "nn.LSTM, its formula", lstm_seq2seq, their_lstm_seq2seq),
 ]

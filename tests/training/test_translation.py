@@ -11,6 +11,7 @@ from npdl.data import dates
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.wiring import continuation
 from npdl.errors import InputError
+from npdl.losses import SequenceLoss
 from npdl.training import checkpoint
 from npdl.training.config import SEQ2SEQ, Config
 from npdl.training.loop import Trainer
@@ -76,12 +77,13 @@ def test_padding_and_its_neighbours_change_no_loss(model):
     trainer = trained(tiny(model, dtype="float64"), 2)
     batch = trainer.task.batch(0)
     losses, _ = trainer.engine.measure(batch)
-    assert not batch.source_mask.all()
-    for i in range(len(batch)):
-        alone = batch.part(i, i + 1)
-        length = alone.source_mask.sum()
-        alone.source, alone.source_mask = alone.source[:, :length], alone.source_mask[:, :length]
-        np.testing.assert_allclose(trainer.engine.measure(alone)[0], losses[i], rtol=1e-12)
+    texts, isos = trainer.task.data.draw("train", 4, 0, 0, 3)
+    assert len(set(map(len, texts))) > 1
+    for text, iso, loss in zip(texts, isos, losses, strict=True):
+        source, _, target = trainer.task.data.encoded([text], [iso])
+        logits, _ = trainer.model.forward(source, target[:, :-1])
+        alone, _ = SequenceLoss().forward(logits, target[:, 1:], target[:, 1:] >= 0)
+        np.testing.assert_allclose(alone, loss, rtol=1e-12)
 
 
 @every_model
@@ -93,8 +95,8 @@ def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch)
     part, words = trainer.task._evaluation["validation"], trainer.task.vocabulary
     accuracy = trainer.evaluate()["validation_accuracy"]
     right = 0
-    for source, mask, target in zip(part.source, part.source_mask, part.targets, strict=True):
-        scorer = continuation(trainer.model, source[mask], first=[words.bos])
+    for source, real, target in zip(part.source, part.source_real, part.targets, strict=True):
+        scorer = continuation(trainer.model, source[: real.sum()], first=[words.bos])
         [found] = greedy(scorer, 16, words.eos)
         right += found.tokens == tuple(target)
         assert beam_search(scorer, 1, 16, words.eos).best.tokens == found.tokens

@@ -153,12 +153,10 @@ CASES += [
          lambda rng: rng.random((4, 3)) < 0.7),
 ]
 
-REAL = np.array([[True, True, True], [True, False, False], [False, False, False]])
 CASES += [
     case(LSTMSeq2Seq, "one layer", (5, 4, 3), ids(5, 2, 3), ids(4, 2, 4)),
-    case(LSTMSeq2Seq, "padding, one source of padding alone", (5, 4, 2, 1, 3), ids(5, 3, 3),
-         ids(4, 3, 2), source_mask=REAL),
-    case(LSTMSeq2Seq, "two layers, dropout, no bias", (5, 4, 2, 2, 3, False, 0.4), ids(5, 3, 3),
-         ids(4, 3, 2), source_mask=REAL, forward=same_mask),
+    case(LSTMSeq2Seq, "lengths", (5, 4, 2, 1, 3), ids(5, 4, 3), ids(4, 4, 2), lengths=SOME),
+    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias", (5, 4, 2, 2, 3, False, 0.4),
+         ids(5, 4, 3), ids(4, 4, 2), lengths=SOME, forward=same_mask),
     case(LSTMSeq2Seq, "sizes of 1", (1, 1, 1), np.array([[0]]), np.array([[0]])),
 ]
