@@ -29,7 +29,13 @@ from npdl.training.config import (
 )
 from npdl.training.nonfinite import Watch
 from npdl.training.options import add_settings, option_of
-from npdl.training.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
+from npdl.training.recipes import (
+    DATES_SIZES,
+    RECIPES,
+    TEXT_DEFAULTS,
+    new_config,
+    recipe_settings,
+)
 
 TRANSLATE = """Train an encoder-decoder to translate dates, written in many ways, into ISO 8601.
 
@@ -61,6 +67,8 @@ def add_lstm(parser):
 def add_seq2seq(parser):
     """Add the options of train-seq2seq to an argparse parser."""
     describe(parser, TRANSLATE)
+    parser.epilog = "With --model lstm-seq2seq the defaults are " + ", ".join(
+        f"{option_of(name)} {value}" for name, value in DATES_SIZES[SEQ2SEQ[1]].items()) + "."
     parser.add_argument("--model", choices=SEQ2SEQ, help=f"(default: {SEQ2SEQ[0]})")
     parser.add_argument("--r-train", type=float, metavar="R", help="share of the days to train "
                         "on, in (0, 1]; 1 leaves no validation set (default: 0.9)")
