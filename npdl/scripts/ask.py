@@ -22,7 +22,8 @@ UNSEEN = 2          # equations that are shown when none is asked
 def check_equations(run):
     """Raise InputError for a run that has learned something else."""
     if run.config.text is not None or run.config.translates:
-        raise InputError("this run has learned no equations; give it to generate.py")
+        what = "dates" if run.config.translates else "text"
+        raise InputError(f"this run was trained on {what}; continue a prompt with generate.py")
 
 
 def read(run, question):
