@@ -29,18 +29,13 @@ from npdl.training.config import (
 )
 from npdl.training.nonfinite import Watch
 from npdl.training.options import add_settings, option_of
-from npdl.training.recipes import (
-    DATES_SIZES,
-    RECIPES,
-    TEXT_DEFAULTS,
-    new_config,
-    recipe_settings,
-)
+from npdl.training.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
 
 TRANSLATE = """Train an encoder-decoder to translate dates, written in many ways, into ISO 8601.
 
 "March 3rd, 2021", "wed 3 mar 2021", "03/03/21" (month first), "3.3.21" (day first) -> 2021-03-03.
-The dates are made here, with the run's seed: all days of 1950 to 2049, nine in ten to train on;
+The dates are made here, with the run's seed: all days of 1950 to 2049, nine in ten to train on, in
+the forms of npdl/data/dates.py (another form, or a mixture of two, may be read wrong). The printed
 accuracy is the share of dates that are right as a whole, and the validation set's days occur in no
 way in training. seq2seq is the transformer of Vaswani et al. 2017, lstm-seq2seq two LSTMs with the
 attention of Luong et al. 2015. Both learn by teacher forcing: the decoder is fed the right tokens
@@ -67,8 +62,6 @@ def add_lstm(parser):
 def add_seq2seq(parser):
     """Add the options of train-seq2seq to an argparse parser."""
     describe(parser, TRANSLATE)
-    parser.epilog = "With --model lstm-seq2seq the defaults are " + ", ".join(
-        f"{option_of(name)} {value}" for name, value in DATES_SIZES[SEQ2SEQ[1]].items()) + "."
     parser.add_argument("--model", choices=SEQ2SEQ, help=f"(default: {SEQ2SEQ[0]})")
     parser.add_argument("--r-train", type=float, metavar="R", help="share of the days to train "
                         "on, in (0, 1]; 1 leaves no validation set (default: 0.9)")

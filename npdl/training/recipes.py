@@ -17,10 +17,9 @@ RECIPES = {
 }
 TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
                  "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
-DATES_DEFAULTS = {"r_train": 0.9, "batch": 64, "steps": 2000, "weight_decay": 0.01, "clip": 1.0,
-                  "schedule": "cosine", "eval_first": 0, "eval_every": 250, "norm": "pre",
-                  "positions": "2k/d", "engine": "plain"}
-DATES_SIZES = {"seq2seq": {"layers": 2, "width": 64}, "lstm-seq2seq": {"layers": 1, "width": 128}}
+DATES_DEFAULTS = {"r_train": 0.9, "layers": 1, "batch": 64, "steps": 2000,
+                  "weight_decay": 0.01, "clip": 1.0, "schedule": "cosine", "eval_first": 0,
+                  "eval_every": 250, "norm": "pre", "positions": "2k/d", "engine": "plain"}
 ARITHMETIC_ONLY = {"recipe"} | {
     field.name for field in dataclasses.fields(Config)
     if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}
@@ -40,7 +39,7 @@ def new_config(model, given):
     """A Config from the options given, with the defaults that depend on others or the machine."""
     given = dict(given)
     if model in SEQ2SEQ:
-        return Config(**{**DATES_DEFAULTS, **DATES_SIZES[model], **given, "model": model})
+        return Config(**{**DATES_DEFAULTS, **given, "model": model})
     is_text = "text" in given
     for name in given.keys() & set(ARITHMETIC_ONLY if is_text else TEXT_ONLY):
         other = "cannot go with --text" if is_text else "goes with --text only"
