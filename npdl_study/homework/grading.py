@@ -4,52 +4,68 @@
     python -m npdl homework grade submissions --homework homework --out grades
 
 Graded is what stands in the marked places (`splice`), in a process for each task (`isolated`) that
-gives arrays back; they are compared here (`judging`). Grades are written after each submission,
-and none costs another its own. It is no prison: what it leaves to a container, OUTSIDE says.
+can do nothing but compute, and gives arrays back (`inside`); they are compared here (`judging`).
+Grades are written after each submission, and none costs another its own.
 """
 
 import ast
-import contextlib
 import csv
+import hashlib
 import io
 import os
+import platform
 import secrets
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from npdl.console import printable
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
+from npdl.process import SEALS
 from npdl.training.config import usable_cores
 from npdl_study.check.target import find_class
 from npdl_study.containment import message
+from npdl_study.homework.blanks import reached
+from npdl_study.homework.inside import answers
 from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
-from npdl_study.homework.judging import answers, judged, shapes_of
+from npdl_study.homework.judging import judged, questions
+from npdl_study.homework.splice import handed_out, of_forward
 
 POINTS = 3                  # of a task: gradients, other sizes, and with both of these manners
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
-OUTSIDE = ("note: that submissions read npdl's sources, each other or the network is a matter of a "
-           "container (the book's page for teachers has the line)")
+OUTSIDE = ("note: submissions can compute and nothing else: no files, network or other processes; "
+           "a container is a second wall (the book's page for teachers has the line)")
 
 
 def tasks_of(homework):
-    """[what `isolated` is asked] for each task of a homework folder."""
+    """[what `isolated` is asked] for each task of a homework folder, but its questions."""
     try:
         path = Path(homework) / "test_homework.py"
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found = next(ast.literal_eval(node.value) for node in tree.body
                      if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
-        return [{"module": module, "name": find_class(name).__name__, "originals": own,
-                 "holes": [where.partition(":")[2] for where in own], "blame": "",
-                 "pristine": (path.parent / f"{module}.py").read_text(encoding="utf-8")}
-                for (module, name), own in found.items()]
+        return [_task(path.with_name(f"{module}.py").read_text(encoding="utf-8"), module,
+                      find_class(name).__name__, own) for (module, name), own in found.items()]
     except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
+
+
+def _task(text, module, name, originals):
+    """What of npdl's is in the process: what a layer's own run calls, less what is to be written,
+    and the forward twin of that."""
+    places = [own.partition(":") for own in originals]
+    holes = [qualname for _, _, qualname in places]
+    pristine, imports = handed_out(text, holes)
+    asked, _ = questions(name, 0, of_forward(holes))
+    return {"module": module, "name": name, "holes": holes, "pristine": pristine,
+            "imports": imports, "kept": reached(lambda: answers(asked, {})),
+            "gone": {(sys.modules[where].__file__, gone) for where, _, hole in places
+                     for gone in (hole, hole.removesuffix("_backward"))}}
 
 
 def submissions_of(folder):
@@ -63,8 +79,7 @@ def submissions_of(folder):
     if not places:
         raise InputError(f"{folder}: holds no folders; give the one that has a folder for each "
                          "student")
-    names = [printable(place.name) for place in places]
-    return {name + "'" * names[:i].count(name): places[i] for i, name in enumerate(names)}
+    return {printable(place.name.replace("\\", "\\\\")): place for place in places}
 
 
 def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
@@ -73,8 +88,11 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     folder, homework, out   as the command has them; `limit` seconds for each task
     jobs                    submissions at a time (as many as there are cores if None)
     resume                  go on in `out`: who is graded there is not graded again
-    Raises InputError for folders that are none of these, CheckpointError for a full disk.
+    Raises InputError for folders that are none of these and where Linux isn't the system,
+    CheckpointError for a full disk.
     """
+    if (sys.platform, platform.machine()) not in SEALS:
+        raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     tasks, submissions = tasks_of(homework), submissions_of(folder)
     names = [task["name"] for task in tasks]
     graded = _begun(Path(out), names, resume)
@@ -107,43 +125,41 @@ def one_submission(place, tasks, limit):
 
 
 def one_task(place, task, seed, limit):
-    """{"points", "checks": {check: "" or what is wrong}, "changed": what stands there beside the
-    marked places, "blame": where the first wrong line is}."""
-    path = _found(place, f"{task['module']}.py")
-    if path is None or path.stat().st_size > MOST_BYTES:
-        why = "is not there" if path is None else f"has more than {MOST_BYTES >> 20} MiB"
-        return {"points": 0, "checks": {"runs": f"{task['module']}.py {why}"}}
-    asked = task | {"seed": seed, "shapes": shapes_of(task["name"], seed)}
-    with TemporaryDirectory(prefix="npdl-grade-", ignore_cleanup_errors=True) as folder:
-        Path(folder, path.name).write_bytes(path.read_bytes())
-        os.chmod(folder, 0o755)         # for a user of its own to read
-        found, ended = isolated(asked, folder, limit)
-        if "refused" in found or not found:
-            return {"points": 0, "checks": {"runs": _clean(found.get("refused", ended))}}
-        checks, at = judged(task["name"], found,
-                            answers(find_class(task["name"]), asked["shapes"], seed))
-        if checks["gradients"] or checks["other sizes"]:
-            del checks["manners"]
-        told = {"points": sum(not why for why in checks.values()), "changed": _clean(
-            found.get("changed", "")), "checks": {name: _clean(checks[name]) for name in checks}}
-        for shape in at[:1]:            # for people: it decides nothing
-            with contextlib.suppress(NotGraded):
-                found, _ = isolated(asked | {"blame": shape}, folder, limit)
-                told["blame"] = _clean(found.get("blame", ""), "\n")
-    return told
+    """{"points", "checks": {check: "" or what is wrong}}."""
+    text, why = _handed_in(place, f"{task['module']}.py")
+    if not why:
+        asked, wanted = questions(task["name"], seed, of_forward(task["holes"]))
+        found, ended = isolated(task | {"text": text, "questions": asked}, limit)
+        why = found.get("refused", "" if found else ended)
+    if why:
+        return {"points": 0, "checks": {"runs": _clean(why)}}
+    checks, _ = judged(task["name"], found, wanted)
+    if checks["gradients"] or checks["other sizes"]:
+        del checks["manners"]
+    return {"points": sum(not why for why in checks.values()),
+            "checks": {check: _clean(why) for check, why in checks.items()}}
 
 
-def _found(place, name):
-    """The file of this name that is nearest to the top of a submission, or None."""
+def _handed_in(place, name):
+    """(the bytes of the file of this name in a submission, "" or why it has none)."""
     os.listdir(place)                   # raises what rglob is silent about
-    found = [path for path in place.rglob(name) if path.is_file() and not path.is_symlink()
-             and "__MACOSX" not in path.parts]
-    return min(found, key=lambda path: (len(path.parts), path), default=None)
+    found = [path.relative_to(place) for path in sorted(place.rglob(name))
+             if path.is_file() and not path.is_symlink()]
+    found = [path for path in found if not any(part.startswith((".", "__MACOSX"))
+                                               for part in path.parts)]
+    if place.is_symlink() or len(found) > 1:
+        raise NotGraded(f"{name} is there {len(found)} times, {found[0]} and {found[1]}: leave one"
+                        if found[1:] else "it is a link: put the folder itself there")
+    if not found:
+        return b"", f"{name} is not there"
+    with open(place / found[0], "rb") as file:
+        text = file.read(MOST_BYTES + 1)
+    return text, f"{name} has more than {MOST_BYTES >> 20} MiB" * (len(text) > MOST_BYTES)
 
 
-def _clean(what, but="", most=4000):
+def _clean(what, most=4000):
     """What a process said, as text that changes no terminal."""
-    return printable(str(what)[:most], but)
+    return printable(str(what)[:most])
 
 
 def _begun(out, tasks, resume):
@@ -166,7 +182,10 @@ def _begun(out, tasks, resume):
 def _write(out, tasks, graded, name):
     """Write all grades so far and the text of one submission, and say its points."""
     text = letter(name, graded[name])
-    file = name.encode()[:200].decode(errors="ignore")
+    file = name
+    if len(name.encode()) > 120:        # no file can have a name of more than 255
+        file = (name.encode()[:60].decode(errors="ignore")
+                + hashlib.sha256(name.encode()).hexdigest())
     write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
     for path, content in ((out / "grades.csv", table(tasks, graded)),
                           (out / "students" / f"{file}.txt", text)):
@@ -190,11 +209,8 @@ def letter(name, found):
     for task, told in found["tasks"].items():
         lines += ["", f"{task}: {points(told['points'], POINTS)}"]
         for check, why in told["checks"].items():
-            if why and not lines[-1].endswith(why.partition(" (inputs: ")[0]):
+            if why and not lines[-1].endswith(why.partition(" (")[0]):
                 lines.append(f"  {check}: {why}")
-        lines += [f"  | {line}" for line in told.get("blame", "").splitlines()]
-        lines += [f"  not graded, as only the marked places are: {what}"
-                  for what in [told.get("changed")] if what]
     return "\n".join(lines) + "\n"
 
 
@@ -233,8 +249,6 @@ def run(options):
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
-    if not hasattr(os, "killpg"):
-        raise InputError("grading needs Linux or macOS; use WSL or a container")
     for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # as with Ctrl-C
         signal.signal(number, signal.default_int_handler)
     print(OUTSIDE, flush=True)

@@ -255,7 +255,7 @@ def test_the_easiest_comes_first(tmp_path):
     ("LayerNorm", False, "dx_hat = dy * self.gain.data", "dy *= self.gain.data; dx_hat = dy",
      "but dy is written into, in place"),
     ("Linear", False, "self.b.grad +=", "self.b.grad =", "the gradient of b is wrong"),
-    ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(inputs: x ("),
+    ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(sizes: x ("),
     ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
 ])
 def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forward, right, wrong,
