@@ -4,7 +4,7 @@
     python -m npdl homework grade submissions --homework homework --out grades
 
 Graded is what stands in the marked places (`splice`), in a process for each task (`isolated`) that
-can do nothing but compute, and gives arrays back (`inside`); they are compared here (`judging`).
+can do nothing but compute, and gives arrays back; they are compared here (`judging`).
 Grades are written after each submission, and none costs another its own.
 """
 
@@ -28,12 +28,10 @@ from npdl.training.config import usable_cores
 from npdl_study.check.target import find_class
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
-from npdl_study.homework.inside import answers
-from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
-from npdl_study.homework.judging import judged, questions
+from npdl_study.homework.isolated import RUNNING, NotGraded, answers, end, isolated
+from npdl_study.homework.judging import POINTS, judged, questions
 from npdl_study.homework.splice import handed_out, of_forward
 
-POINTS = 3                  # of a task: gradients, other sizes, and with both of these manners
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
 OUTSIDE = ("note: submissions can compute and nothing else: no files, network or other processes; "
@@ -73,35 +71,32 @@ def submissions_of(folder):
     try:
         places = sorted(p for p in Path(folder).iterdir()
                         if p.is_dir() and not p.name.startswith("."))
-    except OSError as error:
+        if not places:
+            raise ValueError("it holds no folders")
+    except (OSError, ValueError) as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
                          "one folder for each student") from error
-    if not places:
-        raise InputError(f"{folder}: holds no folders; give the one that has a folder for each "
-                         "student")
     return {printable(place.name.replace("\\", "\\\\")): place for place in places}
 
 
 def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
-    """{name: what one_submission returns}, which `out` has too, after each submission.
+    """{name: {task: {"points", "reason"}}}, which `out` has too, after each submission.
 
     folder, homework, out   as the command has them; `limit` seconds for each task
-    jobs                    submissions at a time (as many as there are cores if None)
+    jobs                    tasks at a time (as many as there are cores if None)
     resume                  go on in `out`: who is graded there is not graded again
-    Raises InputError for folders that are none of these and where Linux isn't the system,
-    CheckpointError for a full disk.
+    Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
-    if (sys.platform, platform.machine()) not in SEALS:
-        raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     tasks, submissions = tasks_of(homework), submissions_of(folder)
     names = [task["name"] for task in tasks]
     graded = _begun(Path(out), names, resume)
     with ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        waiting = {name: pool.submit(one_submission, place, tasks, limit)
-                   for name, place in submissions.items() if name not in graded}
+        waiting = {name: [pool.submit(one_task, place, task, seed, limit) for task in tasks]
+                   for name, place in submissions.items() if name not in graded
+                   for seed in [secrets.randbelow(1 << 31)]}
         try:
-            for name, future in waiting.items():
-                graded[name] = future.result()
+            for name, futures in waiting.items():
+                graded[name] = dict(zip(names, map(_told, futures), strict=True))
                 _write(Path(out), names, graded, name)
         finally:                        # Ctrl-C, a full disk: nothing goes on
             pool.shutdown(wait=False, cancel_futures=True)
@@ -110,56 +105,40 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     return graded
 
 
-def one_submission(place, tasks, limit):
-    """{"points", "seed", "tasks": {name: what one_task returns}}. Points of None: the grader failed
-    at a task, and its "not graded" says how."""
-    seed, found = secrets.randbelow(1 << 31), {}
-    for task in tasks:
-        try:
-            found[task["name"]] = one_task(place, task, seed, limit)
-        except Exception as error:      # whatever it is, it may not cost the others their grades
-            why = str(error) if isinstance(error, NotGraded) else message(error)
-            found[task["name"]] = {"points": None, "checks": {"not graded": _clean(why)}}
-    points = [told["points"] for told in found.values()]
-    return {"points": None if None in points else sum(points), "seed": seed, "tasks": found}
-
-
 def one_task(place, task, seed, limit):
-    """{"points", "checks": {check: "" or what is wrong}}."""
+    """(points, why not all) of a task, in a submission's folder."""
     text, why = _handed_in(place, f"{task['module']}.py")
     if not why:
         asked, wanted = questions(task["name"], seed, of_forward(task["holes"]))
         found, ended = isolated(task | {"text": text, "questions": asked}, limit)
-        why = found.get("refused", "" if found else ended)
-    if why:
-        return {"points": 0, "checks": {"runs": _clean(why)}}
-    checks, _ = judged(task["name"], found, wanted)
-    if checks["gradients"] or checks["other sizes"]:
-        del checks["manners"]
-    return {"points": sum(not why for why in checks.values()),
-            "checks": {check: _clean(why) for check, why in checks.items()}}
+        why = str(found.get("refused", "" if found else ended))
+    return (0, why) if why else judged(task["name"], found, wanted)[:2]
+
+
+def _told(future):
+    """{"points", "reason"} of a task; points of None where the grader failed."""
+    try:
+        points, reason = future.result()
+    except Exception as error:          # whatever it is, it may not cost the others their grades
+        points, reason = None, str(error) if isinstance(error, NotGraded) else message(error)
+    return {"points": points, "reason": printable(reason[:4000])}
 
 
 def _handed_in(place, name):
     """(the bytes of the file of this name in a submission, "" or why it has none)."""
     os.listdir(place)                   # raises what rglob is silent about
-    found = [path.relative_to(place) for path in sorted(place.rglob(name))
-             if path.is_file() and not path.is_symlink()]
-    found = [path for path in found if not any(part.startswith((".", "__MACOSX"))
-                                               for part in path.parts)]
-    if place.is_symlink() or len(found) > 1:
-        raise NotGraded(f"{name} is there {len(found)} times, {found[0]} and {found[1]}: leave one"
-                        if found[1:] else "it is a link: put the folder itself there")
+    if place.is_symlink():
+        raise NotGraded("it is a link: put the folder itself there")
+    found = [path for path in sorted(place.rglob(name)) if path.is_file() and not path.is_symlink()]
+    found = [path for path in (path.relative_to(place) for path in found)
+             if not any(part.startswith((".", "__MACOSX")) for part in path.parts)]
     if not found:
         return b"", f"{name} is not there"
+    if found[1:]:
+        raise NotGraded(f"{name} is there {len(found)} times, {found[0]} and {found[1]}: leave one")
     with open(place / found[0], "rb") as file:
         text = file.read(MOST_BYTES + 1)
     return text, f"{name} has more than {MOST_BYTES >> 20} MiB" * (len(text) > MOST_BYTES)
-
-
-def _clean(what, most=4000):
-    """What a process said, as text that changes no terminal."""
-    return printable(str(what)[:most])
 
 
 def _begun(out, tasks, resume):
@@ -174,9 +153,15 @@ def _begun(out, tasks, resume):
             raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
         (out / "students").mkdir(parents=True, exist_ok=True)
         return {name: found for name, found in before["submissions"].items()
-                if found["points"] is not None}
+                if _sum(found) is not None}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"--out {out}: cannot be used ({reason(error)})") from error
+
+
+def _sum(found):
+    """The points of a submission, None when a task is not graded."""
+    points = [told["points"] for told in found.values()]
+    return None if None in points else sum(points)
 
 
 def _write(out, tasks, graded, name):
@@ -190,28 +175,25 @@ def _write(out, tasks, graded, name):
     for path, content in ((out / "grades.csv", table(tasks, graded)),
                           (out / "students" / f"{file}.txt", text)):
         write_atomically(path, lambda place, content=content: place.write(content.encode()))
-    why = f": {reasons(graded[name])}" if graded[name]["points"] is None else ""
+    why = f": {reasons(graded[name])}" if _sum(graded[name]) is None else ""
     print(text.splitlines()[0] + why, flush=True)
 
 
 def reasons(found):
     """Why a submission has not all points, in a line."""
-    return "; ".join(f"{name}: {why}" for name, told in found["tasks"].items()
-                     for why in [w for w in told["checks"].values() if w][:1])
+    return "; ".join(f"{task}: {told['reason']}" for task, told in found.items() if told["reason"])
 
 
 def letter(name, found):
     """A text for a student: the points of each task, and why."""
-    def points(of, most):
-        return f"{of} of {most}" if of is not None else "not graded"
+    lines = [f"{name}: {_of(_sum(found), POINTS * len(found))}"]
+    for task, told in found.items():
+        lines += ["", f"{task}: {_of(told['points'], POINTS)}", f"  {told['reason']}".rstrip()]
+    return "\n".join(lines).rstrip() + "\n"
 
-    lines = [f"{name}: {points(found['points'], POINTS * len(found['tasks']))}"]
-    for task, told in found["tasks"].items():
-        lines += ["", f"{task}: {points(told['points'], POINTS)}"]
-        for check, why in told["checks"].items():
-            if why and not lines[-1].endswith(why.partition(" (")[0]):
-                lines.append(f"  {check}: {why}")
-    return "\n".join(lines) + "\n"
+
+def _of(points, most):
+    return "not graded" if points is None else f"{points} of {most}"
 
 
 def table(tasks, graded):
@@ -220,7 +202,7 @@ def table(tasks, graded):
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["submission", *tasks, "points", "of", "reason"])
     for name, found in graded.items():
-        points = [told["points"] for told in (*found["tasks"].values(), found)]
+        points = [*(told["points"] for told in found.values()), _sum(found)]
         cells = [name, *("not graded" if n is None else str(n) for n in points),
                  str(POINTS * len(tasks)), reasons(found)]
         rows.writerow([f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
@@ -238,7 +220,7 @@ def add_arguments(parser):
     parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
                         help="for each task (default: 60)")
     parser.add_argument("--jobs", type=int, default=None, metavar="N",
-                        help="submissions at a time (default: one for each core)")
+                        help="tasks at a time (default: one for each core)")
     parser.add_argument("--resume", action="store_true",
                         help="go on in --out: who is graded there is not graded again")
 
@@ -249,12 +231,14 @@ def run(options):
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
-    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # as with Ctrl-C
+    for number in (signal.SIGTERM, signal.SIGHUP):      # as with Ctrl-C
         signal.signal(number, signal.default_int_handler)
+    if (sys.platform, platform.machine()) not in SEALS:
+        raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     print(OUTSIDE, flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,
                          options.jobs, options.resume)
-    failed = sum(found["points"] is None for found in graded.values())
+    failed = [_sum(found) for found in graded.values()].count(None)
     if failed:
         raise InputError(f"{options.grades}: {failed} of {len(graded)} submissions are not graded "
                          "(see above); mend what kept the grader from it, and go on with --resume")

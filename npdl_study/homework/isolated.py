@@ -1,18 +1,33 @@
-"""A process for a student's code, seen from the grader: started, waited for, ended, read."""
+"""A process for a student's code: `isolated` starts it and reads what it says, `main` runs in it.
+
+It is handed questions and hands back arrays. No right answer is in there, no forward when
+backwards were asked for, no backward of npdl's but those that the layer calls, and Linux lets it
+do nothing but compute (`npdl.process.seal`).
+"""
 
 import contextlib
+import gc
+import importlib
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
+import types
+from pathlib import Path
 
 import numpy as np
 
-from npdl_study.homework.inside import MOST_SAID
+from npdl import backend, core, errors, functions, process
+from npdl.core import walk
+from npdl_study.containment import called
+from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
+from npdl_study.trees import copied, leaves, placed, tupled
 
+NPDL = os.path.dirname(core.__file__) + os.sep
+ENGINE = {module.__file__ for module in (backend, core, errors, functions, process)}
+MOST_SAID = 4 << 20         # bytes of an answer
 RUNNING = set()             # processes of student code
 
 
@@ -21,27 +36,27 @@ class NotGraded(Exception):
 
 
 def isolated(asked, limit):
-    """({name: array} that a process of student code answers (inside.main), how it ended)."""
+    """({name: array} that a process of student code answers, how it ended)."""
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
         pickle.dump(asked | {"limit": limit, "parent": os.getpid()}, given)
         given.seek(0)
-        process = subprocess.Popen([sys.executable, "-BPm", "npdl_study.homework.inside"],
+        child = subprocess.Popen([sys.executable, "-BPm", __spec__.name],
                                    stdin=given, stdout=out, stderr=out, env=environment,
                                    start_new_session=True)
-        RUNNING.add(process)
+        RUNNING.add(child)
         ended = ""
         try:
-            process.wait(limit)
+            child.wait(limit)
         except subprocess.TimeoutExpired:
             ended = f"not at an end after {limit:g} seconds"
         finally:
-            end(process)
-            RUNNING.discard(process)
+            end(child)
+            RUNNING.discard(child)
         out.seek(0)
         said = out.read(MOST_SAID)
-    status = process.returncode or 0
+    status = child.returncode or 0
     ended = ended or (f"ended by signal {-status}" if status < 0 else
                       "ended the program before its tests were done")
     if said[:1] != b".":                # the process's own traceback
@@ -50,12 +65,11 @@ def isolated(asked, limit):
     return _unpacked(said[1:]), ended
 
 
-def end(process):
-    """End a process and its group."""
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
+def end(child):
+    """End a process."""
+    child.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)                 # one that the system can't end is left behind
+        child.wait(5)                 # one that the system can't end is left behind
 
 
 def _unpacked(said):
@@ -70,3 +84,93 @@ def _unpacked(said):
         return {}
     return {name: array for name, array in arrays.items()
             if array.dtype.kind == ("f" if name.count("/") > 1 else "U")}
+
+
+def answers(questions, classes, place=None):
+    """{"shape/kind/name": array} that layers answer to {shape: question} (`judging.questions`).
+
+    classes   {name: class} to stand for npdl's own of these names
+    place     the student's file, for the lines of errors
+    Kinds: output, gradient; again, the gradients of a second backward, added to the first; after,
+    what was handed in, as it is then; or "shape/error", an exception in a sentence, in the end.
+    """
+    found = {}
+    for shape, question in questions.items():
+        name, told = type(question["layer"]).__name__, _answered(question, classes)
+        try:
+            with np.errstate(all="ignore"):
+                called(lambda s=shape, t=told: found.update((f"{s}/{k}", a) for k, a in t), name)
+        except Exception as error:
+            found[f"{shape}/error"] = np.array(sentence(error, name, place))
+    return found
+
+
+def _answered(question, classes):
+    layer, names, inputs = question["layer"], question["names"], question.get("inputs", ())
+    for part in walk(layer):
+        part.__class__ = classes.get(type(part).__name__, type(part))
+    cache = question.get("cache")
+    if inputs:
+        outputs, cache = layer.forward(*inputs, **question["options"])
+        yield from _arrays("output", {"y": outputs})
+    for kind in ("gradient", "again"):
+        dy = copied(question["dy"])
+        returned, _ = placed(layer.backward(dy, cache), question["floats"])
+        yield from _arrays(kind, dict(zip(names, tupled(returned), strict=False)))
+        yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
+        yield from _arrays("after", {"dy": dy, **dict(zip(names, inputs, strict=False))})
+
+
+def _arrays(kind, nests):
+    for name, nest in nests.items():
+        for path, array in leaves(nest, name):
+            yield f"{kind}/{path}", np.array(array)
+
+
+def main():
+    """Answer what standard input asks; a byte says that student code comes now, then an npz."""
+    asked = pickle.load(sys.stdin.buffer)
+    for name in (*MODULES, *asked["imports"]):
+        importlib.import_module(name)
+    np.savez(io.BytesIO(), np.zeros(1))         # imports what it needs
+    _take_out(asked["gone"], asked["kept"])
+    out, nowhere = open(os.dup(1), "wb", 0), open(os.devnull, "w")
+    process.confine(asked["parent"], AS=2 << 30, CPU=int(asked["limit"]) + 2, CORE=0,
+                    FSIZE=MOST_SAID)
+    process.seal()
+    sys.stdout = sys.stderr = nowhere           # student code prints to nobody
+    out.write(b".")
+    packed = io.BytesIO()
+    np.savez(packed, **_work(asked))
+    out.write(packed.getvalue())
+    os._exit(0)
+
+
+def _take_out(gone, kept):
+    """Have all functions of npdl's raise that are in `gone`, {(file, name)}, or neither in `kept`
+    nor in the ENGINE's files."""
+    for function in gc.get_objects():
+        if type(function) is types.FunctionType:
+            code = function.__code__
+            file, where = code.co_filename, (code.co_filename, code.co_qualname)
+            taken = where in gone or file not in ENGINE and where not in kept
+            if taken and file.startswith(NPDL):
+                function.__code__ = _gone.__code__.replace(co_freevars=code.co_freevars)
+
+
+def _gone(*given, **options):
+    raise NotImplementedError("this function of npdl's is not in this process: write it yourself")
+
+
+def _work(asked):
+    """{name: array} of a student's answers, or {"refused": why}."""
+    place = Path(f"{asked['module']}.py")
+    try:
+        names = student_names(place, asked["holes"], asked["text"], asked["pristine"])
+    except NotOwn as error:
+        return {"refused": np.array(str(error))}
+    return answers(asked["questions"], names, place)
+
+
+if __name__ == "__main__":
+    main()

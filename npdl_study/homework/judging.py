@@ -1,7 +1,7 @@
 """What a layer of homework must give: the same arrays as npdl's own layer of its name.
 
 `questions` makes what a class is asked, out of a seed, with npdl's own answers; whoever answers
-(`inside.answers`) gets the questions alone. `judged` compares two sets of answers.
+(`isolated.answers`) gets the questions alone. `judged` compares two sets of answers.
 """
 
 import contextlib
@@ -13,12 +13,13 @@ import numpy as np
 from npdl.backend import stream
 from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class
-from npdl_study.homework.inside import answers
+from npdl_study.homework.isolated import answers
 from npdl_study.trees import cast, leaves, rebuilt, upstream
 
 # Errors are relative to the largest entry, but to no less than SMALL. Right formulas agree to
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
 SAME, SAME_FLOAT32, SMALL = 1e-11, 1e-3, 1e-3
+POINTS = 3          # of a task: gradients, other sizes, and with both of these manners
 # How a layer is tried: its sample; that in float32; more rows; one or two more axes before these;
 # and, of a recurrent stack, two layers, sequences of several lengths, a state to start from.
 SHAPES = ("sample", "float32", "rows", "axes", "stack")
@@ -81,14 +82,15 @@ def _question(cls, shape, seed, forward):
 
 
 def judged(name, found, wanted):
-    """({"gradients", "other sizes", "manners": "" or what is wrong} of answers beside npdl's own,
-    `wanted`; the shapes with wrong gradients). Other sizes are those in float32, too."""
+    """(points, why not all, the shapes with wrong gradients) of answers beside npdl's own,
+    `wanted`: a point for the sample, one for all other shapes, and with both one for manners."""
     told = {shape: _wrong(name, shape, found, wanted)
             for shape in dict.fromkeys(path.split("/")[0] for path in wanted)}
-    others = [wrong for shape, wrong in told.items() if shape != "sample"]
-    return ({"gradients": told["sample"], "other sizes": next(filter(None, others), ""),
-             "manners": _rude(found, wanted)},
-            [shape for shape, wrong in told.items() if wrong.startswith("the gradient of")])
+    wrong = {shape: why for shape, why in told.items() if why}
+    rude = "" if wrong else _rude(found, wanted)
+    points = POINTS - bool(wrong or rude) - ("sample" in wrong) - bool({*wrong} - {"sample"})
+    why = next(iter(wrong.values()), rude and f"the gradients are right, but {rude}")
+    return points, why, [shape for shape in wrong if wrong[shape].startswith("the gradient of")]
 
 
 def _of(given, start):
@@ -98,16 +100,18 @@ def _of(given, start):
 
 def _wrong(name, shape, found, wanted):
     """What is wrong with outputs or gradients of one shape, in a sentence."""
-    said = [str(found[f"{shape}/error"])] if f"{shape}/error" in found else []
-    for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of")):
-        if not said:
-            told = {path: difference(found.get(f"{shape}/{kind}/{path}"), array)
-                    for path, array in _of(wanted, f"{shape}/{kind}/").items()}
-            said = [f"{words} {path}{wrong}" for path, wrong in told.items() if wrong]
     sizes = ", ".join(f"{path} {array.shape}"
                       for path, array in _of(wanted, f"{shape}/gradient/").items())
     where = {"sample": "", "float32": " (in float32)"}.get(shape, f" (sizes: {sizes})")
-    return "; ".join(said) + where if said else ""
+    for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of")):
+        own, theirs = (_of(given, f"{shape}/{kind}/") for given in (wanted, found))
+        said = [f"{words} {path}{difference(theirs.get(path), array)}"
+                for path, array in own.items() if difference(theirs.get(path), array)]
+        if own.keys() - theirs and f"{shape}/error" in found:
+            said = [str(found[f"{shape}/error"])]
+        if said:
+            return "; ".join(said) + where
+    return ""
 
 
 def difference(found, wanted):

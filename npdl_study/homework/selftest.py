@@ -4,7 +4,7 @@ from pathlib import Path
 
 from npdl_study.blame.blame import blame
 from npdl_study.containment import message
-from npdl_study.homework.inside import answers
+from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
 from npdl_study.homework.splice import NotOwn, of_forward, student_names
 
@@ -20,11 +20,8 @@ def first_trouble(module, name, originals):
     except (NotOwn, OSError) as trouble:
         return str(trouble)
     asked, wanted = questions(name, 0, of_forward(holes))
-    checks, at = judged(name, answers(asked, names, place), wanted)
-    wrong = checks["gradients"] or checks["other sizes"]
-    if wrong:
-        return wrong + "".join(f"\n\n{_blamed(names[name], shape)}" for shape in at[:1])
-    return checks["manners"] and f"the gradients are right, but {checks['manners']}"
+    _, why, at = judged(name, answers(asked, names, place), wanted)
+    return why + "".join(f"\n\n{_blamed(names[name], shape)}" for shape in at[:1])
 
 
 def _blamed(cls, shape):

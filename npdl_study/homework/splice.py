@@ -14,8 +14,8 @@ import types
 from npdl_study.containment import message
 
 # A derivative needs no more of Python's modules; of npdl's, what the handed-out file imports.
-MODULES = ("collections", "dataclasses", "functools", "itertools", "math", "numpy", "numpy.fft",
-           "numpy.linalg", "numpy.random", "operator", "typing")
+MODULES = {"collections", "dataclasses", "functools", "itertools", "math", "numpy", "numpy.fft",
+           "numpy.linalg", "numpy.random", "operator", "typing"}
 # What no derivation needs: to run or read other code, to take differences of forward.
 NEEDLESS = {"exec", "eval", "compile", "open", "__import__", "complex", "complex64", "complex128",
             "imag"}
@@ -144,13 +144,10 @@ def _refuse(nodes, handed_out, holes):
     """Raise NotOwn for what is no derivation, where it stands in plain sight."""
     needless = NEEDLESS if of_forward(holes) else NEEDLESS | {"forward"}
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        word = (getattr(node, "id", None) or getattr(node, "attr", None)
-                or getattr(node, "value", None))
-        why = ""
+        word = getattr(node, "id", getattr(node, "attr", getattr(node, "value", None)))
         if isinstance(word, complex) or isinstance(word, str) and word in needless:
-            why = f"uses {word}: derive it, differences and others' code are no derivation"
-        for module, _ in _imports([node]) - handed_out:
-            if module not in MODULES:
-                why = f"imports {module}: write it here, with NumPy, math and this file's imports"
-        if why:
-            raise NotOwn(f"line {node.lineno} {why}")
+            raise NotOwn(f"line {node.lineno} uses {word}: derive it, differences and others' code "
+                         "are no derivation")
+        for module in {module for module, _ in _imports([node]) - handed_out} - MODULES:
+            raise NotOwn(f"line {node.lineno} imports {module}: write it here, with NumPy, math "
+                         "and this file's imports")
