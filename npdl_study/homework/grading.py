@@ -130,15 +130,12 @@ def _handed_in(place, name):
     if place.is_symlink():
         raise NotGraded("it is a link: put the folder itself there")
     found = [path for path in sorted(place.rglob(name)) if path.is_file() and not path.is_symlink()]
-    found = [path for path in (path.relative_to(place) for path in found)
-             if not any(part.startswith((".", "__MACOSX")) for part in path.parts)]
-    if not found:
-        return b"", f"{name} is not there"
     if found[1:]:
-        raise NotGraded(f"{name} is there {len(found)} times, {found[0]} and {found[1]}: leave one")
-    with open(place / found[0], "rb") as file:
-        text = file.read(MOST_BYTES + 1)
-    return text, f"{name} has more than {MOST_BYTES >> 20} MiB" * (len(text) > MOST_BYTES)
+        one, another = (path.relative_to(place) for path in found[:2])
+        raise NotGraded(f"{name} is there {len(found)} times, {one} and {another}: leave one")
+    if not found or found[0].stat().st_size > MOST_BYTES:
+        return b"", f"{name} " + ("has more than 1 MiB" if found else "is not there")
+    return found[0].read_bytes(), ""
 
 
 def _begun(out, tasks, resume):

@@ -13,7 +13,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import types
 from pathlib import Path
 
@@ -39,16 +38,17 @@ def isolated(asked, limit):
     """({name: array} that a process of student code answers, how it ended)."""
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
+    with (open(os.memfd_create("given"), "w+b") as given,       # no disk, which may be full
+          open(os.memfd_create("answer"), "w+b") as out):
         pickle.dump(asked | {"limit": limit, "parent": os.getpid()}, given)
         given.seek(0)
-        child = subprocess.Popen([sys.executable, "-BPm", __spec__.name],
-                                   stdin=given, stdout=out, stderr=out, env=environment,
-                                   start_new_session=True)
+        child = subprocess.Popen([sys.executable, "-BPm", __spec__.name], stdin=given, stdout=out,
+                                 stderr=out, env=environment, start_new_session=True)
         RUNNING.add(child)
-        ended = ""
         try:
-            child.wait(limit)
+            status = child.wait(limit)
+            ended = (f"ended by signal {-status}" if status < 0 else
+                     "ended the program before its tests were done")
         except subprocess.TimeoutExpired:
             ended = f"not at an end after {limit:g} seconds"
         finally:
@@ -56,9 +56,6 @@ def isolated(asked, limit):
             RUNNING.discard(child)
         out.seek(0)
         said = out.read(MOST_SAID)
-    status = child.returncode or 0
-    ended = ended or (f"ended by signal {-status}" if status < 0 else
-                      "ended the program before its tests were done")
     if said[:1] != b".":                # the process's own traceback
         last = said.decode(errors="replace").splitlines()[-1:]
         raise NotGraded(f"{ended}, before student code was read: {' '.join(last)}")
@@ -69,7 +66,7 @@ def end(child):
     """End a process."""
     child.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(5)                 # one that the system can't end is left behind
+        child.wait(5)                   # one that the system can't end is left behind
 
 
 def _unpacked(said):
@@ -140,36 +137,29 @@ def main():
     process.seal()
     sys.stdout = sys.stderr = nowhere           # student code prints to nobody
     out.write(b".")
-    packed = io.BytesIO()
-    np.savez(packed, **_work(asked))
+    place, packed = Path(f"{asked['module']}.py"), io.BytesIO()
+    try:
+        names = student_names(place, asked["holes"], asked["text"], asked["pristine"])
+        np.savez(packed, **answers(asked["questions"], names, place))
+    except NotOwn as error:
+        np.savez(packed, refused=str(error))
     out.write(packed.getvalue())
     os._exit(0)
 
 
 def _take_out(gone, kept):
-    """Have all functions of npdl's raise that are in `gone`, {(file, name)}, or neither in `kept`
-    nor in the ENGINE's files."""
-    for function in gc.get_objects():
-        if type(function) is types.FunctionType:
-            code = function.__code__
-            file, where = code.co_filename, (code.co_filename, code.co_qualname)
-            taken = where in gone or file not in ENGINE and where not in kept
-            if taken and file.startswith(NPDL):
-                function.__code__ = _gone.__code__.replace(co_freevars=code.co_freevars)
+    """Have functions of npdl's raise: those in `gone`, {(file, name)}, or neither kept nor ENGINE's.
+    """
+    for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
+        code = function.__code__
+        file, where = code.co_filename, (code.co_filename, code.co_qualname)
+        taken = where in gone or file not in ENGINE and where not in kept
+        if taken and file.startswith(NPDL):
+            function.__code__ = _gone.__code__.replace(co_freevars=code.co_freevars)
 
 
 def _gone(*given, **options):
     raise NotImplementedError("this function of npdl's is not in this process: write it yourself")
-
-
-def _work(asked):
-    """{name: array} of a student's answers, or {"refused": why}."""
-    place = Path(f"{asked['module']}.py")
-    try:
-        names = student_names(place, asked["holes"], asked["text"], asked["pristine"])
-    except NotOwn as error:
-        return {"refused": np.array(str(error))}
-    return answers(asked["questions"], names, place)
 
 
 if __name__ == "__main__":

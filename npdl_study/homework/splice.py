@@ -27,13 +27,8 @@ class NotOwn(Exception):
 
 
 def student_names(place, holes, text, pristine=None):
-    """{name: value} of a student's file.
-
-    place      its Path, for messages
-    holes      the functions that were to be written, "Linear.backward"
-    text       its bytes
-    pristine   the file as handed out; the student's own if None
-    """
+    """{name: value} of a student's file: its Path (for messages), the functions that were to be
+    written, "Linear.backward", its bytes, the file as handed out (the student's own if None)."""
     linecache.cache[str(place)] = (len(text), None, text.decode(errors="replace").splitlines(True),
                                    str(place))
     try:
@@ -68,8 +63,7 @@ def of_forward(holes):
 
 
 def handed_out(text, holes):
-    """(a handed-out file without the forward of what is to be written, the modules it imports):
-    differences of it would be no derivation."""
+    """(a handed-out file without the forward of what is to be written, the modules it imports)."""
     tree = ast.parse(text)
     for name, node in _functions(tree).items():
         if not of_forward(holes) and (node.name == "forward" or f"{name}_backward" in holes):

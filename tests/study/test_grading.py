@@ -233,17 +233,17 @@ def test_what_the_grader_fails_at_costs_no_points(tmp_path, capsys):
     assert graded(tmp_path, "--resume")[0] == 0
 
 
-def test_a_full_disk_is_no_students_fault(tmp_path, monkeypatch):
+def test_what_the_system_refuses_is_no_students_fault(tmp_path, monkeypatch):
     hand_in(tmp_path, {"a": STUDENTS["right"], "b": STUDENTS["right"]})
-    real, calls = isolated.tempfile.TemporaryFile, []
+    real, calls = os.memfd_create, []
 
-    def full():
+    def full(name):
         calls.append(1)
         if len(calls) == 1:
-            raise OSError(28, "No space left on device")
-        return real()
+            raise OSError(24, "Too many open files")
+        return real(name)
 
-    monkeypatch.setattr(isolated.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(isolated.os, "memfd_create", full)
     found = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades", jobs=1)
     assert [one["Linear"]["points"] for one in found.values()] == [None, 3]
 
