@@ -17,12 +17,12 @@ except ImportError:         # Windows
 
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38      # of Linux's prctl
 # Where `seal` can: the architecture as seccomp has it, the number of seccomp itself, and those of
-# read, write, mmap, mprotect, munmap, brk, mremap, madvise, futex, rt_sigreturn, clock_gettime,
-# getrandom, exit_group: the system calls that computing needs.
+# read, write, mmap, mprotect, munmap, brk, mremap, futex, rt_sigreturn, clock_gettime, getrandom,
+# exit_group: the system calls that computing needs.
 SEALS = {
-    ("linux", "x86_64"): (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 28, 202, 15, 228, 318, 231)),
-    ("linux", "aarch64"): (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 233, 98, 139, 113,
-                                             278, 94)),
+    ("linux", "x86_64"): (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 202, 15, 228, 318, 231)),
+    ("linux", "aarch64"): (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 98, 139, 113, 278,
+                                             94)),
 }
 
 

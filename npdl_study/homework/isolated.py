@@ -148,8 +148,7 @@ def main():
 
 
 def _take_out(gone, kept):
-    """Have functions of npdl's raise: those in `gone`, {(file, name)}, or neither kept nor ENGINE's.
-    """
+    """Have npdl's functions raise: those `gone`, {(file, name)}, or neither `kept` nor ENGINE's."""
     for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
         code = function.__code__
         file, where = code.co_filename, (code.co_filename, code.co_qualname)
