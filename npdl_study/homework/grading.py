@@ -34,8 +34,7 @@ from npdl_study.homework.splice import handed_out, of_forward
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
-OUTSIDE = ("note: submissions can compute and nothing else: no files, network or other processes; "
-           "a container is a second wall (the book's page for teachers has the line)")
+OUTSIDE = "note: submissions can compute, no more; a container is a second wall (page for teachers)"
 
 
 def tasks_of(homework):
@@ -88,8 +87,8 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
     tasks, submissions = tasks_of(homework), submissions_of(folder)
-    names = [task["name"] for task in tasks]
-    graded = _begun(Path(out), names, resume)
+    names, out = [task["name"] for task in tasks], Path(out)
+    graded = _begun(out, names, resume)
     with ThreadPoolExecutor(jobs or usable_cores()) as pool:
         waiting = {name: [pool.submit(one_task, place, task, seed, limit) for task in tasks]
                    for name, place in submissions.items() if name not in graded
@@ -97,7 +96,7 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
         try:
             for name, futures in waiting.items():
                 graded[name] = dict(zip(names, map(_told, futures), strict=True))
-                _write(Path(out), names, graded, name)
+                _write(out, names, graded, name)
         finally:                        # Ctrl-C, a full disk: nothing goes on
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):

@@ -26,6 +26,7 @@ from npdl_study.trees import copied, leaves, placed, tupled
 
 NPDL = os.path.dirname(core.__file__) + os.sep
 ENGINE = {module.__file__ for module in (backend, core, errors, functions, process)}
+READING = ("unicodedata", "encodings.cp1252", "encodings.latin_1")     # imported late, by Python
 MOST_SAID = 4 << 20         # bytes of an answer
 RUNNING = set()             # processes of student code
 
@@ -127,11 +128,11 @@ def _arrays(kind, nests):
 def main():
     """Answer what standard input asks; a byte says that student code comes now, then an npz."""
     asked = pickle.load(sys.stdin.buffer)
-    for name in (*MODULES, *asked["imports"]):
+    for name in (*MODULES, *READING, *asked["imports"]):
         importlib.import_module(name)
     np.savez(io.BytesIO(), np.zeros(1))         # imports what it needs
     _take_out(asked["gone"], asked["kept"])
-    out, nowhere = open(os.dup(1), "wb", 0), open(os.devnull, "w")
+    out, nowhere = open(os.dup(1), "wb", 0), open(os.devnull, "w", errors="replace")
     process.confine(asked["parent"], AS=2 << 30, CPU=int(asked["limit"]) + 2, CORE=0,
                     FSIZE=MOST_SAID)
     process.seal()

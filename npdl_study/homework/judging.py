@@ -135,7 +135,7 @@ def _rude(found, wanted):
             return f"{path} is written into, in place: write into a copy"
     for path, array in _of(wanted, "sample/again/").items():
         if difference(found.get(f"sample/again/{path}"), array):
-            return f"{path} has another gradient in a second backward: the cache was written into"
+            return f"{path} has another gradient in a second backward: the first changes something"
     for path in _of(wanted, "float32/"):
         dtype = found.get(f"float32/{path}", np.empty(0)).dtype
         if dtype != np.float32:

@@ -14,8 +14,9 @@ import types
 from npdl_study.containment import message
 
 # A derivative needs no more of Python's modules; of npdl's, what the handed-out file imports.
-MODULES = {"collections", "dataclasses", "functools", "itertools", "math", "numpy", "numpy.fft",
-           "numpy.linalg", "numpy.ma", "numpy.random", "operator", "typing"}
+MODULES = {"collections", "collections.abc", "dataclasses", "functools", "itertools", "math",
+           "numpy", "numpy.fft", "numpy.linalg", "numpy.ma", "numpy.random", "numpy.typing",
+           "operator", "typing"}
 # What no derivation needs: to run or read other code, to take differences of forward.
 NEEDLESS = {"exec", "eval", "compile", "open", "__import__", "complex", "complex64", "complex128",
             "imag"}

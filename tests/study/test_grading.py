@@ -51,6 +51,7 @@ STUDENTS = {
                "\n\nHALF = 0.5\n\n\ndef product(layer, a, b):\n"
                "    return layer.turned(a) @ b * HALF * 2\n\n\n"
                "raise SystemExit('no helper: not run')\n", 3, ""),
+    "greek": (RIGHT.replace("dy_rows", "µ"), lambda text: "# coding: latin-1\n" + text, 3, ""),
     "raising": (RIGHT.replace("rows.T @", "rows @"), None, 0,
                 ": self.W.grad += rows @ dy_rows)"),
     "forward": (ZEROS, lambda text: text.replace("        y = ", "        y = 0 * x[..., :1] + ", 1)
