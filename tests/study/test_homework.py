@@ -270,6 +270,14 @@ def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forwar
     assert words in said
 
 
+def test_no_forward_makes_endless_gradients_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = homework(tmp_path, ["Tanh"])
+    good = solved(made, "tanh.py")
+    said = trouble(made, "Tanh", good.replace("dx = dy * (1 - y**2)", "dx = dy * 1e308"))
+    assert "the gradient of x is wrong" in said and "right as it is" not in said
+
+
 def test_which_line_depends_on_the_seed_alone(tmp_path):
     lines = [[hole.statement for hole in homework(tmp_path / str(i), level="line", seed=s).holes]
              for i, s in enumerate([0, 0, 1])]
