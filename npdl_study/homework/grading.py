@@ -223,14 +223,14 @@ def add_arguments(parser):
 
 def run(options):
     """Grade, write the grades, and say each submission's points."""
+    if (sys.platform, platform.machine()) not in SEALS:
+        raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     if not 0 < options.limit < 1e6:
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
     for number in (signal.SIGTERM, signal.SIGHUP):      # as with Ctrl-C
         signal.signal(number, signal.default_int_handler)
-    if (sys.platform, platform.machine()) not in SEALS:
-        raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     print(OUTSIDE, flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,
                          options.jobs, options.resume)
