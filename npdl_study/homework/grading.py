@@ -147,7 +147,9 @@ def _begun(out, tasks, resume):
             raise InputError("it is not empty: name another, or go on with --resume")
         if before["tasks"] != tasks:
             raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
-        (out / "students").mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "grades.json", before)         # so that --resume may go on from here
+        (out / "students").mkdir(exist_ok=True)
         return {name: found for name, found in before["submissions"].items()
                 if _sum(found) is not None}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -162,11 +164,9 @@ def _sum(found):
 
 def _write(out, tasks, graded, name):
     """Write all grades so far and the text of one submission, and say its points."""
-    text = letter(name, graded[name])
-    file = name
+    text, file = letter(name, graded[name]), name
     if len(name.encode()) > 120:        # no file can have a name of more than 255
-        file = (name.encode()[:60].decode(errors="ignore")
-                + hashlib.sha256(name.encode()).hexdigest())
+        file = f"{name[:15]} {hashlib.sha512(name.encode()).hexdigest()}"
     write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
     for path, content in ((out / "grades.csv", table(tasks, graded)),
                           (out / "students" / f"{file}.txt", text)):

@@ -222,6 +222,19 @@ def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
     assert "--resume" in capsys.readouterr().err
 
 
+def test_who_stops_the_grader_at_once_goes_on(tmp_path, monkeypatch):
+    hand_in(tmp_path, {"right": STUDENTS["right"]})
+
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("npdl_study.homework.grading._write", stopped)
+        assert main(["homework", "grade", str(tmp_path / "class"), "--homework",
+                     str(tmp_path / "homework"), "--out", str(tmp_path / "grades")]) == 130
+    assert graded(tmp_path, "--resume")[0] == 0
+
+
 def test_what_the_grader_fails_at_costs_no_points(tmp_path, capsys):
     """A process that dies before it reads student code is an error of the grader's."""
     hand_in(tmp_path, {"right": STUDENTS["right"]})
