@@ -73,6 +73,18 @@ class Summary:
         return base64.b64encode(found.tobytes()).decode()
 
 
+def digest(value, path=""):
+    """[(path, Summary)] of each float array in a nest of tuples and lists."""
+    if is_float_array(value):
+        return [(path, Summary.of(value))]
+    inner = enumerate(value) if isinstance(value, (tuple, list)) else ()
+    return [pair for i, item in inner for pair in digest(item, f"{path}[{i}]")]
+
+
+def is_float_array(value):
+    return isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f"
+
+
 def _shape(shape):
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 

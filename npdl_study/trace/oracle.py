@@ -92,14 +92,21 @@ class Oracle:
 
     def is_of(self, key, value):
         """Whether a value is the gradient of this one."""
+        return self.error(key, value) <= CLOSE
+
+    def error(self, key, value):
+        """How far a value is from the gradient of this one; NaN where that is not known."""
         shape = self.values[key].shape
         if not alike(shape, value.shape):
-            return False
-        return self._agrees(self.product(key), shape, value)
+            return np.inf
+        return self._error(self.product(key), shape, value)
+
+    def _error(self, product, shape, value):
+        terms = direction(shape) * np.reshape(value, shape)
+        return float(abs(terms.sum() - product) / (np.sqrt((terms * terms).sum()) + 1e-3))
 
     def _agrees(self, product, shape, value):
-        terms = direction(shape) * np.reshape(value, shape)
-        return bool(abs(terms.sum() - product) <= CLOSE * (np.sqrt((terms * terms).sum()) + 1e-3))
+        return self._error(product, shape, value) <= CLOSE
 
     def is_named(self, name, value):
         """Whether a value is the gradient of something that forward calls so."""
