@@ -90,7 +90,7 @@ class Folder:
             return judged and isinstance(node, ast.Assign) and isinstance(
                 node.value, ast.Name) and all(w.name[:1] == "d" for w in step.writes)
         if step.carried == "view" and _only_calls(node):
-            return judged
+            return judged and all(isinstance(w.value, np.ndarray) for w in step.writes)
         return step.carried != "same"
 
     def _folded(self, call):

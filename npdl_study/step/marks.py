@@ -88,7 +88,7 @@ class Marks:
         for step, write in self._unknown():
             mark, arrays = self._name(step, write), self._arrays(step, write)
             if mark.right is None and not mark.kink and arrays:
-                names = [self.oracle.name(array) for array in arrays[-1]]
+                names = [array.any() and self.oracle.name(array) for array in arrays[-1]]
                 if all(names):
                     mark.right, mark.of, mark.error = True, ", ".join(names), np.nan
         lines = {n for n in (report.line, *report.either) if n}
@@ -105,7 +105,8 @@ class Marks:
         for step in self.steps:
             for write in step.writes:
                 mark = self.of.get((step.index, write.name), Mark())
-                if mark.right is None and write.how != "through a view" and step.error is None:
+                known = mark.right is not None or mark.kink or step.error is not None
+                if not known and write.how != "through a view":
                     if time.process_time() > self.until:
                         return
                     yield step, write
@@ -119,7 +120,7 @@ class Marks:
         for arrays in self._arrays(step, write):
             found = [self._nearest(array, step.call, write.name) for array in arrays]
             known = [(error, key) for error, key in found if key is not None]
-            if any(np.isnan(error) for error, _ in known):
+            if any(not error <= CLOSE and self.oracle.is_kink(key) for error, key in known):
                 mark.kink = True
             elif known and not mark.error <= CLOSE:
                 error, key = max(known)
@@ -145,6 +146,8 @@ class Marks:
         else:
             keys = [key for stem in stems(name) for key in self.keys.get(stem, ())]
         keys = [k for k in keys if alike(self.oracle.values[k].shape, array.shape)]
+        if not array.any():                             # a use that leads nowhere has gradient 0
+            keys = [k for k in keys if self.oracle.places[k[0]].names]
         best = np.inf, None
         for key in sorted(keys, key=lambda k: made.get(k) not in pairs):
             if time.process_time() > self.until:
@@ -178,7 +181,7 @@ class Marks:
         for step in self.steps:
             for write in step.writes:
                 mark = self.of.get((step.index, write.name))
-                if mark is not None and write.name != "return":
+                if mark is not None and isinstance(write.value, np.ndarray):
                     groups[step.call, write.name].append((step, mark))
         for (call, name), found in groups.items():
             step, mark = found[-1]

@@ -14,6 +14,7 @@ from npdl.backend import stream
 
 STEPS = (1e-3, 1e-5)            # of differences of the fourth order; the second where they disagree
 CLOSE = 1e-7                    # of a product with a direction
+KINK = 1e-2                     # of a slope: by so much it differs on the two sides
 MOST = 400                      # values of one size whose gradients are looked up
 USES = 40                       # of one value, of which sums are looked up
 
@@ -63,6 +64,12 @@ class Oracle:
             return slope(lambda h: self.runs.loss(only={key[0]}, add={key: h * u}))
         except Exception:
             return np.nan
+
+    def is_kink(self, key):
+        """Whether the loss has other slopes on the two sides of a value, along its direction."""
+        u, h = direction(self.values[key].shape), STEPS[-1]
+        low, here, high = (self.runs.loss(only={key[0]}, add={key: by * u}) for by in (-h, 0, h))
+        return not abs(low + high - 2 * here) <= KINK * h * (1 + abs(high - low) / h)
 
     def gradient(self, key):
         """The whole gradient of a value, entry by entry."""
