@@ -46,10 +46,9 @@ class Call:
 
     @property
     def name(self):
-        """Its qualified name; of a function inside one that is watched, the other's with its own."""
-        own = self.code.co_name
-        inner = own != self.function.code.co_name
-        return f"{self.function.qualname}.{own}" if inner else self.function.qualname
+        """Its qualified name; of a function inside a watched one, the other's and its own."""
+        own, around = self.code.co_name, self.function
+        return around.qualname + f".{own}" * (own != around.code.co_name)
 
 
 @dataclass(repr=False)

@@ -16,10 +16,10 @@ from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
 from npdl_study.check.samples import SAMPLES, layer_classes, sample
-from npdl_study.step.pictures import Summary
-from npdl_study.step.step import step
 from npdl_study.check.subjects import Subject
+from npdl_study.step.pictures import Summary
 from npdl_study.step.record import Recorder
+from npdl_study.step.step import step
 from tests.study.test_step_page import page_data
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,8 @@ def test_every_layer_steps_and_no_right_value_is_called_wrong(name):
     layer, inputs, options = sample(cls)
     walk = step(layer, *inputs, **options)
     assert walk.recording.error is None and walk.steps(("backward",))
-    assert not [m for m in walk.marks.values() if m.right is False] and not [n for n in walk.notes if "as its name" in n]
+    assert not [mark for mark in walk.marks.values() if mark.right is False]
+    assert not [n for n in walk.notes if "as its name" in n]
     flat = name in ("ThresholdNeuron", "XOR")           # every gradient is 0: nothing is seen
     assert walk.finals and all(f.right is None if flat else f.right for f in walk.finals)
     unknown = {w.name for s in walk.steps(("backward",)) for w in s.writes

@@ -83,7 +83,7 @@ def test_a_loop_is_followed_turn_by_turn(tab, pages):
         turns.append(tab.value("document.getElementById('turn').textContent"))
     assert [t[-5:] for t in turns] == ["t = 2", "t = 1", "t = 0"]
     assert tab.value("document.getElementById('turn-on').disabled")
-    assert "agrees numerically" in tab.value("document.getElementById('written').textContent")
+    assert "the gradient of o" in tab.value("document.getElementById('written').textContent")
     assert tab.value("document.querySelector('#forward .row.pair').textContent").strip()
 
 
