@@ -10,6 +10,8 @@ import functools
 
 import numpy as np
 
+from npdl_study.step.pictures import arrays_in
+
 DOORS = ("check", "checked", "require", "refuse", "validate", "assert")
 NAMED = ("normal_cdf",)         # known by its name, however it is computed
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Starred, ast.Load,
@@ -90,7 +92,7 @@ class Folder:
             return judged and isinstance(node, ast.Assign) and isinstance(
                 node.value, ast.Name) and all(w.name[:1] == "d" for w in step.writes)
         if step.carried == "view" and _only_calls(node):
-            return judged and all(isinstance(w.value, np.ndarray) for w in step.writes)
+            return judged and all(w.is_one for w in step.writes)
         return step.carried != "same"
 
     def _folded(self, call):
@@ -113,11 +115,11 @@ class Folder:
 def carried(values, before):
     """"same" when every float array among `values` was held before, "view" when each is at least
     a view of one that was, else ""."""
-    wanted = list(_arrays(values))
-    held = {id(a): a for a in _arrays(before)}
-    if not wanted or all(id(a) in held for a in wanted):
+    wanted, held = ([a for _, a in arrays_in(nest)] for nest in (values, before))
+    known = {id(a) for a in held}
+    if not wanted or all(id(a) in known for a in wanted):
         return "same" if wanted else ""
-    starts = {id(_root(a)) for a in held.values()}
+    starts = {id(_root(a)) for a in held}
     return "view" if all(id(_root(a)) in starts for a in wanted) else ""
 
 
@@ -125,13 +127,3 @@ def _root(array):
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def _arrays(value, depth=4):
-    """The float arrays of a nest of tuples and lists."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "f":
-            yield value
-    elif isinstance(value, (tuple, list)) and depth:
-        for item in value:
-            yield from _arrays(item, depth - 1)

@@ -147,7 +147,8 @@ class Marks:
             keys = [key for stem in stems(name) for key in self.keys.get(stem, ())]
         keys = [k for k in keys if alike(self.oracle.values[k].shape, array.shape)]
         if not array.any():                             # a use that leads nowhere has gradient 0
-            keys = [k for k in keys if self.oracle.places[k[0]].names]
+            keys = [k for k in keys if (place := self.oracle.places[k[0]]).names
+                    or isinstance(place.node, ast.Attribute)]
         best = np.inf, None
         for key in sorted(keys, key=lambda k: made.get(k) not in pairs):
             if time.process_time() > self.until:
@@ -173,7 +174,7 @@ class Marks:
                  if k in self.recording.values]
         if isinstance(getattr(step.line.node, "op", None), ast.Sub):
             parts = [-part for part in parts]
-        return [found for found in (list(_leaves(write.value)), parts) if found]
+        return [found for found in (write.arrays, parts) if found]
 
     def _misnamed(self):
         """Note which name, in all its statements of a call, is never the gradient it promises."""
@@ -181,7 +182,7 @@ class Marks:
         for step in self.steps:
             for write in step.writes:
                 mark = self.of.get((step.index, write.name))
-                if mark is not None and isinstance(write.value, np.ndarray):
+                if mark is not None and write.is_one:
                     groups[step.call, write.name].append((step, mark))
         for (call, name), found in groups.items():
             step, mark = found[-1]
@@ -213,7 +214,7 @@ class Marks:
         overwrites, all of it."""
         if not step.writes:                             # dxs.append(dx)
             handed = [k for k in step.keys[-1:] if k in self.recording.values]
-            step.writes = [Write(self.oracle.places[key[0]].text, value, "bound", digest(value))
+            step.writes = [Write(self.oracle.places[key[0]].text, [value], "bound", digest(value))
                            for key in handed for value in [self.recording.values[key]]]
         own = [self.of.setdefault((step.index, w.name), Mark()) for w in step.writes]
         for mark in [m for m in own if not m.right] or own:
@@ -241,12 +242,3 @@ def stems(name):
     found = [text.removesuffix(end) for end in ("grad", "bar") if text.endswith(end)]
     found += [text.removeprefix(begin) for begin in ("grad", "d", "g") if text.startswith(begin)]
     return [stem for stem in dict.fromkeys(found) if stem]
-
-
-def _leaves(value):
-    """The arrays of a nest of tuples."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _leaves(item)
-    elif value is not None:
-        yield value

@@ -73,16 +73,18 @@ class Summary:
         return base64.b64encode(found.tobytes()).decode()
 
 
-def digest(value, path=""):
-    """[(path, Summary)] of each float array in a nest of tuples and lists."""
-    if is_float_array(value):
-        return [(path, Summary.of(value))]
-    inner = enumerate(value) if isinstance(value, (tuple, list)) else ()
-    return [pair for i, item in inner for pair in digest(item, f"{path}[{i}]")]
+def arrays_in(value, path="", depth=8):
+    """[(path, array)] of the float arrays in a nest of tuples and lists; `depth` ends a list that a
+    mistake has put into itself."""
+    if isinstance(value, (np.ndarray, np.floating)):
+        return [(path, value)] if value.dtype.kind == "f" else []
+    inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()
+    return [pair for i, item in inner for pair in arrays_in(item, f"{path}[{i}]", depth - 1)]
 
 
-def is_float_array(value):
-    return isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f"
+def digest(value):
+    """[(path, Summary)] of the same."""
+    return [(path, Summary.of(array)) for path, array in arrays_in(value)]
 
 
 def _shape(shape):

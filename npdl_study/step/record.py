@@ -15,7 +15,7 @@ import numpy as np
 from npdl.backend import xp
 from npdl_study.blame.search import own_error
 from npdl_study.step.fold import carried
-from npdl_study.step.pictures import digest, is_float_array
+from npdl_study.step.pictures import arrays_in, digest
 from npdl_study.trace.statements import read_by, written_by
 from npdl_study.trace.watch import Watch
 from npdl_study.trees import kept
@@ -55,20 +55,25 @@ class Call:
 class Write:
     """A value that a statement wrote.
 
-    name   a local ("dx"), an attribute ("self.W.grad"), or "return"
-    value  a copy: an array, or a tuple of arrays; None where it is large
-    how    "bound", "in place", or "through a view": the statement names another array, and this
-           one changed
-    shown  the digest of the value
+    name     a local ("dx"), an attribute ("self.W.grad"), or "return"
+    arrays   copies of the arrays in it, unless they are large
+    how      "bound", "in place", or "through a view": the statement names another array, and this
+             one changed
+    shown    its digest
     same_as  for an array that changed because the statement bound it to another name too
              (`dx = np.multiply(dy, 2, out=dgain)`): that name
     """
 
     name: str
-    value: object
+    arrays: list
     how: str
     shown: list
     same_as: str = ""
+
+    @property
+    def is_one(self):
+        """Whether it is one array, and no nest of them."""
+        return [path for path, _ in self.shown] == [""]
 
 
 @dataclass(repr=False)
@@ -102,16 +107,6 @@ class Recording:
 
     def phase(self, name):
         return [step for step in self.steps if step.call.phase == name]
-
-
-def floats(value, depth=8):
-    """A copy of a float array, or of a nest of tuples of them; None for anything else."""
-    if is_float_array(value):
-        return np.array(value) if value.size <= COPIED else None
-    if isinstance(value, (tuple, list)) and value and depth:
-        items = tuple(floats(item, depth - 1) for item in value)
-        return items if any(item is not None for item in items) else None
-    return None
 
 
 class _Frame:
@@ -252,9 +247,11 @@ class Recorder:
         return found.call.turns + tuple(turns)
 
     def _write(self, step, name, value, how="bound"):
-        copy, shown = floats(value), digest(value)
-        if copy is not None or shown:
-            step.writes.append(Write(name, copy, how, shown))
+        found = [array for _, array in arrays_in(value)]
+        if found:
+            small = all(array.size <= COPIED for array in found)
+            copies = [np.array(array) for array in found] if small else []
+            step.writes.append(Write(name, copies, how, digest(value)))
 
     def _changed(self, found, names, binds):
         """The names of the arrays whose entries differ from what they were."""

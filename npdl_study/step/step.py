@@ -158,12 +158,15 @@ def _mark(walk, subject, recorder, dout, wrong):
     until = time.process_time() + SECONDS
     with quiet(), recorder.watch:
         marks = Marks(walk.recording, Runs(subject, dout, recorder.watch), until)
-        if wrong:
+        if report is not None:
             marks.of_wrong(report)
         else:
             marks.of_right(walk.folder.is_mathematics)
     walk.marks = marks.of
-    walk.notes += list(dict.fromkeys(marks.notes))
+    walk.notes += marks.notes
+    if report is not None:
+        place = f"line {report.line} in {report.function}: " if report.line else ""
+        walk.notes.append(f"{place}{report.diagnosis}")
     if time.process_time() > until:
         walk.notes.append(f"the checks of single lines were ended after {SECONDS} seconds; those "
                           "of the whole gradients are complete")
