@@ -80,7 +80,8 @@ class Marks:
         self._misnamed()
         self.runs.learn(set(), self.runs.gradients())
         for step, write in self._unknown():
-            if is_mathematics(step) and self._is_needed(self._computed(step, write.name)):
+            keys = self._computed(step, write.name) or step.keys
+            if is_mathematics(step) and self._is_needed(keys):
                 self.of[step.index, write.name] = Mark(True, needed=True)
 
     def of_wrong(self, report):
@@ -91,11 +92,12 @@ class Marks:
                 names = [array.any() and self.oracle.name(array) for array in arrays[-1]]
                 if all(names):
                     mark.right, mark.of, mark.error = True, ", ".join(names), np.nan
-        lines = {n for n in (report.line, *report.either) if n}
-        guilty = [s for s in self.steps if s.line.function.file == report.file
-                  and s.line.first in lines]
-        for step in guilty:
-            self._blame(step, step.line.first != report.line)
+        guilty = []
+        for line in dict.fromkeys((report.line, *report.either)):
+            steps = [s for s in self.steps if s.line.function.file == report.file
+                     and s.line.first == line]
+            self._blame(steps, line != report.line)
+            guilty += steps
         for step, write in self._depending(guilty):
             mark = self.of.setdefault((step.index, write.name), Mark())
             mark.right, mark.follows = False, True
@@ -172,13 +174,13 @@ class Marks:
         into a part of it, or added."""
         parts = [self.recording.values[k] for k in self._computed(step, write.name)
                  if k in self.recording.values]
-        if isinstance(getattr(step.line.node, "op", None), ast.Sub):
-            parts = [-part for part in parts]
         return [found for found in (write.arrays, parts) if found]
 
     def _misnamed(self):
         """Note which name, in all its statements of a call, is never the gradient it promises."""
         groups = defaultdict(list)
+        if time.process_time() > self.until:
+            return
         for step in self.steps:
             for write in step.writes:
                 mark = self.of.get((step.index, write.name))
@@ -209,16 +211,18 @@ class Marks:
         except Exception:                               # it does not stand being moved
             return self.runs.truth
 
-    def _blame(self, step, instead):
+    def _blame(self, steps, instead):
         """Call wrong what a line of blame's computed: where it is proven right each time, as what
         overwrites, all of it."""
-        if not step.writes:                             # dxs.append(dx)
-            handed = [k for k in step.keys[-1:] if k in self.recording.values]
-            step.writes = [Write(self.oracle.places[key[0]].text, [value], "bound", digest(value))
-                           for key in handed for value in [self.recording.values[key]]]
-        own = [self.of.setdefault((step.index, w.name), Mark()) for w in step.writes]
+        for step in steps:
+            if not step.writes:                         # dxs.append(dx)
+                handed = [k for k in step.keys[-1:] if k in self.recording.values]
+                step.writes = [Write(self.oracle.places[k[0]].text, [value], "bound", digest(value))
+                               for k in handed for value in [self.recording.values[k]]]
+        own = [self.of.setdefault((s.index, w.name), Mark()) for s in steps for w in s.writes]
         for mark in [m for m in own if not m.right] or own:
-            mark.right, mark.follows, mark.kink = False, instead, False
+            error = np.nan if mark.error <= CLOSE else mark.error
+            mark.right, mark.follows, mark.kink, mark.error = False, instead, False, error
 
     def _depending(self, guilty):
         """The (step, write) of which nothing is known, and which differ when the values of guilty
