@@ -18,7 +18,7 @@ from npdl_study.step.fold import carried
 from npdl_study.step.pictures import arrays_in, digest
 from npdl_study.trace.statements import read_by, written_by
 from npdl_study.trace.watch import Watch
-from npdl_study.trees import kept
+from npdl_study.trees import kept, tupled
 
 COPIED = 1 << 14            # entries of an array that is copied; of larger ones a digest is kept
 MOST_STEPS = 4000           # of a phase
@@ -303,24 +303,20 @@ def pairs_of(call, calls):
     They returned a value (a cache, or the output itself) that this call was handed; if there are
     none, they are a method of the same object, which keeps its cache in itself.
     """
-    handed = [v for v in call.arguments.values() if v is not None and v is not call.owner]
-    own = stem(call.code.co_name)
-    found, same_owner = [], []
+    plain = (bool, int, float, str, type(None))
+    handed = {id(v): isinstance(v, np.ndarray) for v in call.arguments.values()
+              if not (isinstance(v, plain) or v is call.owner or isinstance(v, tuple) and not v)}
+    own, found, same_owner = stem(call.code.co_name), [], []
     for other in calls:
         if other.phase != "forward" or other.returned is None:
             continue
-        result = other.returned
-        parts = result if isinstance(result, tuple) else (result,)
-        parts = [p for p in parts if not isinstance(p, (bool, int, float, str)) and p is not None
-                 and not (isinstance(p, tuple) and not p)]
-        by_cache = any(p is h for p in parts for h in handed if not isinstance(h, np.ndarray))
-        by_array = any(p is h for p in parts for h in handed if isinstance(h, np.ndarray))
-        same_stem = stem(other.code.co_name) == own
-        if by_cache or (by_array and same_stem and own):
-            found.append((not same_stem, -other.number, other))
-        elif same_stem and call.owner is not None and other.owner is call.owner:
+        arrays = [handed[id(part)] for part in tupled(other.returned) if id(part) in handed]
+        same = stem(other.code.co_name) == own
+        if False in arrays or arrays and same and own:      # an array alone may be anybody's
+            found.append((not same, -other.number, other))
+        elif same and call.owner is not None and other.owner is call.owner:
             same_owner.append((False, -other.number, other))
-    return [other for _, _, other in sorted(found or same_owner, key=lambda item: item[:2])]
+    return [other for *_, other in sorted(found or same_owner, key=lambda item: item[:2])]
 
 
 @contextlib.contextmanager
