@@ -110,6 +110,9 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     walk = Walk(title, recording, notes=subject.notes())
     walk.notes += [f"of the {phase}, the first {MOST_STEPS} statements are shown; the gradients "
                    "are checked all the same" for phase in recording.cut]
+    if recorder.watch.unseen:
+        walk.notes.append(f"no source could be had of {', '.join(recorder.watch.unseen)}: what is "
+                          "computed there is not shown")
     if rows and recording.error is None:
         walk.finals = rows
         _mark(walk, subject, recorder, subject.upstream(failed or subject.paths), bool(failed))

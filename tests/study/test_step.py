@@ -197,6 +197,20 @@ def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_not():
     assert known == {"self.b.grad": True, "self.W.grad": False}
 
 
+def test_zeros_are_not_right_because_one_use_leads_nowhere():
+    class Zeros(Layer):
+        def forward(self, x):
+            return x * x, Cache(x=x)                    # of this x the gradient is 0
+
+        def backward(self, dy, cache):
+            dx = 0 * dy * cache.x
+            return dx
+
+    walk = step(Zeros(), np.random.default_rng(0).standard_normal((2, 3)))
+    mark = next(walk.mark(s, "dx") for s in walk.steps(("backward",)) for w in s.writes)
+    assert mark.right is False and not mark.follows and "x" in walk.said()
+
+
 class Folded(Layer):
     """Attention whose scale is multiplied in elsewhere on the way back: right, under odd names."""
 
