@@ -65,7 +65,7 @@ class Marks:
         self.recording, self.runs, self.until = recording, runs, until
         self.of, self.notes = {}, []
         self.steps = recording.phase("backward")
-        self.oracle = oracle = Oracle(runs, until)
+        self.oracle = oracle = Oracle(runs)
         self.keys = defaultdict(list)                   # of forward's values, by their names
         for key in oracle.values:
             place = oracle.places[key[0]]

@@ -1,11 +1,12 @@
 """One forward and one backward, statement by statement: what each read, and what it wrote.
 
-A Recorder is the listener of a Watch (npdl_study.trace.watch). Each Step holds a digest of every
-array that its statement read and wrote, those changed in place or through a view of another array
-included, and the keys under which an oracle knows the values that it computed.
+A Recorder is a Watch (npdl_study.trace.watch) that hears of every statement too. Each Step holds a
+digest of every array that its statement read and wrote, those changed in place or through a view of
+another array included, and the keys under which an oracle knows the values that it computed.
 """
 
 import contextlib
+import sys
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.backend import xp
-from npdl_study.blame.search import own_error
+from npdl_study.containment import CodeLeft
 from npdl_study.step.fold import carried
 from npdl_study.step.pictures import arrays_in, digest
-from npdl_study.trace.statements import read_by, written_by
+from npdl_study.trace.statements import Watched, read_by, written_by
 from npdl_study.trace.watch import Watch
 from npdl_study.trees import kept, tupled
 
@@ -118,23 +119,25 @@ class _Frame:
         self.reads, self.keys, self.counts = {}, {}, Counter()
 
 
-class Recorder:
+class Recorder(Watch):
     """Records the functions that `work()` runs."""
 
+    marks = True
+
     def __init__(self, work):
-        self.recording, self.stack = Recording(), []
-        self.watch = Watch(work, True, self)
+        self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
+        super().__init__(work, True)
         self.read = [place.line and place.text in read_by(place.line.node)[:MOST_READ]
-                     and place.text for place in self.watch.places]
+                     and place.text for place in self.places]
 
     def run(self, layer, inputs, forward, upstream):
         """The Recording of a forward, `forward()`, and a backward with the gradients
         `upstream(outputs)`; parameters and inputs are put back."""
-        with np.errstate(all="ignore"), kept(layer, inputs), self.watch, unwritten_is_nan():
+        with np.errstate(all="ignore"), kept(layer, inputs), self, unwritten_is_nan():
             try:
                 self._begin("forward")
                 outputs, cache = forward()
-                self.watch.stop()
+                self.stop()
                 dout = upstream(outputs)
                 self._begin("backward")
                 layer.backward(dout, cache)
@@ -142,14 +145,37 @@ class Recorder:
                 self.recording.error = error
                 self._raised(error)
             finally:
-                self.recording.values = self.watch.seen or {}
-                self.watch.stop()
+                self.recording.values = self.seen or {}
+                self.stop()
                 self.stack.clear()
         return self.recording
 
     def _begin(self, phase):
         self.phase, self.count, self.stack = phase, 0, []
-        self.watch.start((), record=phase == "backward", tell=True)
+        self.start((), record=phase == "backward")
+        self.telling = True
+
+    def stop(self):
+        super().stop()
+        self.telling = False
+
+    def __call__(self, place, value):
+        if not self.telling:
+            return value if place < 0 else super().__call__(place, value)
+        frame = sys._getframe(1)
+        while frame.f_code.co_name[0] == "<":           # a comprehension's
+            frame = frame.f_back
+        if place < 0:
+            thing = self.marked[~place]
+            if isinstance(thing, Watched):
+                self._entered(thing, frame)
+            else:
+                self._ran(thing, value, frame)
+            return value
+        first = self.counts[place]
+        value = self._nest(place, value)
+        self._used(place, range(first, self.counts[place]), value, frame)
+        return value
 
     def _found(self, frame):
         """The _Frame of a frame of Python's; what it had called is over. None if it is over."""
@@ -159,9 +185,9 @@ class Recorder:
                 return self.stack[i]
         return None
 
-    # What the Watch tells
+    # What is told
 
-    def entered(self, function, frame):
+    def _entered(self, function, frame):
         outer = frame.f_back
         while outer is not None and not any(f.frame is outer for f in self.stack):
             outer = outer.f_back
@@ -179,14 +205,14 @@ class Recorder:
         self.stack.append(_Frame(call, frame))
         self._changed(self.stack[-1], names, arguments)
 
-    def used(self, place, turns, value, frame):
-        found, line = self._found(frame), self.watch.places[place].line
+    def _used(self, place, turns, value, frame):
+        found, line = self._found(frame), self.places[place].line
         if found is None:
             return
         keys = [(place, turn) for turn in turns]
         if self.phase == "forward":
             self.recording.call_of.update(dict.fromkeys(keys, found.call))
-        elif self.watch.places[place].root:
+        elif self.places[place].root:
             found.keys.setdefault(line, []).extend(keys)
         source = self.read[place]
         if source and source not in found.reads.setdefault(line, {}):
@@ -194,7 +220,7 @@ class Recorder:
             if shown:
                 found.reads[line][source] = shown
 
-    def ran(self, line, value, frame):
+    def _ran(self, line, value, frame):
         found = self._found(frame)
         if found is None:
             return
@@ -233,7 +259,7 @@ class Recorder:
         self.count += 1
         if self.count == MOST_STEPS:
             recording.cut.append(self.phase)
-            self.watch.stop()
+            self.stop()
         return step
 
     def _turns(self, found, line, names):
@@ -266,7 +292,8 @@ class Recorder:
 
     def _raised(self, error):
         """A Step for each call that an exception came through, the innermost first."""
-        trail = list(traceback.walk_tb(own_error(error).__traceback__))[::-1]
+        own = error.__cause__ if isinstance(error, CodeLeft) else error
+        trail = list(traceback.walk_tb(own.__traceback__))[::-1]
         known = {id(found.frame): found for found in self.stack}
         passed = [(known[id(f)], f, number) for f, number in trail if id(f) in known]
         for found, frame, number in passed[:MOST_RAISED]:

@@ -110,8 +110,8 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     walk = Walk(title, recording, notes=subject.notes())
     walk.notes += [f"of the {phase}, the first {MOST_STEPS} statements are shown; the gradients "
                    "are checked all the same" for phase in recording.cut]
-    if recorder.watch.unseen:
-        walk.notes.append(f"no source could be had of {', '.join(recorder.watch.unseen)}: what is "
+    if recorder.unseen:
+        walk.notes.append(f"no source could be had of {', '.join(recorder.unseen)}: what is "
                           "computed there is not shown")
     if rows and recording.error is None:
         walk.finals = rows
@@ -159,8 +159,8 @@ def _mark(walk, subject, recorder, dout, wrong):
     """Put the Marks into a Walk; SECONDS at most, and a note when that was not enough."""
     report = Search(subject, elsewhere=False).run() if wrong else None
     until = time.process_time() + SECONDS
-    with quiet(), recorder.watch:
-        marks = Marks(walk.recording, Runs(subject, dout, recorder.watch), until)
+    with quiet(), recorder:
+        marks = Marks(walk.recording, Runs(subject, dout, recorder), until)
         if report is not None:
             marks.of_wrong(report)
         else:

@@ -38,16 +38,18 @@ def is_float(value):
 class Watch:
     """The functions that `work()` runs, watched while `with watch:` lasts.
 
+    One that `marks` statements too is called with a negative place where a function begins and
+    after each statement: `marked[~place]` is the Watched, or the Line with what it returns.
+
     functions   [Watched]; npdl's own only with `npdls`
     places      the Place of each number
     unseen      names of functions of which no source could be had
-    listener    where there is one, it is told of calls, values and statements (`start(tell=True)`):
-                entered(function, frame), used(place, turns, value, frame), ran(line, value, frame)
     """
 
-    def __init__(self, work, npdls=False, listener=None):
+    marks = False
+
+    def __init__(self, work, npdls=False):
         self.functions, self.places, self.unseen = [], [], []
-        self.listener, self.telling, self.marked = listener, False, []
         codes = _run_codes(work, npdls)
         inner = {c for code in codes for c in _inside(code)}
         codes = [code for code in codes if code not in inner]
@@ -100,38 +102,20 @@ class Watch:
             for f, own in zip(watched.functions, before, strict=True):
                 f.__code__ = own
 
-    def start(self, only, record=False, add=None, put=None, frames=False, tell=False):
+    def start(self, only, record=False, add=None, put=None, frames=False):
         """From here on look at the places in `only`: record into `seen` and `locals`, shift by
-        `add`, replace by `put`, both {key: array}. With `tell`, the listener hears of all."""
-        self.telling = tell
+        `add`, replace by `put`, both {key: array}."""
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
 
     def stop(self):
-        self.only, self.add, self.put, self.telling = None, {}, {}, False
+        self.only, self.add, self.put = None, {}, {}
 
     def __call__(self, place, value):
-        if self.telling:
-            return self._told(place, value, sys._getframe(1))
         if self.only is None or place not in self.only:
             return value
         return self._nest(place, value)
-
-    def _told(self, place, value, frame):
-        while frame.f_code.co_name[0] == "<":           # a comprehension's
-            frame = frame.f_back
-        if place < 0:
-            thing = self.marked[~place]
-            if isinstance(thing, Watched):
-                self.listener.entered(thing, frame)
-            else:
-                self.listener.ran(thing, value, frame)
-            return value
-        first = self.counts[place]
-        value = self._nest(place, value)
-        self.listener.used(place, range(first, self.counts[place]), value, frame)
-        return value
 
     def _nest(self, place, value, depth=3):
         if is_float(value):
@@ -219,7 +203,7 @@ class _Rewrite(ast.NodeTransformer):
         """The function's own node, what it is handed hooked too."""
         node.decorator_list = []
         node = self.visit_FunctionDef(node)
-        entered = node.body[0] if self.watch.listener else None
+        entered = node.body[0] if self.watch.marks else None
         for name in self.function.arguments:
             if name not in ("self", "cls"):
                 value = ast.Name(name, ast.Load())
@@ -232,19 +216,18 @@ class _Rewrite(ast.NodeTransformer):
     def visit_FunctionDef(self, node):
         found = [self.visit(n) for n in node.body]
         node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
-        if self.watch.listener:
+        if self.watch.marks:
             node.body.insert(0, ast.Expr(self._marker(self.function)))
         return node
 
     def _marker(self, thing, value=None):
-        """A call that tells the listener of a function that begins, or of a Line that has run."""
+        """A call that tells of a function that begins, or of a Line that has run."""
         self.watch.marked.append(thing)
         place = ast.Constant(~(len(self.watch.marked) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
 
-    def _told(self, node):
-        """A statement and a word to the listener after it; one that adds to what is there is told
-        what that was."""
+    def _marked(self, node):
+        """A statement and its mark; one that adds to what is there is shown that first."""
         if isinstance(node, ast.Return):
             node.value = ast.copy_location(self._marker(self.line, node.value), node)
             return node
@@ -273,8 +256,8 @@ class _Rewrite(ast.NodeTransformer):
             if isinstance(node, (ast.For, ast.While)):
                 self.loops = (*loops, original)
             node = self._statement(node)
-            if self.watch.listener:
-                node = self._told(node)
+            if self.watch.marks:
+                node = self._marked(node)
             self.line, self.loops = outer, loops
             return node
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
