@@ -72,8 +72,8 @@ def note(line):
 def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 
-    npdl's own errors, refusals of the system and of memory, and an output that was closed become
-    one line on standard error. A character that the output's encoding lacks is shown as "?".
+    npdl's own errors, a package that is missing, refusals of the system and of memory, and an
+    output that was closed become one line on standard error. A character that the output's encoding lacks is shown as "?".
     """
     open_streams()
     try:
@@ -85,6 +85,11 @@ def guarded(prog, work):
         return INTERRUPTED
     except NpdlError as error:
         line = str(error)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "npdl").partition(".")[0]
+        if missing.startswith("npdl"):
+            raise
+        line = f"{missing} is not installed; install it with 'pip install {missing}'"
     except MemoryError as error:
         line = (f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
                 "choose a smaller --width, --batch or --p")

@@ -2,7 +2,7 @@
 
     python -m npdl step mine.py:MyLayer     every line of forward and backward, with its numbers
     python -m npdl blame mine.py:MyLayer    the first wrong line of the backward, if one is wrong
-    python mine.py                             the gradient check: every gradient against differences
+    python mine.py                          the gradient check: every gradient against differences
 
 Change a sign in `backward` and run blame again.
 """
