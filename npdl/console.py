@@ -29,10 +29,40 @@ class OneLineParser(argparse.ArgumentParser):
             self.exit(status)
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """A help without the options whose action is marked `rare`."""
+
+    def add_usage(self, usage, actions, groups, prefix=None):
+        super().add_usage(usage, [a for a in actions if not getattr(a, "rare", False)], groups,
+                          prefix)
+
+    def add_argument(self, action):
+        if not getattr(action, "rare", False):
+            super().add_argument(action)
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser, namespace, values, option=None):
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.print_help()
+        parser.exit()
+
+
+def explain(parser, text):
+    """Give a command's parser its description, lines as they stand."""
+    parser.description, parser.formatter_class = text, Help
+
+
 def describe(parser, text):
-    """Give a command's parser its description; options that are not given will be absent."""
-    parser.description, parser.argument_default = text, argparse.SUPPRESS
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    """`explain`; and options that are not given will be absent."""
+    explain(parser, text)
+    parser.argument_default = argparse.SUPPRESS
+
+
+def offer_all(parser):
+    """Add --help-all, which shows the rare options too."""
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, dest=argparse.SUPPRESS,
+                        help="show the rare options, too, and exit")
 
 
 def place(text):
@@ -73,7 +103,8 @@ def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 
     npdl's own errors, a package that is missing, refusals of the system and of memory, and an
-    output that was closed become one line on standard error. A character that the output's encoding lacks is shown as "?".
+    output that was closed become one line on standard error. A character that the output's
+    encoding lacks is shown as "?".
     """
     open_streams()
     try:

@@ -12,7 +12,7 @@ class Progress:
     """Steps per second, time left, losses and accuracies, on standard error."""
 
     def __init__(self, steps, done, quiet=False):
-        from tqdm import tqdm           # of the extra `train`; who loads a run does without it
+        from tqdm import tqdm  # of the extra `train`; who loads a run does without it
 
         self.steps = steps
         self.quiet = quiet
