@@ -239,7 +239,7 @@ def _whole_lstm(work):
     work.graded += [("lstm", "LSTMCell"), ("lstm", "LSTMLayer"), ("lstm", "LSTM")]
 
 
-COMMAND = """Write a folder of npdl's layers with their backwards left out, and tests that grade them.
+COMMAND = """Write a folder of npdl's layers with backwards left out, and tests that grade them.
 
   python -m npdl homework --out homework
   python -m npdl homework --out homework --layers LayerNorm LSTMCell

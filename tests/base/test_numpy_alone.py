@@ -37,7 +37,8 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("command", [
     ["generate", "lstm", "1 + 2 ="], ["generate", "gpt", "1 + 2 =", "--tokens", "1"],
-    ["ask", "lstm", "1 + 2 ="], ["table", "gpt"], ["step", "LayerNorm"], ["blame", "Linear"], ["single", "MLP"],
+    ["ask", "lstm", "1 + 2 ="], ["table", "gpt"], ["step", "LayerNorm"], ["blame", "Linear"],
+    ["single", "MLP"],
     ["homework", "--out", "work", "--layers", "Linear"], ["train-gpt", "--help"],
 ], ids=" ".join)
 def test_what_needs_numpy_alone(folder, command):
