@@ -112,6 +112,8 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
         summary = conclude(folder, trainer, records, time.monotonic() - started)
         if finished and not quiet:
             print(table(summary))
+            print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
+                  "Δt: from training's to validation's")
             print(f"{trainer.step} steps in {summary['seconds']:.0f} s; "
                   f"curves, metrics and checkpoint are in {folder}")
     return 0 if undisturbed else 130
