@@ -10,6 +10,7 @@ import warnings
 from npdl.exceptions import NpdlError  # and nothing that imports NumPy: see `begin`
 
 BAD, INTERRUPTED = 2, 130
+TRAIN = ("joblib", "matplotlib", "threadpoolctl", "tqdm")       # the extra `train`
 IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which scripts need
 
 
@@ -102,7 +103,7 @@ def note(line):
 def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 
-    npdl's own errors, a package that is missing, refusals of the system and of memory, and an
+    npdl's own errors, a package of TRAIN that is missing, refusals of the system and of memory, and an
     output that was closed become one line on standard error. A character that the output's
     encoding lacks is shown as "?".
     """
@@ -117,8 +118,8 @@ def guarded(prog, work):
     except NpdlError as error:
         line = str(error)
     except ModuleNotFoundError as error:
-        missing = (error.name or "npdl").partition(".")[0]
-        if missing.startswith("npdl"):
+        missing = (error.name or "").partition(".")[0]
+        if missing not in TRAIN:
             raise
         line = f"{missing} is not installed; install it with 'pip install {missing}'"
     except MemoryError as error:

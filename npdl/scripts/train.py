@@ -5,9 +5,9 @@ steps later the other half, often suddenly ("grokking"). The defaults: two layer
 128{heads}, AdamW, weight decay 1, 10001 steps. With --text FILE it learns to
 continue a text.
 
-All that the run makes goes into one folder: settings, metrics.jsonl, curves.png, a table, and the
-checkpoint that ask, generate, plot and finetune read. Ctrl-C saves and stops; --resume goes on as
-if nothing had been.
+All that the run makes goes into one folder: its settings, metrics, curves.png, and a checkpoint that
+ask, generate, plot and finetune read. Ctrl-C saves and stops; --resume goes on as if nothing had
+been.
 
   python -m npdl train-{name}
   python -m npdl train-{name} --p 97 --operator - --steps 3000 --out runs/minus
