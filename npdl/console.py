@@ -103,8 +103,8 @@ def note(line):
 def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 
-    npdl's own errors, a package of TRAIN that is missing, refusals of the system and of memory, and an
-    output that was closed become one line on standard error. A character that the output's
+    npdl's own errors, a package of TRAIN that is missing, refusals of the system and of memory, and
+    an output that was closed become one line on standard error. A character that the output's
     encoding lacks is shown as "?".
     """
     open_streams()

@@ -5,7 +5,7 @@ steps later the other half, often suddenly ("grokking"). The defaults: two layer
 128{heads}, AdamW, weight decay 1, 10001 steps. With --text FILE it learns to
 continue a text.
 
-All that the run makes goes into one folder: its settings, metrics, curves.png, and a checkpoint that
+All that the run makes goes into one folder: settings, metrics, curves.png, and the checkpoint that
 ask, generate, plot and finetune read. Ctrl-C saves and stops; --resume goes on as if nothing had
 been.
 
