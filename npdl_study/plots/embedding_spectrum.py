@@ -97,9 +97,9 @@ def apart(angles):
     order = np.argsort(angles, kind="stable")
     gap = min(NEAREST, 0.95 * 2 * np.pi / len(angles))
     moved = angles[order]
-    for _ in range(2000):
-        near = np.maximum(gap - (np.roll(moved, -1) - moved) % (2 * np.pi), 0)
-        if near.max() < 1e-3:
+    for _ in range(10_000):
+        near = np.maximum(gap - np.diff(moved, append=moved[0] + 2 * np.pi), 0)
+        if near.max() < 0.01 * gap:
             break
         moved = moved - near / 2 + np.roll(near, 1) / 2
     back = np.empty_like(moved)
