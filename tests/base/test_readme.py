@@ -37,8 +37,10 @@ def test_lines_that_run():
                                              found["GPT"])
 
 
-def test_it_is_short():
+def test_it_is_short_and_so_is_each_page_by_hand():
     assert len(TEXT.splitlines()) <= 110
+    for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "book" / "pages").glob("*.md")]:
+        assert len(page.read_text(encoding="utf-8").split()) <= 1200, page
 
 
 def test_links_lead_somewhere():
