@@ -23,7 +23,7 @@ import textwrap
 from pathlib import Path
 
 from npdl import backend
-from npdl.console import describe, offer_all, place
+from npdl.console import describe, place
 from npdl.errors import InputError
 from npdl.pretrained import Pretrained, is_model, to_huggingface
 from npdl.process import peak_memory
@@ -56,7 +56,6 @@ from npdl.training.options import add_settings, option_of
 def add_arguments(p):
     """Add the options of `finetune` to an argparse parser."""
     describe(p, __doc__)
-    offer_all(p)
     p.add_argument("run", nargs="?", default=None, type=place,
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
@@ -151,7 +150,7 @@ def resumed(out, given, adapters, how):
         raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")
     config = runs.resumed_config(out, given)
     if config.adapters is None and config.pretrained is None:
-        raise InputError(f"--out {out}: was not fine-tuned; resume it with train-{config.model}")
+        raise InputError(f"--out {out}: was not fine-tuned; resume it with {config.command}")
     backend.use(config.backend)
     status = runs.train(config, out, True, **how)
     return status if config.pretrained is None else told(out, status, how["quiet"])

@@ -210,7 +210,7 @@ def test_right_betas(betas):
     assert all(np.isfinite(p.data).all() for p in optimizer.params.values())
 
 
-@pytest.mark.parametrize("command", ["train-gpt", "train-lstm", "finetune"])
+@pytest.mark.parametrize("command", ["train-gpt", "train-lstm", "train-seq2seq", "finetune"])
 def test_the_help_leaves_out_what_is_rare_and_help_all_nothing(command, capsys):
     said = []
     for option in ("--help", "--help-all"):
@@ -219,5 +219,5 @@ def test_the_help_leaves_out_what_is_rare_and_help_all_nothing(command, capsys):
         said.append(set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)))
         assert ended.value.code == 0
     short, whole = said
-    assert {"--steps", "--lr", "--text"} <= short < whole
+    assert {"--steps", "--lr", "--batch"} <= short < whole
     assert {"--betas", "--eps", "--check"} <= whole - short
