@@ -34,7 +34,7 @@ if importlib.util.find_spec("npdl") is None:
     if not wheel.exists():
         raise SystemExit(f"npdl is missing: put {{wheel}}, which the book's first page links, "
                          f"beside this notebook, into {{Path.cwd()}}")
-    get_ipython().run_line_magic("pip", f"install -q {{wheel}}")'''
+    get_ipython().run_line_magic("pip", f"install -q {{wheel}}[train]")'''
 
 
 def write_wheel(folder):

@@ -10,7 +10,7 @@ from npdl.errors import InputError
 from npdl.files import write_atomically
 
 # Blue and vermilion of Okabe and Ito's palette: apart for every kind of colour vision.
-COLOURS = {"train": "#0072B2", "validation": "#D55E00"}
+LOOKS = {"train": ("#0072B2", "-"), "validation": ("#D55E00", (0, (3, 1)))}
 MOST_POINTS = 5000                        # more than the picture has columns
 INK = "#333333"
 
@@ -55,7 +55,7 @@ def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps:
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -np.inf
-    for split, colour in COLOURS.items():
+    for split, (colour, dash) in LOOKS.items():
         key = f"{split}_{quantity}"
         points = [
             (record["step"], record[key])
@@ -64,7 +64,7 @@ def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps:
         if points:
             steps, values = zip(*(points[i] for i in _thinned(len(points), log_steps)), strict=True)
             marker = "o" if len(points) < 30 else None
-            axes.plot(steps, values, color=colour, linewidth=1.3, label=split,
+            axes.plot(steps, values, color=colour, linewidth=1.3, linestyle=dash, label=split,
                       marker=marker, markersize=3, solid_joinstyle="round")
     if log_steps:
         axes.set_xscale("log")

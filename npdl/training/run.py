@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.util
 import time
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from npdl.training.summary import table
 __all__ = ["Run", "default_folder", "load_run", "read_config", "resumed_config", "train"]
 
 LONGEST = 1e10                  # seconds that a run may have taken: three centuries
+NEEDED = ("threadpoolctl", "tqdm", "matplotlib")        # beside NumPy: the extra `train`
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend",)       # where a run is computed, not what
 MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are still the same
@@ -47,12 +49,16 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
                slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
     mine       this process's Claim on the folder, if it has one; otherwise it is claimed here
-    Raises InputError when the folder cannot take a new run, another process works in it, or a
-    text cannot be read, CheckpointError when its files cannot be written or read, BackendError
-    when a GPU fails.
+    Raises InputError when a package of NEEDED is missing, the folder cannot take a new run,
+    another process works in it, or a text cannot be read, CheckpointError when its files cannot
+    be written or read, BackendError when a GPU fails.
     """
     if for_steps is not None and for_steps < 1:
         raise InputError(f"--for-steps {for_steps}: must be 1 or more")
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"training needs {' and '.join(missing)}; install what is missing with "
+                         f"'pip install {' '.join(missing)}'")
     folder = Path(folder)
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.watch = check
@@ -106,6 +112,8 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
         summary = conclude(folder, trainer, records, time.monotonic() - started)
         if finished and not quiet:
             print(table(summary))
+            print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
+                  "Δt: from training's to validation's")
             print(f"{trainer.step} steps in {summary['seconds']:.0f} s; "
                   f"curves, metrics and checkpoint are in {folder}")
     return 0 if undisturbed else 130

@@ -120,14 +120,14 @@ def test_checks_of_lines_end_in_time(tmp_path, monkeypatch):
 def test_an_example_to_start_from(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["example"]) == 0
-    assert "python -m npdl blame mine.py:Gate" in capsys.readouterr().out
+    assert "python -m npdl blame mine.py:MyLayer" in capsys.readouterr().out
     for command in ("step", "blame"):
-        assert main([command, "mine.py:Gate"]) == 0
+        assert main([command, "mine.py:MyLayer"]) == 0
     text = (tmp_path / "mine.py").read_text()
     assert main(["example"]) == 2 and main(["example", "--out", "mine.txt"]) == 2
     assert capsys.readouterr().err.count("\n") == 2 and (tmp_path / "mine.py").read_text() == text
     assert main(["example", "--out", "wrong.py"]) == 0
     (tmp_path / "wrong.py").write_text(text.replace("dz = ds * s", "dz = -ds * s"))
     capsys.readouterr()
-    assert main(["blame", "wrong.py:Gate"]) == 1
+    assert main(["blame", "wrong.py:MyLayer"]) == 1
     assert "dz = -ds * s * (1 - s)" in capsys.readouterr().out
