@@ -107,7 +107,7 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
         if finished and not quiet:
             print(table(summary))
             print(f"{trainer.step} steps in {summary['seconds']:.0f} s; "
-                  f"curves, metrics and checkpoint are in {folder}")
+                  f"checkpoint, metrics and their curves are in {folder}")
     return 0 if undisturbed else 130
 
 
