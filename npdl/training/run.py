@@ -115,7 +115,7 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
             print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
                   "Δt: from training's to validation's")
             print(f"{trainer.step} steps in {summary['seconds']:.0f} s; "
-                  f"curves, metrics and checkpoint are in {folder}")
+                  f"checkpoint, metrics and their curves are in {folder}")
     return 0 if undisturbed else 130
 
 
