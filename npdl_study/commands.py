@@ -9,7 +9,6 @@ from npdl_study.blame.blame import examine
 from npdl_study.check.target import build
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
-from npdl_study.trace.trace import refuse_debugger
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
          "file.py:f for functions f_forward and f_backward; a class of your own needs a "
@@ -81,7 +80,6 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
-    refuse_debugger()
     with time_limit(options.limit):
         layer, inputs, keywords = _built(options)
         walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,

@@ -280,7 +280,7 @@ def tried(case, folder):
     found = Found(case, report.right, report=report)
     if case.change.right:
         walk = step(layer, *inputs, **options)
-        wrong = [v for v in walk.verdicts.of.values() if v.right is False and not v.kink]
+        wrong = [mark for mark in walk.marks.values() if mark.right is False]
         found.accused = not report.right or bool(wrong)
         found.diagnosed = found.on_line = not found.accused
         return found
