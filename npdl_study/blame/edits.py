@@ -8,7 +8,17 @@ import ast
 import itertools
 from dataclasses import dataclass
 
-from npdl_study.trace.syntax import binary, cloned, header, indexed, indices, method, number, parsed
+from npdl_study.trace.syntax import (
+    binary,
+    cloned,
+    header,
+    indexed,
+    indices,
+    method,
+    names_of,
+    number,
+    parsed,
+)
 
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
              ast.Pow: "*", ast.FloorDiv: "*"}
@@ -115,6 +125,7 @@ def _of_node(node, around, value, words):
                         if t != ast.unparse(node))
         if isinstance(node, ast.Subscript):
             yield from _of_places(node, words)
+        yield from _of_tuple(node)
     elif isinstance(parent, ast.Call) and field == "func":
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
@@ -148,6 +159,8 @@ def _stored(text):
 def _of_expression(node, parent, index, value, words):
     text = ast.unparse(node)
     if isinstance(node, ast.Constant):
+        yield from ((1, "number", t) for names, own in words.forwards.items()
+                    if names <= {"np", "xp", "math"} for t in own)
         yield from _of_constant(node, parent, words)
         if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
             return
@@ -172,6 +185,8 @@ def _of_expression(node, parent, index, value, words):
         return
     yield from _turned(node, text)
     yield from _replaced(node, text, words)
+    yield from ((1.15, "otherwise", other) for other in words.forwards.get(
+        frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
@@ -196,7 +211,8 @@ def _replaced(node, text, words):
     """Another name in the place of one; the slope of a function in the place of its value."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or (
             isinstance(node, ast.Constant)):
-        alike = words.numbers if text in words.numbers else words.arrays
+        number = text in words.numbers or isinstance(node, ast.Constant)
+        alike = words.numbers if number else words.arrays
         for other in words.all:
             if other != text:
                 yield 1 if other in alike else 1.3, "name", other
@@ -258,11 +274,19 @@ def _of_shape(node, words):
         yield 1, "part", node.orelse
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
-    elif isinstance(node, (ast.Tuple, ast.List)):
-        for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
-            items = list(node.elts)
-            items[i], items[j] = items[j], items[i]
-            yield 1, "order", type(node)(items, node.ctx)
+    else:
+        yield from _of_tuple(node)
+
+
+def _of_tuple(node):
+    if not isinstance(node, (ast.Tuple, ast.List)):
+        return
+    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
+        items = list(node.elts)
+        items[i], items[j] = items[j], items[i]
+        yield 1, "order", type(node)(items, node.ctx)
+    if node.elts and all(isinstance(e, ast.Constant) and type(e.value) is int for e in node.elts):
+        yield from ((1, "axis", axis) for axis in AXES)
 
 
 def _of_operator(node):
@@ -378,12 +402,18 @@ def _of_statement(node, words):
                 kind = "sign" if sign in "+-" else "operator"
                 yield 1, kind, [ast.AugAssign(node.target, op(), node.value)]
         yield 1, "overwritten", [ast.Assign([node.target], node.value)]
+        if isinstance(node.target, ast.Name):
+            apart = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+            yield 1, "in place", [ast.Assign([node.target], apart)]
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
     if isinstance(node, ast.Assign) and isinstance(target, (ast.Name, ast.Attribute,
                                                             ast.Subscript)):
         yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
         yield 1.3, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute,
+                                                                ast.Subscript)):
+        yield 1, "in place", [ast.Assign(node.targets, method(node.value, "copy"))]
     if isinstance(target, ast.Subscript) and not any(
             isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
         where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]

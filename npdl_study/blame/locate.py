@@ -7,14 +7,15 @@ depend on the upstream gradient, the gradient of what the name says, and what on
 """
 
 import ast
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from npdl_study.trace.oracle import Oracle, plain
+from npdl_study.trace.syntax import names_of
 
 MOST = 700                      # entries of a statement that are moved
+FEW, TURNS = 40, 8              # of one that is solved for by Newton's method, and its steps
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
 PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
 
@@ -46,6 +47,7 @@ class Suspect:
     follows: int = 0
     widened: bool = False
     librarys: bool = False
+    surely: bool = False        # it is one of few values that mend many
     collects: str = ""
     J: object = None
     base: object = None
@@ -67,9 +69,17 @@ class Suspect:
     def gives(self, value):
         """Whether the first value of this suspect could be this one, whatever the others are."""
         key = self.keys[0]
+        if self.effect is None:
+            return bool(np.allclose(value, self.wanted[key], 1e-5, 1e-8))
         change = np.broadcast_to(value, self.values[key].shape) - self.values[key]
         left = self.error - self.effect @ change.ravel()
         return bool((np.abs(left) <= 1e-6 * max(1.0, np.abs(self.error).max())).all())
+
+    @property
+    def solved(self):
+        """Whether it is known what it has to be."""
+        return self.effect is not None or bool(self.sure) and all(
+            s.all() for s in self.sure.values())
 
     def first_wrong(self):
         """The key of the first value that has to be another."""
@@ -84,8 +94,8 @@ class Locate:
     """The Suspects of Runs whose `base` gradients are wrong; `frames` has the locals at each
     key."""
 
-    def __init__(self, runs, base, until):
-        self.runs, self.base, self.until = runs, base, until
+    def __init__(self, runs, base):
+        self.runs, self.base = runs, base
         self.watch, self.places = runs.watch, runs.watch.places
         self.suspects, self.frames, self.raised = self._suspects()
 
@@ -96,11 +106,13 @@ class Locate:
         self.wrong = runs.wrong(self.base)
         self.goal, self.kept = self.wrong, set(runs.truth) - self.wrong
         self.fixed = self._fixed()
-        self.oracle = Oracle(runs, self.until)
+        self.oracle = Oracle(runs)
+        self.forwards = {self.places[key[0]].function for key in self.oracle.values}
+        self.names = {plain(self.oracle.given_to(key)) for key in self.oracle.values} - {""}
         for passing in (False, True):
             for suspect in sorted(self.suspects, key=lambda s: sum(
                     map(np.size, s.values.values()))):
-                if time.process_time() < self.until and hands_on(suspect.line.node) == passing:
+                if not runs.budget.over and hands_on(suspect.line.node) == passing:
                     self._solve(suspect)
             if any(s.could for s in self.suspects):
                 break
@@ -156,6 +168,8 @@ class Locate:
 
     def _solve(self, suspect):
         try:
+            if suspect.values.keys() <= self.fixed:
+                return self._bent(suspect)
             self._solved(suspect)
         except Exception:                               # it does not stand being moved
             suspect.could = None
@@ -173,6 +187,37 @@ class Locate:
                 return
             suspect.values[key], suspect.wanted = value, {}
             suspect.could = None if suspect.could is None else False
+
+    def _bent(self, suspect):
+        """Solve, by Newton's method, for what a statement computes of forward's values alone: of
+        that the gradients are no linear functions."""
+        size, runs = sum(v.size for v in suspect.values.values()), self.runs
+        only, wanted = {key[0] for key in suspect.values}, dict(suspect.values)
+        if not 0 < size <= FEW or all(map(self.oracle.is_forwards, wanted.values())):
+            return
+        for _ in range(TURNS):
+            found = runs.gradients(only=only, put=wanted)
+            if not runs.wrong(found) & (self.goal | self.kept):
+                suspect.could, suspect.wanted = True, wanted
+                suspect.sure = {k: np.full(v.shape, rank == size) for k, v in wanted.items()}
+                suspect.surely = (np.abs(J).max(1) > 1e-9 * np.abs(J).max()).sum() >= 2 * size
+                return
+            base, columns = runs.short(found), []
+            for key, value in wanted.items():
+                for at in np.ndindex(value.shape):
+                    moved = value.copy()
+                    h = 1e-6 * max(1e-3, abs(moved[at]))
+                    moved[at] += h
+                    columns.append((base - runs.short(runs.gradients(
+                        only=only, put={**wanted, key: moved}))) / h)
+            J = np.stack(columns, axis=1)
+            if runs.budget.over or not np.isfinite(J).all():
+                return
+            change, _, rank, _ = np.linalg.lstsq(J, base, rcond=1e-6)
+            for key, value in wanted.items():
+                part, change = change[: value.size], change[value.size :]
+                wanted[key] = value + part.reshape(value.shape)
+        suspect.could = False
 
     def _wider(self, suspect, key):
         """The shapes of arrays that a statement reads, which its own value may have lost."""
@@ -205,7 +250,7 @@ class Locate:
         columns = []
         for key, value in suspect.values.items():
             for at in np.ndindex(value.shape):
-                if time.process_time() > self.until:
+                if runs.budget.over:
                     return
                 moved = value.copy()
                 moved[at] += 1.0
@@ -274,11 +319,11 @@ class Locate:
 
     def _weigh(self, suspect):
         """Set the level of a Suspect."""
-        oracle, name = self.oracle, "" if suspect.argument else called(suspect.line.node)
+        oracle, node = self.oracle, suspect.line.node
         suspect.order, suspect.level = min(suspect.at.values()), SOMETHING
         zeros = "zeros" in suspect.line.text
         for key, value in suspect.values.items():
-            level = self._level(suspect, key, value, name, oracle, zeros)
+            level = self._level(suspect, key, value, self._promised(suspect, key), oracle, zeros)
             if level in (PROMISED, NOTHING):
                 suspect.order, suspect.level = suspect.at[key], level
                 break
@@ -286,10 +331,9 @@ class Locate:
             if level == PROVEN and suspect.could and suspect.sure[key].all() and not np.allclose(
                     suspect.wanted[key], value, 1e-6, 1e-9):
                 break                                   # it would spoil what is proven right
-        node, function = suspect.line.node, suspect.line.function
-        suspect.librarys = function.file != self.watch.home or any(
-            self.places[k[0]].function is function for k in oracle.values)
-        if hands_on(node):
+        function = suspect.line.function
+        suspect.librarys = function.file != self.watch.home or function in self.forwards
+        if hands_on(node) or self._is_returned(suspect):
             suspect.level = HANDS_ON
         elif suspect.librarys and suspect.level > PROMISED:
             suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier
@@ -302,14 +346,42 @@ class Locate:
             suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
                                 for k, w in suspect.wanted.items() if w.any())
 
+    def _promised(self, suspect, key):
+        """z of what a Suspect's statement gives to dz."""
+        names = self.places[key[0]].names
+        if suspect.argument or not names or isinstance(suspect.line.node, ast.AugAssign):
+            return ""
+        name = called(names[key[1] % len(names)])
+        return name if name in self.names else next(
+            (n for n in self.names if n.lower() == name.lower()), "")
+
+    def _is_returned(self, suspect):
+        """Whether all values are what a function has returned, which is looked at itself; but of
+        gradients that the function has right, under another name, the call is wrong."""
+        value = getattr(suspect.line.node, "value", None)
+        if suspect.argument or not isinstance(value, ast.Call):
+            return False
+        name = getattr(value.func, "attr", getattr(value.func, "id", ""))
+        given = [v for s in self.suspects for v in s.values.values()
+                 if isinstance(s.line.node, ast.Return) and s.line.function.code.co_name == name
+                 and s.line is not suspect.line and s.line.function not in self.forwards]
+        return all(any(np.array_equal(v, g) for g in given) and (
+            suspect.level > PROMISED or not self.oracle.name(v)) for v in suspect.values.values())
+
     def _level(self, suspect, key, value, name, oracle, zeros):
         if key in self.fixed or zeros:                  # no gradient: it may only lack one
-            return PROVEN if zeros or oracle.is_forwards(value) else SOMETHING
+            if zeros or oracle.is_forwards(value):
+                return PROVEN
+            gradient = name in self.names and np.ndim(value)
+            return NOTHING if suspect.could and (suspect.surely or gradient) else SOMETHING
         if not value.any():
             wanted = suspect.could and suspect.sure[key].all() and (
                 np.abs(suspect.wanted[key]) > 1e-6).any()
             return NOTHING if wanted else SOMETHING
         if suspect.could and name:
+            if oracle.is_named(name, value):
+                suspect.name = name
+                return PROVEN
             for other in oracle.called(name, value.shape):
                 meant = oracle.gradient(other)
                 if not np.allclose(meant, value, 1e-6, 1e-9) and (
@@ -319,9 +391,6 @@ class Locate:
                     suspect.wanted[key] = meant
                     suspect.sure[key] = np.full(meant.shape, True)
                     return PROMISED
-            if oracle.is_named(name, value):
-                suspect.name = name
-                return PROVEN
         if oracle.is_forwards(value):
             return PROVEN
         return SOMETHING if oracle.name(value) else NOTHING
@@ -354,18 +423,17 @@ class Locate:
         proven = {ast.unparse(s.line.node.targets[0]) for s in self.suspects
                   if s.name and s.could and isinstance(s.line.node, ast.Assign)}
         for suspect in self.suspects:
-            if suspect.level == HANDS_ON and proven & {
-                    n.id for n in ast.walk(suspect.line.node) if isinstance(n, ast.Name)}:
+            callee = any(suspect.line.function.code.co_name in calls_of(s.line.node)
+                         for s in self.suspects if s.line.function is not suspect.line.function)
+            if hands_on(suspect.line.node) and not callee and proven & names_of(
+                    suspect.line.node.value):
                 self._solve(suspect)
                 suspect.level = NOTHING
 
 
-def called(node):
-    """z of a statement dz = ..., "data" of W.grad += ...; "" where the name says nothing."""
-    if isinstance(node, ast.AugAssign) or not hasattr(node, "targets"):
-        return ""
-    target = ast.unparse(node.targets[0]).split("[")[0]
-    if target.endswith(".grad"):
+def called(target):
+    """z of what is given to dz; "" where the name says nothing."""
+    if target.split("[")[0].endswith(".grad"):
         return ""
     text = plain(target)
     for begin in ("grad", "d", "g"):

@@ -1,7 +1,6 @@
 """From a check that fails to the line at fault: locate, prove, say."""
 
 import ast
-import time
 import traceback
 
 import numpy as np
@@ -16,13 +15,13 @@ from npdl_study.blame.shrink import shrunk
 from npdl_study.check.subjects import NotAPair, Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import CodeLeft, message
-from npdl_study.trace.runs import Runs, quiet
+from npdl_study.trace.runs import Budget, Runs, quiet
 from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY, is_float
 
-SECONDS = 14                    # of the processor, that the search may take
+WORK = 6_000_000                # values that the search may compute: some seconds
 FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
-FORWARD = 0.5                   # seconds for a slip of forward's
+FORWARD = 150_000               # of these for a slip of forward's
 SHIFT = 0.3                     # of the numbers that a proof is tried on
 
 
@@ -44,10 +43,9 @@ class Search:
             return unblamed(self)
         if isinstance(self.error, NotImplementedError):
             return ended(self.subject.layer, self.error, self.notes, True)
-        self.until = time.process_time() + SECONDS
         if self.error is None:
             self._shrink()
-        self.runs = Runs(self.subject, self.dout)
+        self.runs = Runs(self.subject, self.dout, budget=Budget(WORK))
         try:
             with quiet(), self.runs.watch:
                 return self._raised() if self.error is not None else self._wrong()
@@ -90,10 +88,10 @@ class Search:
     def _wrong(self):
         runs = self.runs
         runs.learn({row.name for row in self.rows if not row.right}, runs.gradients())
-        self.located = Locate(runs, runs.gradients(), self.until)
+        self.located = Locate(runs, runs.gradients())
         could = self.located.run()
-        prove = Prove(runs, self.located.frames, self._more, self.until,
-                      self.located.wrong - self.located.goal)
+        prove = Prove(runs, self.located.frames, self._more,
+                      self.located.wrong - self.located.goal, self.located.oracle.values)
         left = self.located.wrong - self.located.goal
         uncalled = self._uncalled(left)
         if left and not uncalled:
@@ -106,9 +104,12 @@ class Search:
             proofs = self._proofs(prove, [s for s in could if s.name])
         if not proofs:
             proofs = self._of_the_rest(prove, could)
-        self._forward_instead(prove)
+        proofs = proofs or prove.missing()
+        forward = self._forward_instead(prove)
         if proofs:
             return self._proved(cheapest(proofs))
+        if forward is not None and (left or not could or forward.kind == "name"):
+            return self._report(forward.line, "forward", self.notes.pop())
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
             max(s.level, 0) + 0.5 if s.follows else s.level, *s.rank))
         if likely:
@@ -174,18 +175,19 @@ class Search:
         return []
 
     def _forward_instead(self, prove):
-        """Note a line of forward, of which a slip makes the backward right as it is."""
+        """Note a line of forward, of which a slip makes the backward right as it is: its Proof."""
         ran = {s.line.function for s in self.located.suspects}
-        until = min(self.until, time.process_time() + FORWARD)
+        least = self.runs.budget.left - FORWARD
         seen = {self.runs.watch.places[key[0]].function for key in self.located.oracle.values}
         for line in [line for f in self.runs.watch.functions if f in seen - ran for line in f.lines
                      if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
-            found = prove.forward(line, until)
+            found = prove.forward(line, least)
             if found is not None:
                 self.notes.append(f"or forward computes something else: with `{found.new}` in "
                                   f"place of `{found.old}` in line {line.first} this backward is "
                                   "right as it is")
-                return
+                return found
+        return None
 
     def _fillers(self, could):
         """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
@@ -203,12 +205,12 @@ class Search:
         """Runs that a proof was not found on: the other upstream gradients, other numbers."""
         if self._others is None:
             subject, self._others = self.subject, []
-            runs = [Runs(subject, subject.upstream(used), self.runs.watch)
+            runs = [Runs(subject, subject.upstream(used), self.runs.watch, self.runs.budget)
                     for used in subject.uses[1:]]
             try:
                 other = Subject(subject.layer, moved(subject.inputs), subject.options,
                                 subject.forward, subject.seed + 1)
-                runs.append(Runs(other, other.dout, self.runs.watch))
+                runs.append(Runs(other, other.dout, self.runs.watch, self.runs.budget))
             except Exception:                           # forward does not take such inputs
                 pass
             for one in runs:
@@ -287,7 +289,7 @@ class Search:
 
     def _raised(self):
         runs = self.runs
-        located = self.located = Locate(runs, {}, self.until)
+        located = self.located = Locate(runs, {})
         trail = [(function, line) for function, line in lines_of(self.error, runs.watch)]
         if isinstance(self.error, NpdlError) and len(trail) > 1:
             trail = trail[:-1]                          # npdl refused what it was given
@@ -296,7 +298,7 @@ class Search:
         line = trail[-1][1]
         with quiet():
             runs.learn_slopes()
-        prove = Prove(runs, located.frames, self._more, self.until)
+        prove = Prove(runs, located.frames, self._more)
         ran = [s.line for s in reversed(located.suspects)]
         for one in dict.fromkeys([line, *ran]):
             proof = prove.edit(one)
