@@ -243,7 +243,7 @@ def _added(text, product, whole, words):
         for place in ("[:, None]", "[..., None]", "[None]"):
             yield 2.2, "axis", f"({text}){place}"
         for name in ("exp", "log", "sqrt", "tanh", "sign"):
-            yield 1.4 if text.isidentifier() else 2.2, "function", f"np.{name}({text})"
+            yield 1.4, "function", f"np.{name}({text})"
         for a, b in itertools.permutations(words.arrays[:MOST_PAIRS], 2):
             yield 3, "missing term", f"({text}) + {a} * {b}"
             yield 3, "missing term", f"({text}) + {a} @ {b}"

@@ -17,6 +17,8 @@ from npdl_study.trace.syntax import names_of
 MOST = 700                      # entries of a statement that are moved
 FEW, TURNS = 40, 8              # of one that is solved for by Newton's method, and its steps
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
+ODDS = {PROMISED: 0, NOTHING: 0.1, SOMETHING: 1, PROVEN: 1, HANDS_ON: 1}
+FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
 PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
 
 
@@ -57,9 +59,10 @@ class Suspect:
         return list(self.values)
 
     @property
-    def odd(self):
-        """How unlikely it is by what it reads, and by the axes that it would have to have."""
-        return self.follows + self.widened + self.librarys
+    def odds(self):
+        """How unlikely it is the mistake, as the cost of a change: by what it computes, what it
+        reads, and the axes that it would have to have."""
+        return ODDS[self.level] + FOLLOWS * (self.follows + self.widened + self.librarys)
 
     @property
     def rank(self):
@@ -176,6 +179,8 @@ class Locate:
         if suspect.could or len(suspect.values) != 1:
             return
         (key, value), = suspect.values.items()          # has it lost an axis that it needs?
+        if self.oracle.is_named(self._promised(suspect, key), value):
+            return
         for shape in self._wider(suspect, key):
             suspect.values[key] = np.broadcast_to(value, shape).copy()
             try:
@@ -393,6 +398,9 @@ class Locate:
                     return PROMISED
         if oracle.is_forwards(value):
             return PROVEN
+        if suspect.could and name and suspect.sure[key].all() and not oracle.is_use(
+                name, value) and oracle.is_use(name, suspect.wanted[key]):
+            return NOTHING
         return SOMETHING if oracle.name(value) else NOTHING
 
     def _follow(self):
@@ -405,13 +413,13 @@ class Locate:
                     and isinstance(n.ctx, ast.Load)}
             found = [bound[line.function, name] for name in read if (line.function, name) in bound]
             suspect.follows = max([PENALTY[s.level] for s in found if s.line is not line],
-                                  default=0) or any(
+                                  default=0) or not suspect.argument and any(
                 other.could and other.line.function is not line.function
                 and other.order < suspect.order and other.level <= NOTHING
                 and other.line.function.code.co_name in calls_of(node) for other in self.suspects)
             if not suspect.argument and suspect.level == NOTHING and any(
-                    other.could and other.argument and other.line is line
-                    for other in self.suspects):        # what it hands over could be meant
+                    other.could and other.argument and other.level <= NOTHING
+                    and other.line is line for other in self.suspects):        # what it hands over could be meant
                 suspect.level, suspect.follows = SOMETHING, True
             if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
                 for name in (n.id for t in node.targets for n in ast.walk(t)

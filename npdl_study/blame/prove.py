@@ -59,8 +59,7 @@ class Proof:
 
     @property
     def rank(self):
-        level = (2,) if self.suspect is None else (self.suspect.level,)
-        return (*level, self.cost, *(self.suspect.rank if self.suspect else (0, 0, 0)))
+        return self.cost, *(self.suspect.rank if self.suspect else (2, 0, 0))
 
 
 class Prove:
@@ -383,17 +382,3 @@ def block_of(tree, statement):
                 if child is statement:
                     return block, i
     return None
-
-
-def cheapest(proofs):
-    """Proofs, the best first: what is promised by a name counts only when nothing before it could
-    be meant."""
-    earliest = min((p.suspect.order for p in proofs if p.suspect and p.suspect.level == 0),
-                   default=np.inf)
-
-    def rank(proof):
-        level, *rest = proof.rank
-        late = level == -1 and proof.suspect.order > earliest
-        return (0 if late else level, *rest)
-    return sorted(proofs, key=rank)
-

@@ -9,7 +9,7 @@ from npdl.core import Cache
 from npdl.errors import NpdlError
 from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
 from npdl_study.blame.no_fault import unblamed
-from npdl_study.blame.prove import Prove, cheapest
+from npdl_study.blame.prove import Prove
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import shrunk
 from npdl_study.check.subjects import NotAPair, Subject
@@ -20,7 +20,6 @@ from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY, is_float
 
 WORK = 6_000_000                # values that the search may compute: some seconds
-FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
 FORWARD = 150_000               # of these for a slip of forward's
 SHIFT = 0.3                     # of the numbers that a proof is tried on
 
@@ -107,11 +106,11 @@ class Search:
         proofs = proofs or prove.missing()
         forward = self._forward_instead(prove)
         if proofs:
-            return self._proved(cheapest(proofs))
+            return self._proved(sorted(proofs, key=lambda p: p.rank))
         if forward is not None and (left or not could or forward.kind == "name"):
             return self._report(forward.line, "forward", self.notes.pop())
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
-            max(s.level, 0) + 0.5 if s.follows else s.level, *s.rank))
+            s.odds, *s.rank))
         if likely:
             return self._of_suspect(likely[0], "", self._in_values(likely[0]))
         handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
@@ -132,12 +131,8 @@ class Search:
     def _proofs(self, prove, suspects):
         """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
         proofs, tried = [], set()
-        for suspect in suspects:
-            most = min((p.cost for p in proofs if p.suspect.level <= suspect.level),
-                       default=np.inf) - FOLLOWS * suspect.odd
-            if any(p.suspect.level < suspect.level and p.cost < 2 for p in proofs) and \
-                    suspect.level > 0:
-                break
+        for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
+            most = min((p.cost for p in proofs), default=np.inf) - suspect.odds
             if id(suspect.line) not in tried:
                 tried.add(id(suspect.line))
                 found = prove.edit(suspect.line, suspect, most + 0.01)
@@ -147,7 +142,7 @@ class Search:
                     fit = prove.fit(suspect)
                     found = fit if fit is not None and fit.cost < most else found
                 if found is not None:
-                    found.cost += FOLLOWS * suspect.odd
+                    found.cost += suspect.odds
                     proofs.append(found)
         return proofs
 

@@ -105,6 +105,11 @@ class Oracle:
         return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
                    if plain(self.given_to(key)) == name)
 
+    def is_use(self, name, value):
+        """Whether a value is the gradient of one use of something that forward calls so."""
+        return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
+                   if plain(self.places[key[0]].text) == name)
+
     def name(self, value):
         """Of what in forward a value, or its transpose, is the gradient: its source; or ""."""
         turned = [value] if value.ndim < 2 else [value, value.T, np.swapaxes(value, -1, -2)]
