@@ -6,6 +6,7 @@ bracket; or it takes a factor or a term away, or adds one that the function hold
 
 import ast
 import itertools
+import re
 from dataclasses import dataclass
 
 from npdl_study.trace.syntax import (
@@ -35,6 +36,8 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
         ".sum(-2, keepdims=True)", ".mean(0)", ".mean()", ".mean(-1, keepdims=True)")
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
+FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
+UNUSED = 0.3                    # what an edit costs less that reads what nothing reads
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
@@ -73,6 +76,8 @@ def edits(statement, words, values=True, most=9.0):
             found += [(cost, kind, part, new) for cost, kind, new in
                       _of_node(part, around, value, words)]
     seen = set()
+    found = [(cost - UNUSED * any(n in words.unused for n in read(new)), kind, part, new)
+             for cost, kind, part, new in found]
     for cost, kind, part, new in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
@@ -80,6 +85,13 @@ def edits(statement, words, values=True, most=9.0):
         if key not in seen:
             seen.add(key)
             yield Edit(cost, kind, part, new, statement, whole, part in inner)
+
+
+def read(new):
+    """The names in an edit's new expression or statements."""
+    if isinstance(new, str):
+        return set(re.findall(r"[A-Za-z_]\w*", new))
+    return names_of(*(new if isinstance(new, list) else [new]))
 
 
 def _with_body(body, statement):
@@ -218,7 +230,7 @@ def _replaced(node, text, words):
                 yield 1 if other in alike else 1.3, "name", other
         for form in SLOPES:
             if not isinstance(node, ast.Constant):
-                yield 1.5, "slope", form.format(a=text)
+                yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
 
 
 def _added(text, product, whole, words):
@@ -235,7 +247,7 @@ def _added(text, product, whole, words):
             yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
-    if not product or whole:
+    if not product or whole or text.isidentifier():
         for a in words.all:
             yield 1.5, "missing term", f"({text}) + {a}"
             yield 1.5, "missing term", f"({text}) - {a}"

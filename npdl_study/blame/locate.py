@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.trace.oracle import Oracle, plain
-from npdl_study.trace.syntax import names_of
+from npdl_study.trace.syntax import header, names_of
+from npdl_study.trees import leaves
 
 MOST = 700                      # entries of a statement that are moved
 FEW, TURNS = 40, 8              # of one that is solved for by Newton's method, and its steps
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
 ODDS = {PROMISED: 0, NOTHING: 0.1, SOMETHING: 1, PROVEN: 1, HANDS_ON: 1}
+BENT = 0.5                      # of what forward's values alone give
 FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
 PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
 
@@ -49,7 +51,9 @@ class Suspect:
     follows: int = 0
     widened: bool = False
     librarys: bool = False
-    surely: bool = False        # it is one of few values that mend many
+    bent: bool = False          # made of forward's values alone
+    surely: bool = False        # that are few and mend many
+    handed: str = ""            # the name of an argument of the backward
     collects: str = ""
     J: object = None
     base: object = None
@@ -62,7 +66,8 @@ class Suspect:
     def odds(self):
         """How unlikely it is the mistake, as the cost of a change: by what it computes, what it
         reads, and the axes that it would have to have."""
-        return ODDS[self.level] + FOLLOWS * (self.follows + self.widened + self.librarys)
+        own = BENT if self.bent and self.level == SOMETHING else ODDS[self.level]
+        return own + FOLLOWS * (self.follows + self.widened + self.librarys)
 
     @property
     def rank(self):
@@ -120,12 +125,38 @@ class Locate:
             if any(s.could for s in self.suspects):
                 break
         else:
-            self._partly()
+            self._handed()
+            if not any(s.could for s in self.suspects):
+                self._partly()
+        self.upstream = [a for _, a in leaves(runs.dout)]
         for suspect in self.suspects:
             self._weigh(suspect)
         self._wrongly_handed_on()
         self._follow()
         return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
+
+    def _handed(self):
+        """Look for an argument of the backward that could be meant to be another: a line before
+        the first that reads it is missing."""
+        first = self.suspects[0].line.function if self.suspects else None
+        places = {i: place for i, place in enumerate(self.places)
+                  if place.function is first and place.line is None}
+        self.runs.gradients(only=set(places), record=True, frames=True)
+        for key, value in list(self.watch.seen.items()):
+            name = places[key[0]].text
+            lines = [line for line in first.lines if name in names_of(header(line.node))]
+            if lines and key[1] == 0:
+                found = Suspect(lines[0], True, {key: value}, {key: 0}, handed=name)
+                self.frames[key] = self.frame_after(lines[0])
+                self._solve(found)
+                self.suspects.append(found)
+
+    def frame_after(self, line):
+        """The locals at a Line of a function, or at one near it."""
+        keys = [k for k in self.frames if k[1] == 0 and self.places[k[0]].function is line.function
+                and self.places[k[0]].line is not None]
+        keys.sort(key=lambda k: (abs(self.places[k[0]].line.first - line.first), -k[0]))
+        return self.frames[keys[0]] if keys else {}
 
     def _partly(self):
         """Look for Suspects that can mend a part of what is wrong."""
@@ -203,7 +234,7 @@ class Locate:
         for _ in range(TURNS):
             found = runs.gradients(only=only, put=wanted)
             if not runs.wrong(found) & (self.goal | self.kept):
-                suspect.could, suspect.wanted = True, wanted
+                suspect.could, suspect.bent, suspect.wanted = True, True, wanted
                 suspect.sure = {k: np.full(v.shape, rank == size) for k, v in wanted.items()}
                 suspect.surely = (np.abs(J).max(1) > 1e-9 * np.abs(J).max()).sum() >= 2 * size
                 return
@@ -374,6 +405,9 @@ class Locate:
             suspect.level > PROMISED or not self.oracle.name(v)) for v in suspect.values.values())
 
     def _level(self, suspect, key, value, name, oracle, zeros):
+        if suspect.argument and not suspect.handed and any(
+                np.array_equal(value, given) for given in self.upstream):
+            return PROVEN                               # it is what backward was handed
         if key in self.fixed or zeros:                  # no gradient: it may only lack one
             if zeros or oracle.is_forwards(value):
                 return PROVEN

@@ -39,6 +39,7 @@ class Words:
     keys: list
     places: list
     forwards: dict
+    unused: set
 
     @property
     def all(self):
@@ -81,14 +82,20 @@ class Prove:
         """The Proof by what is missing in the numbers of a Suspect; or None."""
         key, line = suspect.first_wrong(), suspect.line
         node = expression(line.node, self.runs.watch.places[key[0]])
-        if node is None or key not in suspect.wanted or len(line.places) > 1 and not isinstance(
-                line.node.value, ast.Tuple):
+        if suspect.handed:
+            node = parsed(suspect.handed)
+        if node is None or key not in suspect.wanted or not suspect.handed and len(
+                line.places) > 1 and not isinstance(line.node.value, ast.Tuple):
             return None
         names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
         wanted = suspect.wanted[key]
         found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
         changes = ((Edit(cost, kind, node, new, line.node, line.node), words)
                    for cost, kind, new, words in found)
+        if suspect.handed:
+            changes = ((Edit(cost, "missing line", None, [ast.Assign([ast.Name(
+                suspect.handed, ast.Store())], parsed(new)), line.node], line.node),
+                "a line is missing before it") for cost, kind, new, words in found)
         return self._first(line, suspect, changes, False)
 
     def missing(self):
@@ -116,7 +123,7 @@ class Prove:
     def forward(self, line, least):
         """The Proof by a slip of one token in a Line of forward, after which the backward is right
         as it is; or None."""
-        words = Words([], self._numbers(), [], [], [], [], {})
+        words = Words([], self._numbers(), [], [], [], [], {}, set())
         slips = ((edit, "") for edit in edits(line.node, words, True, SLIP)
                  if edit.kind in TOKENS and self.runs.budget.left > least)
         return self._first(line, None, slips, False, self._derives)
@@ -152,7 +159,8 @@ class Prove:
         for edit, words in changes:
             if self.runs.budget.over or ran > MOST_RUN:
                 return None
-            if edit.value and gives and not gives(edit):
+            if (edit.value or suspect is not None and suspect.argument) and gives and not gives(
+                    edit):
                 continue
             if counts and edit.kind not in ("number", "comparison") or inside and not (
                     edit.value and suspect is not None and suspect.could):
@@ -187,11 +195,14 @@ class Prove:
     def _gives(self, line, suspect):
         """A function that tells of an expression whether it gives what a Suspect has to be."""
         if suspect is None or not suspect.could or not suspect.solved or \
-                len(line.places) != 1 or suspect.argument:
+                len(line.places) != 1 and not suspect.argument:
             return None
-        value = line.node.value
-        if not is_pure(value):
+        value = line.node.value if not suspect.argument else next((
+            n for n in ast.walk(line.node) if isinstance(n, ast.expr)
+            and ast.unparse(n) == self.watch.places[suspect.keys[0][0]].text), None)
+        if value is None or not is_pure(value):
             return None
+        inside = set(ast.walk(value))
         key = suspect.keys[0]
         shape = suspect.values[key].shape
         space = {**line.function.space, **self.frames.get(key, {})}
@@ -207,6 +218,8 @@ class Prove:
             return parts[text]
 
         def gives(edit):
+            if edit.part not in inside:
+                return not suspect.argument
             self.runs.budget.spend(TO_TRY)
             try:
                 with quiet():
@@ -292,7 +305,8 @@ class Prove:
         places = [place_of(n) for f in self.watch.functions for n in ast.walk(f.node)
                   if isinstance(n, ast.Subscript)]
         return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
-                     list(dict.fromkeys(places)), self._of_forward())
+                     list(dict.fromkeys(places)), self._of_forward(),
+                     set(unused_in(line.function.node)))
 
     def _of_forward(self):
         """{names: {sources}} of what forward computes, by the names that are read."""
@@ -338,6 +352,14 @@ def assignments(name, arrays, space):
             continue
         if np.shape(found) == shape and text != name:
             yield ast.Assign([ast.Name(name, ast.Store())], parsed(text))
+
+
+def unused_in(tree):
+    """The names that a function binds and never reads."""
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
+            if n not in read and n != "_"]
 
 
 def bound(node):

@@ -9,7 +9,7 @@ from npdl.core import Cache
 from npdl.errors import NpdlError
 from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
 from npdl_study.blame.no_fault import unblamed
-from npdl_study.blame.prove import Prove
+from npdl_study.blame.prove import Prove, unused_in
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import shrunk
 from npdl_study.check.subjects import NotAPair, Subject
@@ -133,9 +133,10 @@ class Search:
         proofs, tried = [], set()
         for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
             most = min((p.cost for p in proofs), default=np.inf) - suspect.odds
-            if id(suspect.line) not in tried:
-                tried.add(id(suspect.line))
-                found = prove.edit(suspect.line, suspect, most + 0.01)
+            own = suspect.keys[0][0] if suspect.argument else suspect.line
+            if own not in tried:
+                tried.add(own)
+                found = None if suspect.handed else prove.edit(suspect.line, suspect, most + 0.01)
                 if found is not None:
                     most = found.cost
                 if found is None or most > 1.5:
@@ -257,7 +258,7 @@ class Search:
     def _report(self, line, kind, text, suspect=None):
         report = Blame(False, self.rows, self.notes, **source_of(line), diagnosis=text, kind=kind,
                        error=self.error)
-        unused = unused_in(line.function.node)
+        unused = [n for n in unused_in(line.function.node) if n[0] == "d" and n[1:]]
         if unused:
             self.notes.append(f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'} "
                               "computed and never used")
@@ -314,14 +315,6 @@ def moved(nest):
             return value
         return value + SHIFT * rng.standard_normal(np.shape(value))
     return other(nest)
-
-
-def unused_in(tree):
-    """The names of gradients that a function binds and never reads."""
-    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
-            if n not in read and n[:1] == "d" and len(n) > 1]
 
 
 def lines_of(error, watch):
