@@ -125,9 +125,7 @@ class Locate:
             if any(s.could for s in self.suspects):
                 break
         else:
-            self._handed()
-            if not any(s.could for s in self.suspects):
-                self._partly()
+            self._partly()
         self.upstream = [a for _, a in leaves(runs.dout)]
         for suspect in self.suspects:
             self._weigh(suspect)
@@ -135,10 +133,10 @@ class Locate:
         self._follow()
         return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
 
-    def _handed(self):
-        """Look for an argument of the backward that could be meant to be another: a line before
-        the first that reads it is missing."""
-        first = self.suspects[0].line.function if self.suspects else None
+    def handed(self):
+        """The arguments of the backward of which others could mend all, as Suspects: a line before
+        the first that reads one is missing."""
+        first, suspects = self.suspects[0].line.function, []
         places = {i: place for i, place in enumerate(self.places)
                   if place.function is first and place.line is None}
         self.runs.gradients(only=set(places), record=True, frames=True)
@@ -149,7 +147,8 @@ class Locate:
                 found = Suspect(lines[0], True, {key: value}, {key: 0}, handed=name)
                 self.frames[key] = self.frame_after(lines[0])
                 self._solve(found)
-                self.suspects.append(found)
+                suspects += [found] * bool(found.could)
+        return suspects
 
     def frame_after(self, line):
         """The locals at a Line of a function, or at one near it."""

@@ -101,9 +101,8 @@ class Search:
         proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
         if not proofs:                                  # right by its name, and not enough
             proofs = self._proofs(prove, [s for s in could if s.name])
-        if not proofs:
-            proofs = self._of_the_rest(prove, could)
-        proofs = proofs or prove.missing()
+        proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
+            prove, could) or prove.missing()
         forward = self._forward_instead(prove)
         if proofs:
             return self._proved(sorted(proofs, key=lambda p: p.rank))
@@ -266,8 +265,8 @@ class Search:
             key = suspect.first_wrong()
             targets = [getattr(line.node, "target", None), *getattr(line.node, "targets", [])]
             names = [ast.unparse(t) for t in targets if t is not None]
-            report.name = "return" if isinstance(line.node, ast.Return) else (
-                names or [self.runs.watch.places[key[0]].text])[0]
+            report.name = suspect.handed or ("return" if isinstance(line.node, ast.Return) else (
+                names or [self.runs.watch.places[key[0]].text])[0])
             report.computed = suspect.values[key]
             if key in suspect.wanted and suspect.sure[key].all():
                 report.wanted = suspect.wanted[key]
