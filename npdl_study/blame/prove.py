@@ -13,9 +13,10 @@ import numpy as np
 from npdl_study.blame.edits import Edit, edits, holds_itself, place_of
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
+from npdl_study.blame.suspects import frame_near
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.source import recompiled
-from npdl_study.trace.syntax import cloned, names_of, parsed
+from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
 PART = "__npdl_part__"
 TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "name", "order")
@@ -107,8 +108,8 @@ class Prove:
             if not line.loops or line.loops[-1].body[-1] is not line.node:
                 continue
             loop, words = line.loops[-1], self.words(line)
-            frame = self.frame_of(line)
-            inside = {name for node in ast.walk(loop) for name in bound(node)}
+            frame = frame_near(self.frames, self.watch.places, line)
+            inside = {name for node in ast.walk(loop) for name in bound_by(node)}
             carried = [n for n in names_of(loop) - inside if n in frame and
                        isinstance(frame[n], np.ndarray) and n in names_of(*(
                            t for node in ast.walk(line.function.node)
@@ -242,14 +243,6 @@ class Prove:
                 return False
         return gives
 
-    def frame_of(self, line):
-        """The locals at a Line, or at one near it in its function."""
-        keys = [k for k in self.frames if k[1] == 0 and
-                self.watch.places[k[0]].function is line.function
-                and self.watch.places[k[0]].line is not None]
-        keys.sort(key=lambda k: (abs(self.watch.places[k[0]].line.first - line.first), -k[0]))
-        return self.frames[keys[0]] if keys else {}
-
     def words(self, line):
         """The Words of a Line."""
         if line not in self.known:
@@ -257,7 +250,8 @@ class Prove:
         return self.known[line]
 
     def _words(self, line):
-        names = {**self._module(line), **self._in_reach(line, self.frame_of(line))}
+        frame = frame_near(self.frames, self.watch.places, line)
+        names = {**self._module(line), **self._in_reach(line, frame)}
         own = ast.unparse(line.node)
         found = {}
         for name, value in names.items():
@@ -333,7 +327,7 @@ class Prove:
                   for part in ast.walk(n.target) if isinstance(part, ast.Name)}
         first, last = {}, line.first
         for other in line.function.lines:
-            for target in bound(other.node):
+            for target in bound_by(other.node):
                 first[target] = min(first.get(target, other.first), other.first)
         return {n: v for n, v in names.items() if n not in left - around
                 and first.get(n, 0) <= last}
@@ -360,13 +354,6 @@ def unused_in(tree):
     read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
     return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
             if n not in read and n != "_"]
-
-
-def bound(node):
-    """The names that a statement binds."""
-    targets = getattr(node, "targets", [getattr(node, "target", None)])
-    return {part.id for t in targets if t is not None for part in ast.walk(t)
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def is_pure(node):

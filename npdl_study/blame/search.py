@@ -1,27 +1,24 @@
 """From a check that fails to the line at fault: locate, prove, say."""
 
 import ast
-import traceback
 
 import numpy as np
 
-from npdl.core import Cache
 from npdl.errors import NpdlError
-from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
+from npdl_study.blame.locate import Locate
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import Prove, unused_in
+from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.shrink import shrunk
-from npdl_study.check.subjects import NotAPair, Subject
+from npdl_study.blame.shrink import moved, shorter, shrunk
+from npdl_study.blame.suspects import HANDS_ON, SOMETHING, hands_on
+from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
-from npdl_study.containment import CodeLeft, message
+from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
-from npdl_study.trace.source import defined, original_file
-from npdl_study.trace.watch import NPDL, STUDY, is_float
 
 WORK = 6_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
-SHIFT = 0.3                     # of the numbers that a proof is tried on
 
 
 class Search:
@@ -98,6 +95,11 @@ class Search:
                               "right")
         if uncalled and could:
             return self._of_suspect(could[0], "missing call", uncalled)
+        absent = sorted(n for n, _ in self.subject.layer.params() if n in self.located.wrong
+                        and not self.located.base[n].any())
+        if absent and not could and absent == sorted(self.located.wrong):
+            return self._report(self._last_line(), "missing line", "a line is missing before it: "
+                                f"nothing is added to the gradient of {', '.join(absent)}")
         proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
         if not proofs:                                  # right by its name, and not enough
             proofs = self._proofs(prove, [s for s in could if s.name])
@@ -106,8 +108,12 @@ class Search:
         forward = self._forward_instead(prove)
         if proofs:
             return self._proved(sorted(proofs, key=lambda p: p.rank))
-        if forward is not None and (left or not could or forward.kind == "name"):
-            return self._report(forward.line, "forward", self.notes.pop())
+        function = self.located.suspects[0].line.function
+        if forward is not None and (left or not could or forward.kind == "name") and not unused_in(
+                function.node):
+            report = self._report(forward.line, "forward", self.notes.pop().removeprefix("or "))
+            report.new = forward.new
+            return report
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
             s.odds, *s.rank))
         if likely:
@@ -126,6 +132,10 @@ class Search:
         return Blame(False, self.rows, self.notes, kind="unknown",
                      diagnosis="no statement of the backward alone could mend every gradient; "
                      "smaller inputs may tell more" + self._not_seen())
+
+    def _last_line(self):
+        """The last line of the function that backward begins with."""
+        return self.located.suspects[0].line.function.lines[-1]
 
     def _proofs(self, prove, suspects):
         """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
@@ -197,20 +207,24 @@ class Search:
                     getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]
 
     def _more(self):
-        """Runs that a proof was not found on: the other upstream gradients, other numbers."""
+        """Runs that a proof was not found on: the other upstream gradients, other numbers, other
+        lengths."""
         if self._others is None:
             subject, self._others = self.subject, []
             runs = [Runs(subject, subject.upstream(used), self.runs.watch, self.runs.budget)
                     for used in subject.uses[1:]]
-            try:
-                other = Subject(subject.layer, moved(subject.inputs), subject.options,
-                                subject.forward, subject.seed + 1)
-                runs.append(Runs(other, other.dout, self.runs.watch, self.runs.budget))
-            except Exception:                           # forward does not take such inputs
-                pass
+            other = moved(subject.inputs)
+            for inputs in (other, *(shorter(other, axis) for axis in (0, 1))):
+                try:
+                    again = Subject(subject.layer, inputs, subject.options, subject.forward,
+                                    subject.seed + 1)
+                    runs.append(Runs(again, again.dout, self.runs.watch, self.runs.budget))
+                except Exception:                       # forward does not take such inputs
+                    continue
             for one in runs:
                 try:
                     one.learn_slopes()
+                    one.wrong(one.gradients())
                     self._others.append(one)
                 except Exception:
                     continue
@@ -300,79 +314,3 @@ class Search:
             if proof is not None:
                 return self._proved([proof])
         return self._report(line, "raised", what_it_read(self.error, line))
-
-
-def moved(nest):
-    """Inputs with other numbers; masks, and what is no float, stay."""
-    rng = np.random.default_rng(5)
-
-    def other(value):
-        if isinstance(value, (tuple, list)):
-            items = [other(v) for v in value]
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
-            return value
-        return value + SHIFT * rng.standard_normal(np.shape(value))
-    return other(nest)
-
-
-def lines_of(error, watch):
-    """(Watched, Line) of the statements that an exception came through, the outermost first."""
-    for frame, number in traceback.walk_tb(own_error(error).__traceback__):
-        name = original_file(frame.f_code.co_filename)
-        for function in watch.functions:
-            if function.file != name or not (
-                    function.node.lineno <= number <= function.node.end_lineno):
-                continue
-            lines = [line for line in function.lines
-                     if line.first <= number <= line.node.end_lineno]
-            if lines:
-                yield function, max(lines, key=lambda line: line.first)
-
-
-def what_it_read(error, line):
-    """The shapes of what a Line read that raised, or the fields of a cache that lacks one."""
-    error = own_error(error)
-    holds = getattr(error, "obj", None)
-    if isinstance(error, AttributeError) and isinstance(holds, Cache):
-        return f"the cache has no {error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
-    names = sorted({p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
-    held = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)
-            if original_file(frame.f_code.co_filename) == line.function.file][-1]
-    read = [f"{name} {held[name].shape}" for name in names
-            if isinstance(held.get(name), np.ndarray)]
-    return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
-
-
-def own_error(error):
-    """What the student's code raised, where `containment` told of it by another exception."""
-    return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
-
-
-def ended(layer, error, notes=(), backward=False):
-    """The Blame for an exception: the line that raised it, best in the user's own file. A
-    NotImplementedError is a place that is still to be written (kind "blank")."""
-    blank = isinstance(error, NotImplementedError)
-    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
-    trail = traceback.walk_tb(own_error(error).__traceback__)
-    frames = [(f.f_code, number) for f, number in trail
-              if not f.f_code.co_filename.startswith(STUDY)]
-    own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
-    inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]
-    code = getattr(type(layer).forward, "__code__", None)
-    if isinstance(error, NotAPair) and code is not None and defined(code):
-        returns = [n.lineno for n in ast.walk(defined(code)[0]) if isinstance(n, ast.Return)]
-        own = [(code, max(returns))] if returns else []
-    for code, number in (own or inside)[-1:]:
-        node, _ = defined(code)
-        at = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
-              and n.lineno <= number <= n.end_lineno]
-        found.file, found.function = original_file(code.co_filename), code.co_qualname
-        found.line = max(n.lineno for n in at) if at else number
-        found.source = ast.unparse(max(at, key=lambda n: n.lineno)).split("\n")[0] if at else ""
-    found.diagnosis = "the backward can be checked when the forward runs to its end"
-    if blank:
-        name = "backward(self, dout, cache)" if backward else "forward(self, x)"
-        found.diagnosis = message(error).partition(": ")[2] or (
-            "this is yours to write" if found.line else f"{type(layer).__name__} has no {name} yet")
-    return found
