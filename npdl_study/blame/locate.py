@@ -39,6 +39,7 @@ class Locate:
         self.runs, self.base = runs, base
         self.watch, self.places = runs.watch, runs.watch.places
         self.suspects, self.frames, self.raised = self._suspects()
+        self.outermost = self.suspects[0].line.function if self.suspects else None
 
     def run(self):
         """The Suspects that could be the mistake, the likeliest first. Where none can mend all that
@@ -69,7 +70,7 @@ class Locate:
     def handed(self):
         """The arguments of the backward of which others could mend all, as Suspects: a line before
         the first that reads one is missing."""
-        first, suspects = self.suspects[0].line.function, []
+        first, suspects = self.outermost, []
         places = {i: place for i, place in enumerate(self.places)
                   if place.function is first and place.line is None}
         self.runs.gradients(only=set(places), record=True, frames=True)
@@ -135,7 +136,8 @@ class Locate:
         if suspect.could or len(suspect.values) != 1:
             return
         (key, value), = suspect.values.items()          # has it lost an axis that it needs?
-        if self.oracle.is_named(self._promised(suspect, key), value):
+        name = self._promised(suspect, key)
+        if name and self.oracle.is_named(name, value):
             return
         for shape in self._wider(suspect, key):
             suspect.values[key] = np.broadcast_to(value, shape).copy()

@@ -17,7 +17,7 @@ from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
 
-WORK = 6_000_000                # values that the search may compute: some seconds
+WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
 
 
@@ -86,6 +86,8 @@ class Search:
         runs.learn({row.name for row in self.rows if not row.right}, runs.gradients())
         self.located = Locate(runs, runs.gradients())
         could = self.located.run()
+        if not self.located.suspects:
+            return self._nothing()
         prove = Prove(runs, self.located.frames, self._more,
                       self.located.wrong - self.located.goal, self.located.oracle.values)
         left = self.located.wrong - self.located.goal
@@ -108,9 +110,8 @@ class Search:
         forward = self._forward_instead(prove)
         if proofs:
             return self._proved(sorted(proofs, key=lambda p: p.rank))
-        function = self.located.suspects[0].line.function
         if forward is not None and (left or not could or forward.kind == "name") and not unused_in(
-                function.node):
+                self.located.outermost.node):
             report = self._report(forward.line, "forward", self.notes.pop().removeprefix("or "))
             report.new = forward.new
             return report
@@ -129,13 +130,16 @@ class Search:
         if unknown:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                                     "the first value that is the gradient of nothing in forward")
+        return self._nothing()
+
+    def _nothing(self):
         return Blame(False, self.rows, self.notes, kind="unknown",
                      diagnosis="no statement of the backward alone could mend every gradient; "
                      "smaller inputs may tell more" + self._not_seen())
 
     def _last_line(self):
         """The last line of the function that backward begins with."""
-        return self.located.suspects[0].line.function.lines[-1]
+        return self.located.outermost.lines[-1]
 
     def _proofs(self, prove, suspects):
         """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
