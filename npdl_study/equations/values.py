@@ -34,39 +34,38 @@ class Values:
     def known(self, name):
         return name in self.given or name in self.around or name in BUILT_IN
 
-    def found(self, name):
-        for place in (self.given, self.around, BUILT_IN):
-            if name in place:
-                return place[name]
-        raise NotRead(f"{name} has no value: give it one, holds({name}=...)")
-
     # -- symbols and their scripts --------------------------------------------------------------
 
     def resolved(self, node, suffix=""):
-        """(name, tokens that are indices, tokens of an exponent) of a symbol."""
+        """(value, its indices) of a symbol, as `given` and `around` have it."""
         _, base, low, high, attribute = node
         sub, sup = (f"_{s[0]}" if s else "" for s in (low, high))
         rest = attribute + suffix
         ways = [(base + "_at" + rest, (high, low))] if sup.startswith("_(") else []
         ways += [(base + sup + sub + rest, ()), (base + sub + rest, (high,)),
                 (base + sup + rest, (low,)), (base + rest, (high, low))]
-        for place in (self.given, self.around, BUILT_IN):
+        found = []
+        for rank, place in enumerate((self.given, self.around, BUILT_IN)):
             if place is self.around and base == "e" and not low and not rest:
                 continue                                # e^x is Euler's, unless e is given
             for name, scripts in ways:
                 if name in place:
-                    return name, [script(s[1]) for s in scripts if s]
-        raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
+                    scripts = [s[1] for s in scripts if s]
+                    entry = bool(scripts) and isinstance(place[name], np.ndarray)
+                    found.append((entry, rank, place[name], scripts))
+        if not found:
+            raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
+        _, _, value, scripts = min(found, key=lambda one: one[:2])  # a name beats an array's entry
+        return value, [script(one) for one in scripts]
 
     def symbol(self, node, at, suffix=""):
         _, base, low, high, attribute = node
         if not low and not high and not attribute and base in at:
             return at[base]
-        name, scripts = self.resolved(node, suffix)
-        value = self.found(name)
+        value, scripts = self.resolved(node, suffix)
         for one in scripts:
-            value = item(value, [self.of(i, at) for i in one], name)
-        return value * 1.0 if getattr(value, "dtype", None) == bool else value
+            value = item(value, [self.of(i, at) for i in one], base)
+        return float(value) if isinstance(value, np.bool_) else value
 
     def indices(self, node, bound=frozenset()):
         """{index: what it goes over, or None} of the indices that no sum of the tree binds."""
@@ -86,13 +85,12 @@ class Values:
         kind = node[0] if isinstance(node, tuple) and node else None
         if kind == "symbol":
             try:
-                name, scripts = self.resolved(node)
+                value, scripts = self.resolved(node)
             except NotRead:
                 return
-            value = self.found(name)
             for one in scripts:
                 yield from self._of_script(one, value, bound)
-                value = self._entry(value, one, name)
+                value = self._entry(value, one)
         elif kind == "big":
             yield from self._indices(node[7], bound | set(node[2]))
         elif kind == "item":
@@ -115,10 +113,10 @@ class Values:
             for part in node[1] if kind in ("tuple", "beside") else node[1:]:
                 yield from self._indices(part, bound)
 
-    def _entry(self, value, one, name):
+    def _entry(self, value, one):
         """value[one] where no index of it is open, else None."""
         try:
-            return item(value, [self.of(i) for i in one], name)
+            return item(value, [self.of(i) for i in one], "")
         except (NotRead, TypeError, ValueError, IndexError, KeyError):
             return None
 
@@ -254,7 +252,7 @@ class Apply:
 
 def item(value, places, name):
     """value[i, j], or value(i, j) of a function."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping | list | tuple):
         first = places[0]
         entry = value[round(float(first)) if isinstance(first, float | np.ndarray) else first]
         return entry if len(places) == 1 else item(entry, places[1:], name)
@@ -279,7 +277,9 @@ def extent(value, place):
     """What the index at a place goes over; None where the value does not tell."""
     if isinstance(value, Mapping):
         return list(value) if place == 0 and not isinstance(next(iter(value)), tuple) else None
-    if value is None or callable(value) or np.ndim(value) <= place:
+    if isinstance(value, list | tuple) and place == 0:
+        return range(len(value))
+    if not isinstance(value, np.ndarray) or value.ndim <= place:
         return None
     return range(np.shape(value)[place])
 
