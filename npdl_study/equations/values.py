@@ -45,17 +45,17 @@ class Values:
         ways += [(base + sup + sub + rest, ()), (base + sub + rest, (high,)),
                 (base + sup + rest, (low,)), (base + rest, (high, low))]
         found = []
-        for rank, place in enumerate((self.given, self.around, BUILT_IN)):
+        for rank, place in zip((0, 1, 4), (self.given, self.around, BUILT_IN), strict=True):
             if place is self.around and base == "e" and not low and not rest:
                 continue                                # e^x is Euler's, unless e is given
             for name, scripts in ways:
                 if name in place:
                     scripts = [s[1] for s in scripts if s]
-                    entry = bool(scripts) and isinstance(place[name], np.ndarray)
-                    found.append((entry, rank, place[name], scripts))
+                    weak = bool(scripts) and isinstance(place[name], np.ndarray)
+                    found.append((rank + 1.5 * weak, place[name], scripts))
         if not found:
             raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
-        _, _, value, scripts = min(found, key=lambda one: one[:2])  # a name beats an array's entry
+        _, value, scripts = min(found, key=lambda one: one[0])      # a name beats an array's entry
         return value, [script(one) for one in scripts]
 
     def symbol(self, node, at, suffix=""):
