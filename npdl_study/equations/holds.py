@@ -72,6 +72,11 @@ class Equation:
                 self.told.add(number)
         return True
 
+    def __str__(self):
+        if not self.close.worst:
+            return "holds to the last bit"
+        return f"holds, worst {self.close.worst:.0e}"
+
     def _relation(self, values, op, left, right, rel, tight):
         domains = values.indices(("tuple", (left, right)))
         for name, over in domains.items():
