@@ -45,7 +45,7 @@ def run_lstm(options):
 def _add(parser, model, description):
     describe(parser, description)
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
-                      for name, value in TEXT_DEFAULTS.items())
+                      for name, value in TEXT_DEFAULTS[model].items())
     parser.epilog = f"With --text the defaults are {shown}."
     parser.add_argument("--recipe", choices=list(RECIPES), help="what document 004 leaves open: "
                         "default (clip 1.0, PyTorch's start), release (what the published starter "

@@ -15,8 +15,9 @@ RECIPES = {
     "release": {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0, "init": "xavier"}},
     "stated": {"gpt": {"clip": None}, "lstm": {"clip": None}},
 }
-TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
-                 "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
+_TEXT = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
+         "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
+TEXT_DEFAULTS = {"gpt": {**_TEXT, "positions": "2k/d"}, "lstm": _TEXT}
 ARITHMETIC_ONLY = {"recipe"} | {
     field.name for field in dataclasses.fields(Config)
     if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}
@@ -40,5 +41,5 @@ def new_config(model, given):
         other = "cannot go with --text" if is_text else "goes with --text only"
         raise InputError(f"{option_of(name)} {other}; leave it out")
     recipe = RECIPES[given.pop("recipe", "default")][model]
-    given = {**(TEXT_DEFAULTS if is_text else recipe), **given}
+    given = {**(TEXT_DEFAULTS[model] if is_text else recipe), **given}
     return Config(**{"model": model, "threads": min(2, usable_cores()), **given})
