@@ -98,7 +98,7 @@ class Equation:
         else:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"
-            self.close.count += 1
+            self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
             assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
 
 
