@@ -17,9 +17,10 @@ import numpy as np
 
 import npdl
 from npdl_study.check.subjects import randomise
-from npdl_study.equations.holds import Close, Equation
+from npdl_study.equations.holds import Equation
 from npdl_study.equations.measured import inside, numeric, slope
 from npdl_study.equations.tex import NotRead
+
 
 def seed(name):
     """A chapter's own."""

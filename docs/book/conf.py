@@ -36,7 +36,8 @@ def _visit(block):
             formula = mathml(node.astext(), block)
         except MathError as error:
             raise ExtensionError(f"{node.source}:{node.line}: {error}") from error
-        self.body.append(f'<div class="equation"><div class="parts">{formula}</div></div>' if block else formula)
+        self.body.append(f'<div class="equation"><div class="parts">{formula}</div></div>'
+                         if block else formula)
         raise SkipNode
     return visit
 

@@ -2,7 +2,6 @@
 
 from html import escape
 
-
 STYLE = """
 .drawing { color: currentColor; font-family: sans-serif; }
 .drawing text { fill: currentColor; font-size: 15px; }

@@ -17,7 +17,8 @@ addEventListener("message", (event) => {
   for (const sheet of document.styleSheets)
     for (const rule of sheet.cssRules)
       if (rule.media && (rule.dark ||= rule.media.mediaText.includes("dark")))
-        rule.media.mediaText = {auto: "(prefers-color-scheme: dark)", dark: "all"}[theme] || "not all";
+        rule.media.mediaText = {auto: "(prefers-color-scheme: dark)", dark: "all"}[theme]
+          || "not all";
 });
 </script>
 """

@@ -92,9 +92,9 @@ class Equation:
                     side.append(value.reshape(-1))
         a, b = (np.concatenate(side) for side in sides)
         if op in ("=", "<-"):
-            said = difference(a, b)
             self.close.sharp += right == ("number", 0.0)
-            assert self.close(a, b, rel), f"{self.tex} does not hold: the sides differ by {said:.1e}"
+            assert self.close(a, b, rel), (
+                f"{self.tex} does not hold: the sides differ by {difference(a, b):.1e}")
         else:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"

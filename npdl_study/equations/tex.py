@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 SPACES = re.compile(r"\\[,;:! ]|\\q?quad\b|~|\s+|(?P<size>\\[bB]igg?[lr]?\b)")
-TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}|\\mathbf\{1\}"
-                   r"|\\(begin|end)\{\w+\}|\\[A-Za-z]+|\\.|\d+(\.\d+)?|\S")
+TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}"
+                   r"|\\mathbf\{1\}|\\(begin|end)\{\w+\}|\\[A-Za-z]+|\\.|\d+(\.\d+)?|\S")
 RELATIONS = {"=": "=", r"\le": "<=", r"\ge": ">=", "<": "<", ">": ">", r"\ne": "!=",
              r"\approx": "~", r"\leftarrow": "<-", r"\in": "in", r"\notin": "not in", r"\ll": "<<"}
 ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde", r"\bar": "bar"}
@@ -165,7 +165,8 @@ class _Reader:
         return tuple(found)
 
     def big(self):
-        """A sum, product, largest or least: its indices, each with its first and last or its set, a condition."""
+        """A sum, product, largest or least: its indices, with first and last, a set or a
+        condition."""
         kind, low, high = self.tokens[self.at].word, [], None
         self.at += 1
         while (script := self.take("_", "^")) is not None:
@@ -340,8 +341,8 @@ def script(tokens):
     bracketed = reader.take("(")
     if any(token.text == "," for token in tokens):
         return _Reader([*tokens, Token(")", ")", False)]).several(")")
-    if any(token.text in ("+", "-", "/") for token in tokens) or tokens[0].text[0].isdigit() and len(
-            tokens) > 1:
+    many = tokens[0].text[0].isdigit() and len(tokens) > 1
+    if many or any(token.text in ("+", "-", "/") for token in tokens):
         found = (reader.expression(),)
     else:
         found = ()

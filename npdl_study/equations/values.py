@@ -15,8 +15,8 @@ BUILT_IN = {
     "min": lambda *a: np.min(a[0]) if len(a) == 1 else np.minimum(*a)}
 COMPARED = {"<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
             "=": np.equal, "!=": np.not_equal}
-CHILDREN = {"neg", "add", "sub", "times", "dot", "over", "by", "mod", "power", "transposed", "abs", "norm",
-            "floor", "ceil", "inner", "tuple", "beside"}
+CHILDREN = {"neg", "add", "sub", "times", "dot", "over", "by", "mod", "power", "transposed",
+            "abs", "norm", "floor", "ceil", "inner", "tuple", "beside"}
 
 
 class Values:
