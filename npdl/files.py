@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from npdl.errors import CheckpointError, InputError
-from npdl.process import born
+from npdl.process import has_ended
 
 LARGEST_JSON = 64 << 20         # bytes; the characters of a text are the largest part of any
 LARGEST_NUMBER = 1 << 63
@@ -166,7 +166,7 @@ def _left_behind(folder, name=None):
     for found in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(found)
         if (match and (name is None or found.startswith(f".{name}."))
-                and born(int(match[1])) == 0):
+                and has_ended(int(match[1]))):
             yield Path(folder, found)
 
 

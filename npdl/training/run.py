@@ -38,7 +38,7 @@ MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are sti
 
 @plain_errors()
 def train(config, folder, resume=False, quiet=False, base=None, check=None, for_steps=None,
-          mine=None):
+          is_claimed=False):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config     a Config; with `resume`, what `resumed_config` returned
@@ -46,7 +46,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     check      npdl.training.nonfinite.Watch, to look at every layer's numbers at every step:
                slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
-    mine       this process's Claim on the folder, if it has one; otherwise it is claimed here
+    is_claimed whether this process has the folder's claim already; otherwise it is claimed here
     Raises InputError when the folder cannot take a new run, another process works in it, or a
     text cannot be read, CheckpointError when its files cannot be written or read, BackendError
     when a GPU fails.
@@ -59,13 +59,13 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     trainer.task.prepare()
     if not resume:
         make_folder(folder)
-    with claimed(folder) if mine is None else contextlib.nullcontext(mine) as mine:
+    with contextlib.nullcontext() if is_claimed else claimed(folder):
         first = not resume and (base is not None or config.is_based)
-        return _train(trainer, folder, resume, quiet, first, for_steps, mine.check)
+        return _train(trainer, folder, resume, quiet, first, for_steps)
 
 
-def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
-    """`train` in a folder that is this process's; may_write() raises once it no longer is.
+def _train(trainer, folder, resume, quiet, first, for_steps):
+    """`train` in a folder that is this process's.
 
     first  evaluate and save before the first step
     """
@@ -80,14 +80,12 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
         progress = Progress(config.steps, trainer.step, quiet)
 
         def on_record(record):
-            may_write()
             metrics.write(record)
             progress.record(record)
 
         def on_save():
             arrays, meta = trainer.state()
             meta["seconds"] = time.monotonic() - started
-            may_write()
             checkpoint.save(folder / "checkpoint.npz", arrays, meta)
 
         with progress:
@@ -102,7 +100,6 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
              f"go on with: --resume --out {folder}")
     records = read_records(folder / "metrics.jsonl")
     if records:
-        may_write()
         summary = conclude(folder, trainer, records, time.monotonic() - started)
         if finished and not quiet:
             print(table(summary))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
-from npdl.process import born
+from npdl.process import has_ended
 from npdl.training import checkpoint
 from tests.tools.checkpoint_example import META, assert_same, example
 
@@ -114,6 +114,6 @@ def test_clean_stale_removes_only_what_dead_processes_left(tmp_path):
     assert checkpoint.clean_stale(tmp_path / "none") == []
     with pytest.raises(CheckpointError, match="cannot be cleaned"):
         checkpoint.clean_stale(tmp_path / "a.npz")
-    assert born(1) != 0                   # not ours, and still alive
+    assert not has_ended(1)                  # not ours, and still alive
     ran.wait()
-    assert born(ran.pid) == 0
+    assert has_ended(ran.pid)
