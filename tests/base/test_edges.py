@@ -146,7 +146,7 @@ VALUES = {                                      # name: (found, wanted, relative
                          [[[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]]], 1e-14),
     "NaN into one row of a table": (lambda: embedding_gradient(Embedding(4, 1, **D64)),
                                     [1, NAN, 1, 0], 0),
-    "NaN into the padding row": (lambda: embedding_gradient(Embedding(4, 1, 1, **D64)),
+    "NaN into the padding row": (lambda: embedding_gradient(Embedding(4, 1, padding_id=1, **D64)),
                                  [1, 0, 1, 0], 0),
     "NaN into one position": (lambda: embedding_gradient(LearnedPositions(4, 1, **D64)),
                               [1, NAN, 1, 0], 0),
@@ -190,8 +190,8 @@ REFUSED = {                                     # name: (call, what the message 
     "ragged lists": (lambda: GPT(5, 4).forward([[1, 2], [3]]), "different lengths"),
     "exact_match by the median": (lambda: exact_match(
         np.ones((1, 1, 2)), np.zeros((1, 1), int), np.ones((1, 1), bool), "median"), "choose"),
-    **{f"padding_id {given}": (lambda given=given: Embedding(4, 2, given), "padding_id = ")
-       for given in (True, 1.9, 4, -1, [1], "a")},
+    **{f"padding_id {id_}": (lambda id_=id_: Embedding(4, 2, padding_id=id_), "padding_id = ")
+       for id_ in (True, 1.9, 4, -1, [1], "a")},
     "exact_match of integers that count": (lambda: exact_match(
         np.zeros((1, 2, 3)), np.array([[1, 1]]), np.array([[1, 1]])), "must hold bools"),
     "weights of one token for all": (lambda: exact_match(
@@ -238,7 +238,8 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: LSTM(3, 4, 2).forward(np.zeros((2, 3, 3)), (np.zeros((2, 3, 4)),) * 2), "state"),
     "parameters of other names": (
         lambda: Linear(2, 2).load_state_dict({"W": np.ones((2, 2), "f")}), "'b' is missing"),
-    "parameters in lists": (lambda: Linear(1, 1, False).load_state_dict({"W": [[1.0]]}), "is list"),
+    "parameters in lists": (
+        lambda: Linear(1, 1, bias=False).load_state_dict({"W": [[1.0]]}), "is list"),
     **{f"quantizing {name}": (lambda W=W: quantize(W, 4), "finite floats") for name, W in (
         ("integers", np.ones((2, 2), int)), ("NaN", np.array([NAN])), ("nothing", np.ones(0)),
         ("infinity", np.array([INF])))},
