@@ -70,8 +70,8 @@ for kind in (RNN, GRU, LSTM):
         case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}),
              padded([1, 3], 3, 3), state(kind, 2, 2, 2), lengths=np.array([1, 3]),
              forward=same_mask),
-        case(kind, "three layers, no bias, dropout", (2, 2, 3, {**NO_BIAS, "dropout": 0.4}), (2, 2, 2),
-             forward=same_mask),
+        case(kind, "three layers, no bias, dropout", (2, 2, 3, {**NO_BIAS, "dropout": 0.4}),
+             (2, 2, 2), forward=same_mask),
         case(kind, "sizes of 1", (1, 1), (1, 1, 1), state(kind, 1, 1, 1)),
     ]
 
