@@ -202,10 +202,7 @@ def _say_if_other_code(folder):
 
 def _load_checkpoint(trainer, path):
     arrays, meta = checkpoint.load(path)
-    expected, _ = trainer.state()
-    checkpoint.check_matches(
-        arrays, {name: (a.shape, a.dtype) for name, a in expected.items()}, path
-    )
+    checkpoint.check_fits(path, arrays, trainer.state()[0])
     counts = [meta.get(key) for key in ("step", "updates")]
     seconds = meta.get("seconds")
     if not (all(type(count) is int and 0 <= count <= trainer.config.steps for count in counts)
