@@ -49,8 +49,8 @@ def room(name):
 
 
 def of_files(late=()):
-    """{module: those it imports}; of modules in the rooms `late` without imports in functions."""
-    return {name: imports(name)[0] - (imports(name)[1] if room(name) in late else set())
+    """{module: those it imports}; of the modules `late` without imports in functions."""
+    return {name: imports(name)[0] - (imports(name)[1] if name in late else set())
             for name in FILES}
 
 
