@@ -22,8 +22,6 @@ ARITHMETIC_ONLY = {"recipe"} | {
     if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}
 
 
-
-
 def recipe_settings(model, given):
     """`given` with its recipe, if it names one, as the settings that it stands for."""
     given = dict(given)

@@ -27,7 +27,6 @@ from npdl.files import is_file, parse_json, reason
 from npdl.training.claim import claim
 from npdl.training.config import Config
 from npdl.training.folder import is_bare
-from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train
 from npdl.training.summary import read_summary
@@ -248,6 +247,24 @@ def _progress(configs, folders, quiet):
 
         with meanwhile(look, 2.0):
             yield
+
+
+@contextlib.contextmanager
+def meanwhile(action, seconds):
+    """Call `action()` every `seconds`, in a thread, until the block ends."""
+    stop = threading.Event()
+
+    def repeat():
+        while not stop.wait(seconds):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def load_records(root, config):
