@@ -14,7 +14,7 @@ import torch
 
 from npdl.backend import stream
 from npdl_study.check.subjects import randomise
-from npdl_study.trees import leaves, only, upstream
+from npdl_study.trees import leaves, mapped, only, upstream
 
 
 @dataclass
@@ -37,12 +37,13 @@ class Pair:
 
 def tensors(nest, grad=True):
     """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
-    if isinstance(nest, (tuple, list)):
-        return tuple(tensors(item, grad) for item in nest)
-    if not isinstance(nest, np.ndarray):
-        return nest
-    tensor = torch.tensor(np.ascontiguousarray(nest))
-    return tensor.requires_grad_(grad and tensor.is_floating_point())
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        tensor = torch.tensor(np.ascontiguousarray(leaf))
+        return tensor.requires_grad_(grad and tensor.is_floating_point())
+
+    return mapped(nest, change)
 
 
 def tensor_leaves(nest, path=""):
