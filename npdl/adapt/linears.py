@@ -78,7 +78,7 @@ class LoRALinear(Layer):
     scale of 1, as document 000 has it. Raises InputError when r is larger than D or E.
     """
 
-    def __init__(self, base, rank=4, *, alpha=None, rng=0):
+    def __init__(self, base, rank=4, alpha=None, *, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
         if not isinstance(base, FrozenLinear):
             raise InputError(f"LoRALinear: given {described(base)}; it stands on a Linear or a "

@@ -30,7 +30,7 @@ class Rotary(Layer):
     Raises InputError for an odd d.
     """
 
-    def __init__(self, d, *, rope_theta=10000.0):
+    def __init__(self, d, rope_theta=10000.0):
         require_positive(d=d)
         if d % 2:
             raise InputError(f"d = {d}; rotary positions turn pairs, so it must be even")
@@ -75,7 +75,7 @@ class GroupedQueryAttention(Layer):
     maps biases. Raises InputError for sizes and shapes that do not fit.
     """
 
-    def __init__(self, d_model, num_heads, num_kv_heads, *, rope_theta=10000.0, qkv_bias=False,
+    def __init__(self, d_model, num_heads, num_kv_heads, rope_theta=10000.0, *, qkv_bias=False,
                  d_head=None, rng=0, dtype="float32"):
         require_positive(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
         if d_head is None and d_model % (2 * num_heads):

@@ -50,7 +50,7 @@ class LlamaBlock(Layer):
     the cache: `cache.attention.attend.A`.
     """
 
-    def __init__(self, d_model, num_heads, num_kv_heads, d_inner, *, rope_theta=10000.0, eps=1e-5,
+    def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, *, eps=1e-5,
                  qkv_bias=False, d_head=None, rng=0, dtype="float32"):
         rng = generator(rng)
         self.norm1 = RMSNorm(d_model, eps=eps, dtype=dtype)
