@@ -4,6 +4,6 @@
 holes in npdl's source), hints (what a hole keeps), handout (README and tests of the folder).
 
 A student's pytest asks selftest. `python -m npdl homework grade FOLDER` passes grading (the class,
-its files of grades), isolated (a process for each task) and, in that process, splice (what the
-student wrote, set into the file as handed out); both ask judging what is right, and how it differs.
+its files of grades) and isolated (a process for each task). Both ask judging what a layer is asked
+and what is right, splice for what the student wrote, and isolated for what it answers.
 """

@@ -154,6 +154,11 @@ def _body(node):
 
 def reached_by(cls):
     """{(file, qualname)} of the functions that run in forward and backward of a class's sample."""
+    return reached(lambda: run_sample(cls))
+
+
+def reached(work):
+    """{(file, qualname)} of the functions that run in work()."""
     found = set()
 
     def see(frame, event, arg):
@@ -163,7 +168,7 @@ def reached_by(cls):
     before = sys.getprofile()
     sys.setprofile(see)
     try:
-        run_sample(cls)
+        work()
     finally:
         sys.setprofile(before)
     return found

@@ -4,52 +4,65 @@
     python -m npdl homework grade submissions --homework homework --out grades
 
 Graded is what stands in the marked places (`splice`), in a process for each task (`isolated`) that
-gives arrays back; they are compared here (`judging`). Grades are written after each submission,
-and none costs another its own. It is no prison: what it leaves to a container, OUTSIDE says.
+can do nothing but compute, and gives arrays back; they are compared here (`judging`).
+Grades are written after each submission, and none costs another its own.
 """
 
 import ast
-import contextlib
 import csv
+import hashlib
 import io
 import os
+import platform
 import secrets
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from npdl.console import printable
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
+from npdl.process import SEALS
 from npdl.training.config import usable_cores
 from npdl_study.check.target import find_class
 from npdl_study.containment import message
-from npdl_study.homework.isolated import RUNNING, NotGraded, end, isolated
-from npdl_study.homework.judging import answers, judged, shapes_of
+from npdl_study.homework.blanks import reached
+from npdl_study.homework.isolated import RUNNING, NotGraded, answers, end, isolated
+from npdl_study.homework.judging import POINTS, judged, questions
+from npdl_study.homework.splice import handed_out, of_forward
 
-POINTS = 3                  # of a task: gradients, other sizes, and with both of these manners
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
-OUTSIDE = ("note: that submissions read npdl's sources, each other or the network is a matter of a "
-           "container (the book's page for teachers has the line)")
+OUTSIDE = "note: submissions can compute, no more; a container is a second wall (page for teachers)"
 
 
 def tasks_of(homework):
-    """[what `isolated` is asked] for each task of a homework folder."""
+    """[what `isolated` is asked] for each task of a homework folder, but its questions."""
     try:
         path = Path(homework) / "test_homework.py"
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found = next(ast.literal_eval(node.value) for node in tree.body
                      if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
-        return [{"module": module, "name": find_class(name).__name__, "originals": own,
-                 "holes": [where.partition(":")[2] for where in own], "blame": "",
-                 "pristine": (path.parent / f"{module}.py").read_text(encoding="utf-8")}
-                for (module, name), own in found.items()]
+        return [_task(path.with_name(f"{module}.py").read_text(encoding="utf-8"), module,
+                      find_class(name).__name__, own) for (module, name), own in found.items()]
     except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
+
+
+def _task(text, module, name, originals):
+    """What of npdl's is in the process: what a layer's own run calls, less what is to be written,
+    and the forward twin of that."""
+    places = [own.partition(":") for own in originals]
+    holes = [qualname for _, _, qualname in places]
+    pristine, imports = handed_out(text, holes)
+    asked, _ = questions(name, 0, of_forward(holes))
+    return {"module": module, "name": name, "holes": holes, "pristine": pristine,
+            "imports": imports, "kept": reached(lambda: answers(asked, {})),
+            "gone": {(sys.modules[where].__file__, gone) for where, _, hole in places
+                     for gone in (hole, hole.removesuffix("_backward"))}}
 
 
 def submissions_of(folder):
@@ -57,34 +70,33 @@ def submissions_of(folder):
     try:
         places = sorted(p for p in Path(folder).iterdir()
                         if p.is_dir() and not p.name.startswith("."))
-    except OSError as error:
+        if not places:
+            raise ValueError("it holds no folders")
+    except (OSError, ValueError) as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
                          "one folder for each student") from error
-    if not places:
-        raise InputError(f"{folder}: holds no folders; give the one that has a folder for each "
-                         "student")
-    names = [printable(place.name) for place in places]
-    return {name + "'" * names[:i].count(name): places[i] for i, name in enumerate(names)}
+    return {printable(place.name.replace("\\", "\\\\")): place for place in places}
 
 
 def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
-    """{name: what one_submission returns}, which `out` has too, after each submission.
+    """{name: {task: {"points", "reason"}}}, which `out` has too, after each submission.
 
     folder, homework, out   as the command has them; `limit` seconds for each task
-    jobs                    submissions at a time (as many as there are cores if None)
+    jobs                    tasks at a time (as many as there are cores if None)
     resume                  go on in `out`: who is graded there is not graded again
     Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
     tasks, submissions = tasks_of(homework), submissions_of(folder)
-    names = [task["name"] for task in tasks]
-    graded = _begun(Path(out), names, resume)
+    names, out = [task["name"] for task in tasks], Path(out)
+    graded = _begun(out, names, resume)
     with ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        waiting = {name: pool.submit(one_submission, place, tasks, limit)
-                   for name, place in submissions.items() if name not in graded}
+        waiting = {name: [pool.submit(one_task, place, task, seed, limit) for task in tasks]
+                   for name, place in submissions.items() if name not in graded
+                   for seed in [secrets.randbelow(1 << 31)]}
         try:
-            for name, future in waiting.items():
-                graded[name] = future.result()
-                _write(Path(out), names, graded, name)
+            for name, futures in waiting.items():
+                graded[name] = dict(zip(names, map(_told, futures), strict=True))
+                _write(out, names, graded, name)
         finally:                        # Ctrl-C, a full disk: nothing goes on
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
@@ -92,58 +104,37 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     return graded
 
 
-def one_submission(place, tasks, limit):
-    """{"points", "seed", "tasks": {name: what one_task returns}}. Points of None: the grader failed
-    at a task, and its "not graded" says how."""
-    seed, found = secrets.randbelow(1 << 31), {}
-    for task in tasks:
-        try:
-            found[task["name"]] = one_task(place, task, seed, limit)
-        except Exception as error:      # whatever it is, it may not cost the others their grades
-            why = str(error) if isinstance(error, NotGraded) else message(error)
-            found[task["name"]] = {"points": None, "checks": {"not graded": _clean(why)}}
-    points = [told["points"] for told in found.values()]
-    return {"points": None if None in points else sum(points), "seed": seed, "tasks": found}
-
-
 def one_task(place, task, seed, limit):
-    """{"points", "checks": {check: "" or what is wrong}, "changed": what stands there beside the
-    marked places, "blame": where the first wrong line is}."""
-    path = _found(place, f"{task['module']}.py")
-    if path is None or path.stat().st_size > MOST_BYTES:
-        why = "is not there" if path is None else f"has more than {MOST_BYTES >> 20} MiB"
-        return {"points": 0, "checks": {"runs": f"{task['module']}.py {why}"}}
-    asked = task | {"seed": seed, "shapes": shapes_of(task["name"], seed)}
-    with TemporaryDirectory(prefix="npdl-grade-", ignore_cleanup_errors=True) as folder:
-        Path(folder, path.name).write_bytes(path.read_bytes())
-        os.chmod(folder, 0o755)         # for a user of its own to read
-        found, ended = isolated(asked, folder, limit)
-        if "refused" in found or not found:
-            return {"points": 0, "checks": {"runs": _clean(found.get("refused", ended))}}
-        checks, at = judged(task["name"], found,
-                            answers(find_class(task["name"]), asked["shapes"], seed))
-        if checks["gradients"] or checks["other sizes"]:
-            del checks["manners"]
-        told = {"points": sum(not why for why in checks.values()), "changed": _clean(
-            found.get("changed", "")), "checks": {name: _clean(checks[name]) for name in checks}}
-        for shape in at[:1]:            # for people: it decides nothing
-            with contextlib.suppress(NotGraded):
-                found, _ = isolated(asked | {"blame": shape}, folder, limit)
-                told["blame"] = _clean(found.get("blame", ""), "\n")
-    return told
+    """(points, why not all) of a task, in a submission's folder."""
+    text, why = _handed_in(place, f"{task['module']}.py")
+    if not why:
+        asked, wanted = questions(task["name"], seed, of_forward(task["holes"]))
+        found, ended = isolated(task | {"text": text, "questions": asked}, limit)
+        why = str(found.get("refused", "" if found else ended))
+    return (0, why) if why else judged(task["name"], found, wanted)[:2]
 
 
-def _found(place, name):
-    """The file of this name that is nearest to the top of a submission, or None."""
+def _told(future):
+    """{"points", "reason"} of a task; points of None where the grader failed."""
+    try:
+        points, reason = future.result()
+    except Exception as error:          # whatever it is, it may not cost the others their grades
+        points, reason = None, str(error) if isinstance(error, NotGraded) else message(error)
+    return {"points": points, "reason": printable(reason[:4000])}
+
+
+def _handed_in(place, name):
+    """(the bytes of the file of this name in a submission, "" or why it has none)."""
     os.listdir(place)                   # raises what rglob is silent about
-    found = [path for path in place.rglob(name) if path.is_file() and not path.is_symlink()
-             and "__MACOSX" not in path.parts]
-    return min(found, key=lambda path: (len(path.parts), path), default=None)
-
-
-def _clean(what, but="", most=4000):
-    """What a process said, as text that changes no terminal."""
-    return printable(str(what)[:most], but)
+    if place.is_symlink():
+        raise NotGraded("it is a link: put the folder itself there")
+    found = [path for path in sorted(place.rglob(name)) if path.is_file() and not path.is_symlink()]
+    if found[1:]:
+        one, another = (path.relative_to(place) for path in found[:2])
+        raise NotGraded(f"{name} is there {len(found)} times, {one} and {another}: leave one")
+    if not found or found[0].stat().st_size > MOST_BYTES:
+        return b"", f"{name} " + ("has more than 1 MiB" if found else "is not there")
+    return found[0].read_bytes(), ""
 
 
 def _begun(out, tasks, resume):
@@ -156,46 +147,49 @@ def _begun(out, tasks, resume):
             raise InputError("it is not empty: name another, or go on with --resume")
         if before["tasks"] != tasks:
             raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
-        (out / "students").mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "grades.json", before)         # so that --resume may go on from here
+        (out / "students").mkdir(exist_ok=True)
         return {name: found for name, found in before["submissions"].items()
-                if found["points"] is not None}
+                if _sum(found) is not None}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"--out {out}: cannot be used ({reason(error)})") from error
 
 
+def _sum(found):
+    """The points of a submission, None when a task is not graded."""
+    points = [told["points"] for told in found.values()]
+    return None if None in points else sum(points)
+
+
 def _write(out, tasks, graded, name):
     """Write all grades so far and the text of one submission, and say its points."""
-    text = letter(name, graded[name])
-    file = name.encode()[:200].decode(errors="ignore")
+    text, file = letter(name, graded[name]), name
+    if len(name.encode()) > 120:        # no file can have a name of more than 255
+        file = f"{name[:15]} {hashlib.sha512(name.encode()).hexdigest()}"
     write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
     for path, content in ((out / "grades.csv", table(tasks, graded)),
                           (out / "students" / f"{file}.txt", text)):
         write_atomically(path, lambda place, content=content: place.write(content.encode()))
-    why = f": {reasons(graded[name])}" if graded[name]["points"] is None else ""
+    why = f": {reasons(graded[name])}" if _sum(graded[name]) is None else ""
     print(text.splitlines()[0] + why, flush=True)
 
 
 def reasons(found):
     """Why a submission has not all points, in a line."""
-    return "; ".join(f"{name}: {why}" for name, told in found["tasks"].items()
-                     for why in [w for w in told["checks"].values() if w][:1])
+    return "; ".join(f"{task}: {told['reason']}" for task, told in found.items() if told["reason"])
 
 
 def letter(name, found):
     """A text for a student: the points of each task, and why."""
-    def points(of, most):
-        return f"{of} of {most}" if of is not None else "not graded"
+    lines = [f"{name}: {_of(_sum(found), POINTS * len(found))}"]
+    for task, told in found.items():
+        lines += ["", f"{task}: {_of(told['points'], POINTS)}", f"  {told['reason']}".rstrip()]
+    return "\n".join(lines).rstrip() + "\n"
 
-    lines = [f"{name}: {points(found['points'], POINTS * len(found['tasks']))}"]
-    for task, told in found["tasks"].items():
-        lines += ["", f"{task}: {points(told['points'], POINTS)}"]
-        for check, why in told["checks"].items():
-            if why and not lines[-1].endswith(why.partition(" (inputs: ")[0]):
-                lines.append(f"  {check}: {why}")
-        lines += [f"  | {line}" for line in told.get("blame", "").splitlines()]
-        lines += [f"  not graded, as only the marked places are: {what}"
-                  for what in [told.get("changed")] if what]
-    return "\n".join(lines) + "\n"
+
+def _of(points, most):
+    return "not graded" if points is None else f"{points} of {most}"
 
 
 def table(tasks, graded):
@@ -204,7 +198,7 @@ def table(tasks, graded):
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["submission", *tasks, "points", "of", "reason"])
     for name, found in graded.items():
-        points = [told["points"] for told in (*found["tasks"].values(), found)]
+        points = [*(told["points"] for told in found.values()), _sum(found)]
         cells = [name, *("not graded" if n is None else str(n) for n in points),
                  str(POINTS * len(tasks)), reasons(found)]
         rows.writerow([f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
@@ -222,25 +216,25 @@ def add_arguments(parser):
     parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
                         help="for each task (default: 60)")
     parser.add_argument("--jobs", type=int, default=None, metavar="N",
-                        help="submissions at a time (default: one for each core)")
+                        help="tasks at a time (default: one for each core)")
     parser.add_argument("--resume", action="store_true",
                         help="go on in --out: who is graded there is not graded again")
 
 
 def run(options):
     """Grade, write the grades, and say each submission's points."""
+    if (sys.platform, platform.machine()) not in SEALS:
+        raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     if not 0 < options.limit < 1e6:
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
-    if not hasattr(os, "killpg"):
-        raise InputError("grading needs Linux or macOS; use WSL or a container")
-    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # as with Ctrl-C
+    for number in (signal.SIGTERM, signal.SIGHUP):      # as with Ctrl-C
         signal.signal(number, signal.default_int_handler)
     print(OUTSIDE, flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,
                          options.jobs, options.resume)
-    failed = sum(found["points"] is None for found in graded.values())
+    failed = [_sum(found) for found in graded.values()].count(None)
     if failed:
         raise InputError(f"{options.grades}: {failed} of {len(graded)} submissions are not graded "
                          "(see above); mend what kept the grader from it, and go on with --resume")

@@ -1,36 +1,33 @@
-"""A process for a student's code, from both sides: `isolated` starts it, `main` runs in it.
+"""A process for a student's code: `isolated` starts it and reads what it says, `main` runs in it.
 
-It is handed the file as handed out and what to run, as JSON, and hands back arrays. What is right
-it doesn't know: npdl's own functions that were asked for are taken out of it, and the comparison
-is made elsewhere (`judging`).
+It is handed questions and hands back arrays. No right answer is in there, no forward when
+backwards were asked for, no backward of npdl's but those that the layer calls, and Linux lets it
+do nothing but compute (`npdl.process.seal`).
 """
 
 import contextlib
-import functools
+import gc
 import importlib
-import inspect
 import io
-import json
 import os
-import select
-import signal
+import pickle
 import subprocess
 import sys
-import tempfile
-import time
+import types
 from pathlib import Path
 
 import numpy as np
 
-from npdl.process import confine
-from npdl_study.check.target import find_class
-from npdl_study.homework.judging import answers
-from npdl_study.homework.selftest import blamed
-from npdl_study.homework.splice import MODULES, NotOwn, student_class
+from npdl import backend, core, errors, functions, process
+from npdl.core import walk
+from npdl_study.containment import called
+from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
+from npdl_study.trees import copied, leaves, placed, tupled
 
+NPDL = os.path.dirname(core.__file__) + os.sep
+ENGINE = {module.__file__ for module in (backend, core, errors, functions, process)}
+READING = ("unicodedata", "encodings.cp1252", "encodings.latin_1")     # imported late, by Python
 MOST_SAID = 4 << 20         # bytes of an answer
-LIMITS = {"AS": 2 << 30, "FSIZE": 0, "NOFILE": 64, "NPROC": 0, "CORE": 0}
-FIRST_USER = 10_000         # as root: a user for each process, who owns nothing and has no name
 RUNNING = set()             # processes of student code
 
 
@@ -38,128 +35,131 @@ class NotGraded(Exception):
     """What the grader failed at; it costs nobody a point."""
 
 
-def isolated(asked, folder, limit):
-    """({name: array} that a process of student code answers, how it ended, "" for by itself)."""
-    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HOME": folder,
+def isolated(asked, limit):
+    """({name: array} that a process of student code answers, how it ended)."""
+    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-        given.write(json.dumps(asked | {"limit": limit, "parent": os.getpid()}).encode())
+    with (open(os.memfd_create("given"), "w+b") as given,       # no disk, which may be full
+          open(os.memfd_create("answer"), "w+b") as out):
+        pickle.dump(asked | {"limit": limit, "parent": os.getpid()}, given)
         given.seek(0)
-        process = subprocess.Popen([sys.executable, "-BPm", __spec__.name], cwd=folder,
-                                   stdin=given, stdout=subprocess.PIPE, stderr=errors,
-                                   env=environment, start_new_session=True)
-        RUNNING.add(process)
+        child = subprocess.Popen([sys.executable, "-BPm", __spec__.name], stdin=given, stdout=out,
+                                 stderr=out, env=environment, start_new_session=True)
+        RUNNING.add(child)
         try:
-            said, late = _read(process.stdout, time.monotonic() + limit)
+            status = child.wait(limit)
+            ended = (f"ended by signal {-status}" if status < 0 else
+                     "ended the program before its tests were done")
+        except subprocess.TimeoutExpired:
+            ended = f"not at an end after {limit:g} seconds"
         finally:
-            end(process)
-            RUNNING.discard(process)
-            process.stdout.close()
-        status = process.returncode or 0
-        ended = (f"not at an end after {limit:g} seconds" if late else
-                 f"ended by signal {-status}" if status < 0 else
-                 "ended the program before its tests were done")
-        errors.seek(0)
-        last = errors.read(MOST_SAID).decode(errors="replace").splitlines()[-1:]
-    if not said:
+            end(child)
+            RUNNING.discard(child)
+        out.seek(0)
+        said = out.read(MOST_SAID)
+    if said[:1] != b".":                # the process's own traceback
+        last = said.decode(errors="replace").splitlines()[-1:]
         raise NotGraded(f"{ended}, before student code was read: {' '.join(last)}")
-    if status == -signal.SIGKILL and not late and len(said) == 1:
-        raise NotGraded("killed by something else than the grader: memory of the machine?")
     return _unpacked(said[1:]), ended
 
 
-def _read(pipe, deadline):
-    """(what a process says until it ends, or the time does; whether it was the time): whoever
-    keeps the pipe open holds nobody up."""
-    said = b""
-    while len(said) < MOST_SAID:
-        if not select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            return said, True
-        some = os.read(pipe.fileno(), 1 << 16)
-        if not some:
-            break
-        said += some
-    return said, False
-
-
-def end(process):
-    """End a process and its group."""
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
+def end(child):
+    """End a process."""
+    child.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)                 # one that the system can't end is left behind
+        child.wait(5)                   # one that the system can't end is left behind
 
 
 def _unpacked(said):
-    """{name: array} of an answer, none for what is no answer: it is a stranger's."""
+    """{name: array} of an answer, none for what is no answer, since it is a stranger's: floats,
+    and texts where errors are told."""
     try:
         with np.load(io.BytesIO(said), allow_pickle=False) as found:
             if sum(entry.file_size for entry in found.zip.infolist()) > MOST_SAID:
                 return {}
-            return {name: np.asarray(found[name]) for name in found.files}
+            arrays = {name: found[name] for name in found.files}
     except Exception:
         return {}
+    return {name: array for name, array in arrays.items()
+            if array.dtype.kind == ("f" if name.count("/") > 1 else "U")}
+
+
+def answers(questions, classes, place=None):
+    """{"shape/kind/name": array} that layers answer to {shape: question} (`judging.questions`).
+
+    classes   {name: class} to stand for npdl's own of these names
+    place     the student's file, for the lines of errors
+    Kinds: output, gradient; again, the gradients of a second backward, added to the first; after,
+    what was handed in, as it is then; or "shape/error", an exception in a sentence, in the end.
+    """
+    found = {}
+    for shape, question in questions.items():
+        name, told = type(question["layer"]).__name__, _answered(question, classes)
+        try:
+            with np.errstate(all="ignore"):
+                called(lambda s=shape, t=told: found.update((f"{s}/{k}", a) for k, a in t), name)
+        except Exception as error:
+            found[f"{shape}/error"] = np.array(sentence(error, name, place))
+    return found
+
+
+def _answered(question, classes):
+    layer, names, inputs = question["layer"], question["names"], question.get("inputs", ())
+    for part in walk(layer):
+        part.__class__ = classes.get(type(part).__name__, type(part))
+    cache = question.get("cache")
+    if inputs:
+        outputs, cache = layer.forward(*inputs, **question["options"])
+        yield from _arrays("output", {"y": outputs})
+    for kind in ("gradient", "again"):
+        dy = copied(question["dy"])
+        returned, _ = placed(layer.backward(dy, cache), question["floats"])
+        yield from _arrays(kind, dict(zip(names, tupled(returned), strict=False)))
+        yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
+        yield from _arrays("after", {"dy": dy, **dict(zip(names, inputs, strict=False))})
+
+
+def _arrays(kind, nests):
+    for name, nest in nests.items():
+        for path, array in leaves(nest, name):
+            yield f"{kind}/{path}", np.array(array)
 
 
 def main():
-    """Run what standard input asks for; a byte says that student code comes now, then an npz."""
-    asked = json.load(sys.stdin)
-    _warm_up(asked["blame"])
-    for module, _, path in (where.partition(":") for where in asked["originals"]):
-        own = functools.reduce(getattr, path.split("."), importlib.import_module(module))
-        own.__signature__ = inspect.signature(own)
-        own.__code__ = _taken_out.__code__
-    channel, nowhere = os.dup(1), os.open(os.devnull, os.O_RDWR)
-    _leave_alone(asked["limit"], asked["parent"], see_files=bool(asked["blame"]))
-    os.write(channel, b".")
-    for number in (0, 1, 2):                # student code prints to nobody
-        os.dup2(nowhere, number)
-    packed = io.BytesIO()
-    np.savez(packed, **_work(asked))
-    with open(channel, "wb") as answer:
-        answer.write(packed.getvalue())
-
-
-def _warm_up(with_blame):
-    """Import what is imported late: the process's new user may be one who can't read it."""
-    for name in MODULES:
+    """Answer what standard input asks; a byte says that student code comes now, then an npz."""
+    asked = pickle.load(sys.stdin.buffer)
+    for name in (*MODULES, *READING, *asked["imports"]):
         importlib.import_module(name)
-    tanh = find_class("Tanh")
-    np.savez(io.BytesIO(), **answers(tanh, ["sample"], 0))
-    blamed(tanh, "sample", 0) if with_blame else None
-
-
-def _taken_out(*given, **options):
-    raise NotImplementedError("npdl's own is not in this process: write it yourself")
-
-
-def _leave_alone(seconds, parent, see_files=False):
-    """Nothing is written, no process started, and it ends with its grader. Under root it becomes a
-    user of its own, who sees no file but its folder's; blame, which quotes npdl, `see_files`."""
-    if os.geteuid() == 0:
-        user = FIRST_USER + os.getpid() % 50_000
-        with contextlib.suppress(OSError):      # a container that may not
-            if not see_files:
-                os.chroot(".")
-                os.chdir("/")
-            os.setgroups([])
-            os.setgid(user)
-            os.setuid(user)
-    confine(parent, CPU=int(seconds) + 2, **LIMITS)
-
-
-def _work(asked):
-    """{name: array} that the asked class gives, or {"refused": why}; or what blame says of it."""
-    name, place = asked["name"], Path(f"{asked['module']}.py").absolute()
+    np.savez(io.BytesIO(), np.zeros(1))         # imports what it needs
+    _take_out(asked["gone"], asked["kept"])
+    out, nowhere = open(os.dup(1), "wb", 0), open(os.devnull, "w", errors="replace")
+    process.confine(asked["parent"], AS=2 << 30, CPU=int(asked["limit"]) + 2, CORE=0,
+                    FSIZE=MOST_SAID)
+    process.seal()
+    sys.stdout = sys.stderr = nowhere           # student code prints to nobody
+    out.write(b".")
+    place, packed = Path(f"{asked['module']}.py"), io.BytesIO()
     try:
-        cls, functions, changed = student_class(
-            place, name, asked["holes"], None if asked["blame"] else asked["pristine"])
+        names = student_names(place, asked["holes"], asked["text"], asked["pristine"])
+        np.savez(packed, **answers(asked["questions"], names, place))
     except NotOwn as error:
-        return {"refused": np.array(str(error))}
-    if asked["blame"]:
-        return {"blame": np.array(blamed(cls, asked["blame"], asked["seed"]))}
-    found = answers(cls, asked["shapes"], asked["seed"], place, functions)
-    return found | {"changed": np.array(", ".join(changed))}
+        np.savez(packed, refused=str(error))
+    out.write(packed.getvalue())
+    os._exit(0)
+
+
+def _take_out(gone, kept):
+    """Have npdl's functions raise: those `gone`, {(file, name)}, or neither `kept` nor ENGINE's."""
+    for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
+        code = function.__code__
+        file, where = code.co_filename, (code.co_filename, code.co_qualname)
+        taken = where in gone or file not in ENGINE and where not in kept
+        if taken and file.startswith(NPDL):
+            function.__code__ = _gone.__code__.replace(co_freevars=code.co_freevars)
+
+
+def _gone(*given, **options):
+    raise NotImplementedError("this function of npdl's is not in this process: write it yourself")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,25 @@
 """What a layer of homework must give: the same arrays as npdl's own layer of its name.
 
-`answers` runs a class, a student's or npdl's own, and returns all that its forward and backward
-give, by name; `judged` compares two such answers. What is run depends on a seed alone, so that
-the process of a student's code and the one that judges it hand over nothing but arrays.
+`questions` makes what a class is asked, out of a seed, with npdl's own answers; whoever answers
+(`isolated.answers`) gets the questions alone. `judged` compares two sets of answers.
 """
 
-import functools
+import contextlib
+import copy
 import inspect
-import traceback
 
 import numpy as np
 
 from npdl.backend import stream
 from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class
-from npdl_study.containment import called, message
-from npdl_study.trees import cast, leaves, placed, rebuilt, upstream
+from npdl_study.homework.isolated import answers
+from npdl_study.trees import cast, leaves, rebuilt, upstream
 
-SAME = 1e-11        # of the largest entry: right formulas agree to 1e-14, central differences don't
-SMALL = 1e-3        # errors are relative to the largest entry, but to no less than this
+# Errors are relative to the largest entry, but to no less than SMALL. Right formulas agree to
+# 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
+SAME, SAME_FLOAT32, SMALL = 1e-11, 1e-3, 1e-3
+POINTS = 3          # of a task: gradients, other sizes, and with both of these manners
 # How a layer is tried: its sample; that in float32; more rows; one or two more axes before these;
 # and, of a recurrent stack, two layers, sequences of several lengths, a state to start from.
 SHAPES = ("sample", "float32", "rows", "axes", "stack")
@@ -49,74 +50,47 @@ def _resized(nest, rows, axes, rng):
     return rng.standard_normal(shape) if nest.dtype.kind == "f" else rng.choice(nest.ravel(), shape)
 
 
-def shapes_of(name, seed):
-    """Those of SHAPES that npdl's own layer takes; each says in its own way that it does not."""
-    found = answers(find_class(name), SHAPES, seed)
-    odd = {path.split("/")[0] for path, array in found.items()
-           if path.endswith("/error") or not np.isfinite(array).all()}
-    return [shape for shape in SHAPES if shape not in odd]
+def questions(name, seed, forward):
+    """({shape: question}, {path: array} of npdl's own answers) for the SHAPES that npdl's layer
+    takes.
 
-
-def answers(cls, shapes, seed, place=None, functions=None):
-    """{"shape/kind/name": array} of a class; `place` and `functions` as `sentence` has them.
-
-    Kinds: output, gradient; after, what was handed in, as it is then; again, the gradients of a
-    second backward; or "shape/error", an exception in a sentence.
+    forward   whether forward is asked too, from inputs; else backward alone, from the cache of
+              npdl's own forward
     """
-    found = {}
-    for shape in shapes:
-        try:
-            some = called(functools.partial(_run, cls, shape, seed), cls.__name__)
-        except Exception as error:
-            some = {"error": np.array(sentence(error, cls.__name__, place, functions))}
-        found |= {f"{shape}/{path}": array for path, array in some.items()}
-    return found
+    asked, wanted = {}, {}
+    for shape in SHAPES:
+        with contextlib.suppress(Exception):    # each layer says in its own way that it does not
+            question = _question(find_class(name), shape, seed, forward)
+            told = answers({shape: copy.deepcopy(question)}, {})
+            if all(np.isfinite(array).all() for array in told.values()):    # no text of an error
+                asked[shape], wanted = question, wanted | told
+    return asked, wanted
 
 
-def _run(cls, shape, seed):
+def _question(cls, shape, seed, forward):
     layer, inputs, options = instance(cls, shape, seed)
     dtype = "float32" if shape == "float32" else "float64"
-    layer, inputs = layer.astype(dtype), cast(inputs, dtype)
-    names = list(inspect.signature(find_class(cls.__name__).forward).parameters)[1:]
-    rng, found = stream(seed, 17), {}
-
-    def keep(kind, nest, name):
-        found.update({f"{kind}/{path}": np.array(array) for path, array in leaves(nest, name)})
-
-    def backward(kind):
-        for _, param in layer.params():
-            param.grad = rng.standard_normal(param.shape).astype(dtype)
-        handed = cast(dout, dtype)
-        returned, _ = placed(layer.backward(handed, cache),
-                             [any(True for _ in leaves(value)) for value in inputs])
-        returned = returned if isinstance(returned, tuple) else (returned,)
-        for name, value in zip(names, returned, strict=False):
-            keep(kind, value, name)
-        for name, param in layer.params():
-            keep(kind, param.grad, name)
-        return handed
-
+    layer, inputs, rng = layer.astype(dtype), cast(inputs, dtype), stream(seed, 17)
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
-        keep("output", outputs, "y")
-        dout = cast(upstream(outputs, stream(seed, 78)), dtype)
-        keep("after", backward("gradient"), "dy")
-        for name, value in zip(names, inputs, strict=False):
-            keep("after", value, name)
-        backward("again")
-    return found
+    for _, param in layer.params():     # gradients are added to what is there
+        param.grad = rng.standard_normal(param.shape).astype(dtype)
+    question = {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
+                "names": list(inspect.signature(cls.forward).parameters)[1:],
+                "floats": [any(True for _ in leaves(value)) for value in inputs]}
+    return question | ({"inputs": inputs, "options": options} if forward else {"cache": cache})
 
 
 def judged(name, found, wanted):
-    """({"gradients", "other sizes", "manners": "" or what is wrong} of answers beside npdl's own,
-    `wanted`; the shapes with wrong gradients). Where npdl's layer takes no other sizes, its sample
-    stands for them."""
+    """(points, why not all, the shapes with wrong gradients) of answers beside npdl's own,
+    `wanted`: a point for the sample, one for all other shapes, and with both one for manners."""
     told = {shape: _wrong(name, shape, found, wanted)
-            for shape in dict.fromkeys(path.split("/")[0] for path in wanted) if shape != "float32"}
-    others = [wrong for shape, wrong in told.items() if shape != "sample"] or [told["sample"]]
-    return ({"gradients": told["sample"], "other sizes": next(filter(None, others), ""),
-             "manners": _rude(found, wanted)},
-            [shape for shape, wrong in told.items() if wrong.startswith("the gradient of")])
+            for shape in dict.fromkeys(path.split("/")[0] for path in wanted)}
+    wrong = {shape: why for shape, why in told.items() if why}
+    rude = "" if wrong else _rude(found, wanted)
+    points = POINTS - bool(wrong or rude) - ("sample" in wrong) - bool({*wrong} - {"sample"})
+    why = next(iter(wrong.values()), rude and f"the gradients are right, but {rude}")
+    return points, why, [shape for shape in wrong if wrong[shape].startswith("the gradient of")]
 
 
 def _of(given, start):
@@ -126,28 +100,32 @@ def _of(given, start):
 
 def _wrong(name, shape, found, wanted):
     """What is wrong with outputs or gradients of one shape, in a sentence."""
-    said = [str(found[f"{shape}/error"])] if f"{shape}/error" in found else []
+    sizes = ", ".join(f"{path} {array.shape}"
+                      for path, array in _of(wanted, f"{shape}/gradient/").items())
+    where = {"sample": "", "float32": " (in float32)"}.get(shape, f" (sizes: {sizes})")
     for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of")):
-        if not said:
-            told = {path: difference(found.get(f"{shape}/{kind}/{path}"), array)
-                    for path, array in _of(wanted, f"{shape}/{kind}/").items()}
-            said = [f"{words} {path}{wrong}" for path, wrong in told.items() if wrong]
-    sizes = ", ".join(f"{path} {array.shape}" for path, array in
-                      _of(wanted, f"{shape}/after/").items() if path != "dy")
-    return "; ".join(said) + (f" (inputs: {sizes})" if said and shape != "sample" else "")
+        own, theirs = (_of(given, f"{shape}/{kind}/") for given in (wanted, found))
+        said = [f"{words} {path}{difference(theirs.get(path), array)}"
+                for path, array in own.items() if difference(theirs.get(path), array)]
+        if own.keys() - theirs and f"{shape}/error" in found:
+            said = [str(found[f"{shape}/error"])]
+        if said:
+            return "; ".join(said) + where
+    return ""
 
 
 def difference(found, wanted):
     """"" for the same numbers, to rounding, else what is wrong with them."""
-    found = np.asarray(found)
-    if found.dtype.kind != "f":
-        return " is missing" if found.dtype.kind == "O" else f" is {found.dtype}, no floats"
+    if found is None:
+        return " is missing"
     if found.shape != wanted.shape:
         return f" has shape {found.shape}, not {wanted.shape}"
     if not np.isfinite(found).all():
         return " is not finite"
-    error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), SMALL)
-    return "" if error <= SAME else f" is wrong, by {error:.2g} of its largest entry"
+    same = SAME if wanted.dtype == np.float64 else SAME_FLOAT32
+    with np.errstate(over="ignore"):
+        error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), SMALL)
+    return "" if error <= same else f" is wrong, by {error:.2g} of its largest entry"
 
 
 def _rude(found, wanted):
@@ -157,23 +135,10 @@ def _rude(found, wanted):
             return f"{path} is written into, in place: write into a copy"
     for path, array in _of(wanted, "sample/again/").items():
         if difference(found.get(f"sample/again/{path}"), array):
-            return f"{path} has another gradient in a second backward: the cache was written into"
+            return f"{path} has another gradient in a second backward: the first changes something"
     for path in _of(wanted, "float32/"):
-        dtype = found.get(f"float32/{path}", found.get("float32/error")).dtype
+        dtype = found.get(f"float32/{path}", np.empty(0)).dtype
         if dtype != np.float32:
-            said = found.get("float32/error", f"{path.replace('/', ' ')} is {dtype}")
-            return f"{said}, not float32: a number or an array of another dtype came in"
+            return (f"{path.replace('/', ' ')} is {dtype}, not float32: a number or an array of "
+                    "another dtype came in")
     return ""
-
-
-def sentence(error, name, place=None, functions=None):
-    """An exception of student code, with the last line of the student's file (a Path) that it came
-    through: of these functions, where others of that file are not the student's."""
-    if isinstance(error, NotImplementedError):
-        return " ".join(str(error).split())
-    lines = [line for frame, line in traceback.walk_tb(error.__traceback__)
-             if frame.f_code.co_filename == str(place) and (
-                 not functions or frame.f_code.co_qualname.split(".<locals>")[0] in functions)]
-    text = place.read_text(encoding="utf-8", errors="replace").splitlines() if lines else []
-    at = [f" ({place.name}, line {line}: {text[line - 1].strip()})" for line in lines[-1:]]
-    return f"{name} raised {message(error)}{''.join(at)}"

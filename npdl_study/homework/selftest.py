@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from npdl_study.blame.blame import blame
-from npdl_study.check.target import find_class
 from npdl_study.containment import message
-from npdl_study.homework.judging import answers, instance, judged, shapes_of
-from npdl_study.homework.splice import NotOwn, student_class
+from npdl_study.homework.isolated import answers
+from npdl_study.homework.judging import instance, judged, questions
+from npdl_study.homework.splice import NotOwn, of_forward, student_names
 
 
 def first_trouble(module, name, originals):
@@ -14,24 +14,20 @@ def first_trouble(module, name, originals):
 
     originals   npdl's own functions that were to be written, "npdl.layers.linear:Linear.backward"
     """
-    place = Path(f"{module}.py").absolute()
+    place, holes = Path(f"{module}.py").absolute(), [own.partition(":")[2] for own in originals]
     try:
-        cls, _, _ = student_class(place, name, [own.partition(":")[2] for own in originals])
-    except NotOwn as trouble:
+        names = student_names(place, holes, place.read_bytes())
+    except (NotOwn, OSError) as trouble:
         return str(trouble)
-    shapes = shapes_of(name, 0)
-    checks, at = judged(name, answers(cls, shapes, 0, place),
-                        answers(find_class(name), shapes, 0))
-    wrong = checks["gradients"] or checks["other sizes"]
-    if wrong:
-        return wrong + "".join(f"\n\n{blamed(cls, shape, 0)}" for shape in at[:1])
-    return checks["manners"] and f"the gradients are right, but {checks['manners']}"
+    asked, wanted = questions(name, 0, of_forward(holes))
+    _, why, at = judged(name, answers(asked, names, place), wanted)
+    return why + "".join(f"\n\n{_blamed(names[name], shape)}" for shape in at[:1])
 
 
-def blamed(cls, shape, seed):
+def _blamed(cls, shape):
     """Where `blame` sees a mistake. It can't look under a debugger, say."""
     try:
-        layer, inputs, options = instance(cls, shape, seed)
-        return str(blame(layer, *inputs, seed=seed % 1000, **options))
+        layer, inputs, options = instance(cls, shape, 0)
+        return str(blame(layer, *inputs, **options))
     except Exception as error:
         return f"blame can't look: {message(error)}"

@@ -6,47 +6,75 @@ file that these use; all else is the handed-out file's.
 
 import ast
 import copy
+import linecache
 import sys
+import traceback
 import types
 
-from npdl_study.homework.judging import sentence
+from npdl_study.containment import message
 
 # A derivative needs no more of Python's modules; of npdl's, what the handed-out file imports.
-MODULES = {"collections", "dataclasses", "functools", "itertools", "math", "numpy", "operator",
-           "typing"}
+MODULES = {"collections", "collections.abc", "dataclasses", "functools", "itertools", "math",
+           "numpy", "numpy.fft", "numpy.linalg", "numpy.ma", "numpy.random", "numpy.typing",
+           "operator", "typing"}
 # What no derivation needs: to run or read other code, to take differences of forward.
-NEEDLESS = {"exec", "eval", "compile", "open", "globals", "vars", "__import__", "__builtins__",
-            "__globals__", "__code__", "__file__", "complex", "complex64", "complex128", "imag"}
+NEEDLESS = {"exec", "eval", "compile", "open", "__import__", "complex", "complex64", "complex128",
+            "imag"}
+HANDED_OUT = 1 << 24        # above all line numbers of students
 
 
 class NotOwn(Exception):
     """What was handed in is not the student's own work, or not there, or no Python."""
 
 
-def student_class(place, name, holes, pristine=None):
-    """(a student's class, the names of the student's functions, what else was changed).
-
-    place      the student's file, a Path
-    holes      the functions that were to be written, "Linear.backward"
-    pristine   the file as handed out; the student's own if None
-    """
+def student_names(place, holes, text, pristine=None):
+    """{name: value} of a student's file: its Path (for messages), the functions that were to be
+    written, "Linear.backward", its bytes, the file as handed out (the student's own if None)."""
+    linecache.cache[str(place)] = (len(text), None, text.decode(errors="replace").splitlines(True),
+                                   str(place))
     try:
-        text = place.read_bytes()
         theirs = ast.parse(text, place.name)
         base = ast.parse(text if pristine is None else pristine)
-        tree, functions, changed = _spliced(base, theirs, holes)
+        if pristine is not None:
+            ast.increment_lineno(base, HANDED_OUT)
+        tree = _spliced(base, theirs, holes)
         made = sys.modules[place.stem] = types.ModuleType(place.stem)
-        made.__file__ = str(place)
         exec(compile(tree, str(place), "exec"), vars(made))
-        return getattr(made, name), functions, changed
+        return vars(made)
     except NotOwn as error:
         raise NotOwn(f"{place.name}: {error}") from error
     except (Exception, SystemExit) as error:
         raise NotOwn(sentence(error, f"{place.name} can't be read: it", place)) from error
 
 
+def sentence(error, name, place):
+    """An exception of student code, with the last line of the student's file that it came through,
+    handed-out lines left out."""
+    if isinstance(error, NotImplementedError):
+        return " ".join(str(error).split())
+    at = [f" ({place.name}, line {frame.lineno}: {frame.line})"
+          for frame in traceback.extract_tb(error.__traceback__)
+          if frame.filename == str(place) and frame.lineno < HANDED_OUT]
+    return f"{name} raised {message(error)}{''.join(at[-1:])}"
+
+
+def of_forward(holes):
+    """Whether forwards were to be written."""
+    return not all("backward" in hole for hole in holes)
+
+
+def handed_out(text, holes):
+    """(a handed-out file without the forward of what is to be written, the modules it imports)."""
+    tree = ast.parse(text)
+    for name, node in _functions(tree).items():
+        if not of_forward(holes) and (node.name == "forward" or f"{name}_backward" in holes):
+            node.body = ast.parse("raise NotImplementedError('forward is not in this process: "
+                                  "derive the backward')").body
+    return ast.unparse(tree), sorted({module for module, _ in _imports(tree.body)})
+
+
 def _spliced(base, theirs, holes):
-    """(`base` with what is `theirs`, names, changed); line numbers are each file's own."""
+    """`base` with what is `theirs`."""
     ours, written = _functions(base), _functions(theirs)
     missing = [hole for hole in holes if hole not in written]
     if missing:
@@ -74,9 +102,7 @@ def _spliced(base, theirs, holes):
         home[at : at + (name in ours)] = [node]
     first = next(i for i, node in enumerate(base.body) if hasattr(node, "body"))
     base.body[first:first] = added
-    changed = [name for name, node in ours.items() if name in written and name not in taken
-               and ast.dump(node) != ast.dump(written[name])]
-    return base, {*taken, *(node.name for node in added if hasattr(node, "body"))}, changed
+    return base
 
 
 def _functions(tree):
@@ -111,15 +137,12 @@ def _imports(nodes):
 
 def _refuse(nodes, handed_out, holes):
     """Raise NotOwn for what is no derivation, where it stands in plain sight."""
-    needless = NEEDLESS | {"forward"} if all("backward" in hole for hole in holes) else NEEDLESS
+    needless = NEEDLESS if of_forward(holes) else NEEDLESS | {"forward"}
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        word = (getattr(node, "id", None) or getattr(node, "attr", None)
-                or getattr(node, "value", None))
-        why = ""
+        word = getattr(node, "id", getattr(node, "attr", getattr(node, "value", None)))
         if isinstance(word, complex) or isinstance(word, str) and word in needless:
-            why = f"uses {word}: derive it, differences and others' code are no derivation"
-        for module, _ in _imports([node]) - handed_out:
-            if module.split(".")[0] not in MODULES:
-                why = f"imports {module}: write it here, with NumPy, math and this file's imports"
-        if why:
-            raise NotOwn(f"line {node.lineno} {why}")
+            raise NotOwn(f"line {node.lineno} uses {word}: derive it, differences and others' code "
+                         "are no derivation")
+        for module in {module for module, _ in _imports([node]) - handed_out} - MODULES:
+            raise NotOwn(f"line {node.lineno} imports {module}: write it here, with NumPy, math "
+                         "and this file's imports")

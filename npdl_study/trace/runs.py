@@ -119,7 +119,7 @@ class Runs:
             return False
         terms = gradient * u
         scale = max(np.sqrt((terms * terms).sum()), abs(true), LEAST)
-        return bool(abs(terms.sum() - true) <= CLOSE * scale)
+        return bool(abs(terms.sum() - true) <= CLOSE * scale < np.inf)
 
     def wrong(self, found):
         """The names of the gradients that are not the truth."""

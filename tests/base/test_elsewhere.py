@@ -22,6 +22,7 @@ for name in ("fork", "forkpty", "getuid", "geteuid", "sched_getaffinity", "getlo
         delattr(os, name)
 for name in ("SIGALRM", "SIGHUP", "setitimer", "pthread_sigmask", "ITIMER_REAL"):
     delattr(signal, name)
+platform.machine = lambda: "another"
 platform.libc_ver = lambda *_, **__: ("", "")           # so that mallopt is not looked for
 def without_proc(function):
     def there(path, *rest, **more):
@@ -61,4 +62,4 @@ def test_the_study_tools(tmp_path):
     assert elsewhere(tmp_path, "homework", "--out", "work", "--layers", "Tanh").returncode == 0
     refused = elsewhere(tmp_path, "homework", "grade", "work", "--homework", "work", "--out",
                         "grades", said=True)
-    assert refused.returncode == 2 and "grading needs Linux or macOS" in refused.stderr
+    assert refused.returncode == 2 and "grading needs Linux" in refused.stderr

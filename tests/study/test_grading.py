@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import os
-import signal
+import platform
 import subprocess
 import sys
 import zipfile
@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 
 from npdl.__main__ import main
+from npdl.process import SEALS
 from npdl_study.homework import isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
+from npdl_study.homework.judging import questions
 from tests.study.test_homework import solved
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
+pytestmark = pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS,
+                                reason="needs Linux's seccomp")
 ROOT = Path(__file__).parents[2]
 RIGHT = """
         rows, dy_rows = cache.rows, dy.reshape(-1, dy.shape[-1])
@@ -34,8 +37,10 @@ ZEROS = """
 # name: (the body of Linear.backward, what is done to the whole file, points, words of the reason)
 STUDENTS = {
     "right": (RIGHT, None, 3, ""),
-    "wrong": (RIGHT.replace("rows.T @", "2 * rows.T @"), None, 0, "the gradient of W is wrong"),
-    "two_axes": (RIGHT.replace("sum_rows(dy_rows)", "dy.sum(0)"), None, 1, "(inputs: x ("),
+    "wrong": (RIGHT.replace("rows.T @", "2 * rows.T @"), lambda text:
+              text + "\n\nopen('/tmp/npdl-written', 'w').write('the whole file was run')\n", 0,
+              "the gradient of W is wrong"),
+    "two_axes": (RIGHT.replace("sum_rows(dy_rows)", "dy.sum(0)"), None, 1, "(sizes: x ("),
     "rude": (RIGHT.replace("rows, dy_rows", "dy *= 2; dy = dy / 2; rows, dy_rows"),
              None, 2, "dy is written into"),
     "sets": (RIGHT.replace("W.grad +=", "W.grad ="), None, 0, "the gradient of W is wrong"),
@@ -46,15 +51,18 @@ STUDENTS = {
                "\n\nHALF = 0.5\n\n\ndef product(layer, a, b):\n"
                "    return layer.turned(a) @ b * HALF * 2\n\n\n"
                "raise SystemExit('no helper: not run')\n", 3, ""),
+    "greek": (RIGHT.replace("dy_rows", "µ"), lambda text: "# coding: latin-1\n" + text, 3, ""),
     "raising": (RIGHT.replace("rows.T @", "rows @"), None, 0,
                 ": self.W.grad += rows @ dy_rows)"),
     "forward": (ZEROS, lambda text: text.replace("        y = ", "        y = 0 * x[..., :1] + ", 1)
                 .replace("return y, Cache(", "return 0 * y, Cache("), 0, "the gradient of W"),
-    "endless": ("\n        while True:\n            pass\n", None, 0, "not at an end after 3 s"),
+    "endless": ("\n        while True:\n            pass\n", None, 0, "not at an end after 5 s"),
     "crashing": ("\n        np.lib.stride_tricks.as_strided(dy, (1 << 40,), (8,)).sum()\n", None,
                  0, "ended by signal"),
     "hungry": ("\n        return np.ones(1 << 40)\n", None, 0, "MemoryError"),
-    "leaving": ("\n        raise KeyboardInterrupt\n", None, 0, "ended by signal 2"),
+    "leaving": ("\n        raise KeyboardInterrupt\n", None, 0, "ended the program before"),
+    "float32": (RIGHT.replace("rows, dy_rows", "dy = dy if dy.dtype == 'float64' else 2 * dy\n"
+                              "        rows, dy_rows"), None, 1, "(in float32)"),
     "borrowed": ("\n        from npdl.layers.linear import Linear as Own\n"
                  "        return Own.backward(self, dy, cache)\n", None, 0,
                  "imports npdl.layers.linear: write it here"),
@@ -71,16 +79,42 @@ STUDENTS = {
 }
 
 
-def hand_in(folder, students, beside=""):
-    """A homework folder of Linear, and a class folder with these bodies of its backward."""
-    made = homework(folder / "homework", ["Linear"])
-    head, hole = made.files["linear.py"].split("        # Yours to write")
+# The same of Tanh.backward; what is built out of characters no reader of the text sees.
+HIDDEN = {
+    "npdl's own": ("""
+        own = next(cls for cls in Layer.__subclasses__() if cls.__name__ == "Tanh")
+        return own.backward(self, dy, cache)
+""", None, 0, "is not in this process"),
+    "another's": ("""
+        other = next(cls for cls in Layer.__subclasses__() if cls.__name__ == "Sigmoid")
+        return 2 * other.backward(other(), 2 * dy, Cache(y=(1 + cache.y) / 2))
+""", None, 0, "is not in this process"),
+    "differences": ("""
+        x, h = xp.arctanh(cache.y), 0.05
+        f = getattr(type(self), "for" + "ward")
+        t = [(f(self, x + h / 2**k)[0] - f(self, x - h / 2**k)[0]) / (2 * h / 2**k)
+             for k in range(6)]
+        for m in range(1, 6):
+            t = [(4**m * b - a) / (4**m - 1) for a, b in zip(t, t[1:])]
+        return dy * t[0]
+""", None, 0, "forward is not in this process"),
+    "killed": ("""
+        from collections import _sys
+        _sys.modules["os"].kill(_sys.modules["os"].getpid(), 9)
+""", None, 0, "Operation not permitted"),
+}
+
+
+def hand_in(folder, students, beside="", layer="Linear"):
+    """A homework folder of a layer, and a class folder with these bodies of its backward."""
+    (file, given), = homework(folder / "homework", [layer]).files.items()
+    head, hole = given.split("        # Yours to write")
     tail = hole[hole.index("\n        )\n") + len("\n        )\n"):]
     for name, (body, change, *_) in students.items():
-        text = made.files["linear.py"] if body is None else head + body.lstrip("\n") + tail
+        text = given if body is None else head + body.lstrip("\n") + tail
         place = folder / "class" / name / beside
         place.mkdir(parents=True)
-        (place / "linear.py").write_text(change(text) if change else text)
+        (place / file).write_text(change(text) if change else text)
 
 
 def graded(folder, *options):
@@ -93,9 +127,10 @@ def graded(folder, *options):
 
 def test_a_class(tmp_path, capsys):
     hand_in(tmp_path, STUDENTS)
-    status, grades, rows = graded(tmp_path, "--limit", "3")
+    status, _, rows = graded(tmp_path, "--limit", "5")
     said = capsys.readouterr().out
     assert status == 0 and said.startswith("note: ") and "container" in said
+    assert not Path("/tmp/npdl-written").exists()
     assert "right: 3 of 3\n" in said and "blank: 0 of 3\n" in said and "\x1b" not in said
     shown = {name: name.replace("\x1b", "\\x1b").replace("\udce9", "\\udce9")
              for name in STUDENTS}
@@ -110,10 +145,41 @@ def test_a_class(tmp_path, capsys):
     assert "'=1+1" in {row["submission"] for row in rows}
     assert len(list((tmp_path / "grades" / "students").iterdir())) == len(STUDENTS)
     letter = (tmp_path / "grades" / "students" / "wrong.txt").read_text()
-    assert letter.startswith("wrong: 0 of 3\n") and "self.W.grad += 2 * rows.T @ dy_rows" in letter
-    letter = (tmp_path / "grades" / "students" / "forward.txt").read_text()
-    assert "not graded, as only the marked places are: Linear.forward" in letter
-    assert len({found["seed"] for found in grades["submissions"].values()}) == len(STUDENTS)
+    assert letter.startswith("wrong: 0 of 3\n\nLinear: 0 of 3\n  the gradient of W is wrong, by")
+
+
+def test_no_two_submissions_are_asked_the_same():
+    (_, one), (_, another) = (questions("Linear", seed, False) for seed in (1, 2))
+    assert not np.array_equal(one["sample/gradient/x"], another["sample/gradient/x"])
+    assert one["axes/gradient/x"].shape != another["axes/gradient/x"].shape
+
+
+def test_what_is_hidden_is_not_there(tmp_path, capsys):
+    """No right answer, no forward and no other layer's backward is in the process."""
+    hand_in(tmp_path, HIDDEN, layer="Tanh")
+    found = {row["submission"]: row for row in graded(tmp_path)[2]}
+    for name, (_, _, points, words) in HIDDEN.items():
+        assert found[name]["points"] == str(points) and words in found[name]["reason"], found[name]
+
+
+def test_odd_folders(tmp_path, capsys):
+    """Names that look alike keep their own grades and letters; a link, and a task handed in twice,
+    are for the teacher."""
+    long = "n" * 245
+    right, blank = STUDENTS["right"], STUDENTS["blank"]
+    hand_in(tmp_path, {"v\\x01'": right, "v\\x01": blank, "v\x01": blank, f"{long}_right": right,
+                       f"{long}_wrong": blank, "twice/a": blank, "twice/b": right})
+    (tmp_path / "class" / "link").symlink_to(f"{long}_right")
+    status, grades, _ = graded(tmp_path)
+    points = {name: found["Linear"]["points"] for name, found in grades["submissions"].items()}
+    assert status == 2 and points == {
+        "v\\\\x01'": 3, "v\\\\x01": 0, "v\\x01": 0, f"{long}_right": 3, f"{long}_wrong": 0,
+        "twice": None, "link": None}
+    letters = [path.read_text() for path in (tmp_path / "grades" / "students").iterdir()]
+    assert len(letters) == 7 and f"{long}_right: 3 of 3" in "".join(letters)
+    said = capsys.readouterr().out
+    assert "twice: not graded: Linear: linear.py is there 2 times, a/linear.py and b/" in said
+    assert "link: not graded: Linear: it is a link" in said
 
 
 @pytest.mark.parametrize("how", [{"forward": True}, {"level": "line"}, {"level": "lstm"}], ids=str)
@@ -125,7 +191,7 @@ def test_every_kind_of_homework(tmp_path, how):
     for name in made.files:
         (tmp_path / "class" / "right" / name).write_text(solved(made, name))
     found = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades")
-    assert found["right"]["points"] == 3 * len(made.graded), found
+    assert [told["points"] for told in found["right"].values()] == [3] * len(made.graded), found
 
 
 def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
@@ -150,10 +216,23 @@ def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
     assert graded(tmp_path, "--limit", "1", "--resume")[0] == 0
     assert capsys.readouterr().out.count("a: 3 of 3") == 0
     after = json.loads((tmp_path / "grades" / "grades.json").read_text())["submissions"]
-    assert after["a"] == before["a"] and after["b"]["points"] == 0
+    assert after["a"] == before["a"] and after["b"]["Linear"]["points"] == 0
     assert main(["homework", "grade", str(tmp_path / "class"), "--homework",
                  str(tmp_path / "homework"), "--out", str(tmp_path / "grades")]) == 2
     assert "--resume" in capsys.readouterr().err
+
+
+def test_who_stops_the_grader_at_once_goes_on(tmp_path, monkeypatch):
+    hand_in(tmp_path, {"right": STUDENTS["right"]})
+
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("npdl_study.homework.grading._write", stopped)
+        assert main(["homework", "grade", str(tmp_path / "class"), "--homework",
+                     str(tmp_path / "homework"), "--out", str(tmp_path / "grades")]) == 130
+    assert graded(tmp_path, "--resume")[0] == 0
 
 
 def test_what_the_grader_fails_at_costs_no_points(tmp_path, capsys):
@@ -163,49 +242,74 @@ def test_what_the_grader_fails_at_costs_no_points(tmp_path, capsys):
     said = capsys.readouterr()
     assert status == 2 and "1 of 1 submissions are not graded" in said.err
     assert "right: not graded: Linear: not at an end after 0.01 seconds, before" in said.out
-    assert grades["submissions"]["right"]["points"] is None
+    assert grades["submissions"]["right"]["Linear"]["points"] is None
     assert rows[0]["Linear"] == rows[0]["points"] == "not graded"
     assert graded(tmp_path, "--resume")[0] == 0
 
 
-def test_a_full_disk_is_no_students_fault(tmp_path, monkeypatch):
+def test_what_the_system_refuses_is_no_students_fault(tmp_path, monkeypatch):
     hand_in(tmp_path, {"a": STUDENTS["right"], "b": STUDENTS["right"]})
-    real, calls = isolated.tempfile.TemporaryFile, []
+    real, calls = os.memfd_create, []
 
-    def full():
+    def full(name):
         calls.append(1)
         if len(calls) == 1:
-            raise OSError(28, "No space left on device")
-        return real()
+            raise OSError(24, "Too many open files")
+        return real(name)
 
-    monkeypatch.setattr(isolated.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(isolated.os, "memfd_create", full)
     found = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades", jobs=1)
-    assert [one["points"] for one in found.values()] == [None, 3]
+    assert [one["Linear"]["points"] for one in found.values()] == [None, 3]
 
 
-@pytest.mark.parametrize("attack, refused", [
-    ("open('written', 'w').write('x')", (OSError,)),
-    ("open('/tmp/npdl-written', 'wb', 0).write(b'x')", (OSError,)),
-    ("__import__('os').fork()", (OSError,)),
-    ("__import__('threading').Thread(target=print).start()", (RuntimeError,)),
-    ("bytearray(3 << 30)", (MemoryError,)),
-    ("open(isolated.__file__)", (OSError, None)),
-    ("[open('/dev/null') for _ in range(100)]", (OSError,)),
-    ("__import__('os').kill(__import__('os').getppid(), 0)", (PermissionError, None)),
-])
-def test_what_the_process_may_do(tmp_path, attack, refused):
-    """npdl's sources and a signal to the grader are out of reach where that is root; elsewhere
-    they are the container's."""
-    code = ("import os, sys\nfrom npdl_study.homework import isolated\n"
-            "isolated._leave_alone(20, os.getppid())\n"
-            f"try:\n    {attack}\nexcept BaseException as error:\n"
-            "    print(type(error).__mro__)\nelse:\n    print(None)\n")
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, timeout=60,
-                         stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT),
-                                                      "OPENBLAS_NUM_THREADS": "1"})
-    assert any(f"'{kind.__name__}'" in ran.stdout if kind else
-               "None" in ran.stdout and os.geteuid() for kind in refused), ran.stdout
-    Path("/tmp/npdl-written").unlink(missing_ok=True)
+def test_whoever_is_killed_is_graded(tmp_path, monkeypatch):
+    """The memory of the machine ran out, say: --resume would find the same again."""
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\nprintf .\nkill -9 $$\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(isolated.sys, "executable", str(fake))
+    assert isolated.isolated({}, 20) == ({}, "ended by signal 9")
+
+
+SEALED = """
+import ctypes, errno, os, socket, sys, threading
+from npdl import process
+libc = ctypes.CDLL(None, use_errno=True)
+def libcs(name, *given):
+    if getattr(libc, name)(*given) == -1:
+        raise OSError(ctypes.get_errno(), name)
+process.seal()
+print(sum(bytearray(1 << 20)), os.urandom(1) is None)       # what it may do
+for attack in sys.argv[1:]:
+    try:
+        exec(attack)
+    except OSError as error:
+        print(error.errno == errno.EPERM)
+    except RuntimeError as error:
+        print(str(error) == "can't start new thread")
+    else:
+        print("done")
+"""
+ATTACKS = [
+    "open(process.__file__)", "open('/tmp/npdl-written', 'w')", "os.mkdir('/tmp/npdl-written')",
+    "os.listdir('.')", "os.fork()", "threading.Thread(target=print).start()", "socket.socket()",
+    "os.kill(os.getpid(), 9)", "os.kill(os.getppid(), 0)", "os.open('/proc/self/mem', os.O_RDWR)",
+    "libcs('prctl', 1, 0, 0, 0, 0)", "libcs('shmget', 1, 4096, 0o1666)",
+    "libcs('semget', 1, 1, 950)", "libcs('msgget', 1, 0o1666)",
+    "libcs('mq_open', b'/npdl', 0o102, 0o666, None)",
+    "libcs('unshare', 1 << 28)", "libcs('ptrace', 16, 1, 0, 0)", "libcs('syscall', 250, 0, 0)",
+    "libcs('fcntl', 1, 8, 1)", "libcs('memfd_create', b'x', 0)",
+    "libcs('prlimit', 0, 7, None, None)", "libcs('madvise', None, 4096, 100)",
+]
+
+
+def test_a_sealed_process_can_only_compute(tmp_path):
+    ran = subprocess.run([sys.executable, "-c", SEALED, *ATTACKS], text=True, timeout=60,
+                         stdout=subprocess.PIPE, cwd=tmp_path,
+                         env={**os.environ, "PYTHONPATH": str(ROOT)})
+    first, *found = ran.stdout.splitlines()
+    assert first == "0 False" and ran.returncode == 0
+    assert dict(zip(ATTACKS, found, strict=True)) == dict.fromkeys(ATTACKS, "True")
 
 
 def test_answers_are_read_with_distrust():
@@ -218,19 +322,12 @@ def test_answers_are_read_with_distrust():
     with zipfile.ZipFile(large, "w") as archive:
         archive.writestr("a.npy", b"\x93NUMPY\x01\0v\0{'descr': '<f8', 'fortran_order': False, "
                          b"'shape': (9999999999999,), }".ljust(128) + b"\n")
-    assert list(isolated._unpacked(packed(a=np.ones(3)))) == ["a"]
+    kinds = {"s/output/y": np.ones(3), "s/gradient/x": np.array("x"), "s/after/x": np.ones(3, int),
+             "s/error": np.array("x"), "refused": np.ones(3)}
+    assert list(isolated._unpacked(packed(**kinds))) == ["s/output/y", "s/error"]
     for said in (b"", b"x", packed(a=np.ones(3))[:-9], packed(a=np.zeros(1 << 20)),
                  packed(a=np.array([{}], object)), large.getvalue()):
         assert isolated._unpacked(said) == {}
-
-
-def test_processes_end_with_their_group(monkeypatch):
-    process = subprocess.Popen(["sh", "-c", "sleep 20 & echo started; wait"], text=True,
-                               stdout=subprocess.PIPE, start_new_session=True)
-    with process:
-        assert process.stdout.readline() == "started\n"
-        isolated.end(process)
-        assert process.stdout.read() == "" and process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("what, said", [

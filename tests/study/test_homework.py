@@ -255,7 +255,7 @@ def test_the_easiest_comes_first(tmp_path):
     ("LayerNorm", False, "dx_hat = dy * self.gain.data", "dy *= self.gain.data; dx_hat = dy",
      "but dy is written into, in place"),
     ("Linear", False, "self.b.grad +=", "self.b.grad =", "the gradient of b is wrong"),
-    ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(inputs: x ("),
+    ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(sizes: x ("),
     ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
 ])
 def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forward, right, wrong,
@@ -268,6 +268,14 @@ def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forwar
     assert right in good
     said = trouble(made, name, good.replace(right, wrong))
     assert words in said
+
+
+def test_no_forward_makes_endless_gradients_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = homework(tmp_path, ["Tanh"])
+    good = solved(made, "tanh.py")
+    said = trouble(made, "Tanh", good.replace("dx = dy * (1 - y**2)", "dx = dy * 1e308"))
+    assert "the gradient of x is wrong" in said and "right as it is" not in said
 
 
 def test_which_line_depends_on_the_seed_alone(tmp_path):
