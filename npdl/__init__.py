@@ -38,6 +38,7 @@ _NAMES = {
     "npdl.models.gpt": "GPT GPT2",
     "npdl.models.llama": "Llama",
     "npdl.models.lstm_lm": "LSTMLM",
+    "npdl.models.lstm_seq2seq": "LSTMSeq2Seq",
     "npdl.models.mlp": "MLP",
     "npdl.models.seq2seq": "Seq2Seq",
     "npdl.optim": "Adam AdamW Grokfast Muon SGD clip_by_global_norm orthogonal_gradient",

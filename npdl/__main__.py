@@ -23,6 +23,8 @@ COMMANDS = {
     "train-gpt": ("train a GPT on modular arithmetic until it groks, or on a text",
                   "npdl.scripts.train", "add_gpt", "run_gpt"),
     "train-lstm": ("the same with an LSTM", "npdl.scripts.train", "add_lstm", "run_lstm"),
+    "train-seq2seq": ("train an encoder-decoder to translate dates into ISO 8601",
+                      "npdl.scripts.train", "add_seq2seq", "run_seq2seq"),
     "finetune": ("fine-tune a run or a real model with LoRA or QLoRA",
                  "npdl.scripts.finetune", "add_arguments", "run"),
     "generate": ("continue a prompt with a run or a real model",

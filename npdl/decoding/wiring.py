@@ -24,6 +24,8 @@ from npdl.layers.transformer import PreNormBlock, padding_mask
 from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
+from npdl.models.seq2seq import Seq2Seq
 from npdl.threads import ONE_BLAS_THREAD
 
 ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
@@ -32,8 +34,10 @@ AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many
 
 
 def continuation(model, prompt, **options):
-    """The Scorer for this model: CachedGPT, CachedLlama, CarriedLSTM, or Recomputed for others."""
-    kinds = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM}
+    """The Scorer for this model: CachedGPT, CachedLlama, CarriedLSTM, CachedSeq2Seq or
+    CarriedSeq2Seq, whose prompt is the source, or Recomputed for others."""
+    kinds = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: CachedSeq2Seq,
+             LSTMSeq2Seq: CarriedSeq2Seq}
     kind = next((k for m, k in kinds.items() if isinstance(model, m)), Recomputed)
     return kind(model, prompt, **options)
 
@@ -248,6 +252,29 @@ class CachedSeq2Seq(StepByStep):
         x, _ = model.decoder.norm.forward(x[:, -1])
         logits, _ = model.classifier.forward(x)
         return log_probabilities(logits), (source_mask, kept)
+
+
+class CarriedSeq2Seq(CachedSeq2Seq):
+    """An LSTMSeq2Seq model's target, likewise: the decoder's state is carried along. `lengths`
+    (B,) are the sources' own."""
+
+    def __init__(self, model, source, first, lengths=None):
+        super().__init__(model, source, first)
+        self.lengths = lengths
+
+    def start(self):
+        (memory, state), _ = self.model.encode(self.source, self.lengths)
+        return self._feed(self.prompt, self.lengths, memory, state)
+
+    def advance(self, state, parents, tokens):
+        lengths, memory, state = state
+        rows = to_device(np.asarray(parents))
+        lengths = None if lengths is None else np.asarray(lengths)[parents]
+        return self._feed(tokens[:, None], lengths, memory[rows], tuple(p[:, rows] for p in state))
+
+    def _feed(self, new, lengths, memory, state):
+        (logits, state), _ = self.model.decode(new, memory, state, lengths)
+        return log_probabilities(logits[:, -1]), (lengths, memory, state)
 
 
 def cross_block_after(block, x, mask, past, cross, memory_mask):

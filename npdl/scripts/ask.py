@@ -19,13 +19,19 @@ from npdl.training.run import load_run
 UNSEEN = 2          # equations that are shown when none is asked
 
 
+def check_equations(run):
+    """Raise InputError for a run that has learned something else."""
+    if run.config.text is not None or run.config.translates:
+        what = "dates" if run.config.translates else "text"
+        raise InputError(f"this run was trained on {what}; continue a prompt with generate.py")
+
+
 def read(run, question):
     """The ids of a question with BOS before it: "5 + 7 =", or "5+7=".
 
     Raises InputError for one that the model cannot read.
     """
-    if run.config.text is not None:
-        raise InputError("this run was trained on text; continue a text with generate.py")
+    check_equations(run)
     vocabulary, operator = run.task.vocabulary, run.config.operator
     words = re.findall(r"\d+|\w+|[^\w\s]", question)
     ids = vocabulary.encode(["BOS", *words])
@@ -67,8 +73,7 @@ def known(run, ids):
 
 def unseen(run):
     """The first equations of the validation set, up to their '='."""
-    if run.config.text is not None:
-        raise InputError("this run was trained on text; continue a text with generate.py")
+    check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):
         raise InputError('this run was trained on every equation there is; ask one, say "5 + 7 ="')

@@ -148,7 +148,7 @@ def resumed(out, given, adapters, how):
         raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")
     config = runs.resumed_config(out, given)
     if config.adapters is None and config.pretrained is None:
-        raise InputError(f"--out {out}: was not fine-tuned; resume it with train-{config.model}")
+        raise InputError(f"--out {out}: was not fine-tuned; resume it with {config.command}")
     backend.use(config.backend)
     status = runs.train(config, out, True, **how)
     return status if config.pretrained is None else told(out, status, how["quiet"])

@@ -4,11 +4,13 @@ A real model is GPT-2 or of the Llama kind (Llama, Mistral, Qwen2, SmolLM2): a f
 config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is written as it
 comes. Each step computes one token: keys and values (GPT, Llama) or the state (LSTM) of what came
 before are kept. An LSTM carries everything along; the others see as many tokens as they were
-trained on (the window), and beyond that it slides, and the oldest tokens are forgotten.
+trained on (the window), and beyond that it slides, and the oldest tokens are forgotten. A run of
+train-seq2seq translates its prompt, a date.
 
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
   python -m npdl generate runs/gpt-text-plays-seed0 "ROMEO:" --method sample --top-k 20
+  python -m npdl generate runs/seq2seq-dates-seed0 "March 3rd, 2021"
   python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
 """
 
@@ -30,7 +32,8 @@ METHODS = {             # what each method can be told, and what it is when it i
     "beam": {"width": 5, "length_power": 0.0, "n_best": 1},
     "sample": {"count": 1, "temperature": 1.0, "top_k": None, "top_p": None, "seed": 0},
 }
-TOKENS = {"arithmetic": 8, "text": 500, "model": 200}
+TOKENS = {"arithmetic": 8, "dates": 16, "text": 500, "model": 200}
+LISTED = ("arithmetic", "dates")                # one line each, with its probability
 MOST = {"tokens": 100_000, "width": 1000}       # what memory has to hold
 AT_ONCE = 64                                    # continuations drawn together, then shown
 
@@ -84,6 +87,8 @@ class Source:
             raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
         if self.kind == "arithmetic":
             return words.encode("BOS " + (prompt or ""))
+        if self.kind == "dates":
+            return words.encode(prompt or "")
         if self.kind == "text":
             return words.encode(prompt or ("\n" if "\n" in words.characters
                                            else words.characters[0]))
@@ -91,9 +96,13 @@ class Source:
 
     def shown(self, ids, hypothesis):
         """A continuation as text, after its prompt."""
-        if self.kind != "arithmetic":
+        if self.kind not in LISTED:
             return self.words.decode([*ids, *hypothesis.tokens])
-        text = self.words.decode([*ids[1:], *hypothesis.tokens])
+        if self.kind == "dates":
+            given = self.words.source.decode(ids).strip()
+            text = f"{given} -> {self.words.decode(hypothesis.tokens)}"
+        else:
+            text = self.words.decode([*ids[1:], *hypothesis.tokens])
         return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
 
 
@@ -108,6 +117,8 @@ def opened(path):
 def of_run(run):
     """The Source that a run (load_run) is."""
     words, config = run.task.vocabulary, run.config
+    if config.translates:
+        return Source(run.model, words, "dates", words.eos)
     if config.pretrained is not None:
         return Source(run.model, words, "model", words.ends or None)
     if config.text is not None:
@@ -125,9 +136,9 @@ def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=
     """
     settings = method_settings(method, how)
     ids, model, eos = source.encode(prompt, chat), source.model, source.ends
-    carried = isinstance(model, LSTMLM)
-    if keep is not None and carried:
-        raise InputError("--keep is a GPT's; this run's LSTM carries everything along")
+    slides = source.kind != "dates" and not isinstance(model, LSTMLM)
+    if keep is not None and not slides:
+        raise InputError("--keep is a GPT's; this run's model sees everything that came before")
     if keep is None and source.kind == "model":
         keep = model.max_len // 2       # its window is long, and takes as many tokens' time anew
     tokens = TOKENS[source.kind] if tokens is None else tokens
@@ -135,7 +146,9 @@ def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=
     for name, value in (("tokens", tokens), ("width", settings.get("width", 1))):
         if value > MOST[name]:
             raise InputError(f"--{name} {value}: must be {MOST[name]} or less")
-    options = {} if carried else {"capacity": len(ids) + tokens, "keep": keep}
+    options = {"capacity": len(ids) + tokens, "keep": keep} if slides else {}
+    if source.kind == "dates":
+        options = {"first": [source.words.bos]}
     scorer = continuation(model, ids, **options)
     if method == "beam":
         n_best = settings["n_best"]
@@ -188,7 +201,7 @@ def run(options):
     """Write what the options ask for; the exit status."""
     options = vars(options)
     source = opened(options.pop("run"))
-    streams = (source.kind != "arithmetic" and options["method"] != "beam"
+    streams = (source.kind not in LISTED and options["method"] != "beam"
                and options.get("count", 1) == 1)
     return (streamed if streams else listed)(source, options)
 
@@ -207,11 +220,11 @@ def streamed(source, options):
 
 
 def listed(source, options):
-    """Equations, several texts, or what a beam search found."""
+    """Equations, dates, several texts, or what a beam search found."""
     found, ids = generate(source, **options)
     longest, prompt = 0, [] if options["chat"] else ids
     for i, hypothesis in enumerate(found):
-        if i and source.kind != "arithmetic":
+        if i and source.kind not in LISTED:
             print("-" * 40)
         show(source.shown(prompt, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
@@ -222,5 +235,5 @@ def listed(source, options):
 def say_window(source, longest):
     """Say when a text has been longer than what the model sees; its last token is not read."""
     seen = getattr(source.model, "max_len", longest)
-    if longest - 1 > seen:
+    if source.kind != "dates" and longest - 1 > seen:
         note(f"the model sees {seen} tokens; its window slid along these {longest}")

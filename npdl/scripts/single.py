@@ -46,6 +46,13 @@ LEARN = """\
 NEXT_TOKEN = {"criterion": "CrossEntropy()", "outputs": "logits", "targets": "data[:, 1:]",
               "forward": "logits, cache = model.forward(data[:, :-1])",
               "backward": "model.backward(criterion.backward(1.0, c_loss), cache)"}
+REVERSED = TOKENS + """\
+    start = np.full((p * p, 1), p)                  # the source a b, the target b a
+    target = np.concatenate([start, data[:, 1::-1]], 1)
+"""
+FROM_SOURCE = NEXT_TOKEN | {
+    "forward": "logits, cache = model.forward(data[:, :2], target[:, :-1])",
+    "targets": "target[:, 1:]"}
 NUMBERS = """\
     rng = np.random.default_rng(0)
     x = rng.standard_normal((64, 5, 2)){cast}
@@ -68,11 +75,8 @@ LOOPS = {
     "LSTMLM": ("p, d_model=32, num_layers=1", TOKENS, NEXT_TOKEN | {
         "forward": "(logits, state), cache = model.forward(data[:, :-1])",
         "backward": "model.backward((criterion.backward(1.0, c_loss), None), cache)"}),
-    "Seq2Seq": ("p, p + 1, d_model=32, num_layers=1, num_heads=2", TOKENS + """\
-    start = np.full((p * p, 1), p)                  # the source a b, the target b a
-    target = np.concatenate([start, data[:, 1::-1]], 1)
-""", NEXT_TOKEN | {"forward": "logits, cache = model.forward(data[:, :2], target[:, :-1])",
-                   "targets": "target[:, 1:]"}),
+    "Seq2Seq": ("p, p + 1, d_model=32, num_layers=1, num_heads=2", REVERSED, FROM_SOURCE),
+    "LSTMSeq2Seq": ("p, p + 1, d_model=32", REVERSED, FROM_SOURCE),
     "MLP": ("[2, 16, 1]", NUMBERS.format(cast=FLOAT32, wanted="x[..., :1] * x[..., 1:]"),
             REGRESSION),
     "AttentiveRNN": ("2, 2", NUMBERS.format(cast=FLOAT32, wanted="np.tanh(x.cumsum(1) / 5)"),

@@ -61,6 +61,7 @@ def _headings(groups):
 def heading(config, seeds, differ=()):
     """Model, settings that name a run, others that set it apart, and its seeds."""
     what = config.text or f"{config.operator} mod {config.p}, r_train {config.r_train:g}"
+    what = f"dates, r_train {config.r_train:g}" if config.translates else what
     apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ)
     return f"{model_name(config)}, {what}{apart} (seeds {', '.join(map(str, sorted(seeds)))})"
 

@@ -23,11 +23,13 @@ from npdl.training.options import (
     setting,
 )
 
-MODELS = ("gpt", "lstm", "pretrained")
+SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
+MODELS = ("gpt", "lstm", *SEQ2SEQ, "pretrained")
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
 PRETRAINED_NOT = ("p", "q", "operator", "orders", "symmetric", "stratified", "characters", "layers",
                   "width", "heads", "multiplier", "bias", "norm", "activation", "positions", "tied",
                   "dropout", "init")          # what its folder says, or what it cannot be told
+SEQ2SEQ_NOT = ("p", "q", "operator", "orders", "symmetric", "stratified", "tied")
 TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
 ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
          "norm_bias": True, "merged": False, "engine": "fast", "pretrained": None,
@@ -154,12 +156,15 @@ class Config:
 
     def __post_init__(self):
         check(self)
-        if self.model == "gpt" and self.width % self.heads:
+        if self.model in ("gpt", "seq2seq") and self.width % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
                              "head takes an equal part of the width")
         if ONLY.get(self.init, self.model) != self.model:
             who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
             raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
+        if self.translates and (self.text, self.adapters) != (None, None):
+            raise InputError(f"{self.model}: learns to translate dates, as a whole; for a text or "
+                             "adapters choose a GPT or an LSTM")
         if (self.model == "pretrained") != (self.pretrained is not None):
             raise InputError("--pretrained: names the folder of a model = 'pretrained', and of no "
                              "other")
@@ -168,6 +173,18 @@ class Config:
         if self.text is not None and not (type(self.r_train) in (int, float)
                                           and 0 < self.r_train <= 1):
             raise InputError(f"--r-train {self.r_train!r}: must be a number in (0, 1]")
+
+    @property
+    def translates(self):
+        """Whether the run is of an encoder-decoder that translates dates (npdl.data.dates)."""
+        return self.model in SEQ2SEQ
+
+    @property
+    def command(self):
+        """The command that makes such a run, and resumes it."""
+        if self.pretrained is not None:
+            return "finetune"
+        return "train-seq2seq" if self.translates else f"train-{self.model}"
 
     @property
     def is_based(self):
@@ -182,6 +199,7 @@ class Config:
         """
         unused = TEXT_ONLY if self.text is None else ()
         unused = PRETRAINED_NOT if self.pretrained is not None else unused
+        unused = (*TEXT_ONLY, *SEQ2SEQ_NOT) if self.translates else unused
         return {name: value for name, value in dataclasses.asdict(self).items()
                 if name not in unused and (name not in ADDED or value != ADDED[name])}
 

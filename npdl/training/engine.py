@@ -26,19 +26,32 @@ ENGINES = ("fast", "plain")
 @dataclass(eq=False)
 class Batch:
     """Sequences on the host: inputs and targets (B, S) integers, counted (B, S) True where a
-    target counts. At most `chunk` sequences are measured at a time."""
+    target counts. At most `chunk` sequences are measured at a time. What an encoder-decoder
+    translates: source (B, R) integers, and which of them are real, as its model wants to know it,
+    lengths (B,) or a mask (B, R)."""
 
     inputs: np.ndarray
     targets: np.ndarray
     counted: np.ndarray
     chunk: int = 2048
+    source: np.ndarray | None = None
+    source_real: np.ndarray | None = None
 
     def __len__(self):
         return len(self.inputs)
 
     def part(self, start, stop):
         """The sequences from start on, below stop."""
-        return Batch(*(a[start:stop] for a in (self.inputs, self.targets, self.counted)))
+        every = (self.inputs, self.targets, self.counted, self.source, self.source_real)
+        inputs, targets, counted, *source = (a if a is None else a[start:stop] for a in every)
+        return Batch(inputs, targets, counted, self.chunk, *source)
+
+    @property
+    def read(self):
+        """What a model's forward is given."""
+        if self.source is None:
+            return (self.inputs,)
+        return self.source, self.inputs, self.source_real
 
 
 class PlainEngine:
@@ -96,7 +109,7 @@ class PlainEngine:
 
     def look(self, batch, rng):
         """The model's logits (B, S, V) and cache, the targets and what counts."""
-        out, cache = self.model.forward(batch.inputs, **({} if rng is None else {"rng": rng}))
+        out, cache = self.model.forward(*batch.read, **({} if rng is None else {"rng": rng}))
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them
         if not is_host():                                       # the loss cannot look there
             checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")

@@ -48,6 +48,9 @@ def finetune_config(run, adapters, given, folder="the run"):
     settings of the other kind of task.
     """
     base = run.config
+    if base.translates:
+        raise InputError(f"{folder}: holds a model that translates, and that learns as a whole; "
+                         "fine-tune a GPT's or an LSTM's run")
     if base.pretrained is not None:
         raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
                          "fine-tune that")

@@ -106,6 +106,8 @@ def count(model):
 def describe(config):
     """A title for the run's figures."""
     model = model_name(config)
+    if config.translates:
+        return f"{model}, dates, seed {config.seed}"
     if config.adapters is not None:
         model += ", LoRA" if config.adapters.bits is None else ", QLoRA"
     if config.pretrained is not None:
@@ -118,7 +120,9 @@ def describe(config):
 
 
 def model_name(config):
-    """GPT or LSTM, or a real model's own name."""
+    """GPT, LSTM or an encoder-decoder's name, or a real model's own."""
+    if config.translates:
+        return config.model.replace("seq2seq", "Seq2Seq").replace("lstm-", "LSTM ")
     return config.model.upper() if config.pretrained is None else stem(config.pretrained)
 
 
@@ -193,7 +197,9 @@ def write_config(folder, config, made=None):
 
 def default_folder(config):
     """Where a run goes when no folder is named: runs/<model>-p<p>-<operator>-seed<seed>, or
-    runs/<model>-text-<file>-seed<seed>."""
+    runs/<model>-text-<file>-seed<seed>, or runs/<model>-dates-seed<seed>."""
+    if config.translates:
+        return os.path.join("runs", f"{config.model}-dates-seed{config.seed}")
     if config.text is not None:
         stem = os.path.splitext(os.path.basename(config.text))[0]
         return os.path.join("runs", f"{config.model}-text-{stem}-seed{config.seed}")

@@ -3,7 +3,7 @@
 import dataclasses
 
 from npdl.errors import InputError
-from npdl.training.config import ARITHMETIC, TEXT_ONLY, Config, usable_cores
+from npdl.training.config import ARITHMETIC, SEQ2SEQ, TEXT_ONLY, Config, usable_cores
 from npdl.training.options import option_of
 
 # Document 004 names neither a clip nor how its LSTM starts. The starter code that its course has
@@ -17,6 +17,9 @@ RECIPES = {
 }
 TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
                  "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
+DATES_DEFAULTS = {"r_train": 0.9, "layers": 1, "batch": 64, "steps": 2000,
+                  "weight_decay": 0.01, "clip": 1.0, "schedule": "cosine", "eval_first": 0,
+                  "eval_every": 250, "norm": "pre", "positions": "2k/d", "engine": "plain"}
 ARITHMETIC_ONLY = {"recipe"} | {
     field.name for field in dataclasses.fields(Config)
     if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}
@@ -33,6 +36,8 @@ def recipe_settings(model, given):
 def new_config(model, given):
     """A Config from the options given, with the defaults that depend on others or the machine."""
     given = dict(given)
+    if model in SEQ2SEQ:
+        return Config(**{**DATES_DEFAULTS, **given, "model": model})
     is_text = "text" in given
     for name in given.keys() & set(ARITHMETIC_ONLY if is_text else TEXT_ONLY):
         other = "cannot go with --text" if is_text else "goes with --text only"

@@ -15,7 +15,8 @@ def least_numbers(config, task):
     if config.pretrained is not None:
         return task.architecture.size
     square = config.width * config.width
-    layer = 8 * square if config.model == "lstm" else (4 + 2 * config.multiplier) * square
+    recurrent = config.model in ("lstm", "lstm-seq2seq")
+    layer = 8 * square if recurrent else (4 + 2 * config.multiplier) * square
     return config.layers * layer + task.vocab_size * config.width
 
 

@@ -1,18 +1,24 @@
 """What a model is trained on, and the model that fits it."""
 
+from functools import cached_property
+
 import numpy as np
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream
 from npdl.data import ModularArithmetic, batch_indices
+from npdl.data.dates import LONGEST, Dates
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
+from npdl.models.seq2seq import Seq2Seq
 from npdl.pretrained import load
 from npdl.training.engine import Batch
 from npdl.training.initial import initialise
-from npdl.training.text_task import PretrainedTask, TextTask, with_facts
+from npdl.training.text_task import BATCHES, EVALUATION, PretrainedTask, TextTask, with_facts
 
-__all__ = ["ArithmeticTask", "PretrainedTask", "TextTask", "make_model", "make_task", "settled"]
+__all__ = ["ArithmeticTask", "DatesTask", "PretrainedTask", "TextTask", "make_model",
+           "make_task", "settled"]
 
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
@@ -77,6 +83,54 @@ def _batch(examples):
     return Batch(examples.inputs, examples.targets, examples.answer_mask)
 
 
+class DatesTask:
+    """Dates to translate (npdl.data.dates): the loss counts every token of the ISO date.
+
+    What ArithmeticTask has, and the same rules. Teacher forcing: at every step the decoder is fed
+    the right tokens before it, not its own. `measure` looks at MEASURED pairs of each part, always
+    the same; its accuracy is the share of dates whose every token is the most probable one, which
+    are just those that greedy decoding gets right: it feeds back what was right so far.
+    """
+
+    MEASURED = 2000
+
+    def __init__(self, config):
+        self.config = config
+        self.data = Dates(config.r_train, config.seed)
+        self.vocabulary = self.data.words
+        self.vocab_size = len(self.vocabulary.target)
+        self.max_len = LONGEST
+
+    def prepare(self):
+        pass
+
+    def batch(self, step):
+        """The pairs of update number `step`."""
+        return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
+
+    def _batch(self, part, count, *key):
+        source, real, target = self.data.encoded(*self.data.draw(part, count, *key))
+        if self.config.model == "seq2seq":
+            real = np.arange(source.shape[1]) < real[:, None]       # a mask, of the lengths
+        inputs, targets = target[:, :-1], target[:, 1:]
+        return Batch(inputs, targets, np.ones(targets.shape, bool), 256, source, real)
+
+    @cached_property
+    def _evaluation(self):
+        """{part: Batch}, made once."""
+        return {name: self._batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
+                for place, name in enumerate(self.data.parts)}
+
+    def measure(self, engine):
+        """{train_loss, train_accuracy, validation_loss, validation_accuracy}."""
+        record = {}
+        for name, batch in self._evaluation.items():
+            loss, count = engine.measure(batch)
+            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
+            record[f"{name}_accuracy"] = float((count == batch.counted.sum(1)).mean())
+        return record
+
+
 def settled(config):
     """The settings with what they leave to the data: a text's characters and its digest."""
     return config if config.text is None else with_facts(config)
@@ -84,6 +138,8 @@ def settled(config):
 
 def make_task(config):
     """The task that the settings (from `settled`) describe."""
+    if config.translates:
+        return DatesTask(config)
     if config.pretrained is not None:
         return PretrainedTask(config)
     return ArithmeticTask(config) if config.text is None else TextTask(config)
@@ -101,6 +157,14 @@ def make_model(config, task, base=None):
         model = LSTMLM(task.vocab_size, config.width, config.layers, bias=config.bias,
                        dropout=config.dropout, padding_id=task.padding_id, rng=rng,
                        dtype=config.dtype)
+    elif config.model == "lstm-seq2seq":
+        model = LSTMSeq2Seq(task.vocabulary.source.size, task.vocab_size, config.width,
+                            config.layers, None, config.bias, config.dropout, rng, config.dtype)
+    elif config.model == "seq2seq":
+        model = Seq2Seq(task.vocabulary.source.size, task.vocab_size, config.width, config.layers,
+                        config.heads, config.multiplier, task.max_len, config.bias, config.norm,
+                        config.activation, config.dropout, config.positions, None, rng,
+                        config.dtype)
     else:
         model = GPT(task.vocab_size, config.width, config.layers, config.heads, config.multiplier,
                     task.max_len, bias=config.bias, norm=config.norm, norm_bias=config.norm_bias,

@@ -1,12 +1,17 @@
-"""Where each head looks: the attention weights of a GPT run on one sequence."""
+"""Where each head looks: the attention weights of a GPT's run on one sequence, or of an
+encoder-decoder's on a source and its translation."""
 
 import numpy as np
 
+from npdl.decoding import greedy
+from npdl.decoding.wiring import continuation
 from npdl.errors import InputError
+from npdl.models import lstm_seq2seq, seq2seq
 from npdl.models.gpt import attentions
 from npdl_study.plots import style
 
 MOST_TOKENS = 32
+SHOWN = {"\n": "\\n", " ": "␣", "\t": "\\t"}     # characters that would not be seen
 
 
 def tokens_of(run, text=None):
@@ -19,8 +24,7 @@ def tokens_of(run, text=None):
         run.task.prepare()
         text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
     ids = np.asarray(vocabulary.encode(text))
-    shown = {"\n": "\\n", " ": "␣", "\t": "\\t"}
-    return ids, [shown.get(character, character) for character in text]
+    return ids, [SHOWN.get(character, character) for character in text]
 
 
 def _equation(run, text):
@@ -38,6 +42,8 @@ def plot_attention(run, title, text=None):
 
     Raises InputError for a run without attention and for a text that is too long to be shown.
     """
+    if run.config.translates:
+        return plot_alignment(run, title, text)
     if run.config.model != "gpt":
         raise InputError("attention: this run is an LSTM and has no attention; give the folder of "
                          "a GPT run")
@@ -47,33 +53,55 @@ def plot_attention(run, title, text=None):
         raise InputError(f"attention: {len(ids)} tokens; give 1 to {longest} with --text")
     _, cache = run.model.forward(ids[None])
     A = attentions(cache)[0]                            # A (L, H, S, S)
-    L, H, S, _ = A.shape
-    cell = max(1.9, 0.19 * S)
-    made = style.figure(cell * H + 1.7, cell * L + 1.2, title,
-                        "row: the token that looks; column: the token looked at; grey: the "
-                        "future, which no token may see")
+    future = np.triu(np.ones(A.shape[2:], bool), 1)
+    return _maps(np.ma.array(A, mask=np.broadcast_to(future, A.shape)), tokens, tokens, title,
+                 "row: the token that looks; column: the token looked at; grey: the future, which "
+                 "no token may see")
+
+
+def plot_alignment(run, title, text=None):
+    """A Figure: for each token of the translation (row) where the decoder looks in the source
+    (column), a map for each layer, the mean over its heads; `text`, or a date that is held out."""
+    model, words = run.model, run.task.vocabulary
+    if text is None:
+        [text], _ = run.task.data.draw(list(run.task.data.parts)[-1], 1, run.config.seed)
+    source = words.encode(text)[None]
+    [found] = greedy(continuation(model, source, first=[words.bos]), MOST_TOKENS, words.eos)
+    _, cache = model.forward(source, np.array([[words.bos, *found.tokens[:-1]]]))
+    if run.config.model == "seq2seq":
+        A = seq2seq.attentions(cache)[2][0].mean(1)     # A (L, T, S), the mean over the heads
+    else:
+        A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
+    return _maps(A[:, None], [words.target[i] for i in found.tokens],
+                 [*(SHOWN.get(c, c) for c in text), "end"], title,
+                 "row: the token that is written; column: the character looked at", 0.26)
+
+
+def _maps(A, rows, columns, title, note, inches=0.19):
+    """A Figure of the weights A (L, H, R, S), with the tokens of the rows and the columns, each
+    so many inches wide."""
+    L, H, R, S = A.shape
+    width, height = max(1.9, inches * S), max(1.9, inches * R)
+    made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
     grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
-    future = np.triu(np.ones((S, S), bool), 1)
     for layer in range(L):
         for head in range(H):
             axes = grid[layer, head]
-            image = axes.imshow(np.ma.array(A[layer, head], mask=future), vmin=0, vmax=1,
-                                cmap=style.SEQUENTIAL)
-            _label(axes, tokens, layer, head, L)
+            image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
+            _label(axes, rows, columns, 9 if S <= 10 or inches > 0.2 else 6.5)
+            if layer == 0 and H > 1:
+                axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
+            if head == 0 and L > 1:
+                axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)
     bar = made.colorbar(image, ax=grid, shrink=0.8, pad=0.02)
     bar.set_label("attention weight", color=style.INK)
     bar.outline.set_visible(False)
     return made
 
 
-def _label(axes, tokens, layer, head, L):
+def _label(axes, rows, columns, size):
     axes.set_facecolor("#e8e8e8")
     axes.spines[:].set_visible(False)
-    size = 9 if len(tokens) <= 10 else 6.5
-    axes.set_xticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
-    axes.set_yticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
+    axes.set_xticks(range(len(columns)), columns, fontsize=size, color=style.INK, parse_math=False)
+    axes.set_yticks(range(len(rows)), rows, fontsize=size, color=style.INK, parse_math=False)
     axes.tick_params(length=0)
-    if layer == 0:
-        axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
-    if head == 0:
-        axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)

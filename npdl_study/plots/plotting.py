@@ -60,8 +60,10 @@ def plot(what, run=None, out=None, text=None, steps=100, model="gpt", depth=2, n
     return save(made, path)
 
 
-def _loaded(folder):
+def _loaded(folder, translation=False):
     run = load_run(folder)
+    if run.config.translates and not translation:
+        raise InputError(f"{folder}: holds a model that translates; plot its attention or curves")
     return run, f"{describe(run.config)}, step {run.step}"
 
 
@@ -84,7 +86,7 @@ def _flow(folder, model, depth, norm):
 
 
 def _attention(folder, text):
-    run, title = _loaded(folder)
+    run, title = _loaded(folder, translation=True)
     return plot_attention(run, f"Attention: {title}", text)
 
 

@@ -10,6 +10,7 @@ from npdl.decoding.wiring import (
     CachedLlama,
     CachedSeq2Seq,
     CarriedLSTM,
+    CarriedSeq2Seq,
     Recomputed,
     continuation,
 )
@@ -18,6 +19,7 @@ from npdl.functions import log_softmax
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
 from npdl_study.check.subjects import randomise
 
@@ -109,6 +111,14 @@ def test_cached_seq2seq(norm, mask):
                      Recomputed(Seq2SeqTarget(model, source, mask), [1, 2]))
 
 
+@pytest.mark.parametrize("lengths", [None, np.array([2])])
+def test_carried_seq2seq(lengths):
+    model = randomised(LSTMSeq2Seq(V, V, 16, 2))
+    scorer = continuation(model, [3, 1, 4], first=[1, 2], lengths=lengths)
+    assert isinstance(scorer, CarriedSeq2Seq)
+    assert_same_walk(scorer, Recomputed(Seq2SeqTarget(model, [[3, 1, 4]], lengths), [1, 2]))
+
+
 def test_the_logits_themselves_agree_with_the_training_path():
     """Token by token with a cache, and the whole sequence at once: float32, to 1e-6 of the
     largest logit (or of 1)."""
@@ -160,7 +170,8 @@ def test_a_step_computes_one_position(monkeypatch):
     source = Seq2Seq(V, V, 16, 2, 2, 2, max_len=16)
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
                    CachedLlama(llama(), np.arange(5)),
-                   CachedSeq2Seq(source, np.arange(6), np.arange(5))):
+                   CachedSeq2Seq(source, np.arange(6), np.arange(5)),
+                   CarriedSeq2Seq(LSTMSeq2Seq(V, V, 16), np.arange(6), np.arange(5))):
         _, state = scorer.start()
         rows.clear()
         scorer.advance(state, np.zeros(3, int), np.arange(3))

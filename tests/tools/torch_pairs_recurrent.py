@@ -19,6 +19,7 @@ from npdl.layers.recurrent import (
 from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from tests.tools.torch_compare import Pair, sizes
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
@@ -151,6 +152,31 @@ def their_lstm_lm(P, ids, state, lengths):
     return F.linear(y, P["classifier.W"].T, P["classifier.b"]), final
 
 
+def lstm_seq2seq(rng):
+    B, S, T, D, H = sizes(rng, 5)
+    source, target = (rng.integers(0, 7, (B, length)) for length in (S, T))
+    lengths = rng.integers(1, S + 1, B)
+    return LSTMSeq2Seq(7, 7, D, 2, H, rng=rng), (source, target), {"lengths": lengths}
+
+
+def their_lstm_seq2seq(P, source, target, lengths):
+    """nn.LSTM twice, and Luong et al.'s formulas between them."""
+    def run(side, part, ids, *more):
+        weights = [w for i in range(2) for w in packed(LSTM, P, f"{side}.layers.{i}.cell.")]
+        H, W = P[f"{side}.layers.0.cell.W_h"].shape[0], P[f"{part}_embedding.W"]
+        module = nn.LSTM(W.shape[1], H, 2, batch_first=True, dtype=W.dtype)
+        return run_module(module, weights, F.embedding(ids, W), *more)
+
+    memory, state = run("encoder", "source", source, None, lengths)
+    h, _ = run("decoder", "target", target, state)
+    scores = torch.einsum("bth,bsh->bts", h, memory)
+    padding = torch.arange(source.shape[1]) >= torch.tensor(lengths)[:, None]
+    scores = scores.masked_fill(padding[:, None], -torch.inf)
+    a = torch.einsum("bts,bsh->bth", scores.softmax(-1), memory)
+    u = torch.tanh(F.linear(torch.cat([a, h], -1), P["combine.W"].T, P["combine.b"]))
+    return F.linear(u, P["classifier.W"].T, P["classifier.b"])
+
+
 def gru_formula(rng):
     B, S, D, H = sizes(rng, 4)
     lengths = rng.integers(0, S + 1, B)
@@ -223,4 +249,5 @@ PAIRS = [
     Pair(BiRNNLoss, "the document's sizes", "its formula", birnn_loss, their_birnn_loss),
     *(attentive(score, query) for score in SCORES for query in QUERIES),
     Pair(LSTMLM, "state, lengths", "nn.LSTM and nn.Linear", lstm_lm, their_lstm_lm),
+    Pair(LSTMSeq2Seq, "lengths", "nn.LSTM, its formula", lstm_seq2seq, their_lstm_seq2seq),
 ]

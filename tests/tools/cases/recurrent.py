@@ -21,6 +21,7 @@ from npdl.layers.recurrent import (
 from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from tests.tools.cases import case, ids, same_mask
 from tests.tools.composites import WithLoss
 
@@ -151,4 +152,12 @@ CASES += [
     case(LSTMLM, "with its loss, sum by token, three layers",
          with_loss({"num_layers": 3}, "sum", "token"), TOKENS, ids(4, 4, 3),
          lambda rng: rng.random((4, 3)) < 0.7),
+]
+
+CASES += [
+    case(LSTMSeq2Seq, "one layer", (5, 4, 3), ids(5, 2, 3), ids(4, 2, 4)),
+    case(LSTMSeq2Seq, "lengths", (5, 4, 2, 1, 3), ids(5, 4, 3), ids(4, 4, 2), lengths=SOME),
+    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias", (5, 4, 2, 2, 3, False, 0.4),
+         ids(5, 4, 3), ids(4, 4, 2), lengths=SOME, forward=same_mask),
+    case(LSTMSeq2Seq, "sizes of 1", (1, 1, 1), np.array([[0]]), np.array([[0]])),
 ]

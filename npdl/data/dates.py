@@ -1,0 +1,99 @@
+"""Dates written in many ways, and in the one way of ISO 8601: pairs for a model that translates.
+
+Read as each pair is made: of 03/04/21 the month comes first, of 03.04.21 and 03-04-2021 the day,
+and a year of two digits is one from 1950 to 2049.
+"""
+
+import datetime
+import string
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl.data.sequences import pad
+from npdl.data.text import Characters
+from npdl.errors import InputError, require_number
+
+FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
+          "October", "November", "December")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+# Y 2021, y 21; M March, m 3, b Mar, 0m 03; d 3, 0d 03, o 3rd; W Wednesday, w Wed
+FORMS = (
+    "{d} {b} {Y}", "{d} {M} {Y}", "{0d} {b} {Y}", "{o} {M} {Y}", "the {o} of {M}, {Y}",
+    "{M} {d}, {Y}", "{M} {o}, {Y}", "{b} {d}, {Y}", "{b} {o} {Y}", "{Y} {M} {d}",
+    "{W}, {M} {d}, {Y}", "{W} {d} {M} {Y}", "{W}, the {o} of {M} {Y}", "{w} {d} {b} {Y}",
+    "{w}, {b} {o}, {Y}", "{w} {0m}/{0d}/{y}", "{0m}/{0d}/{Y}", "{m}/{d}/{Y}", "{0m}/{0d}/{y}",
+    "{m}/{d}/{y}", "{0d}.{0m}.{Y}", "{d}.{m}.{Y}", "{0d}.{0m}.{y}", "{d}.{m}.{y}", "{0d}-{0m}-{Y}",
+    "{Y}-{0m}-{0d}", "{d}-{b}-{y}", "{d}-{b}-{Y}", "{d} {b} {y}", "{Y}/{0m}/{0d}", "{Y}-{m}-{d}",
+    "{Y}.{0m}.{0d}", "{Y}{0m}{0d}",
+)
+CASES = (str, str, str.lower, str.upper)        # as it is, twice as often
+END = "\n"                                      # of a written date
+LONGEST = 40                                    # tokens of one: more than a form has
+
+
+class DateWords:
+    """The tokens of both languages: the characters of a written date with END after it, without
+    which "May 2" could go on, and those of an ISO date with BOS before it and EOS after it."""
+
+    source = Characters("".join(sorted(END + string.ascii_letters + string.digits + " ,-./")))
+    target = ("-", *string.digits, "BOS", "EOS")
+    bos, eos = target.index("BOS"), target.index("EOS")
+
+    def encode(self, text):
+        """Ids (S + 1,) of a written date and END; InputError for a character that no form has, and
+        for a text that is empty or as long as LONGEST."""
+        if not 0 < len(text) < LONGEST:
+            raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
+                             f"{LONGEST - 1}, say 'March 3rd, 2021'")
+        return self.source.encode(text + END)
+
+    def decode(self, ids):
+        """The text of target tokens, BOS and EOS left out."""
+        return "".join(self.target[i] for i in ids if i not in (self.bos, self.eos))
+
+
+class Dates:
+    """All days from FIRST to LAST, a share of them to train on; how each is written is drawn.
+
+        pairs = Dates(r_train=0.9, seed=0).draw("validation", 64, seed, step)
+
+    parts  {"train": day numbers, "validation": the others}, no day in both
+    Raises InputError unless 0 < r_train <= 1.
+    """
+
+    words = DateWords()
+
+    def __init__(self, r_train=0.9, seed=0):
+        require_number("r_train", r_train, lambda value: 0 < value <= 1, "above 0 and at most 1")
+        days = FIRST.toordinal() + stream(seed, 5).permutation((LAST - FIRST).days + 1)
+        cut = max(1, round(len(days) * r_train))
+        parts = {"train": days[:cut], "validation": days[cut:]}
+        self.parts = {name: part for name, part in parts.items() if len(part)}
+
+    def draw(self, part, count, *key):
+        """`count` pairs of a part, from the stream keyed by `key`: texts, and their ISO dates."""
+        rng = stream(*key)
+        days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
+        forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
+        return ([CASES[case](written(day, FORMS[form]))
+                 for day, form, case in zip(days, forms, cases, strict=True)],
+                [day.isoformat() for day in days])
+
+    def encoded(self, texts, isos):
+        """source (B, S) and its lengths (B,); target (B, T + 1), from BOS to EOS."""
+        words = self.words
+        source, lengths = pad([words.encode(text) for text in texts])
+        target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]
+        return source, lengths, np.array(target)
+
+
+def written(day, form):
+    """A datetime.date in one of FORMS."""
+    d, m, Y = day.day, day.month, day.year
+    M, W = MONTHS[m - 1], WEEKDAYS[day.weekday()]
+    ordinal = "th" if 11 <= d <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(d % 10, "th")
+    return form.format_map({"Y": Y, "y": f"{Y % 100:02}", "M": M, "b": M[:3], "m": m,
+                            "0m": f"{m:02}", "d": d, "0d": f"{d:02}", "o": f"{d}{ordinal}",
+                            "W": W, "w": W[:3]})

@@ -1,0 +1,95 @@
+"""An encoder-decoder of two LSTMs with attention: from a source sequence to a target sequence."""
+
+from npdl.backend import xp
+from npdl.core import Cache, Layer
+from npdl.errors import checked_tokens
+from npdl.functions import length_mask
+from npdl.init import generator
+from npdl.layers.activation import Tanh
+from npdl.layers.attention import DotAttention
+from npdl.layers.embedding import Embedding
+from npdl.layers.linear import Linear
+from npdl.layers.recurrent import LSTM
+
+
+class LSTMSeq2Seq(Layer):
+    """One LSTM reads the source and leaves its outputs m_s, the memory; another starts from its
+    last state, reads the target, and looks back at every step (Luong et al. 2015, "global
+    attention" with the score "dot", arXiv:1508.04025):
+
+    a_t = sum_s alpha_ts m_s,   alpha_t = softmax over s of h_t . m_s
+    u_t = tanh([a_t, h_t] W_c + b_c),   logits_t = u_t W_o + b_o
+
+    forward(source, target, lengths, rng): source (B, S) and target (B, T) tokens -> logits
+    (B, T, V). With `lengths` (B,), the sources' own, what stands after one's end reaches nothing.
+    logits[:, t] belongs to the token after target[:, t]: fed with the right target (teacher
+    forcing), all steps are computed at once. The weights alpha are in the cache: attentions(cache).
+    Raises InputError for tokens or lengths that are none.
+    """
+
+    def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=1, d_hidden=None,
+                 bias=True, dropout=0.0, rng=0, dtype="float32"):
+        rng = generator(rng)
+        d_hidden = d_model if d_hidden is None else d_hidden
+        self.source_embedding = Embedding(source_vocab, d_model, None, rng, dtype)
+        self.encoder = LSTM(d_model, d_hidden, num_layers, bias, dropout, rng, dtype)
+        self.target_embedding = Embedding(target_vocab, d_model, None, rng, dtype)
+        self.decoder = LSTM(d_model, d_hidden, num_layers, bias, dropout, rng, dtype)
+        self.attention = DotAttention()
+        self.combine = Linear(2 * d_hidden, d_hidden, bias, rng, dtype)
+        self.tanh = Tanh()
+        self.classifier = Linear(d_hidden, target_vocab, bias, rng, dtype)
+
+    def forward(self, source, target, lengths=None, rng=None):
+        (memory, state), c_encode = self.encode(source, lengths, rng)
+        (logits, _), c_decode = self.decode(target, memory, state, lengths, rng)
+        return logits, Cache(encode=c_encode, decode=c_decode)
+
+    def backward(self, dlogits, cache):
+        dtarget, dmemory, dstate = self.decode_backward(dlogits, cache.decode)
+        dsource = self.encode_backward(dmemory, dstate, cache.encode)
+        return dsource, dtarget                                         # None: integers have none
+
+    def encode(self, source, lengths=None, rng=None):
+        """The memory (B, S, H) and the last state of a source (B, S), and a cache."""
+        source = checked_tokens(source, "LSTMSeq2Seq")
+        x, c_embedding = self.source_embedding.forward(source)          # x (B, S, D)
+        (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)
+        return (memory, state), Cache(embedding=c_embedding, encoder=c_encoder)
+
+    def encode_backward(self, dmemory, dstate, cache):
+        """Add the gradients of everything below the memory and the last state."""
+        dx, dstart = self.encoder.backward((dmemory, dstate), cache.encoder)
+        return self.source_embedding.backward(dx, cache.embedding)
+
+    def decode(self, target, memory, state, lengths=None, rng=None):
+        """The logits (B, T, V) of a target (B, T) that goes on from a state, the last state, and a
+        cache."""
+        target = checked_tokens(target, "LSTMSeq2Seq")
+        mask = None
+        if lengths is not None:
+            mask = length_mask(lengths, memory.shape[1])[:, None]       # mask (B, 1, S)
+        x, c_embedding = self.target_embedding.forward(target)          # x (B, T, D)
+        (h, state), c_decoder = self.decoder.forward(x, state, rng)     # h (B, T, H)
+        a, c_attention = self.attention.forward(h, memory, memory, mask)    # a (B, T, H)
+        z, c_combine = self.combine.forward(xp.concatenate([a, h], -1))
+        u, c_tanh = self.tanh.forward(z)                                # u (B, T, H)
+        logits, c_classifier = self.classifier.forward(u)
+        return (logits, state), Cache(embedding=c_embedding, decoder=c_decoder, combine=c_combine,
+                                      attention=c_attention, tanh=c_tanh, classifier=c_classifier)
+
+    def decode_backward(self, dlogits, cache):
+        """The gradients of the target (None), the memory and the first state."""
+        du = self.classifier.backward(dlogits, cache.classifier)
+        dz = self.tanh.backward(du, cache.tanh)                         # u = tanh(z)
+        da, dh = xp.split(self.combine.backward(dz, cache.combine), 2, -1)  # z = [a, h] W_c
+        dq, dk, dv = self.attention.backward(da, cache.attention)       # a = attention(h, m, m)
+        dh = dh + dq
+        dmemory = dk + dv
+        dx, dstate = self.decoder.backward((dh, None), cache.decoder)
+        return self.target_embedding.backward(dx, cache.embedding), dmemory, dstate
+
+
+def attentions(cache):
+    """The weights alpha (B, T, S), from the cache of LSTMSeq2Seq.forward."""
+    return cache.decode.attention.A

@@ -1,0 +1,86 @@
+"""Dates written in many ways: each as a person would, none that could be two days."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from npdl.data import dates
+from npdl.data.dates import FORMS, Dates, DateWords, written
+from npdl.errors import InputError
+
+DAY = datetime.date(2021, 3, 3)
+BY_HAND = """\
+3 Mar 2021|3 March 2021|03 Mar 2021|3rd March 2021|the 3rd of March, 2021|March 3, 2021
+March 3rd, 2021|Mar 3, 2021|Mar 3rd 2021|2021 March 3|Wednesday, March 3, 2021
+Wednesday 3 March 2021|Wednesday, the 3rd of March 2021|Wed 3 Mar 2021|Wed, Mar 3rd, 2021
+Wed 03/03/21|03/03/2021|3/3/2021|03/03/21|3/3/21|03.03.2021|3.3.2021|03.03.21|3.3.21|03-03-2021
+2021-03-03|3-Mar-21|3-Mar-2021|3 Mar 21|2021/03/03|2021-3-3|2021.03.03|20210303"""
+
+
+def test_a_day_is_written_as_by_hand():
+    assert [written(DAY, form) for form in FORMS] == BY_HAND.replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("day, ordinal", [(1, "1st"), (2, "2nd"), (11, "11th"), (12, "12th"),
+                                          (13, "13th"), (21, "21st"), (22, "22nd"), (31, "31st")])
+def test_ordinals(day, ordinal):
+    assert written(datetime.date(2000, 1, day), "{o}") == ordinal
+
+
+def test_no_text_is_two_days():
+    """Years, months and days that can stand for each other."""
+    years = (1950, 1999, *range(2000, 2013), 2031, 2049)
+    days = [datetime.date(Y, m, d)
+            for Y in years for m in range(1, 13) for d in (*range(1, 13), 28)]
+    found = {}
+    for day in days:
+        for form in FORMS:
+            assert found.setdefault(written(day, form).lower(), day) == day
+
+
+@pytest.mark.parametrize("r_train", [0.9, 0.25])
+def test_the_days_are_divided_once(r_train):
+    parts = Dates(r_train, seed=3).parts
+    every = np.concatenate(list(parts.values()))
+    assert len(set(every)) == len(every) == 36525
+    assert len(parts["train"]) == round(36525 * r_train)
+    assert set(parts["train"]) == set(Dates(r_train, seed=3).parts["train"])
+    assert set(parts["train"]) != set(Dates(r_train, seed=4).parts["train"])
+    assert list(Dates(1.0).parts) == ["train"]
+
+
+def test_pairs_are_of_their_part_and_the_same_for_the_same_key():
+    data = Dates(0.5, seed=1)
+    texts, isos = data.draw("validation", 50, 1, 7)
+    assert (texts, isos) == data.draw("validation", 50, 1, 7) != data.draw("validation", 50, 1, 8)
+    days = {datetime.date.fromisoformat(iso) for iso in isos}
+    assert {day.toordinal() for day in days} <= set(data.parts["validation"])
+    for text, iso in zip(texts, isos, strict=True):
+        day = datetime.date.fromisoformat(iso)
+        assert text.lower() in {written(day, form).lower() for form in FORMS}
+    assert len({case(text) == text for text in texts for case in dates.CASES}) == 2
+
+
+def test_encoded_pairs_read_as_they_were_written():
+    data = Dates()
+    texts, isos = data.draw("train", 20, 0)
+    source, lengths, target = data.encoded(texts, isos)
+    words = data.words
+    assert source.shape == (20, lengths.max()) and target.shape == (20, 12)
+    assert [words.source.decode(ids[:n]) for ids, n in zip(source, lengths, strict=True)] == [
+        text + dates.END for text in texts]
+    assert [words.decode(ids) for ids in target] == isos
+    assert (target[:, 0] == words.bos).all() and (target[:, -1] == words.eos).all()
+
+
+@pytest.mark.parametrize("act, mentioned", [
+    (lambda: Dates(0), "r_train = 0"), (lambda: Dates(1.5), "r_train = 1.5"),
+    (lambda: DateWords().encode(""), "0 characters"),
+    (lambda: DateWords().encode("3" * 40), "40 characters"),
+    (lambda: DateWords().encode("3 März"), "'ä'"),
+])
+def test_what_is_no_date_is_one_line(act, mentioned):
+    with pytest.raises(InputError, match=mentioned) as refused:
+        act()
+    assert len(str(refused.value).splitlines()) == 1
