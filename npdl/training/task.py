@@ -159,12 +159,13 @@ def make_model(config, task, base=None):
                        dtype=config.dtype)
     elif config.model == "lstm-seq2seq":
         model = LSTMSeq2Seq(task.vocabulary.source.size, task.vocab_size, config.width,
-                            config.layers, None, config.bias, config.dropout, rng, config.dtype)
+                            config.layers, bias=config.bias, dropout=config.dropout, rng=rng,
+                            dtype=config.dtype)
     elif config.model == "seq2seq":
         model = Seq2Seq(task.vocabulary.source.size, task.vocab_size, config.width, config.layers,
-                        config.heads, config.multiplier, task.max_len, config.bias, config.norm,
-                        config.activation, config.dropout, config.positions, None, rng,
-                        config.dtype)
+                        config.heads, config.multiplier, task.max_len, bias=config.bias,
+                        norm=config.norm, activation=config.activation, dropout=config.dropout,
+                        positions=config.positions, rng=rng, dtype=config.dtype)
     else:
         model = GPT(task.vocab_size, config.width, config.layers, config.heads, config.multiplier,
                     task.max_len, bias=config.bias, norm=config.norm, norm_bias=config.norm_bias,
