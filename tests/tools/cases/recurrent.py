@@ -157,7 +157,8 @@ CASES += [
 CASES += [
     case(LSTMSeq2Seq, "one layer", (5, 4, 3), ids(5, 2, 3), ids(4, 2, 4)),
     case(LSTMSeq2Seq, "lengths", (5, 4, 2, 1, 3), ids(5, 4, 3), ids(4, 4, 2), lengths=SOME),
-    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias", (5, 4, 2, 2, 3, False, 0.4),
-         ids(5, 4, 3), ids(4, 4, 2), lengths=SOME, forward=same_mask),
+    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias",
+         (5, 4, 2, 2, 3, {**NO_BIAS, "dropout": 0.4}), ids(5, 4, 3), ids(4, 4, 2), lengths=SOME,
+         forward=same_mask),
     case(LSTMSeq2Seq, "sizes of 1", (1, 1, 1), np.array([[0]]), np.array([[0]])),
 ]
