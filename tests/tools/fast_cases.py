@@ -193,7 +193,7 @@ def assert_kernels():
     """Each kernel equals its layer, and writes over nothing but what it says."""
     rng, m = stream(9, 9), Arena("float64")
     pairs = [(Linear(3, 5, dtype="float64"), kernels.linear, kernels.linear_backward),
-             (Linear(3, 5, False, dtype="float64"), kernels.linear, kernels.linear_backward),
+             (Linear(3, 5, bias=False, dtype="float64"), kernels.linear, kernels.linear_backward),
              (LayerNorm(5, dtype="float64"), kernels.layer_norm, kernels.layer_norm_backward),
              (GELU(), kernels.activation, kernels.activation_backward)]
     for layer, forward, backward in pairs:
