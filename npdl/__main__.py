@@ -46,11 +46,16 @@ def start(*first):
 def main(arguments=None):
     """Run one command; returns its exit status (2 for what the user got wrong)."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    chosen = given[0] if given else ""
+    prog = f"python -m npdl {chosen}" if chosen in COMMANDS else "python -m npdl"
+    return guarded(prog, lambda: _main(given, chosen))
+
+
+def _main(given, chosen):
     parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
                            "NumPy, every backward written out: train, and understand.")
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    chosen = given[0] if given else ""
     for name, (what, module, add, _) in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=what)
         if name == chosen:                              # import what is asked for, no more
@@ -60,8 +65,7 @@ def main(arguments=None):
     options = parser.parse_args(given)
     command = vars(options).pop("command")
     _, module, _, run = COMMANDS[command]
-    return guarded(f"python -m npdl {command}",
-                   lambda: _quietly(getattr(importlib.import_module(module), run), options))
+    return _quietly(getattr(importlib.import_module(module), run), options)
 
 
 def _unknown(name):

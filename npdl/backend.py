@@ -41,13 +41,13 @@ def _import_cupy():
         import cupy
     except ModuleNotFoundError as error:
         raise BackendError(
-            "backend 'cupy': CuPy is not installed; install npdl with the extra 'cuda12' or "
-            f"'cuda13' to match your driver, {instead} ({error})"
+            "backend 'cupy': CuPy is not installed; install cupy-cuda12x[ctk] or "
+            f"cupy-cuda13x[ctk] to match your driver, {instead} ({error})"
         ) from error
     except ImportError as error:
         raise BackendError(
-            "backend 'cupy': CuPy is installed but cannot be loaded; install just one of the "
-            f"extras 'cuda12' and 'cuda13', {instead} ({_first_cause(error)})"
+            "backend 'cupy': CuPy is installed but cannot be loaded; install just one of "
+            f"cupy-cuda12x and cupy-cuda13x, {instead} ({_first_cause(error)})"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -86,7 +86,7 @@ def plain_errors():
             ) from error
         raise BackendError(
             f"backend 'cupy': {type(error).__name__}: {_first_cause(error)}; check the GPU with "
-            "nvidia-smi, and that the extra 'cuda12' or 'cuda13' fits its driver, or use "
+            "nvidia-smi, and that cupy-cuda12x or cupy-cuda13x fits its driver, or use "
             "'--backend numpy'"
         ) from error
 

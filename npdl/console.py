@@ -10,6 +10,7 @@ import warnings
 from npdl.exceptions import NpdlError  # and nothing that imports NumPy: see `begin`
 
 BAD, INTERRUPTED = 2, 130
+TRAIN = ("joblib", "matplotlib", "threadpoolctl", "tqdm")       # the extra `train`
 IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which scripts need
 
 
@@ -29,10 +30,40 @@ class OneLineParser(argparse.ArgumentParser):
             self.exit(status)
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """A help without the options whose action is marked `rare`."""
+
+    def add_usage(self, usage, actions, groups, prefix=None):
+        super().add_usage(usage, [a for a in actions if not getattr(a, "rare", False)], groups,
+                          prefix)
+
+    def add_argument(self, action):
+        if not getattr(action, "rare", False):
+            super().add_argument(action)
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser, namespace, values, option=None):
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.print_help()
+        parser.exit()
+
+
+def explain(parser, text):
+    """Give a command's parser its description, lines as they stand."""
+    parser.description, parser.formatter_class = text, Help
+
+
 def describe(parser, text):
-    """Give a command's parser its description; options that are not given will be absent."""
-    parser.description, parser.argument_default = text, argparse.SUPPRESS
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    """`explain`; and options that are not given will be absent."""
+    explain(parser, text)
+    parser.argument_default = argparse.SUPPRESS
+
+
+def offer_all(parser):
+    """Add --help-all, which shows the rare options too."""
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, dest=argparse.SUPPRESS,
+                        help="show the rare options, too, and exit")
 
 
 def place(text):
@@ -72,8 +103,9 @@ def note(line):
 def guarded(prog, work):
     """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
 
-    npdl's own errors, refusals of the system and of memory, and an output that was closed become
-    one line on standard error. A character that the output's encoding lacks is shown as "?".
+    npdl's own errors, a package of TRAIN that is missing, refusals of the system and of memory, and
+    an output that was closed become one line on standard error. A character that the output's
+    encoding lacks is shown as "?".
     """
     open_streams()
     try:
@@ -85,6 +117,11 @@ def guarded(prog, work):
         return INTERRUPTED
     except NpdlError as error:
         line = str(error)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in TRAIN:
+            raise
+        line = f"{missing} is not installed; install it with 'pip install {missing}'"
     except MemoryError as error:
         line = (f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
                 "choose a smaller --width, --batch or --p")

@@ -2,7 +2,18 @@
 
 import threading
 
-from threadpoolctl import threadpool_info, threadpool_limits
+try:
+    from threadpoolctl import threadpool_info, threadpool_limits
+except ImportError:                     # of the extra `train`: here BLAS keeps its threads
+    def threadpool_info():
+        return []
+
+    class threadpool_limits:
+        def __init__(self, limits):
+            pass
+
+        def restore_original_limits(self):
+            pass
 
 
 class Shared:
@@ -35,7 +46,8 @@ class BLASThreads:
             train(model)
 
     Small products gain nothing by more threads; and where another program keeps a core busy, those
-    that wait for each other make a step many times as long.
+    that wait for each other make a step many times as long. Without the package threadpoolctl,
+    which knows BLAS, nothing changes.
 
     Where several ask for different counts at once, the least of them holds; the last to leave
     brings back what was there.

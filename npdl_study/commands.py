@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from npdl.console import place
+from npdl.console import explain, place
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
 from npdl_study.blame.blame import examine
 from npdl_study.check.target import build
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
-from npdl_study.trace.trace import refuse_debugger
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
          "file.py:f for functions f_forward and f_backward; a class of your own needs a "
@@ -47,8 +46,28 @@ def _sized(work):
                          "give smaller shapes with --input") from error
 
 
+STEP = """Run a layer's forward and backward line by line, and check each line.
+
+Each line is shown with its formula, what it read and what it wrote; a gradient beside it is right
+or wrong by a numerical one.
+
+  python -m npdl step LSTMCell
+  python -m npdl step LSTM --html lstm.html             a page to play it in
+  python -m npdl step mine.py:MyLayer                   a layer of yours (npdl example writes one)
+  python -m npdl step mine.py:MyLayer --input x=2,3 --set d=3"""
+BLAME = """Find the first wrong line of a backward, with what it should have computed.
+
+Every gradient is compared with a numerical one. The exit status is 1 unless all of them are right.
+
+  python -m npdl blame mine.py:MyLayer                  a layer of yours (npdl example writes one)
+  python -m npdl blame mine.py:MyLayer --input x=2,3 --set d=3
+  python -m npdl blame mine.py:relu --input x=2,3       relu_forward and relu_backward
+  python -m npdl blame LayerNorm                        npdl's own"""
+
+
 def add_step(parser):
     """Add the arguments of `step` to an argparse parser."""
+    explain(parser, STEP)
     _add_target(parser)
     parser.add_argument("--html", metavar="FILE", type=place,
                         help="write a page instead of printing")
@@ -61,7 +80,6 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
-    refuse_debugger()
     with time_limit(options.limit):
         layer, inputs, keywords = _built(options)
         walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
@@ -90,6 +108,7 @@ def _written(walk, name, phases):
 
 def add_blame(parser):
     """Add the arguments of `blame` to an argparse parser."""
+    explain(parser, BLAME)
     _add_target(parser)
 
 

@@ -29,5 +29,5 @@ def run(options):
                          "folder that you may write to") from error
     print(f"{path}: a layer with its sample; try")
     for command in ("step", "blame"):
-        print(f"  python -m npdl {command} {path}:Gate")
+        print(f"  python -m npdl {command} {path}:MyLayer")
     print(f"  python {path}")

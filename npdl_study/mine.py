@@ -1,7 +1,7 @@
 """A layer of my own: a starting point to write yours from. Needs npdl and nothing else.
 
-    python -m npdl step mine.py:Gate        every line of forward and backward, with its numbers
-    python -m npdl blame mine.py:Gate       the first wrong line of the backward, if one is wrong
+    python -m npdl step mine.py:MyLayer     every line of forward and backward, with its numbers
+    python -m npdl blame mine.py:MyLayer    the first wrong line of the backward, if one is wrong
     python mine.py                          the gradient check: every gradient against differences
 
 Change a sign in `backward` and run blame again.
@@ -12,7 +12,7 @@ import numpy as np
 from npdl import Cache, Layer, Param, gradcheck
 
 
-class Gate(Layer):
+class MyLayer(Layer):
     """s = sigmoid(x W + b),   y = s * x:   (B, D) -> (B, D)."""
 
     def __init__(self, d, rng=None):
@@ -42,4 +42,4 @@ class Gate(Layer):
 
 
 if __name__ == "__main__":
-    print(gradcheck(*Gate.sample()))
+    print(gradcheck(*MyLayer.sample()))

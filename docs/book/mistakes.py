@@ -18,8 +18,8 @@ from docs.book.sources import ROOT, _plain, find
 from npdl_study.blame.blame import blame
 from npdl_study.check.samples import sample
 from npdl_study.check.target import find_class
-from npdl_study.trace.patch import find_code, patched
-from npdl_study.trace.plan import plan
+from npdl_study.trace.source import find_code, patched
+from npdl_study.trace.statements import lines_of
 
 
 @dataclass
@@ -132,8 +132,8 @@ def _statement(found, code):
     """(the function that has the statement `code`, the statement); (None, None) if none has."""
     wanted = _plain(code)
     for function in _functions(found):
-        planned = plan(function.__code__)
-        for statement in planned.statements if planned else ():
+        planned = lines_of(function.__code__)
+        for statement in planned.lines if planned else ():
             if _plain(statement.source) == wanted:
                 return function, statement
     return None, None

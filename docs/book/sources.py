@@ -13,8 +13,8 @@ from pathlib import Path
 
 from docs.book.chapter import labels
 from npdl_study.step import maths
-from npdl_study.trace.fold import is_checking
-from npdl_study.trace.plan import plan
+from npdl_study.step.fold import is_checking
+from npdl_study.trace.statements import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = "-- plumbing:"
@@ -58,19 +58,15 @@ def find(target):
 def listing(target):
     """The Listing of "module:Class.method", without citations."""
     function = inspect.unwrap(find(target))
-    planned = plan(function.__code__)
+    planned = lines_of(function.__code__)
     source = linecache.getlines(function.__code__.co_filename)
-    indent = len(source[planned.first - 1]) - len(source[planned.first - 1].lstrip())
-    head = "".join(source[planned.first - 1: planned.head - 1]).strip("\n")
+    start, body = planned.node.lineno, planned.node.body[0].lineno
+    indent = len(source[start - 1]) - len(source[start - 1].lstrip())
+    head = "".join(source[start - 1: body - 1]).strip("\n")
     first = function.__code__.co_firstlineno
-    lines = []
-    for statement in planned.statements:
-        if statement.kind == "statement":
-            formula, said = maths.mathml(statement.node), maths.text(statement.node)
-        else:
-            formula = said = ""
-        lines.append(Line(statement, _code(source, statement, indent), statement.comment, formula,
-                          said))
+    lines = [Line(one, _code(source, one, indent), one.comment,
+                  maths.mathml(one.node) if one.is_simple else "",
+                  maths.text(one.node) if one.is_simple else "") for one in planned.lines]
     text = "\n".join(line[indent:] for line in head.split("\n"))
     module = function.__module__
     return Listing(function.__qualname__, module, first, text, lines)
@@ -162,7 +158,7 @@ def _may_be_silent(statement):
     """Whether a statement is plainly no mathematics: a check, fields of the cache, a loop's head,
     the return of what is there."""
     node = statement.node
-    if statement.kind != "statement" or is_checking(node):
+    if not statement.is_simple or is_checking(node):
         return True
     if isinstance(node, ast.Assign):
         value = node.value

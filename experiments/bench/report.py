@@ -13,6 +13,7 @@ from .harness import paired_ratio
 
 COLOURS = {"torch": "#d55e00", "npdl": "#0072b2"}  # these two differ for colour-blind readers too
 LINES = {"equal": "-", "less": "--"}
+MARKS = "os^DvPX*"
 
 
 def machine():
@@ -110,7 +111,7 @@ def growth_figure(points, path, field="median_ms", ylabel="time of one step (ms)
 
     models = list(dict.fromkeys(point[0] for point in points))
     axes = list(dict.fromkeys(point[1] for point in points))
-    figure = Figure(figsize=(3.1 * len(axes) + 1, 2.9 * len(models) + 0.6), layout="constrained")
+    figure = Figure(figsize=(3.1 * len(axes) + 1, 3.4 * len(models) + 0.9), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(models), len(axes), squeeze=False, sharey="row")
     for i, model in enumerate(models):
@@ -126,7 +127,8 @@ def growth_figure(points, path, field="median_ms", ylabel="time of one step (ms)
             panel.set_xlabel(axis)
             if j == 0:
                 panel.set_ylabel(f"{model.upper()}: {ylabel}")
-        panels[i][0].legend(fontsize=7, frameon=False)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
+                  frameon=False)
     figure.savefig(path, dpi=150, metadata={"Software": None})
 
 
@@ -137,10 +139,10 @@ def _growth_lines(panel, points, field):
             if field in row:
                 drawn.setdefault((row["name"], row["kind"], row["work"]), []).append(
                     (value, row[field]))
-    markers = iter("os^Dv<>*")
-    for (name, kind, work), line in drawn.items():
-        panel.plot(*zip(*line, strict=True), LINES[work], color=COLOURS[kind], marker=next(markers),
-                   markersize=3.5, linewidth=1.3, label=name)
+    for i, ((name, kind, work), line) in enumerate(drawn.items()):
+        panel.plot(*zip(*line, strict=True), LINES[work], color=COLOURS[kind],
+                   marker=MARKS[i % len(MARKS)], markersize=6, linewidth=1.3, label=name,
+                   markerfacecolor="white" if work == "less" else COLOURS[kind])
 
 
 def write(folder, name, markdown, record):

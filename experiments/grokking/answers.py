@@ -68,7 +68,8 @@ def figures():
                                      for seed, c in of_arm(found[phases], kind="circuit").items()],
                draw_circuit, (13, 6.4)),
         Figure("jumps", "L4", "", {f"eps {eps:g}": [
-            {"step": c["step"], "loss": c["train_loss"]} for c in seeds.values()]
+            {"seed": seed, "step": c["step"], "loss": c["train_loss"]}
+            for seed, c in seeds.items()]
             for eps, seeds in by_eps(found[phases]).items()}, draw_jumps, (10, 3.8)),
     ]
 

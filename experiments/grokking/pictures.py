@@ -1,7 +1,7 @@
 """The laboratory's pictures, drawn from their data alone."""
 
 from experiments.grokking.faster import ARMS
-from experiments.study.figures import scale_y
+from experiments.study.figures import DASHES, scale_y
 from experiments.study.measures import GENERAL
 from npdl_study.plots import style
 
@@ -18,10 +18,10 @@ COLUMNS = {             # of the figure on collapse: {title: arms}
 LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded")
 
 
-def plot_seeds(axes, curves, colour, label):
+def plot_seeds(axes, curves, colour, label, dash="-"):
     """Curves [(steps, values)] of one arm: a line for each seed."""
     for i, (steps, values) in enumerate(curves):
-        axes.plot(steps, values, color=colour, linewidth=1.1, alpha=0.85,
+        axes.plot(steps, values, color=colour, linewidth=1.1, alpha=0.85, linestyle=dash,
                   label=label if i == 0 else None)
 
 
@@ -34,9 +34,9 @@ def wait_for(axes, share):
 def draw_collapse(figure, data):
     panels = figure.subplots(2, len(COLUMNS), sharex="col", sharey="row")
     for (above, below), (title, names) in zip(panels.T, COLUMNS.items(), strict=True):
-        for colour, arm in zip(COLOURS, names, strict=False):
+        for colour, dash, arm in zip(COLOURS, DASHES, names, strict=False):
             for axes, name in ((above, "validation_accuracy"), (below, "collapsed")):
-                plot_seeds(axes, [(c["step"], c[name]) for c in data[arm]], colour, arm)
+                plot_seeds(axes, [(c["step"], c[name]) for c in data[arm]], colour, arm, dash)
         style.dress(above, "", "", title)
         style.dress(below, "epoch (log scale)", "")
         wait_for(above, GENERAL)
@@ -67,8 +67,8 @@ def draw_circuit(figure, data):
     """A panel for each seed, and the legend in a place of its own after the last."""
     panels = figure.subplots(-(-(len(data) + 1) // 3), 3, squeeze=False, sharey=True).ravel()
     for axes, one in zip(panels, data, strict=False):
-        for colour, name in zip(COLOURS, LINES, strict=True):
-            axes.plot(one["step"], one[name], color=colour, linewidth=1.0,
+        for colour, dash, name in zip(COLOURS, DASHES, LINES, strict=True):
+            axes.plot(one["step"], one[name], color=colour, linewidth=1.0, linestyle=dash,
                       label=name.replace("_", " "))
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -80,9 +80,13 @@ def draw_circuit(figure, data):
 
 
 def draw_jumps(figure, data):
+    """Each curve is named at its end, behind its jump."""
     axes = figure.subplots()
-    for colour, (name, curves) in zip(COLOURS, data.items(), strict=False):
-        plot_seeds(axes, [(c["step"], c["loss"]) for c in curves], colour, name)
+    for colour, dash, (name, curves) in zip(COLOURS, DASHES, data.items(), strict=False):
+        plot_seeds(axes, [(c["step"], c["loss"]) for c in curves], colour, name, dash)
+        for curve in curves:
+            axes.annotate(f"{name}\nseed {curve['seed']}", (curve["step"][-1], curve["loss"][-1]),
+                          (5, -2), textcoords="offset points", va="top", fontsize=8, color=colour)
     axes.set_yscale("log")
-    style.dress(axes, "training step", "training loss", "")
-    axes.legend(frameon=False, fontsize=8.5)
+    axes.margins(x=0.1)
+    style.dress(axes, "training step", "training loss (log scale)", "")

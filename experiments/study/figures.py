@@ -1,4 +1,4 @@
-"""Pictures: a Figure, its file, and panels of curves coloured by a setting or named in a legend.
+"""Pictures: a Figure, its file, and panels of curves, each with a mark that the legend names.
 
 A figure is drawn from its `data` alone, so that the digest of the data, which stands in the
 picture's file, says whether it is up to date without a look at its pixels.
@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -32,7 +31,8 @@ LARGEST = 90_000                    # bytes of a picture
 DIGITS = 6                          # of the numbers that go into a digest
 
 LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
-MARKERS = ("o", "s", "^", "D")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+MARKED = 5                          # places along a curve where its mark stands
 DASHES = ("-", (0, (2, 1)), ":", "-.", (0, (5, 1)))    # of a setting's seeds, in their order
 NARROW = 3                          # a log scale spans at least such a factor
 MANY = 20                           # points from which a line is a curve
@@ -122,8 +122,8 @@ def draw_panels(figure, data):
     shape    [rows, columns] of the panels
     x        {label, scale: linear | whole (numbers) | log | log2 | steps, values}: all values
              that the setting takes, run or not
-    bar      {label, values}: lines are coloured by their "value"; or None: by their "label",
-             which a legend names
+    bar      {label, values}: lines are told apart by their "value"; or None: by their "label"
+    names    of the seeds, in their order
     panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
              a line for each seed, of few points with marks, of many their running median over
              faint values;
@@ -133,8 +133,7 @@ def draw_panels(figure, data):
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, hspace=0.05, wspace=0.03)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
     drawn = [panel["scale"] != "none" for panel in data["panels"]]
-    bar = data["bar"]
-    colours = bar_colours(bar["values"]) if bar else {}
+    looks = looks_of(data)
     for number, (axes, panel) in enumerate(zip(grid.flat, data["panels"], strict=True)):
         if not drawn[number]:
             axes.set_axis_off()
@@ -143,16 +142,13 @@ def draw_panels(figure, data):
         lowest = not any(drawn[number + columns::columns])
         style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
         axes.tick_params(labelbottom=True)
-        draw_lines(axes, panel["lines"], colours)
+        draw_lines(axes, panel["lines"], looks)
         scale_y(axes, panel["scale"])
         scale_x(axes, data["x"])
         if not any(line["x"] for line in panel["lines"]):
             axes.tick_params(left=False, labelleft=False)
             write_in(axes, "not run")
-    if bar:
-        colour_bar(figure, grid, bar)
-    else:
-        name_lines(figure, grid)
+    name_lines(figure, data, looks)
 
 
 def write_in(axes, words):
@@ -161,27 +157,42 @@ def write_in(axes, words):
               color=style.SOFT)
 
 
-def draw_lines(axes, lines, colours):
+def looks_of(data):
+    """{value or label of a line: (its colour, its mark, its number)}."""
+    bar = data["bar"]
+    names = bar["values"] if bar else list(dict.fromkeys(
+        line["label"] for panel in data["panels"] for line in panel["lines"]))
+    colours = [colormaps["plasma"](place) for place in np.linspace(0.0, 0.8, len(names))] if (
+        bar) else LEGEND
+    return {name: (colour, mark, number) for number, (name, colour, mark) in enumerate(
+        zip(names, colours, MARKERS, strict=False))}
+
+
+def draw_lines(axes, lines, looks):
     seeds = sum(len(line["seeds"]) for line in lines)
     strong, thin = (1.3, 0.6) if seeds <= FEW else (1.0, 0.3)
     faint = {"linewidth": thin, "zorder": 1,        # behind every strong line
              "alpha": FAINT * min(1, FEW / max(seeds, 1))}
-    order = {line["label"]: i for i, line in enumerate(lines) if "label" in line}
     for line in lines:
         if not line["x"]:
             continue
-        number = order.get(line.get("label"), 0)
-        colour = colours[line["value"]] if colours else LEGEND[number % len(LEGEND)]
+        colour, mark, number = looks[line["value"] if "value" in line else line["label"]]
         x, curve = line["x"], len(line["x"]) >= MANY
         for i, values in enumerate(line["seeds"]):
-            look = {"color": colour, "linestyle": DASHES[i % len(DASHES)],
-                    "label": None if i else line.get("label")}
+            look = {"color": colour, "linestyle": DASHES[i % len(DASHES)], "marker": mark,
+                    "markerfacecolor": "white" if i else colour}
             if curve:
                 axes.plot(x, values, color=colour, **faint)
-                axes.plot(x, running_median(values), linewidth=strong, **look)
+                axes.plot(x, running_median(values), linewidth=strong, markersize=4.5,
+                          markevery=marked(x, (number + i / 2) / len(looks)), **look)
             else:
-                axes.plot(x, values, linewidth=0.8, marker=MARKERS[number % len(MARKERS)],
-                          markersize=5, markerfacecolor="none" if i else colour, **look)
+                axes.plot(x, values, linewidth=0.8, markersize=5, **look)
+
+
+def marked(x, share):
+    """Where a curve's marks stand: evenly over the width of the steps' scale, `share` of a place
+    farther right, so that no two curves have theirs at the same steps."""
+    return np.searchsorted(x, x[-1] * ((np.arange(MARKED) + share) / MARKED) ** 2).tolist()
 
 
 def running_median(values):
@@ -239,28 +250,18 @@ def scale_x(axes, x):
         axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def bar_colours(values):
-    """{value: colour}, evenly spaced in the order of the values."""
-    places = np.linspace(0.0, 0.8, len(values))
-    return {value: colormaps["plasma"](place) for value, place in zip(values, places, strict=True)}
+def name_lines(figure, data, looks):
+    """One legend above all panels: the lines' marks, and how the seeds differ."""
+    def key(label, colour, mark, dash="-", face=None):
+        return Line2D([], [], color=colour, marker=mark, linestyle=dash, label=label, markersize=5,
+                      markerfacecolor=face or colour)
 
-
-def colour_bar(figure, grid, bar):
-    values = bar["values"]
-    edges = np.arange(len(values) + 1) - 0.5
-    mapping = ScalarMappable(BoundaryNorm(edges, len(values)),
-                             ListedColormap(list(bar_colours(values).values())))
-    drawn = figure.colorbar(mapping, ax=grid, ticks=range(len(values)), pad=0.01, aspect=30)
-    drawn.ax.set_yticklabels([f"{value:g}" for value in values])
-    drawn.ax.minorticks_off()
-    drawn.set_label(bar["label"], color=style.INK)
-
-
-def name_lines(figure, grid):
-    """One legend above all panels."""
-    for axes in grid.flat:
-        handles, labels = axes.get_legend_handles_labels()
-        if handles:
-            figure.legend(handles, labels, loc="outside upper right", ncols=len(handles),
-                          frameon=False, labelcolor=style.INK)
-            return
+    bar = data["bar"]
+    keys = [key(f"{bar['label'].partition(' (')[0]}:", "none", "")] if bar else []
+    keys += [key(f"{name:g}" if bar else name, colour, mark)
+             for name, (colour, mark, _) in looks.items()]
+    seeds = max(len(line["seeds"]) for panel in data["panels"] for line in panel["lines"])
+    keys += [key(f"seed {name}", style.INK, "o", dash, "white" if i else None) for i, (name, dash)
+             in enumerate(zip(data["names"][:seeds], DASHES, strict=False)) if seeds > 1]
+    figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False,
+                  labelcolor=style.INK, handlelength=2.2, columnspacing=1.2, fontsize=9)

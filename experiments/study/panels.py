@@ -48,7 +48,8 @@ def both_parts(store, config, suffix=""):
     for what in ("loss", "accuracy"):
         lines = [{"label": name, **curve(store, config, f"{part}_{what}{suffix}")}
                  for part, name in (("train", "training"), ("validation", "validation"))]
-        panels.append(panel(what, f"train_{what}", lines))
+        one = panel(what, f"train_{what}", lines)
+        panels.append({**one, "y": one["y"].replace("_train", "")})
     return {"shape": [1, 2], "x": steps_axis(config.steps), "bar": None, "panels": panels}
 
 
@@ -106,7 +107,7 @@ def figure(name, label, caption, data, size):
         values = {value for line in one["lines"] for of in line["seeds"] for value in of}
         if one["scale"] == "accuracy" and values == {1}:
             data["panels"][i] = {**EMPTY, "note": f"{one['title']} = 1 everywhere"}
-    return Figure(name, label, caption, data, draw_panels, size)
+    return Figure(name, label, caption, {**data, "names": SEEDS}, draw_panels, size)
 
 
 # --- numbers as text ------------------------------------------------------------------------------

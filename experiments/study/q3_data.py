@@ -95,7 +95,7 @@ def claims():
 # --- figures, table, numbers ----------------------------------------------------------------------
 def figures(store):
     made = [figure(f"fig0{label}-data-{model}", label, f"{NAMES[model]}: loss and accuracy over "
-                   "the training steps for r_train from 0.1 to 0.9, by colour.",
+                   "the training steps for r_train from 0.1 to 0.9, by colour and mark.",
                    family(store, {"": CONFIGS[model]}, "r_train"), (10, 6.2))
             for label, model in (("3", "lstm"), ("4", "gpt"))]
     return [*made, figure(

@@ -50,7 +50,7 @@ def figures(store):
             made.append(figure(
                 f"fig{first + L - 1}-model-{model}-layers{L}", str(first + L - 1),
                 f"{NAMES[model]}, {L} layer{'s' * (L > 1)}: loss and accuracy over the training "
-                "steps, the width d by colour.",
+                "steps, the width d by colour and mark.",
                 family(store, {"": {d: CONFIGS[model][L, d] for d in WIDTHS}}, BAR), (10, 6.2)))
     for model, label in (("lstm", 18), ("gpt", 20)):
         found = CONFIGS[model]
@@ -63,7 +63,7 @@ def figures(store):
                             store, by_P, {"label": "parameters P (log scale)", "scale": "log"}),
                         (14, 6)),
                  figure(f"fig{label + 1}-model-{model}-layers", str(label + 1),
-                        f"{what}the number of layers, the width d by colour.", eight(
+                        f"{what}the number of layers, the width d by colour and mark.", eight(
                             store, by_L, {"label": "layers L", "scale": "whole"}, BAR), (14, 6))]
     return made
 

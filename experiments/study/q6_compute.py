@@ -48,7 +48,7 @@ SPOKEN = (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))
 def figures(store):
     columns = {NAMES[m]: found for m, found in CONFIGS.items()}
     made = [figure(f"fig{label}-compute-{part}", label, f"{name} loss and accuracy over the "
-                   "training steps for batch sizes from 32 to 512, by colour.",
+                   "training steps for batch sizes from 32 to 512, by colour and mark.",
                    family(store, columns, BAR, (f"{part}_loss", f"{part}_accuracy")), (11, 6.2))
             for label, part, name in (("22", "train", "Training"),
                                       ("23", "validation", "Validation"))]
@@ -68,8 +68,8 @@ def fractions(store):
     data = {"shape": [4, 4], "x": {"label": BAR, "scale": "log2", "values": list(BATCHES)},
             "bar": {"label": "fraction α of the steps", "values": list(DRAWN)}, "panels": panels}
     return figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size, five of the α "
-                  "by colour: the first steps that reach the best values within the first α T "
-                  "steps (24 to 27), and those values (28 to 31).", data, (14, 11.5))
+                  "by colour and mark: the first steps that reach the best values within the first "
+                  "α T steps (24 to 27), and those values (28 to 31).", data, (14, 11.5))
 
 
 def budget(store):
@@ -88,7 +88,7 @@ def budget(store):
                                    "values": [min(ends), max(ends)]},
             "bar": {"label": BAR, "values": list(BATCHES)}, "panels": panels}
     return figure("fig32-compute-budget", "32", "L_val and A_val against the compute, the batch "
-                  "size by colour, the ten fractions α as marks.", data, (11, 6.2))
+                  "size by colour and mark, each of the ten fractions α marked.", data, (11, 6.2))
 
 
 def table(store):

@@ -208,7 +208,8 @@ def figures(store):
     curves = family(store, {"": CONFIGS}, "weight decay", (*METRICS, "l2_norm"), (2, 3))
     curves["panels"].append(EMPTY)
     return [figure("fig33-decay-curves", "33", "Loss, accuracy and the l2 norm of the parameters "
-                   "over the training steps, the weight decay by colour.", curves, (13, 6.2)),
+                   "over the training steps, the weight decay by colour and mark.", curves,
+                   (13, 6.2)),
             figure("fig34-decay-compared", "34", "Best losses and accuracies, and the first steps "
                    "t_f that reached them, against the weight decay.",
                    eight(store, [("LSTM", CONFIGS)], {"label": "weight decay", "scale": "linear"}),

@@ -1,13 +1,14 @@
-"""Fine-tune a trained run, or a real model, with LoRA, or QLoRA with --bits.
+"""Fine-tune a run of npdl's, or a real model, with LoRA; with --bits with QLoRA.
 
-Only the adapters learn; the rest of the model is frozen, and with --bits its linear maps are
-quantized. The result is a run folder: ask.py and generate.py read it.
+Small matrices beside the model's own, the adapters, learn; the model stays as it is, and with
+--bits its linear maps are stored with so many bits a number. What comes out is the folder of a
+run, for ask, generate, plot and finetune --merge.
 
-A run of npdl's learns another operator, modulus or text. The new operator takes the place of the
-run's in the vocabulary, whose numbers must suffice for the new modulus. A real model, a folder
-with config.json and model.safetensors or a .gguf file, learns a text in its own tokens; its
-numbers stay where they are, and the run holds what was learned. --merge writes a run of npdl's
-as a run, a real model's as a folder that transformers and other tools load.
+A run learns another operator, modulus or text. The new operator takes the old one's place, and the
+new modulus may not be larger. A real model (GPT-2, Llama, Mistral, Qwen2: a folder with config.json
+and model.safetensors, or a .gguf file) learns a text; its own files stay untouched. --merge adds
+the adapters to the model: of a run it writes a run, of a real model a folder that transformers
+loads.
 
   python -m npdl finetune runs/gpt-p31-plus-seed0 --operator - --out runs/minus
   python -m npdl finetune runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q
@@ -18,6 +19,7 @@ as a run, a real model's as a folder that transformers and other tools load.
 """
 
 import dataclasses
+import textwrap
 from pathlib import Path
 
 from npdl import backend
@@ -71,8 +73,8 @@ def add_arguments(p):
                       "where the model is now")
     shown = ", ".join(f"{option_of(name)} {value}" for name, value in
                       MODEL_DEFAULTS.items() if name not in ("block", "eval_batches"))
-    real.description = ("other defaults are then --rank 8, with --bits --block 64 --rounding "
-                        f"nearest, {shown}")
+    real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
+                                     f"nearest, {shown}", 78)
     add_settings(p, "finetune", (ADAPTERS,), Adapters())
     add_settings(p, "finetune", (TRAINING, RECORDS, MACHINE), defaults)
     run_options(p, "<run>-lora, <run>-qlora or <run>-merged")

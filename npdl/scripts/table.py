@@ -2,8 +2,10 @@
 
   python -m npdl table runs/gpt-p31-plus-seed0 runs/gpt-p31-plus-seed42 runs/lstm-*
 
-Each cell is the mean over the seeds ± the population standard deviation, as document 004 has it.
-A run that has not come to its end is named below the table, and is in no mean.
+Its rows: L, the lowest loss, A, the best accuracy (train: on the equations that were learned, val:
+on the others), t_f, the first step that reached it, Δt, the steps from training's to validation's.
+Each cell is the mean over the seeds ± the population standard deviation. A run that has not come to
+its end is named below the table, and is in no mean.
 """
 
 import dataclasses

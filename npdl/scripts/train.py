@@ -1,19 +1,24 @@
-"""Train a {model} on modular arithmetic until it groks, or on a text.
+"""Train {a} {model} on sums modulo 31, or other arithmetic, until it generalises; or on a text.
 
-The defaults are document 004's: 31 residues, addition, half of the equations to train on, two
-layers of width 128{heads}, AdamW with weight decay 1, 10001 steps;
-and gradients clipped at norm 1, which the document does not say: it is from the published starter
-code of its course (--recipe). Everything that the run makes goes into one folder. Ctrl-C saves and
-stops; --resume goes on, bit for bit.
+From half of all equations a + b = r modulo 31 it learns the answers by heart, and thousands of
+steps later the other half, often suddenly ("grokking"). The defaults: two layers of width
+128{heads}, AdamW, weight decay 1, 10001 steps. With --text FILE it learns to
+continue a text.
+
+All that the run makes goes into one folder: settings, metrics, curves.png, and the checkpoint that
+ask, generate, plot and finetune read. Ctrl-C saves and stops; --resume goes on as if nothing had
+been.
 
   python -m npdl train-{name}
-  python -m npdl train-{name} --p 11 --orders 2,3 --stratified --out runs/mixed
+  python -m npdl train-{name} --p 97 --operator - --steps 3000 --out runs/minus
   python -m npdl train-{name} --text plays.txt --out runs/plays
-  python -m npdl train-{name} --resume --out runs/mixed
+  python -m npdl train-{name} --resume --out runs/minus
 """
 
+import textwrap
+
 from npdl import backend
-from npdl.console import describe, place
+from npdl.console import describe, offer_all, place
 from npdl.errors import InputError
 from npdl.training import run
 from npdl.training.config import (
@@ -51,12 +56,12 @@ stops; --resume goes on, bit for bit.
 
 def add_gpt(parser):
     """Add the options of train-gpt to an argparse parser."""
-    _add(parser, "gpt", __doc__.format(model="GPT", name="gpt", heads=" with four heads"))
+    _add(parser, "gpt", __doc__.format(a="a", model="GPT", name="gpt", heads=" and four heads"))
 
 
 def add_lstm(parser):
     """Add the options of train-lstm to an argparse parser."""
-    _add(parser, "lstm", __doc__.format(model="LSTM", name="lstm", heads=""))
+    _add(parser, "lstm", __doc__.format(a="an", model="LSTM", name="lstm", heads=""))
 
 
 def add_seq2seq(parser):
@@ -88,13 +93,13 @@ def run_lstm(options):
 def _add(parser, model, description):
     describe(parser, description)
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
-                      for name, value in TEXT_DEFAULTS.items())
-    parser.epilog = f"With --text the defaults are {shown}."
-    parser.add_argument("--recipe", choices=list(RECIPES), help="what document 004 leaves open: "
-                        "default (clip 1.0, PyTorch's start), release (what the published starter "
-                        "code of its course has: clip 1.0, an LSTM's gates as Glorot's) or stated "
-                        "(nothing that the text does not name: no clip); --clip and --init go "
-                        "before it")
+                      for name, value in TEXT_DEFAULTS[model].items())
+    parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)
+    parser.add_argument("--recipe", choices=list(RECIPES), help="the assignment that the defaults "
+                        "are from (document 004) names no clip and no starting values of the LSTM: "
+                        "default (--clip 1.0, PyTorch's start), release (as its published starter "
+                        "code: --clip 1.0, an LSTM's gates as Glorot's) or stated (no clip); "
+                        "--clip and --init go before it").rare = True
     add_settings(parser, f"train-{model}", (ARITHMETIC, TEXT, MODEL, TRAINING, RECORDS, MACHINE),
                  new_config(model, {}))
     run_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
@@ -103,6 +108,7 @@ def _add(parser, model, description):
 
 def run_options(parser, folder):
     """Add the options of one process's part in a run; `folder` says where --out is by default."""
+    offer_all(parser)
     group = parser.add_argument_group("this process")
     group.add_argument("--out", metavar="DIR", default=None, type=place,
                        help=f"the run's folder (default: {folder})")
@@ -113,7 +119,7 @@ def run_options(parser, folder):
     group.add_argument("--quiet", action="store_true", default=False, help="show nothing")
     group.add_argument("--check", action="store_true", default=False, help="look at every layer's "
                        "numbers at every step: say where the first NaN or infinity is made "
-                       "(slower)")
+                       "(slower)").rare = True
 
 
 def parsed(options):

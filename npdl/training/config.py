@@ -36,8 +36,8 @@ ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where 
          "pretrained_sha256": None}
 
 # The headings of the options, in the order of the helps.
-ARITHMETIC = "data: a o b = r, or a o b o c = r, in modular arithmetic"
-TEXT = "data: a text instead"
+ARITHMETIC = "data: equations a o b = r modulo p, o an operator"
+TEXT = "or data: a text"
 MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
 ADAPTERS = "adapters"
 GPT = "train-gpt"
@@ -90,11 +90,13 @@ class Config:
     pretrained: str | None = setting(None, None)
     pretrained_sha256: str | None = setting(None, None)
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
-    q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q")
+    q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q", rare=True)
     operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
-    orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K")
-    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)")
-    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each")
+    orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
+                                      rare=True)
+    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
+    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
+                               rare=True)
     r_train: float = setting(ARITHMETIC, 0.5, "share of the equations, or of the text, to train "
                              "on, in (0, 1]; 1 leaves no validation set", "R")
     numbers: int | None = setting(None, None)
@@ -106,46 +108,55 @@ class Config:
     width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
     heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
     multiplier: int = setting(MODEL, 4, "inner width of the feed-forward net, in widths", "M",
-                              COUNT, GPT)
+                              COUNT, GPT, rare=True)
     bias: bool = setting(MODEL, True, "no biases in a GPT's attention maps, or in an LSTM's cells "
-                         "and classifier")
+                         "and classifier", rare=True)
     norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each part",
-                        allowed=("post", "pre"), only=GPT)
-    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT)
+                        allowed=("post", "pre"), only=GPT, rare=True)
+    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
     activation: str = setting(MODEL, "gelu", "of the feed-forward net", allowed=tuple(ACTIVATIONS),
-                              only=GPT)
-    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d or 2k/d, or learned",
-                             allowed=POSITIONS, only=GPT)
-    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT)
+                              only=GPT, rare=True)
+    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d (document 004's) or 2k/d "
+                             "(the usual one), or learned",
+                             allowed=POSITIONS, only=GPT, rare=True)
+    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
+                         rare=True)
     dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
     init: str = setting(MODEL, "torch", "starting values: torch's usual ones; of a GPT GPT-2's "
                         "small normal ones, or normal ones by width (lecun); of an LSTM's gates "
-                        "Glorot's wider ones (xavier)", allowed=INITS)
+                        "Glorot's wider ones (xavier)", allowed=INITS, rare=True)
     adapters: Adapters | None = setting(None, None)
     merged: bool = setting(None, False)
     steps: int = setting(TRAINING, 10001, "updates", "T", COUNT)
     batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
                          "B", COUNT)
-    optimizer: str = setting(TRAINING, "adamw", "update rule", allowed=("adamw", "adam", "sgd"))
+    optimizer: str = setting(TRAINING, "adamw", "update rule", allowed=("adamw", "adam", "sgd"),
+                             rare=True)
     lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
-    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "of Adam and AdamW", ("B1", "B2"))
-    eps: float = setting(TRAINING, 1e-8, "of Adam and AdamW", allowed=NOT_NEGATIVE)
-    momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1)
+    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "of Adam and AdamW", ("B1", "B2"),
+                                         rare=True)
+    eps: float = setting(TRAINING, 1e-8, "of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
+    momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1, rare=True)
     weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
-    decay: str = setting(TRAINING, "all", "what decays", allowed=("all", "matrices"))
-    schedule: str = setting(TRAINING, "constant", "of the learning rate", allowed=tuple(SCHEDULES))
-    warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL)
-    lr_min: float = setting(TRAINING, 0.0, "where linear and cosine end", allowed=NOT_NEGATIVE)
+    decay: str = setting(TRAINING, "all", "what decays", allowed=("all", "matrices"), rare=True)
+    schedule: str = setting(TRAINING, "constant", "of the learning rate", allowed=tuple(SCHEDULES),
+                            rare=True)
+    warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
+                          rare=True)
+    lr_min: float = setting(TRAINING, 0.0, "where linear and cosine end", allowed=NOT_NEGATIVE,
+                            rare=True)
     clip: float | None = setting(TRAINING, None, "largest global norm of the gradient, or none",
                                  "NORM", POSITIVE)
-    eval_first: int = setting(RECORDS, 100, "evaluate at every step up to N", "N", NATURAL)
-    eval_every: int = setting(RECORDS, 100, "and then every N steps", "N", COUNT)
+    eval_first: int = setting(RECORDS, 100, "evaluate at each of the first N steps, too", "N",
+                              NATURAL, rare=True)
+    eval_every: int = setting(RECORDS, 100, "evaluate every N steps", "N", COUNT)
     eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
-                                "N", COUNT)
+                                "N", COUNT, rare=True)
     save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
     seed: int = setting(TRAINING, 0, "of data split, parameters, batches and dropout",
                         allowed=NATURAL)
-    dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"))
+    dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"),
+                         rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
     engine: str = setting(MACHINE, "fast", "what computes a step: the textbook as it stands "
                           "(plain), to be read and stepped through, or the fast wing; equal but "

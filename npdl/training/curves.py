@@ -1,8 +1,5 @@
 """Loss and accuracy of a run over its training steps, as one picture."""
 
-import os
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -10,17 +7,12 @@ from npdl.errors import InputError
 from npdl.files import write_atomically
 
 # Blue and vermilion of Okabe and Ito's palette: apart for every kind of colour vision.
-COLOURS = {"train": "#0072B2", "validation": "#D55E00"}
+LOOKS = {"train": ("#0072B2", "-"), "validation": ("#D55E00", (0, (3, 1)))}
 MOST_POINTS = 5000                        # more than the picture has columns
 INK = "#333333"
 
 
-def plot_curves(
-    records: Iterable[Mapping[str, Any]],
-    path: str | os.PathLike,
-    title: str,
-    log_steps: bool = False,
-) -> None:
+def plot_curves(records, path, title, log_steps=False):
     """Draw loss (logarithmic) and accuracy over steps into the PNG file `path`.
 
     A record has `step` and any of `train_loss`, `validation_loss`, `train_accuracy`,
@@ -51,11 +43,11 @@ def plot_curves(
     )
 
 
-def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps: bool) -> None:
+def _draw(axes, records, quantity, log_steps):
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -np.inf
-    for split, colour in COLOURS.items():
+    for split, (colour, dash) in LOOKS.items():
         key = f"{split}_{quantity}"
         points = [
             (record["step"], record[key])
@@ -64,7 +56,7 @@ def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps:
         if points:
             steps, values = zip(*(points[i] for i in _thinned(len(points), log_steps)), strict=True)
             marker = "o" if len(points) < 30 else None
-            axes.plot(steps, values, color=colour, linewidth=1.3, label=split,
+            axes.plot(steps, values, color=colour, linewidth=1.3, linestyle=dash, label=split,
                       marker=marker, markersize=3, solid_joinstyle="round")
     if log_steps:
         axes.set_xscale("log")
@@ -80,7 +72,7 @@ def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps:
     axes.tick_params(which="both", color="#999999", labelcolor=INK)
 
 
-def _thinned(count: int, log_steps: bool) -> np.ndarray:
+def _thinned(count, log_steps):
     """Which of `count` points to draw: first and last always, evenly on the axis that is used."""
     if count <= MOST_POINTS:
         return np.arange(count)

@@ -38,16 +38,18 @@ def count(most):
     return Range(int, lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
 
 
-def setting(group, default, help=None, metavar=None, allowed=None, only=None):
+def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
     """A field of a table.
 
     group    the heading that its option stands under; None for a setting without an option
     allowed  its values: a tuple of words, or a Range of numbers (None is allowed where the type
              says so); None where what uses it will say
     only     the command that alone has the option, among those that ask for its group
+    rare     shown by --help-all alone
     """
     return dataclasses.field(default=default, metadata={
-        "group": group, "help": help, "metavar": metavar, "allowed": allowed, "only": only})
+        "group": group, "help": help, "metavar": metavar, "allowed": allowed, "only": only,
+        "rare": rare})
 
 
 def option_of(name):
@@ -82,21 +84,20 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
             if (told["group"] == group and told["only"] in (None, command)
                     and field.name not in left_out):
                 default = _shown(getattr(defaults, field.name)) if shown is None else shown
-                _add(added, field, kinds[field.name], default)
+                _add(added, field, kinds[field.name], default).rare = told["rare"]
 
 
 def _add(group, field, kind, default):
     told, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
     if kind is bool and field.default:
-        group.add_argument(f"--no-{field.name.replace('_', '-')}", dest=field.name,
-                           action="store_false", help=told["help"])
-    elif kind is bool:
-        group.add_argument(option_of(field.name), action="store_true", help=told["help"])
-    elif isinstance(told["allowed"], tuple):
-        group.add_argument(option_of(field.name), choices=told["allowed"], help=shown)
-    else:
-        group.add_argument(option_of(field.name), help=shown, metavar=told["metavar"],
-                           **_reader(kind))
+        return group.add_argument(f"--no-{field.name.replace('_', '-')}", dest=field.name,
+                                  action="store_false", help=told["help"])
+    if kind is bool:
+        return group.add_argument(option_of(field.name), action="store_true", help=told["help"])
+    if isinstance(told["allowed"], tuple):
+        return group.add_argument(option_of(field.name), choices=told["allowed"], help=shown)
+    return group.add_argument(option_of(field.name), help=shown, metavar=told["metavar"],
+                              **_reader(kind))
 
 
 def _reader(kind):

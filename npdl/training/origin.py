@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_info
 
 import npdl
 from npdl.errors import CheckpointError
 from npdl.files import read_json, write_json
+from npdl.threads import threadpool_info
 
 PACKAGE = Path(npdl.__file__).parent
 ENGINE = ("core.py", "functions.py", "losses.py", "optim.py", "layers", "models", "adapt", "fast")

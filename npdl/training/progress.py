@@ -5,8 +5,6 @@ A terminal that is gone, or a reader that has seen enough, ends no training: it 
 
 import sys
 
-from tqdm import tqdm
-
 from npdl.console import note
 
 
@@ -14,6 +12,8 @@ class Progress:
     """Steps per second, time left, losses and accuracies, on standard error."""
 
     def __init__(self, steps, done, quiet=False):
+        from tqdm import tqdm  # of the extra `train`; who loads a run does without it
+
         self.steps = steps
         self.quiet = quiet
         self.lines = not quiet and not sys.stderr.isatty()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npdl.backend import stream
-from npdl.console import place
+from npdl.console import explain, place
 from npdl.errors import CheckpointError, InputError
 from npdl_study.check.target import find_class
 from npdl_study.homework import blanks as source
@@ -239,8 +239,17 @@ def _whole_lstm(work):
     work.graded += [("lstm", "LSTMCell"), ("lstm", "LSTMLayer"), ("lstm", "LSTM")]
 
 
+COMMAND = """Write a folder of npdl's layers with backwards left out, and tests that grade them.
+
+  python -m npdl homework --out homework
+  python -m npdl homework --out homework --layers LayerNorm LSTMCell
+  cd homework && python -m pytest -q                    the tests; each tells its first mistake
+  python -m npdl homework grade FOLDER --homework homework --out grades"""
+
+
 def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
+    explain(parser, COMMAND)
     actions = parser.add_subparsers(dest="action", metavar="grade")
     grading.add_arguments(actions.add_parser(
         "grade", help="grade a class: see `python -m npdl homework grade -h`",

@@ -12,6 +12,8 @@ from npdl.backend import to_host
 from npdl.errors import InputError
 from npdl_study.plots import style
 
+NEAREST = 0.2           # radians between two labels
+
 
 def principal(table):
     """(scores (n, 2) on the first two principal components, their shares of the variance)."""
@@ -76,13 +78,33 @@ def _components(axes, table, labels):
 
 
 def _points(axes, scores, labels):
+    """A dot for each point, and a line from it to its label, on a circle around all of them."""
     colours = colormaps[style.SEQUENTIAL](np.linspace(0, 1, len(scores)))
-    for i, ((x, y), label, colour) in enumerate(zip(scores, labels, colours, strict=True)):
-        axes.scatter([x], [y], color=[colour], s=150, alpha=0.85, linewidths=0, zorder=2 + i)
+    axes.scatter(*scores.T, c=colours, s=26, linewidths=0, zorder=3)
+    radius = 1.22 * np.abs(scores[:, 0] + 1j * scores[:, 1]).max()
+    angles = apart(np.arctan2(scores[:, 1], scores[:, 0]))
+    for (x, y), angle, label in zip(scores, angles, labels, strict=True):
+        at = radius * np.cos(angle), radius * np.sin(angle)
+        axes.plot([x, 0.94 * at[0]], [y, 0.94 * at[1]], color="#cccccc", linewidth=0.6, zorder=1)
         shown = str(label) if str(label).isprintable() else repr(label)[1:-1]
-        axes.text(x, y, "␣" if shown == " " else shown, ha="center", va="center", fontsize=7.5,
-                  parse_math=False, zorder=2 + i, clip_on=True,
-                  color="white" if 2 * i < 1.2 * len(scores) else style.INK)
+        axes.text(*at, "␣" if shown == " " else shown, ha="center", va="center", fontsize=8,
+                  parse_math=False, color=style.INK)
+    axes.update_datalim([(-1.05 * radius, -1.05 * radius), (1.05 * radius, 1.05 * radius)])
+
+
+def apart(angles):
+    """Angles (n,) moved as little as labels need: NEAREST apart, or what a full circle has."""
+    order = np.argsort(angles, kind="stable")
+    gap = min(NEAREST, 0.95 * 2 * np.pi / len(angles))
+    moved = angles[order]
+    for _ in range(10_000):
+        near = np.maximum(gap - np.diff(moved, append=moved[0] + 2 * np.pi), 0)
+        if near.max() < 0.01 * gap:
+            break
+        moved = moved - near / 2 + np.roll(near, 1) / 2
+    back = np.empty_like(moved)
+    back[order] = moved
+    return back
 
 
 def _bars(axes, shares):

@@ -6,14 +6,14 @@
     python -m npdl plot embeddings RUN       principal components and Fourier spectrum
     python -m npdl plot curves RUN           loss and accuracy over the steps
 
-RUN is the folder of a run. Without one, `flow` shows a model at its starting values (--model,
---depth, --norm). The picture is a PNG, WHAT.png or --out FILE.
+RUN is the folder that a training wrote. Without one, `flow` shows a model at its starting values
+(--model, --depth, --norm). The picture is a PNG, WHAT.png or --out FILE.
 """
 
 import dataclasses
 from pathlib import Path
 
-from npdl.console import place
+from npdl.console import explain, place
 from npdl.errors import InputError
 from npdl.training.config import Config
 from npdl.training.curves import plot_curves
@@ -104,6 +104,7 @@ def _curves(folder, path, log_steps):
 
 def add_arguments(parser):
     """Add the options of `python -m npdl plot` to an argparse parser."""
+    explain(parser, __doc__)
     parser.add_argument("what", choices=KINDS, metavar="WHAT", help=", ".join(KINDS))
     parser.add_argument("run", nargs="?", metavar="RUN", type=place, help="a run folder")
     parser.add_argument("--out", metavar="FILE", type=place,

@@ -73,6 +73,20 @@ class Summary:
         return base64.b64encode(found.tobytes()).decode()
 
 
+def arrays_in(value, path="", depth=8):
+    """[(path, array)] of the float arrays in a nest of tuples and lists; `depth` ends a list that a
+    mistake has put into itself."""
+    if isinstance(value, (np.ndarray, np.floating)):
+        return [(path, value)] if value.dtype.kind == "f" else []
+    inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()
+    return [pair for i, item in inner for pair in arrays_in(item, f"{path}[{i}]", depth - 1)]
+
+
+def digest(value):
+    """[(path, Summary)] of the same."""
+    return [(path, Summary.of(array)) for path, array in arrays_in(value)]
+
+
 def _shape(shape):
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 

@@ -1,5 +1,6 @@
 """A walk through a layer as one page that plays by itself: no network, no other file."""
 
+import ast
 import html
 import io
 import json
@@ -12,9 +13,8 @@ from pathlib import Path
 
 from npdl_study.containment import message
 from npdl_study.step import maths
-from npdl_study.trace.fold import is_checking
-from npdl_study.trace.lines import Needed
-from npdl_study.trace.trace import original_file
+from npdl_study.step.fold import is_checking
+from npdl_study.trace.source import original_file
 
 PARTS = Path(__file__).parent / "page"
 
@@ -45,8 +45,8 @@ def _data(walk, phases):
     return {
         "title": walk.title, "steps": steps, "calls": writer.calls,
         "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
-        "finals": [{"name": f.name, "right": f.right, "kink": f.kink, "error": _number(f.error)}
-                   for f in walk.finals],
+        "finals": [{"name": row.name, "right": row.right, "error": _number(row.error),
+                    "reason": row.reason} for row in walk.finals],
         "error": message(error) if error is not None else "",
     }
 
@@ -61,10 +61,10 @@ class _Data:
 
     def step(self, step):
         found = {
-            "call": self.call(step.call), "from": step.statement.first, "to": step.statement.last,
-            "turn": [f"{name} = {value}" for loop in step.iteration for name, value in loop],
+            "call": self.call(step.call), "from": step.line.first, "to": step.line.last,
+            "turn": [f"{name} = {value}" for loop in step.turns for name, value in loop],
             "reads": [{"name": name + path, "array": self.array(summary)}
-                      for name, shown in step.reads for path, summary in shown],
+                      for name, shown in step.reads.items() for path, summary in shown],
             "writes": [w for write in step.writes for w in self.writes(step, write)],
         }
         if step.error is not None:
@@ -72,14 +72,14 @@ class _Data:
         return found
 
     def writes(self, step, write):
-        verdict = self.walk.verdict(step, write.name)
+        mark = self.walk.mark(step, write.name)
         if write.same_as:
             yield {"name": write.name, "how": f"is {write.same_as} now"}
             return
-        for path, summary in write.shown or ():
+        for path, summary in write.shown:
             found = {"name": write.name + path, "how": write.how, "array": self.array(summary)}
-            if verdict is not None and verdict.right is not None:
-                found["check"] = self.check(verdict)
+            if mark is not None and mark.says:
+                found["check"] = self.check(mark)
             yield found
 
     def array(self, summary):
@@ -99,17 +99,12 @@ class _Data:
             self.arrays.append(found)
         return self._array_of[key]
 
-    def check(self, verdict):
-        found = {"right": verdict.right, "error": _number(verdict.error), "kink": verdict.kink}
-        if verdict.follows:
-            found["follows"] = True
-        if isinstance(verdict, Needed):
-            found["needed"] = True
-        call = next((c for c in self.walk.recording.calls if verdict.local is not None
-                     and c.number == getattr(verdict.local, "call", -1)), None)
-        if call is not None:
-            found |= {"call": self.call(call), "line": verdict.local.line,
-                      "local": verdict.local.name}
+    def check(self, mark):
+        kind = "right" if mark.right else "kink" if mark.kink else (
+            "follows" if mark.follows else "wrong")
+        found = {"kind": kind, "says": mark.says}
+        if mark.call is not None:
+            found |= {"call": self.call(mark.call), "line": mark.line, "of": mark.of}
         return found
 
     def call(self, call):
@@ -120,43 +115,39 @@ class _Data:
             self._call_of[call.number] = len(self.calls)
             self.calls.append({
                 "function": self.function(call), "parent": parent, "phase": call.phase,
-                "pair": pair, "at": call.from_statement.first if call.from_statement else None,
+                "pair": pair, "at": call.line.first if call.line else None,
                 "owner": type(call.owner).__name__ if call.owner is not None else "",
             })
         return self._call_of[call.number]
 
     def function(self, call):
         """The number of a function in the page's list, its lines with code and formulae."""
-        function, code = call.function, call.code
-        key = (code.co_filename, function.first)
+        function, code = call.function, call.function.code
+        node = function.node
+        key = (code.co_filename, node.lineno)
         if key not in self._function_of:
             self._function_of[key] = len(self.functions)
             source = linecache.getlines(code.co_filename)
-            formulae = {s.first: maths.mathml(s.node) for s in function.statements
-                        if s.kind == "statement"}
-            said = {s.first: maths.text(s.node) for s in function.statements
-                    if s.kind == "statement"}
-            skip = _docstring_lines(function) | _checking_lines(function)
-            coloured = _coloured(source, function.first, function.last)
+            formulae, said, skip = {}, {}, _skipped(function)
+            for line in function.lines:
+                if line.is_simple:
+                    for found, write in ((formulae, maths.mathml), (said, maths.text)):
+                        found[line.first] = found.get(line.first, "") + write(line.node)
+            coloured = _coloured(source, node.lineno, node.end_lineno)
             self.functions.append({
-                "name": function.qualname, "file": _place(code.co_filename),
+                "name": call.name, "file": _place(code.co_filename),
                 "lines": [[n, *coloured[n], formulae.get(n, ""), said.get(n, "")]
-                          for n in range(function.first, function.last + 1) if n not in skip],
+                          for n in range(node.lineno, node.end_lineno + 1) if n not in skip],
             })
         return self._function_of[key]
 
 
-def _docstring_lines(function):
-    """The lines between a function's head and its first statement: its docstring."""
-    if not function.statements:
-        return set()
-    return set(range(function.head, function.statements[0].first))
-
-
-def _checking_lines(function):
-    """The lines that only check what comes in."""
-    return {n for s in function.statements if is_checking(s.node)
-            for n in range(s.first, s.node.end_lineno + 1)}
+def _skipped(function):
+    """The lines of a function's docstring, and those that only check what comes in."""
+    told = [n for n in function.node.body[:1] if isinstance(n, ast.Expr)
+            and isinstance(n.value, ast.Constant)]
+    told += [line.node for line in function.lines if is_checking(line.node)]
+    return {n for node in told for n in range(node.lineno, node.end_lineno + 1)}
 
 
 def _place(filename):

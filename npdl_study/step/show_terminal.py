@@ -11,7 +11,6 @@ import numpy as np
 
 from npdl_study.containment import message
 from npdl_study.step import maths
-from npdl_study.trace.lines import Needed
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
     "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
@@ -40,7 +39,7 @@ def show(walk, phases=("forward", "backward"), file=None):
             print(paint(f"\n=== {walk.title}: {phase} ===", BOLD), file=file)
         if step.call is not call:
             call = step.call
-            print(paint(f"\n{_depth(call) * '  '}{call.function.qualname}", BOLD, BLUE), file=file)
+            print(paint(f"\n{_depth(call) * '  '}{call.name}", BOLD, BLUE), file=file)
         _step(walk, step, paint, file)
     _finals(walk, paint, file)
 
@@ -51,19 +50,20 @@ def _depth(call):
 
 def _step(walk, step, paint, file):
     pad = "  " * _depth(step.call)
-    turn = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]"
-                   for loop in step.iteration)
-    lines = step.statement.source.splitlines()
-    code = " ".join(line.split("#")[0].strip() for line in lines)
-    print(f"{pad}{step.statement.first:>5}  {code}{paint(turn, YELLOW)}", file=file)
-    formula = maths.text(step.statement.node)
+    turn = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
+    line = step.line
+    code = line.text if any(other is not line and other.first == line.first for other in
+                            line.function.lines) else \
+        " ".join(part.split("#")[0].strip() for part in line.source.splitlines())
+    print(f"{pad}{line.first:>5}  {code}{paint(turn, YELLOW)}", file=file)
+    formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
         formula = ""                                    # it only says the code again
-    if formula or step.statement.comment:
-        comment = f"# {step.statement.comment}" if step.statement.comment else ""
+    if formula or line.comment:
+        comment = f"# {line.comment}" if line.comment else ""
         comment = f"    {comment}" if formula and comment else comment
         print(f"{pad}       {paint(formula, BLUE)}{paint(comment, DIM)}", file=file)
-    read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads
+    read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads.items()
             for path, summary in shown]
     if read:
         print(paint(f"{pad}       from {', '.join(read[:MOST_READ])}", DIM), file=file)
@@ -71,9 +71,9 @@ def _step(walk, step, paint, file):
         if write.same_as:
             print(f"{pad}       {write.name} is {write.same_as} now", file=file)
             continue
-        for path, summary in write.shown or ():
+        for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
-            mark = _mark(walk.verdict(step, write.name), paint)
+            mark = _mark(walk.mark(step, write.name), paint)
             print(f"{pad}       {write.name}{path} {summary.line()}{how}{mark}", file=file)
             if paint.on:
                 for row in _picture(summary):
@@ -87,18 +87,13 @@ def _plain(text):
     return text.replace(" ", "").replace("−", "-").replace("self.", "")
 
 
-def _mark(verdict, paint):
-    if verdict is None or verdict.right is None:
+def _mark(mark, paint):
+    if mark is None or not mark.says:
         return ""
-    if isinstance(verdict, Needed):
-        return paint("  right (moved a little, a gradient goes wrong)", GREEN)
-    if verdict.right:
-        return paint(f"  right (error {verdict.error:.0e})", GREEN)
-    if verdict.kink:
-        return paint("  at a kink: no numerical value", YELLOW)
-    if verdict.follows:
-        return paint(f"  wrong, here or in what it reads (error {verdict.error:.0e})", YELLOW)
-    return paint(f"  WRONG (error {verdict.error:.0e})", RED, BOLD)
+    if mark.right:
+        return "  " + paint(mark.says, GREEN)
+    return "  " + (paint(mark.says, YELLOW) if mark.kink or mark.follows else
+                   paint(mark.says, RED, BOLD))
 
 
 def _picture(summary):
@@ -135,7 +130,7 @@ def _finals(walk, paint, file):
         return
     print(paint("\n=== gradients against their numerical values ===", BOLD), file=file)
     width = max(len(f.name) for f in walk.finals)
-    for final in walk.finals:
-        word = paint("right", GREEN) if final.right else \
-            paint("at a kink", YELLOW) if final.kink else paint("WRONG", RED, BOLD)
-        print(f"  {final.name:<{width}}  {final.error:8.1e}  {word}", file=file)
+    for row in walk.finals:
+        word = paint(f"not checkable here: {row.reason}", YELLOW) if row.right is None else \
+            paint("right", GREEN) if row.right else paint("WRONG", RED, BOLD)
+        print(f"  {row.name:<{width}}  {row.error:8.1e}  {word}", file=file)

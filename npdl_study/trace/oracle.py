@@ -5,7 +5,6 @@ value shifted where it is computed, or where it is used. So each use and each ti
 apart.
 """
 
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -14,6 +13,7 @@ from npdl.backend import stream
 
 STEPS = (1e-3, 1e-5)            # of differences of the fourth order; the second where they disagree
 CLOSE = 1e-7                    # of a product with a direction
+KINK = 1e-2                     # of a slope: by so much it differs on the two sides
 MOST = 400                      # values of one size whose gradients are looked up
 USES = 40                       # of one value, of which sums are looked up
 
@@ -21,9 +21,10 @@ USES = 40                       # of one value, of which sums are looked up
 def slope(loss, steps=STEPS):
     """The derivative of loss(h) at 0; NaN where two steps disagree, as at a kink."""
     for h in steps:
-        one, two = ((loss(n * h) - loss(-n * h)) / (2 * n * h) for n in (1, 2))
+        high, low = [loss(h), loss(2 * h)], [loss(-h), loss(-2 * h)]
+        one, two = (high[0] - low[0]) / (2 * h), (high[1] - low[1]) / (4 * h)
         found = (4 * one - two) / 3
-        if abs(one - two) <= 1e-4 * abs(found) + 1e-8 * (1 + abs(loss(h)) * 1e-6 / h):
+        if abs(one - two) <= 1e-4 * abs(found) + 1e-8 * (1 + abs(high[0]) * 1e-6 / h):
             return found
     return np.nan
 
@@ -33,15 +34,15 @@ def direction(shape):
 
 
 def plain(name):
-    """A name for comparison: x_hat of self.X_hat."""
-    return name.split("[")[0].split(".")[-1].replace("_", "").lower()
+    """A name for comparison: xhat of self.x_hat."""
+    return name.split("[")[0].split(".")[-1].replace("_", "")
 
 
 class Oracle:
-    """The gradients of the values in the forward of Runs; `until` a time of the processor's."""
+    """The gradients of the values in the forward of Runs."""
 
-    def __init__(self, runs, until=np.inf):
-        self.runs, self.until = runs, until
+    def __init__(self, runs):
+        self.runs = runs
         self.places = runs.watch.places
         runs.loss(only=set(range(len(self.places))), record=True)
         self.values = dict(runs.watch.seen)
@@ -63,6 +64,12 @@ class Oracle:
             return slope(lambda h: self.runs.loss(only={key[0]}, add={key: h * u}))
         except Exception:
             return np.nan
+
+    def is_kink(self, key):
+        """Whether the loss has other slopes on the two sides of a value, along its direction."""
+        u, h = direction(self.values[key].shape), STEPS[-1]
+        low, here, high = (self.runs.loss(only={key[0]}, add={key: by * u}) for by in (-h, 0, h))
+        return not abs(low + high - 2 * here) <= KINK * h * (1 + abs(high - low) / h)
 
     def gradient(self, key):
         """The whole gradient of a value, entry by entry."""
@@ -92,19 +99,31 @@ class Oracle:
 
     def is_of(self, key, value):
         """Whether a value is the gradient of this one."""
+        return self.error(key, value) <= CLOSE
+
+    def error(self, key, value):
+        """How far a value is from the gradient of this one; NaN where that is not known."""
         shape = self.values[key].shape
         if not alike(shape, value.shape):
-            return False
-        return self._agrees(self.product(key), shape, value)
+            return np.inf
+        return self._error(self.product(key), shape, value)
+
+    def _error(self, product, shape, value):
+        terms = direction(shape) * np.reshape(value, shape)
+        return float(abs(terms.sum() - product) / (np.sqrt((terms * terms).sum()) + 1e-3))
 
     def _agrees(self, product, shape, value):
-        terms = direction(shape) * np.reshape(value, shape)
-        return bool(abs(terms.sum() - product) <= CLOSE * (np.sqrt((terms * terms).sum()) + 1e-3))
+        return self._error(product, shape, value) <= CLOSE
 
     def is_named(self, name, value):
         """Whether a value is the gradient of something that forward calls so."""
         return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
                    if plain(self.given_to(key)) == name)
+
+    def is_use(self, name, value):
+        """Whether a value is the gradient of one use of something that forward calls so."""
+        return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
+                   if plain(self.places[key[0]].text) == name)
 
     def name(self, value):
         """Of what in forward a value, or its transpose, is the gradient: its source; or ""."""
@@ -122,7 +141,7 @@ class Oracle:
         keys = sorted(self.sizes.get(size, ()), key=lambda k: not self.places[k[0]].root)[:MOST]
         found, uses = [], defaultdict(list)
         for key in sorted(keys, key=list(self.values).index):
-            if time.process_time() > self.until:
+            if self.runs.budget.over:
                 break
             place, shape = self.places[key[0]], self.values[key].shape
             text = self.given_to(key) or place.text

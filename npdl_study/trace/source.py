@@ -5,6 +5,7 @@ is bound again or the cell of a notebook is found too; a file is what linecache 
 """
 
 import ast
+import contextlib
 import copy
 import functools
 import inspect
@@ -77,3 +78,26 @@ def _found(compiled, name):
     inner = [c for c in compiled.co_consts if inspect.iscode(c)]
     return next((c for c in inner if c.co_name == name and c.co_flags & inspect.CO_OPTIMIZED),
                 None) or next(filter(None, (_found(c, name) for c in inner)), None)
+
+
+def find_code(compiled, qualname):
+    """The code of a function inside that of its module, by its qualified name; None if none is."""
+    for constant in compiled.co_consts:
+        if inspect.iscode(constant):
+            if constant.co_qualname == qualname:
+                return constant
+            inner = find_code(constant, qualname)
+            if inner is not None:
+                return inner
+    return None
+
+
+@contextlib.contextmanager
+def patched(function, code):
+    """Run with another code object in a function."""
+    before = function.__code__
+    function.__code__ = code
+    try:
+        yield
+    finally:
+        function.__code__ = before

@@ -11,16 +11,15 @@ import copy
 import functools
 import gc
 import inspect
-import linecache
 import sys
 import sysconfig
 from collections import Counter
-from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 
 import numpy as np
 
-from npdl_study.trace.source import HOOK, defined, original_file, recompiled
+from npdl_study.trace.source import HOOK, defined, recompiled
+from npdl_study.trace.statements import Line, Place, Watched
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib",
@@ -36,88 +35,22 @@ def is_float(value):
         isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f")
 
 
-@dataclass(eq=False)
-class Line:
-    """A statement of a watched function, and the places of the values that it computes: what it
-    assigns, returns or hands to a call."""
-
-    function: object
-    node: ast.stmt
-    places: list = field(default_factory=list)
-    loops: tuple = ()
-
-    @property
-    def first(self):
-        return self.node.lineno
-
-    @property
-    def text(self):
-        """The statement on one line; of a loop or a choice its head."""
-        return ast.unparse(self.node).split("\n")[0]
-
-    @property
-    def source(self):
-        last = self.node.end_lineno
-        if getattr(self.node, "body", None):
-            last = max(self.first, self.node.body[0].lineno - 1)
-        lines = linecache.getlines(self.function.code.co_filename)[self.first - 1 : last]
-        return "\n".join(line.rstrip() for line in lines).strip()
-
-
-@dataclass(eq=False)
-class Watched:
-    """A function that ran: its code as it was, its tree, the objects that run it."""
-
-    code: object
-    node: ast.FunctionDef
-    owner: str
-    functions: list
-    lines: list = field(default_factory=list)
-    rewritten: object = None
-
-    @property
-    def file(self):
-        return original_file(self.code.co_filename)
-
-    @property
-    def qualname(self):
-        return self.code.co_qualname
-
-    @property
-    def arguments(self):
-        return [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
-
-    @property
-    def space(self):
-        return self.functions[0].__globals__
-
-
-@dataclass(eq=False)
-class Place:
-    """An expression: as it was written, the Line that it is in (None: an argument of the function),
-    whether it is a value of the Line's own, and the names that it is given to."""
-
-    node: ast.expr
-    line: object
-    function: object
-    root: bool = False
-    names: tuple = ()
-
-    @property
-    def text(self):
-        return ast.unparse(self.node)
-
-
 class Watch:
     """The functions that `work()` runs, watched while `with watch:` lasts.
+
+    One that `marks` statements too is called with a negative place where a function begins and
+    after each statement: `marked[~place]` is the Watched, or the Line with what it returns.
 
     functions   [Watched]; npdl's own only with `npdls`
     places      the Place of each number
     unseen      names of functions of which no source could be had
+    work        how many values were computed so far, of a large array one for 256 entries
     """
 
+    marks = False
+
     def __init__(self, work, npdls=False):
-        self.functions, self.places, self.unseen = [], [], []
+        self.functions, self.places, self.unseen, self.work = [], [], [], 0
         codes = _run_codes(work, npdls)
         inner = {c for code in codes for c in _inside(code)}
         codes = [code for code in codes if code not in inner]
@@ -181,6 +114,7 @@ class Watch:
         self.only, self.add, self.put = None, {}, {}
 
     def __call__(self, place, value):
+        self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if self.only is None or place not in self.only:
             return value
         return self._nest(place, value)
@@ -270,17 +204,45 @@ class _Rewrite(ast.NodeTransformer):
     def whole(self, node):
         """The function's own node, what it is handed hooked too."""
         node.decorator_list = []
-        node.body = [self.visit(n) for n in node.body]
+        node = self.visit_FunctionDef(node)
+        entered = node.body[0] if self.watch.marks else None
         for name in self.function.arguments:
             if name not in ("self", "cls"):
                 value = ast.Name(name, ast.Load())
                 call = self._hooked(value, value, False, (name,))
                 node.body.insert(0, ast.Assign([ast.Name(name, ast.Store())], call))
+        if entered is not None:
+            node.body.insert(0, node.body.pop(node.body.index(entered)))
         return ast.fix_missing_locations(ast.copy_location(node, self.function.node))
 
     def visit_FunctionDef(self, node):
-        node.body = [self.visit(n) for n in node.body]
+        found = [self.visit(n) for n in node.body]
+        node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
+        if self.watch.marks:
+            node.body.insert(0, ast.Expr(self._marker(self.function)))
         return node
+
+    def _marker(self, thing, value=None):
+        """A call that tells of a function that begins, or of a Line that has run."""
+        self.watch.marked.append(thing)
+        place = ast.Constant(~(len(self.watch.marked) - 1))
+        return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
+
+    def _marked(self, node):
+        """A statement and its mark; one that adds to what is there is shown that first."""
+        if isinstance(node, ast.Return):
+            node.value = ast.copy_location(self._marker(self.line, node.value), node)
+            return node
+        if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) or isinstance(
+                node.value, ast.Constant) and isinstance(node, ast.Expr):
+            return node
+        found = [node, ast.copy_location(ast.Expr(self._marker(self.line)), node)]
+        if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
+            target = copy.deepcopy(node.target)
+            target.ctx = ast.Load()
+            read = ast.Expr(self._hooked(target, copy.deepcopy(target)))
+            found.insert(0, ast.copy_location(read, node))
+        return found
 
     def visit_ClassDef(self, node):
         return node
@@ -296,6 +258,8 @@ class _Rewrite(ast.NodeTransformer):
             if isinstance(node, (ast.For, ast.While)):
                 self.loops = (*loops, original)
             node = self._statement(node)
+            if self.watch.marks:
+                node = self._marked(node)
             self.line, self.loops = outer, loops
             return node
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):

@@ -94,19 +94,6 @@ def of_the_step():
     ]
 
 
-def test_the_readmes_speeds_are_the_benchmarks():
-    gpt, lstm, text = variants("step-zen5.md")
-    page, name = words("README.md"), "/ best torch"
-    for sentence in (
-            f"takes {gpt[SHARED][name]} of eager PyTorch's time for the GPT and "
-            f"{lstm[SHARED][name]} for the LSTM, since equal beginnings are computed once "
-            f"({gpt['npdl'][name]} and {lstm['npdl'][name]} at equal work); a GPT on text, where "
-            f"nothing is shared, {text['npdl'][name]}.",
-            "With the kernels for AVX2 it is {}, {} and {} at equal work:".format(
-                *(rows["npdl, AVX2 kernels"][name] for rows in (gpt, lstm, text)))):
-        assert sentence in page
-
-
 def of_the_sweep():
     rates = []
     for rows in variants("sweep.md"):

@@ -2,11 +2,13 @@
 
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
 
 from npdl import optim
+from npdl.__main__ import main
 from npdl.adapt import add_lora
 from npdl.adapt.quantize import quantize
 from npdl.data import ModularArithmetic, batch_indices
@@ -170,7 +172,7 @@ CALLS = {
         Linear(2, 2), *([["W"]] if kind is optim.Muon else []), **{name: v}), right)
        for kind in (optim.SGD, optim.Adam, optim.AdamW, optim.Muon)
        for name, right in OPTIMIZERS.items() if name in inspect.signature(kind).parameters},
-    "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], v), between(0, 1)),
+    "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], keep=v), between(0, 1)),
     "Grokfast's amplify": (lambda v: optim.Grokfast([Linear(2, 2).W], amplify=v),
                            between(0, math.inf)),
     "clipping": (lambda v: optim.clip_by_global_norm([Linear(2, 2).W], v), above_0),
@@ -206,3 +208,16 @@ def test_right_betas(betas):
     optimizer = optim.AdamW(Linear(2, 2), betas=betas)
     optimizer.step()
     assert all(np.isfinite(p.data).all() for p in optimizer.params.values())
+
+
+@pytest.mark.parametrize("command", ["train-gpt", "train-lstm", "train-seq2seq", "finetune"])
+def test_the_help_leaves_out_what_is_rare_and_help_all_nothing(command, capsys):
+    said = []
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as ended:
+            main([command, option])
+        said.append(set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)))
+        assert ended.value.code == 0
+    short, whole = said
+    assert {"--steps", "--lr", "--batch"} <= short < whole
+    assert {"--betas", "--eps", "--check"} <= whole - short

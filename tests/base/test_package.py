@@ -40,5 +40,5 @@ def test_the_archive_of_the_source(tmp_path):
                    cwd=ROOT, check=True, capture_output=True)
     with tarfile.open(next(tmp_path.iterdir())) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"npdl/core.py", "pyproject.toml", "LICENSE", "CHANGELOG.md", "CITATION.cff",
-            "CONTRIBUTING.md"} <= names
+    assert {"npdl/core.py", "pyproject.toml", "requirements.txt", "LICENSE", "README.md",
+            "tests/conftest.py", "docs/trust.md", "experiments/REPORT.md"} <= names

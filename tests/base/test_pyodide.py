@@ -67,8 +67,8 @@ print(walk.said(), "<iframe" in walk._repr_html_())
 BLAME = """
 import numpy as np
 from npdl import LayerNorm, blame
-from npdl_study.mine import Gate
-class Wrong(Gate):
+from npdl_study.mine import MyLayer
+class Wrong(MyLayer):
     def backward(self, dy, cache):
         dx = super().backward(dy, cache)
         self.b.grad -= 2 * dy.sum(0)

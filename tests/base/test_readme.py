@@ -16,12 +16,17 @@ def test_the_lstms_backward_stands_in_the_file():
     assert BLOCKS[0] in (ROOT / "npdl" / "layers" / "recurrent.py").read_text()
 
 
-def test_the_training_loop_runs_and_learns():
-    out = io.StringIO()
+def test_the_training_loop_runs_learns_and_saves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out, made = io.StringIO(), {}
     with contextlib.redirect_stdout(out):
-        exec(compile(BLOCKS[1], "README.md", "exec"), {})
+        exec(compile(BLOCKS[1], "README.md", "exec"), made)
     loss, accuracy = map(float, out.getvalue().split())
     assert loss < 0.1 and accuracy == 1
+    W = made["model"].state_dict()["embedding.W"].copy()
+    made["model"].embedding.W.data[:] = 0
+    made["model"].load("gpt.safetensors")
+    assert (made["model"].embedding.W.data == W).all()
 
 
 def test_lines_that_run():
@@ -30,6 +35,12 @@ def test_lines_that_run():
                      r"(\d+), a GPT's (\d+)", " ".join(TEXT.split()))
     assert tuple(map(int, said.groups())) == (found["LayerNorm"], found["LSTM through time"],
                                              found["GPT"])
+
+
+def test_it_is_short_and_so_is_each_page_by_hand():
+    assert len(TEXT.splitlines()) <= 110
+    for page in (ROOT / "docs").glob("*.md"):
+        assert len(page.read_text(encoding="utf-8").split()) <= 1200, page
 
 
 def test_links_lead_somewhere():

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from experiments import report
 from experiments.study import verdicts
@@ -82,3 +83,16 @@ def test_a_picture_is_known_by_its_data(tmp_path, store):
     data["panels"][0]["lines"][0]["seeds"][0][0] += 1
     assert one.digest() != digest_of(tmp_path / "one.png")
     assert digest_of(tmp_path / "two.png") is None and one.draw is draw_panels
+
+
+def test_lines_are_named_and_told_apart_without_colour(store):
+    data = family(store, {"": {p: variant("gpt", r_train=p) for p in (0.4, 0.5, 0.6)}}, "r_train",
+                  ("train_loss",), (1, 1))
+    canvas = Canvas(layout="constrained")
+    draw_panels(canvas, figure("one", "1", "", data, (4, 3)).data)
+    strong = [line for line in canvas.axes[0].lines if line.get_marker() != "None"]
+    assert len(strong) == 6
+    assert len({(line.get_marker(), line.get_markerfacecolor() == "white", line.get_linestyle())
+                for line in strong}) == 6
+    assert [text.get_text() for text in canvas.legends[0].get_texts()] == [
+        "r_train:", "0.4", "0.5", "0.6", "seed 0", "seed 42"]

@@ -41,11 +41,11 @@ TOO_OLD = "cudaErrorInsufficientDriver: CUDA driver version is insufficient"
 # What `import cupy` runs: (the module's text, what the message has to say).
 PROBLEMS = {
     "missing": ("raise ModuleNotFoundError('No module named cupy')",
-                "CuPy is not installed; install npdl with the extra 'cuda12' or 'cuda13'"),
+                "CuPy is not installed; install cupy-cuda12x[ctk] or cupy-cuda13x[ctk]"),
     "broken": ("try:\n    raise ImportError('libcuda.so.1: cannot open')\n"
                "except ImportError as error:\n"
                "    raise ImportError('\\n=====\\nFailed to import CuPy.\\n=====') from error",
-               "cannot be loaded; install just one of the extras"),
+               "cannot be loaded; install just one of cupy-cuda12x and cupy-cuda13x"),
     "driver": (COUNT.format(body=f"raise CUDARuntimeError('{TOO_OLD}')"),
                f"its driver is older than this CuPy needs: compare with nvidia-smi, update the "
                f"driver, or use '--backend numpy' ({TOO_OLD})"),
@@ -100,7 +100,7 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.plain_errors():
                 raise cupys("CUDARuntimeError")("cudaErrorIllegalAddress:\nan illegal one")
-        with pytest.raises(BackendError, match="libcublas.so.13.*extra 'cuda12' or 'cuda13'"):
+        with pytest.raises(BackendError, match="libcublas.so.13.*cupy-cuda12x or cupy-cuda13x"):
             with backend.plain_errors():
                 raise ImportError("libcublas.so.13: cannot open shared object file")
         for foreign in (ZeroDivisionError, MemoryError, InputError, KeyboardInterrupt,

@@ -21,7 +21,6 @@ from tests.tools.mutation_score import score, share
 from tests.tools.student import FAULTS, STUDENT, student
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
 
 
 def test_the_right_file_is_right(tmp_path):

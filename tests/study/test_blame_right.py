@@ -9,7 +9,6 @@ from npdl_study.blame.blame import blame
 from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.target import build
 from npdl_study.step.step import step
-from npdl_study.trace.judge import _merged
 
 x = np.random.default_rng(0).standard_normal((3, 4))
 
@@ -186,12 +185,6 @@ def test_a_class_with_two_outputs_may_keep_its_cache_in_itself(right, wrong, tmp
     layer, inputs, options = build(f"{tmp_path}/cell{len(wrong)}.py:Cell")
     report = blame(layer, *inputs, **options)
     assert report.right is not bool(wrong) and report.source.startswith("da = " if wrong else "")
-
-
-def test_arrays_stand_for_each_other_where_axes_are_taken_together():
-    assert _merged((2, 4, 6), (8, 6)) and _merged((2, 4, 6), (2, 4, 2, 3)) and _merged((3,), (1, 3))
-    assert not _merged((2, 4, 6), (2, 2, 4, 3)) and not _merged((4, 6), (6, 4))
-    assert _merged((0, 3), (0, 3))
 
 
 def test_the_parts_and_the_other_lines_are_shown(tmp_path):

@@ -125,8 +125,8 @@ def test_no_line_is_wrong_because_of_its_name(wrong):
     q, k, v = np.random.default_rng(1).standard_normal((3, 3, 3))
     report = blame(Attention(wrong), q, k, v)
     walk = step(Attention(wrong), q, k, v)
-    accused = {s.statement.source.strip() for s in walk.recording.steps for w in s.writes
-               if (found := walk.verdict(s, w.name)) is not None and found.right is False}
+    accused = {s.line.source.strip() for s in walk.recording.steps for w in s.writes
+               if (found := walk.mark(s, w.name)) is not None and found.right is False}
     line = "dk = (ds if self.wrong else ds.T) @ q"
     assert report.right is not wrong and (not wrong or report.source == line)
     assert not any("ds = p" in source for source in accused) and (line in accused) is wrong

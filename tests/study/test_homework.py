@@ -319,7 +319,6 @@ def test_the_command_says_what_it_wrote(tmp_path, capsys):
     assert "| `y = x W + b over the last axis" in (out / "README.md").read_text()
 
 
-@pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
 @pytest.mark.parametrize(("level", "name", "file", "right", "wrong"), [
     ("line", "Linear", "linear.py", "dx = dy_rows @", "dx = -dy_rows @"),
     ("layer", "LayerNorm", "layer_norm.py", "- stretch * x_hat", "+ stretch * x_hat"),

@@ -28,11 +28,8 @@ def verdicts(layer, inputs, options):
         found["assert_right"] = True
     except AssertionError:
         found["assert_right"] = None if unchecked else False
-    finals = step(layer, *inputs, **options).finals
-    if all(final.right or final.kink for final in finals):      # it shows gradients, no manners
-        found["step"] = None if all(final.kink for final in finals) else True
-    else:
-        found["step"] = False
+    finals = [row.right for row in step(layer, *inputs, **options).finals]
+    found["step"] = False if False in finals else None if None in finals or not finals else True
     return found
 
 

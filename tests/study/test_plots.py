@@ -53,6 +53,14 @@ def test_the_same_run_gives_the_same_bytes(runs, tmp_path):
     assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.parametrize("n", [2, 31, 100])
+def test_labels_stand_apart(n):
+    even = 2 * np.pi * np.arange(n) / n - 3
+    moved = np.sort(embedding_spectrum.apart(np.zeros(n)) % (2 * np.pi))
+    assert np.diff(moved).min() > 0.9 * min(embedding_spectrum.NEAREST, 2 * np.pi / n)
+    np.testing.assert_array_equal(embedding_spectrum.apart(even), even)
+
+
 @pytest.mark.parametrize("words", [
     ["attention"], ["embeddings"], ["curves"], ["gradients", "somewhere"], ["flow", "nowhere"],
     ["curves", "nowhere"], ["gradients", "--steps", "1"], ["flow", "--text", "5"],

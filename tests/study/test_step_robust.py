@@ -1,18 +1,13 @@
 """`step` and a student's code that exits, hangs, holds itself or says odd things."""
 
-import sys
-
 import pytest
 
 from npdl.__main__ import main
 from npdl_study.check.target import find_class
 from npdl_study.containment import written
-from npdl_study.step import show_html
+from npdl_study.step import record, show_html
 from npdl_study.step.step import step
-from npdl_study.trace import record
 from tests.study.test_step_page import page_data
-
-pytestmark = pytest.mark.skipif(sys.gettrace() is not None, reason="needs Python's tracing slot")
 
 MINE = '''
 import sys
@@ -57,7 +52,7 @@ CASES = {
     "in a list": (dict(init="self.parts = [self]"), 2, "Mine holds itself, as self.parts.0"),
     "no layer": (dict(sample="return 5, np.ones((2, 3))"), 2, "sample() must return (layer,"),
     "no text": (dict(backward="raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})"),
-                1, "Odd: (its text can't be shown: ZeroDivisionError)"),
+                1, "Odd: (its text can't be shown: "),
     "a surrogate": (dict(backward="raise ValueError('a \\ud800 b')"), 1, "ValueError: a ? b"),
     "escape codes": (dict(backward="raise ValueError('\\x1b[31mred')"), 1, "ValueError: ?[31mred"),
     "recursion": (dict(forward="self.forward(x)"), 1, "RecursionError"),
@@ -118,21 +113,21 @@ def test_a_long_recording_is_cut_and_the_gradients_are_checked(tmp_path, monkeyp
 def test_checks_of_lines_end_in_time(tmp_path, monkeypatch):
     monkeypatch.setattr("npdl_study.step.step.SECONDS", 0)
     walk = step(*find_class(mine(tmp_path)).sample())
-    assert "were ended after 0 seconds" in walk.notes[0] and not walk.verdicts.all
+    assert "were ended after 0 seconds" in walk.notes[0] and not walk.marks
     assert len(walk.finals) == 2 and all(f.right for f in walk.finals)
 
 
 def test_an_example_to_start_from(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["example"]) == 0
-    assert "python -m npdl blame mine.py:Gate" in capsys.readouterr().out
+    assert "python -m npdl blame mine.py:MyLayer" in capsys.readouterr().out
     for command in ("step", "blame"):
-        assert main([command, "mine.py:Gate"]) == 0
+        assert main([command, "mine.py:MyLayer"]) == 0
     text = (tmp_path / "mine.py").read_text()
     assert main(["example"]) == 2 and main(["example", "--out", "mine.txt"]) == 2
     assert capsys.readouterr().err.count("\n") == 2 and (tmp_path / "mine.py").read_text() == text
     assert main(["example", "--out", "wrong.py"]) == 0
     (tmp_path / "wrong.py").write_text(text.replace("dz = ds * s", "dz = -ds * s"))
     capsys.readouterr()
-    assert main(["blame", "wrong.py:Gate"]) == 1
+    assert main(["blame", "wrong.py:MyLayer"]) == 1
     assert "dz = -ds * s * (1 - s)" in capsys.readouterr().out

@@ -7,7 +7,6 @@ import pytest
 
 from npdl_study.check.target import build
 from npdl_study.step.step import step
-from npdl_study.trace.plan import plan
 from tests.tools.blame_corpus import MARK, whole_files
 
 # where all that the mistake's line reads is known to be right, and what it writes to be wrong
@@ -21,8 +20,8 @@ def accused(path, text):
     name = re.match(r"# (\w+): ", text)[1]
     layer, inputs, options = build(f"{path}:{name}")
     walk = step(layer, *inputs, **options)
-    found = {s.statement.first for s in walk.recording.phase("backward") for w in s.writes
-             if (v := walk.verdict(s, w.name)) is not None
+    found = {s.line.first for s in walk.recording.phase("backward") for w in s.writes
+             if (v := walk.mark(s, w.name)) is not None
              and v.right is False and not v.kink and not v.follows}
     return found, {n for n, line in enumerate(text.splitlines(), 1) if line.endswith(MARK)}, walk
 
@@ -34,7 +33,8 @@ MISSED = ("birnn_masked", "vae_heads")          # blame names another line there
     pytest.param(file, marks=() if file in CERTAIN else pytest.mark.slow)
     for file in whole_files()])
 def test_only_the_mistake_is_called_wrong(file, tmp_path):
-    found, marked, _ = accused(tmp_path / f"{file}.py", whole_files()[file])
+    found, marked, walk = accused(tmp_path / f"{file}.py", whole_files()[file])
+    assert all(walk.notes[-1].startswith(f"line {line} in ") for line in found)     # blame's
     assert (found <= marked) == (file not in MISSED) and (found or file not in CERTAIN)
 
 
@@ -84,5 +84,3 @@ def test_every_statement_of_a_line_is_seen(tmp_path):
     report = blame(layer, *inputs, **options)
     assert report.source.startswith("dx[:, t] = ds; dW = s.T @ da") and report.name == "dW"
     assert "with `dW += s.T @ da` in place of `dW = s.T @ da`" in report.diagnosis
-    statement = next(s for s in plan(layer.undo.__code__).statements if "dW = np" in s.source)
-    assert statement.binds == ("dx", "dW") and len(statement.parts) == 2

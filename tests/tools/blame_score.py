@@ -13,11 +13,10 @@ import numpy as np
 
 from npdl_study.blame.report import Blame
 from npdl_study.blame.search import Search
-from npdl_study.trace.patch import patched
-from npdl_study.trace.prepared import Prepared
-from npdl_study.trace.record import record
+from npdl_study.check.subjects import Subject
+from npdl_study.step.record import Recorder
+from npdl_study.trace.source import patched
 from npdl_study.trees import copied
-from npdl_study.trees import kept as kept_arrays
 from tests.tools.cases import all_cases
 from tests.tools.mutants import mutants
 from tests.tools.running import build, npdl_modules
@@ -34,27 +33,24 @@ class RunCase:
     def __init__(self, case):
         self.case = case
         built = build(case)
-        self.check = Prepared(built.layer, built.inputs, built.options, case.forward)
-        self.check.reset()
-        whole = self.check.upstreams[0]
-        recording = record(self.check.layer, self.check.inputs, self.check.options,
-                           copied(whole), forward=self.check.forward)
+        self.subject = Subject(built.layer, built.inputs, built.options, case.forward)
+        layer, dout = self.subject.layer, self.subject.dout
+        recorder = Recorder(self.run)
+        recording = recorder.run(layer, self.subject.inputs, self.subject.run,
+                                 lambda outputs: copied(dout))
         self.cost = len(recording.steps)
-        self.lines = {(s.call.code, line) for s in recording.phase("backward")
-                      for line in range(s.statement.first, s.statement.last + 1)}
+        self.lines = {(s.call.function.code, line) for s in recording.phase("backward")
+                      for line in range(s.line.first, s.line.last + 1)}
         self.results = self.run()
 
     def run(self):
         """Every gradient, for every upstream gradient."""
-        check, found = self.check, []
-        for dout in check.upstreams:
-            check.reset()
-            with np.errstate(all="ignore"), kept_arrays(check.layer, check.inputs):
-                _, cache = check.forward(check.layer, *check.inputs, **check.options)
-                returned = copied(check.layer.backward(copied(dout), cache))
-            found += [np.array(p.grad) for _, p in check.layer.params()]
-            found += [np.array(a) for name, a in check.subject.returned(returned).items()
-                      if name in check.subject.arrays]
+        found = []
+        with np.errstate(all="ignore"):
+            for used in self.subject.uses:
+                _, cache = self.subject.run()
+                gradients, _ = self.subject.backward(self.subject.upstream(used), cache, 0)
+                found += [np.array(gradients[name]) for name in sorted(gradients)]
         return found
 
     def changed(self):
@@ -99,7 +95,7 @@ def judge(mutant, prepared):
         warnings.simplefilter("ignore")
         for case in running[:TRIED] + running[-1:]:
             if case.changed():
-                report = Search(case.check.subject).run()
+                report = Search(case.subject).run()
                 if report.right:
                     return "survived"
                 return "caught" if at_mutant(report, mutant) else "on another line"

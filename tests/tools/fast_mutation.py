@@ -13,7 +13,7 @@ import types
 from npdl.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl_study.trace.patch import patched
+from npdl_study.trace.source import patched
 from tests.tools.fast_cases import (
     BATCHES,
     assert_chosen,

@@ -12,8 +12,8 @@ import tokenize
 from dataclasses import dataclass
 
 from npdl_study.blame.edits import holds_itself
-from npdl_study.trace.patch import find_code
-from npdl_study.trace.plan import plan
+from npdl_study.trace.source import find_code
+from npdl_study.trace.statements import lines_of
 
 OPERATORS = {"+": ("-", "*"), "-": ("+", "*"), "*": ("/", "+"), "/": ("*", "-"), "@": ("*",),
              "+=": ("-=", "="), "-=": ("+=",), "**": ("*",), "//": ("*",)}
@@ -39,7 +39,7 @@ class Mutant:
 
     @property
     def statement(self):
-        return plan(self.function.__code__).at[self.line]
+        return lines_of(self.function.__code__).at(self.line)
 
     def changed(self):
         """The line as it is changed, as a syntax tree; an empty one for a part of a statement."""
@@ -65,29 +65,29 @@ def compiled(code, lines):
 
     Only the function is compiled, at its own lines, in a class of its own name.
     """
-    name, own = f"{code.co_filename}#mutant", plan(code)
+    name, own = f"{code.co_filename}#mutant", lines_of(code).node
     linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     grown = len(lines) - len(linecache.getlines(code.co_filename))      # a mutant may be longer
-    alone = ["\n"] * (own.first - 1) + lines[own.first - 1 : own.last + grown]
+    alone = ["\n"] * (own.lineno - 1) + lines[own.lineno - 1 : own.end_lineno + grown]
     *around, _ = code.co_qualname.split(".")
     if around:
-        alone[own.first - 2] = f"class {around[0]}:\n"
+        alone[own.lineno - 2] = f"class {around[0]}:\n"
     return find_code(compile("".join(alone), name, "exec"), code.co_qualname)
 
 
 def mutants(function):
     """Every Mutant of a function that still compiles."""
     code = function.__code__
-    own = plan(code)
+    own = lines_of(code)
     source = "".join(linecache.getlines(code.co_filename))
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(source).readline)
-              if own.first < t.start[0] <= own.last]
+              if own.node.lineno < t.start[0] <= own.node.end_lineno]
     names = sorted({t.string for t, before in zip(tokens[1:], tokens, strict=False)
                     if _is_name(t) and before.string != "."} - NEVER - _called(tokens))
     found = []
     for i, token in enumerate(tokens):
-        statement = own.at.get(token.start[0])
-        if statement is None or statement.kind != "statement":
+        statement = own.at(token.start[0])
+        if statement is None or not statement.is_simple:
             continue
         for now in _changes(token, tokens, i, names):
             was = ".T" if now == "" and token.string == ".T" else token.string

@@ -21,7 +21,7 @@ from npdl.backend import stream
 from npdl.core import gradients_of
 from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check
-from npdl_study.trace.patch import patched
+from npdl_study.trace.source import patched
 from npdl_study.trees import leaves
 from tests.tools.cases import all_cases
 from tests.tools.mutant_kinds import all_mutants

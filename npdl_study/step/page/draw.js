@@ -47,11 +47,9 @@ function heat(write) {
 }
 
 function badge(check) {
-  if (check.kink) return make("p", "badge kink", "~ at a kink, nothing is known");
-  if (check.needed) return make("p", "badge right", "✓ as it must be: moved a little, a gradient goes wrong");
-  const error = check.error === null ? "" : ", error " + check.error.toExponential(0);
-  const where = check.local === undefined ? "" : ": the gradient of " + check.local + (check.line ? " (line " + check.line + ")" : "");
-  return check.right ? make("p", "badge right", "✓ agrees numerically" + where + error) : check.follows ? make("p", "badge follows", "~ wrong, here or in what it reads" + where + error) : make("p", "badge wrong", "✗ wrong" + where + error);
+  const sign = { right: "✓ ", wrong: "✗ " }[check.kind] || "~ ";
+  const where = check.of === undefined ? "" : ": the gradient of " + check.of + " (line " + check.line + ")";
+  return make("p", "badge " + check.kind, sign + check.says + where);
 }
 
 // An array that a line wrote, or read: its name, its verdict, its picture.

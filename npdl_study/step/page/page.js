@@ -8,16 +8,15 @@ const shown = { forward: -1, backward: -1 };      // the function that each lane
 let at = 0, timer = null;
 
 const phaseOf = (step) => calls[step.call].phase;
-const wrongAt = (step) => Boolean(step.error) || step.writes.some((w) => w.check && w.check.right === false && !w.check.kink && !w.check.follows);
-const doubtfulAt = (step) => wrongAt(step) || step.writes.some((w) => w.check && w.check.follows);
+const wrongAt = (step) => Boolean(step.error) || step.writes.some((w) => w.check && w.check.kind === "wrong");
+const doubtfulAt = (step) => wrongAt(step) || step.writes.some((w) => w.check && w.check.kind === "follows");
 // The marks that each line has earned so far in the whole run: right, wrong, or none.
 const marks = new Map();
 for (const step of steps) {
   for (const write of step.writes) {
     if (!write.check) continue;
     const key = calls[step.call].function + ":" + step.from;
-    const now = write.check.kink ? "kink" : write.check.right ? "right" : write.check.follows ? "follows" : "wrong";
-    if (marks.get(key) !== "wrong") marks.set(key, now);
+    if (marks.get(key) !== "wrong") marks.set(key, write.check.kind);
   }
   if (step.error) marks.set(calls[step.call].function + ":" + step.from, "wrong");
 }
@@ -134,7 +133,7 @@ function show(index) {
   byId("back").disabled = byId("first").disabled = at === 0;
   byId("on").disabled = byId("last").disabled = at === steps.length - 1;
   if (!timer) {
-    const verdicts = step.writes.map((w) => w.name + " " + (w.array === undefined ? w.how : data.arrays[w.array].shape.join(" by ")) + (w.check ? (w.check.right ? ", right" : ", wrong") : "")).join("; ");
+    const verdicts = step.writes.map((w) => w.name + " " + (w.array === undefined ? w.how : data.arrays[w.array].shape.join(" by ")) + (w.check ? ", " + w.check.says : "")).join("; ");
     byId("said").textContent = phase + ", line " + step.from + ": " + (row ? row[4] || row[1].replace(/<[^>]*>/g, "") : "") + ". " + verdicts;
   }
   document.body.dataset.step = at;
@@ -181,19 +180,23 @@ function drawMap() {
   });
 }
 
-const bad = data.finals.filter((f) => !f.right && !f.kink).length;
+const bad = data.finals.filter((f) => f.right === false).length;
 const verdict = byId("verdict");
 if (data.error) { verdict.textContent = "ended by " + data.error; verdict.className = "wrong"; }
 else if (bad) { verdict.textContent = bad + " of " + data.finals.length + " gradients are wrong"; verdict.className = "wrong"; }
-else if (data.finals.length) { verdict.textContent = "all " + data.finals.length + " gradients agree with their numerical values"; verdict.className = "right"; }
+else if (data.finals.length) {
+  const known = data.finals.filter((f) => f.right).length, all = known === data.finals.length;
+  verdict.textContent = (all ? "all " + known : known + " of " + data.finals.length) + " gradients agree with their numerical values";
+  verdict.className = all ? "right" : "kink";
+}
 const table = make("table");
 for (const f of data.finals) {
   const line = table.insertRow();
   line.insertCell().textContent = f.name;
   line.insertCell().textContent = f.error === null ? "" : "error " + f.error.toExponential(0);
   const cell = line.insertCell();
-  cell.textContent = f.kink ? "at a kink" : f.right ? "right" : "wrong";
-  cell.className = f.kink ? "kink" : f.right ? "right" : "wrong";
+  cell.textContent = f.right === null ? "not checkable here: " + f.reason : f.right ? "right" : "wrong";
+  cell.className = f.right === null ? "kink" : f.right ? "right" : "wrong";
 }
 byId("final").lastElementChild.append(table);
 byId("final").hidden = !data.finals.length;

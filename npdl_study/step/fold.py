@@ -1,4 +1,4 @@
-"""Which statements of a recording are mathematics, and which only carry arrays about.
+"""Which statements of a Recording are mathematics, and which only carry arrays about.
 
 Left out are checks of inputs, what takes fields out of a cache, heads of loops, returns of what is
 there already, helpers of a statement or two, and whatever hands an array on as it is. What is
@@ -9,6 +9,8 @@ import ast
 import functools
 
 import numpy as np
+
+from npdl_study.step.pictures import arrays_in
 
 DOORS = ("check", "checked", "require", "refuse", "validate", "assert")
 NAMED = ("normal_cdf",)         # known by its name, however it is computed
@@ -24,7 +26,7 @@ def is_door(name):
 
 def is_pass(call):
     """Whether a call is a forward or a backward, and so mathematics whatever its length."""
-    name = call.function.name
+    name = call.code.co_name
     return call.parent is None or "forward" in name or "backward" in name
 
 
@@ -66,49 +68,39 @@ def _only_calls(node):
     return value is not None and all(isinstance(n, CARRYING) for n in ast.walk(value))
 
 
-def _is_gradient(step):
-    """`dx = dy`, with a verdict: an equation, though a short one."""
-    node = step.statement.node
-    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and all(
-        w.name[:1] == "d" for w in step.writes)
-
-
 class Folder:
-    """Decides for the steps of a walk; `verdict(step, name)` is what is known of a write."""
+    """Decides for the steps of a walk; `mark(step, name)` is what is known of a write."""
 
-    def __init__(self, recording, verdict):
-        self.verdict = verdict
-        self.helpers = {}
+    def __init__(self, recording, mark):
+        self.mark, self.helpers = mark, {}
         for step in recording.steps:
-            self.helpers.setdefault(step.call.number, []).append(step)
+            self.helpers.setdefault(step.call, []).append(step)
 
     def shows(self, step):
         """Whether a step is shown."""
-        verdicts = [v for w in step.writes if (v := self.verdict(step, w.name)) is not None
-                    and v.right is not None]
-        if step.error is not None or any(not v.right for v in verdicts):
+        marks = [m for w in step.writes if (m := self.mark(step, w.name)) is not None]
+        if step.error is not None or any(mark.right is False for mark in marks):
             return True
-        return self._is_mathematics(step, bool(verdicts))
+        return self.is_mathematics(step, any(mark.right for mark in marks))
 
-    def would_show(self, step):
-        """Whether a step is shown even without a verdict."""
-        return self._is_mathematics(step, False)
-
-    def _is_mathematics(self, step, judged):
-        if not step.writes or self._folded(step.call) or is_checking(step.statement.node):
+    def is_mathematics(self, step, judged=False):
+        """Whether a step is shown without a mark, or with one, `judged`."""
+        node = step.line.node
+        if not step.writes or self._folded(step.call) or is_checking(node):
             return False
-        if only_names(step.statement.node):
-            return judged and _is_gradient(step)
-        if step.carried == "view" and _only_calls(step.statement.node):
-            return judged
+        if only_names(node):                            # dx = dy: an equation, though a short one
+            return judged and isinstance(node, ast.Assign) and isinstance(
+                node.value, ast.Name) and all(w.name[:1] == "d" for w in step.writes)
+        if step.carried == "view" and _only_calls(node):
+            return judged and all(w.is_one for w in step.writes)
         return step.carried != "same"
 
     def _folded(self, call):
         """Whether a call, or one around it, is a helper that is left out."""
         while call is not None and not is_pass(call):
-            steps = [s for s in self.helpers.get(call.number, ()) if s.statement.kind != "if"]
-            short = len({s.statement for s in steps}) <= 2
-            known = is_door(call.function.name) or call.key in NAMED
+            steps = self.helpers.get(call, ())
+            short = len({s.line for s in steps}) <= 2
+            known = is_door(call.code.co_name) or call.name in NAMED
             if short or known or all(map(self._moves, steps)):
                 return True
             call = call.parent
@@ -117,18 +109,17 @@ class Folder:
     def _moves(self, step):
         """Whether what a statement of a helper wrote is carried on, or room full of zeros."""
         zero = all(not summary.scale for w in step.writes for _, summary in w.shown or ())
-        return step.error is None and (zero or bool(step.carried)
-                                       or only_names(step.statement.node))
+        return step.error is None and (zero or bool(step.carried) or only_names(step.line.node))
 
 
 def carried(values, before):
     """"same" when every float array among `values` was held before, "view" when each is at least
     a view of one that was, else ""."""
-    wanted = list(_arrays(values))
-    held = {id(a): a for a in _arrays(before)}
-    if not wanted or all(id(a) in held for a in wanted):
+    wanted, held = ([a for _, a in arrays_in(nest)] for nest in (values, before))
+    known = {id(a) for a in held}
+    if not wanted or all(id(a) in known for a in wanted):
         return "same" if wanted else ""
-    starts = {id(_root(a)) for a in held.values()}
+    starts = {id(_root(a)) for a in held}
     return "view" if all(id(_root(a)) in starts for a in wanted) else ""
 
 
@@ -136,23 +127,3 @@ def _root(array):
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def _arrays(value, depth=4):
-    """The float arrays of a nest of tuples and lists."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "f":
-            yield value
-    elif isinstance(value, (tuple, list)) and depth:
-        for item in value:
-            yield from _arrays(item, depth - 1)
-
-
-def makes_room(statement):
-    """Whether a statement makes arrays of zeros, for others to fill."""
-    if statement.parts:
-        return all(map(makes_room, statement.parts))
-    value = getattr(statement.node, "value", None)
-    made = value.elts if isinstance(value, ast.Tuple) else [value]
-    return bool(made) and all(isinstance(item, ast.Call) and ast.unparse(item.func).split(".")[
-        -1].removesuffix("_like") in ("zeros", "empty") for item in made)
