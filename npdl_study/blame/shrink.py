@@ -50,12 +50,10 @@ def moved(nest):
     rng = np.random.default_rng(5)
 
     def other(value):
-        if isinstance(value, (tuple, list)):
-            return rebuilt(value, [other(v) for v in value])
         if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
             return value
         return value + SHIFT * rng.standard_normal(np.shape(value))
-    return other(nest)
+    return mapped(nest, other)
 
 
 def shorter(nest, axis):
@@ -63,10 +61,8 @@ def shorter(nest, axis):
     first = next((a for _, a in leaves(nest)), np.zeros(()))
     length = first.shape[axis] if axis < first.ndim else 0
 
-    def cut(value):
-        if isinstance(value, (tuple, list)):
-            return rebuilt(value, [cut(v) for v in value])
+    def less(value):
         if not isinstance(value, np.ndarray) or value.ndim <= axis or value.shape[axis] != length:
             return value
         return np.take(value, range(length - 1), axis)
-    return cut(nest) if length > 1 else None
+    return mapped(nest, less) if length > 1 else None

@@ -13,8 +13,8 @@ ORDER = ("npdl", "npdl.layers", "npdl.models", "npdl.data", "npdl.decoding", "np
          "npdl.pretrained", "npdl.fast", "npdl.training", "npdl.scripts")
 
 
-# Modules that import inside functions: what stands in PyTorch's own process, and what another Python
-# imports before it knows where npdl is.
+# Modules that import inside functions: what stands in PyTorch's own process, and what another
+# Python imports before it knows where npdl is.
 LATE = {"experiments.bench_cpu", "experiments.bench.gpu_sides", "tests.tools.cupy_on_cpu"}
 
 
