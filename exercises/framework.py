@@ -40,7 +40,7 @@ class Verdict(str):
         return self
 
 
-def judge(holds, if_true="confirmed", if_false=None, provided=True) -> Verdict:
+def judge(holds, if_true="confirmed", if_false=None, provided=True):
     """The verdict that a computed comparison gives.
 
     holds     whether the document's statement, or what the verdict `if_true` says, is so
@@ -53,12 +53,12 @@ def judge(holds, if_true="confirmed", if_false=None, provided=True) -> Verdict:
     return Verdict((if_true if holds else if_false) if provided else FAILED, "computed")
 
 
-def proved(holds) -> Verdict:
+def proved(holds):
     """The verdict on a definition or a theorem, shown on numbers: it holds, or ours failed."""
     return judge(holds, if_false=FAILED)
 
 
-def judgement(verdict: str, provided=True) -> Verdict:
+def judgement(verdict, provided=True):
     """A verdict that nothing computes, "essay" or "convention": the ledger says that it is ours.
 
     provided  whether the numbers beside it are right; where not, the verdict is FAILED
@@ -103,12 +103,12 @@ class Claim:
             raise InputError(f"weight {self.weight!r}: it must be one of {', '.join(WEIGHTS)}")
 
     @property
-    def basis(self) -> str:
+    def basis(self):
         """ "computed", "judgement" or "runs": how the verdict was reached."""
         return self.verdict.basis
 
     @property
-    def number(self) -> str:
+    def number(self):
         """The number of the question and its part, "2.4b"; "" where it has none."""
         question = re.search(r"\d[\d.]*", self.question)
         part = re.match(r"(\d+)?([a-z])?\b", self.part)
@@ -118,12 +118,12 @@ class Claim:
         return question.group() + (digits and "." + digits) + letter
 
 
-def shown_verdict(claim: Claim) -> str:
+def shown_verdict(claim):
     """The verdict as a reader sees it: what is a judgement says so."""
     return claim.verdict + (", a judgement" if claim.basis == "judgement" else "")
 
 
-def failures(solutions, claims) -> list[str]:
+def failures(solutions, claims):
     """One line for each check of our own that failed; [] when all is well."""
     lines = [f"{claim.document} {claim.question} {claim.part}".rstrip() + f": {claim.claim}"
              for claim in claims if claim.verdict == FAILED]
@@ -131,8 +131,7 @@ def failures(solutions, claims) -> list[str]:
                     for check in solution.checks if not check.holds]
 
 
-def present(question: str, claims: list[Claim], figures=(), solutions=(), titles=None,
-            ground="") -> None:
+def present(question, claims, figures=(), solutions=(), titles=None, ground=""):
     """Print the question, its worked solutions, then each claim with our answer and the proof."""
     print(paragraph(question))
     for solution in solutions:
@@ -157,7 +156,7 @@ def present(question: str, claims: list[Claim], figures=(), solutions=(), titles
         print(f"\nwrote {path}")
 
 
-def modules(only=()) -> list[ModuleType]:
+def modules(only=()):
     """The exercises in order, of the documents in `only` ("000", ..) or of all of them."""
     documents = sorted(folder.name[1:] for folder in FOLDER.glob("d[0-9][0-9][0-9]"))
     for document in only:
@@ -170,7 +169,7 @@ def modules(only=()) -> list[ModuleType]:
     return [module for module in found if hasattr(module, "TITLES")]
 
 
-def loaded(name: str) -> ModuleType:
+def loaded(name):
     """The module of this name; one whose claims raise it where the import raised something."""
     try:
         return importlib.import_module(name)
@@ -185,12 +184,12 @@ def loaded(name: str) -> ModuleType:
         return module
 
 
-def name_of(module: ModuleType) -> str:
+def name_of(module):
     """ "d000.counting"."""
     return module.__name__.removeprefix("exercises.")
 
 
-def claims_of(module: ModuleType) -> list[Claim]:
+def claims_of(module):
     """The claims of an exercise; one that says so where our computation broke."""
     try:
         return list(module.claims())
@@ -201,7 +200,7 @@ def claims_of(module: ModuleType) -> list[Claim]:
                       judge(False, if_false=FAILED), broke(error))]
 
 
-def solutions_of(module: ModuleType) -> list[Solution]:
+def solutions_of(module):
     """The worked solutions of an exercise; one that says so where our computation broke."""
     try:
         return list(module.solutions()) if hasattr(module, "solutions") else []
@@ -210,21 +209,21 @@ def solutions_of(module: ModuleType) -> list[Solution]:
                 for number in module.TITLES]
 
 
-def broke(error: Exception) -> str:
+def broke(error):
     """One line on an exception: what it is, and in which function."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     return f"{type(error).__name__} in {place.name}, {Path(place.filename).name}: {text}"
 
 
-def report(failed: list[str]) -> int:
+def report(failed):
     """Say on standard error what failed of our own, and return the exit status."""
     for line in failed:
         print(f"{FAILED}: {line}", file=sys.stderr)
     return int(bool(failed))
 
 
-def draw(module: ModuleType, folder: str | None) -> list[Path]:
+def draw(module, folder):
     """[the file] with the picture of an exercise, its folder made; [] where there is none."""
     if folder is None or not hasattr(module, "picture"):
         return []

@@ -10,7 +10,6 @@ from pathlib import Path
 from exercises.framework import (
     VERDICTS,
     WEIGHTS,
-    Claim,
     claims_of,
     draw,
     name_of,
@@ -41,7 +40,7 @@ HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numb
             "slip": "Slips"}
 
 
-def gather(exercises, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
+def gather(exercises, figures=None, log=None):
     """Run the exercises: their claims in the order of the documents, and the pictures drawn."""
     claims, drawn = [], []
     for number, module in enumerate(exercises, 1):
@@ -55,7 +54,7 @@ def gather(exercises, figures=None, log=None) -> tuple[list[Claim], list[Path]]:
     return sorted(claims, key=place), drawn
 
 
-def place(claim: Claim) -> list:
+def place(claim):
     """Sort key: document, question, lettered part; numbers count as numbers.
 
     A part that is a topic ("mask") has no order: such claims stay as their script has them.
@@ -65,17 +64,17 @@ def place(claim: Claim) -> list:
     return [natural(claim.document), natural(claim.question), part]
 
 
-def natural(text: str) -> list[tuple]:
+def natural(text):
     pieces = re.split(r"(\d+)", text)
     return [(int(piece), "") if piece.isdigit() else (-1, piece.lower()) for piece in pieces]
 
 
-def counts(claims) -> dict[str, int]:
+def counts(claims):
     """Claims per verdict, in the order of WORDS."""
     return {word: sum(claim.verdict == word for claim in claims) for word in WORDS}
 
 
-def errors(claims) -> list[tuple[str, list[Claim]]]:
+def errors(claims):
     """(kind, the claims that show it) of each different error, both in the order of KINDS.
 
     Claims of a document that share `error` show one error, whose kind is the first of theirs.
@@ -91,34 +90,34 @@ def errors(claims) -> list[tuple[str, list[Claim]]]:
                   key=lambda row: KINDS.index(row[0]))
 
 
-def kind(claim: Claim) -> str:
+def kind(claim):
     """The weight of what is wrong, or "slip"."""
     return "slip" if claim.verdict == "slip" else claim.weight
 
 
-def error_counts(claims) -> str:
+def error_counts(claims):
     """How many different errors there are, in words."""
     answers, steps, slips = map([kind for kind, _ in errors(claims)].count, KINDS)
     return f"{answers} in answers, {steps} on the way, {slips} slips"
 
 
-def run_counts(claims) -> str:
+def run_counts(claims):
     """What the runs say, in words."""
     by_runs = [claim for claim in claims if claim.basis == "runs"]
     return f"{sum(c.verdict == NOT_REPRODUCED for c in by_runs)} of {len(by_runs)}"
 
 
-def cited(claim: Claim) -> str:
+def cited(claim):
     return " ".join(filter(None, (claim.document, claim.question, claim.part)))
 
 
-def as_data(claims) -> list[dict[str, str]]:
+def as_data(claims):
     """The claims as JSON objects: the fields of Claim, and the basis of the verdict."""
     return [vars(claim) | {"verdict": str(claim.verdict), "basis": claim.basis}
             for claim in claims]
 
 
-def as_text(claims, width=96) -> str:
+def as_text(claims, width=96):
     """The ledger for a terminal: claims by question, then the errors, then the counts."""
     lines, heading = [], None
     for claim in claims:
@@ -147,11 +146,11 @@ def as_text(claims, width=96) -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def count_lines(claims) -> list[str]:
+def count_lines(claims):
     return [f"{count:5d}  {verdict}" for verdict, count in counts(claims).items()]
 
 
-def as_markdown(claims) -> str:
+def as_markdown(claims):
     """The ledger's page: counts, errors with their proofs, then two tables for each question, of
     which the one with what is FOLDED opens on a click."""
     lines = [TITLE, "", PREFACE, "", "## Counts", "", *count_table(claims), ""]
@@ -174,7 +173,7 @@ def as_markdown(claims) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table(claims) -> list[str]:
+def table(claims):
     """A table with a row for each claim; none for no claims."""
     lines = []
     if claims:
@@ -190,7 +189,7 @@ def table(claims) -> list[str]:
     return lines
 
 
-def error_list(claims) -> list[str]:
+def error_list(claims):
     """The errors in Markdown, each once, in the order of KINDS."""
     lines, heading = [], None
     for number, (weight, (claim, *others)) in enumerate(errors(claims), 1):
@@ -205,7 +204,7 @@ def error_list(claims) -> list[str]:
     return lines
 
 
-def count_table(claims) -> list[str]:
+def count_table(claims):
     documents = sorted({claim.document for claim in claims})
     lines = table_row("verdict", *documents, "all") + table_row("---", *["---:"] * len(documents),
                                                                 "---:")
@@ -219,11 +218,11 @@ def count_table(claims) -> list[str]:
     return lines + table_row("claims", *map(str, sums), str(len(claims)))
 
 
-def table_row(*cells) -> list[str]:
+def table_row(*cells):
     return ["| " + " | ".join(cells) + " |"]
 
 
-def escape(text: str) -> str:
+def escape(text):
     """Text that Markdown shows as it is, in a table too; code between backticks stays code."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:  # a backtick without a partner opens no code
@@ -233,14 +232,14 @@ def escape(text: str) -> str:
     return "`".join(shown).replace("|", "\\|")
 
 
-def stale_lines(claims) -> list[str]:
+def stale_lines(claims):
     """How the page differs from what these claims give, as a diff; [] when it is up to date."""
     kept = LEDGER.read_text(encoding="utf-8") if LEDGER.is_file() else ""
     return list(difflib.unified_diff(kept.splitlines(), as_markdown(claims).splitlines(),
                                      LEDGER.name, "now", n=0, lineterm=""))
 
 
-def write(path, text) -> None:
+def write(path, text):
     """Write text to a file, or to standard output for '-'."""
     if str(path) == "-":
         sys.stdout.write(text)

@@ -1,7 +1,6 @@
 """Find questions by their numbers or by words of a title, and show what belongs to them."""
 
 import re
-from types import ModuleType
 
 from exercises import ledger
 from exercises.framework import (
@@ -20,24 +19,24 @@ NUMBER = r"\d{3}(\.\w+)*\.?"
 FIRST = ("d002.gradients_through_time",)    # of the exercises of one question, where to begin
 
 
-def listing(only=()) -> list[tuple[str, str, ModuleType]]:
+def listing(only=()):
     """(number, title, module) of every question, in the order of the documents."""
     found = [(f"{name_of(module)[1:4]}.{number}", title, module)
              for module in modules(only) for number, title in module.TITLES.items()]
     return sorted(found, key=lambda row: (ledger.natural(row[0]), name_of(row[2]) not in FIRST))
 
 
-def pieces(number: str) -> list[str]:
+def pieces(number):
     """ "2.4a" -> ["2", "4", "a"]."""
     return re.findall(r"\d+|[a-z]+", number.lower())
 
 
-def within(number: str, wanted: str) -> bool:
+def within(number, wanted):
     """Whether `number` is the question `wanted`, or a part of it: 2.4a of 2.4."""
     return pieces(number)[:len(pieces(wanted))] == pieces(wanted)
 
 
-def find(text: str) -> list[tuple[str, str, ModuleType]]:
+def find(text):
     """The rows of listing() that are meant by a number ("000.2.4") or by words of one title.
 
     A number that has no row of its own means its parts, else the closest question that it is a
@@ -63,7 +62,7 @@ def find(text: str) -> list[tuple[str, str, ModuleType]]:
     return found
 
 
-def chosen(texts) -> dict[ModuleType, list[str]]:
+def chosen(texts):
     """{exercise: the numbers in it} of what was asked: numbers, or the words of one title."""
     numbers = [text for text in texts if re.fullmatch(NUMBER, text)]
     words = " ".join(text for text in texts if text not in numbers)
@@ -75,12 +74,12 @@ def chosen(texts) -> dict[ModuleType, list[str]]:
     return found
 
 
-def belongs(number: str, wanted: list[str]) -> bool:
+def belongs(number, wanted):
     """Whether a claim goes with one of the wanted questions: it is of a part, or of the whole."""
     return bool(number) and any(within(number, want) or within(want, number) for want in wanted)
 
 
-def show(asked: dict[ModuleType, list[str]], solution=False, claims=False, figures=None):
+def show(asked, solution=False, claims=False, figures=None):
     """Print what `chosen` found, solutions or claims alone if so wished; our failures' lines."""
     failed = []
     for place, (module, numbers) in enumerate(asked.items()):

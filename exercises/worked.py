@@ -76,7 +76,7 @@ class Solution:
             raise InputError(f"solution of {self.number}: the answer must be one line")
 
 
-def num(value, digits=3) -> str:
+def num(value, digits=3):
     """A number as it is written: 4, 14/9, −0.667; a float with `digits` after the point."""
     if isinstance(value, (bool, np.bool_)):
         raise InputError(f"{value} is no number")
@@ -91,7 +91,7 @@ def num(value, digits=3) -> str:
     return text.replace("-", "−")
 
 
-def vec(values, digits=3) -> str:
+def vec(values, digits=3):
     """Numbers one after the other: (0.5, −1.0)."""
     return "(" + ", ".join(num(value, digits) for value in values) + ")"
 
@@ -112,7 +112,7 @@ def share(successes, trials):
     return f"{100 * p:.1f} % +- {100 * math.sqrt(p * (1 - p) / trials):.1f} %"
 
 
-def sub(text) -> str:
+def sub(text):
     """A subscript: sub(12) is ₁₂, sub("T") is _T, sub("T-1") is _(T-1)."""
     text = str(text)
     if text.isdigit():
@@ -120,14 +120,14 @@ def sub(text) -> str:
     return f"_{text}" if text.isalnum() else f"_({text})"
 
 
-def terms(values, digits=3) -> str:
+def terms(values, digits=3):
     """Numbers added up: 0.5 − 1.0 + 2.0."""
     first, *rest = values
     return num(first, digits) + "".join(
         (" − " if value < 0 else " + ") + num(abs(value), digits) for value in rest)
 
 
-def paragraph(text: str, indent: int = 0, hang: int = 0, width: int = WIDTH) -> str:
+def paragraph(text, indent=0, hang=0, width=WIDTH):
     """text wrapped for a terminal; the lines after the first are `hang` columns further in."""
     if "\n" in text.strip():
         return "\n".join(paragraph(line, indent, hang, width) for line in text.strip().split("\n"))
@@ -135,7 +135,7 @@ def paragraph(text: str, indent: int = 0, hang: int = 0, width: int = WIDTH) -> 
     return textwrap.fill(text, width, initial_indent=first, subsequent_indent=later)
 
 
-def solution_text(solution: Solution, title: str = "", width: int = WIDTH) -> str:
+def solution_text(solution, title="", width=WIDTH):
     """The solution for a terminal."""
     heading = f"Worked solution of {solution.number}" + (title and f": {title}")
     lines = [heading, "-" * len(heading)]
@@ -155,7 +155,7 @@ def solution_text(solution: Solution, title: str = "", width: int = WIDTH) -> st
     return "\n".join(lines)
 
 
-def step_lines(step: Step) -> list[str]:
+def step_lines(step):
     """What stands below a step's sentence, set in from the left."""
     blocks = [text.strip("\n").split("\n") for text in (step.formula, step.numbers) if text]
     if step.arrays:
@@ -166,7 +166,7 @@ def step_lines(step: Step) -> list[str]:
     return [("     " + line).rstrip() for block in blocks for line in block]
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table):
     """The table in columns, numbers to the right."""
     rows = [[cell if isinstance(cell, str) else num(cell, table.digits) for cell in row]
             for row in table.rows]
@@ -178,7 +178,7 @@ def table_lines(table: Table) -> list[str]:
             for row in (table.heads, ["─" * w for w in widths], *rows)]
 
 
-def array_lines(name: str, value, digits: int) -> list[str]:
+def array_lines(name, value, digits):
     """A matrix, or a vector as a column, in brackets after its name; no digits but those needed."""
     array = np.asarray(value)
     if array.ndim == 1:
@@ -198,7 +198,7 @@ def array_lines(name: str, value, digits: int) -> list[str]:
             for head, (left, right), row in zip(heads, pairs, rows, strict=True)]
 
 
-def side_by_side(blocks: list[list[str]], gap: int = 3, width: int = WIDTH - 5) -> list[str]:
+def side_by_side(blocks, gap=3, width=WIDTH - 5):
     """Blocks of lines beside each other, in as many bands as the width needs."""
     bands, used = [[]], 0
     for block in blocks:

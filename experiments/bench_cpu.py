@@ -23,10 +23,13 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-from experiments.bench import modes, report, training
+from experiments.bench import modes, report, training, tricks
 from experiments.bench.cases import DOCUMENT, Case, make_batch, products
+from experiments.bench.floor import numpy_step
 from experiments.bench.guard import Guard
 from experiments.bench.harness import Variant
+from experiments.bench.npdl_side import npdl_step
+from experiments.bench.profile import profile_step
 from experiments.bench.worker import WorkerError, serve
 from npdl.console import OneLineParser, folder, guarded
 
@@ -69,15 +72,11 @@ def npdl_variants(case, threads, ladder=False, kernels=False):
 
 
 def make_step(job):
-    """The step that a worker repeats."""
+    """The step that a worker repeats. PyTorch is imported where it is measured alone."""
     case, options = Case(**job["case"]), dict(job["options"])
     if job["kind"] == "npdl":
-        from experiments.bench.npdl_side import npdl_step
-
         return npdl_step(case, **options)
     if job["kind"] == "floor" and not options.get("torch"):
-        from experiments.bench.floor import numpy_step
-
         return numpy_step(products(case), options["shards"])
     import torch
 
@@ -96,13 +95,8 @@ def work(job):
 
         torch_training.main(job)
     elif job["kind"] == "tricks":
-        from experiments.bench import tricks
-
         print(json.dumps(tricks.measure(job["seconds"])))
     elif job["kind"] == "profile":
-        from experiments.bench.npdl_side import npdl_step
-        from experiments.bench.profile import profile_step
-
         step = npdl_step(Case(**job["case"]), job["work"])
         print(json.dumps(profile_step(step, job["steps"])))
     else:

@@ -31,6 +31,7 @@ from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_st
 from experiments.bench.worker import WorkerError, serve
 from npdl.console import OneLineParser, folder, guarded, place
 from npdl.errors import InputError
+from npdl.pretrained import load, to_huggingface
 from npdl.training.finetune import model_config
 
 SCRIPT = Path(__file__).resolve()
@@ -140,8 +141,6 @@ def parse(argv):
 
 def in_folder(path, scratch):
     """The model as a folder: a GGUF file is written as one into `scratch`."""
-    from npdl.pretrained import load, to_huggingface
-
     if path.suffix != ".gguf":
         return path
     to_huggingface(load(path), Path(scratch) / path.stem)

@@ -8,19 +8,17 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from npdl.errors import CheckpointError, InputError
-from npdl.process import born
+from npdl.process import has_ended
 
 LARGEST_JSON = 64 << 20         # bytes; the characters of a text are the largest part of any
 LARGEST_NUMBER = 1 << 63
 TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
 
-def write_atomically(path: str | os.PathLike, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path, write):
     """Let `write(file)` fill a temporary file beside `path`, then put it in the place of `path`.
 
     A reader sees the old file or the new one, never a part, and so does a machine that lost its
@@ -58,7 +56,7 @@ def _unwritable(path, error):
                            "another folder")
 
 
-def is_file(path: str | os.PathLike, or_nothing: bool = False) -> bool:
+def is_file(path, or_nothing=False):
     """Whether an ordinary file is there (or nothing). Whoever opens a named pipe waits for ever,
     so this is asked before. OSError when it cannot be seen."""
     try:
@@ -67,7 +65,7 @@ def is_file(path: str | os.PathLike, or_nothing: bool = False) -> bool:
         return or_nothing
 
 
-def read_json(path: str | os.PathLike) -> Any:
+def read_json(path):
     """What a file of JSON holds. Raises OSError, or ValueError for anything that write_json would
     not have written: see parse_json."""
     if not is_file(path, or_nothing=True):
@@ -78,7 +76,7 @@ def read_json(path: str | os.PathLike) -> Any:
         return parse_json(file.read())
 
 
-def parse_json(content: bytes | str) -> Any:
+def parse_json(content):
     """The value of a text in JSON. ValueError for what is none, for numbers that Python's floats
     and NumPy's integers cannot hold, and for what is nested too deeply."""
     try:
@@ -114,7 +112,7 @@ def write_json(path, value):
 
 
 @contextlib.contextmanager
-def new_folder(path: str | os.PathLike, replace: bool = False) -> Iterator[Path]:
+def new_folder(path, replace=False):
     """Yield a folder to fill, which becomes `path` when the block ends, whole: one rename.
 
     After an error, a kill or lost power nothing new is there, and the same call can be made again.
@@ -166,11 +164,11 @@ def _left_behind(folder, name=None):
     for found in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(found)
         if (match and (name is None or found.startswith(f".{name}."))
-                and born(int(match[1])) == 0):
+                and has_ended(int(match[1]))):
             yield Path(folder, found)
 
 
-def clean_stale(folder: str | os.PathLike) -> list[str]:
+def clean_stale(folder):
     """Remove the temporaries that processes no longer alive left in `folder`; return their names.
 
     Only this machine's processes are known, so call it only where no other machine is writing.
@@ -191,13 +189,13 @@ def clean_stale(folder: str | os.PathLike) -> list[str]:
     return removed
 
 
-def reason(error: BaseException) -> str:
+def reason(error):
     """What went wrong, on one line."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.split())[:200]
 
 
-def _sync(path: Path) -> None:
+def _sync(path):
     """Wait until a file or a folder is on the disk."""
     if os.name != "posix":                # elsewhere a folder cannot be opened
         return

@@ -92,6 +92,14 @@ def wide_sum(x, axis=None):
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
+def minus_one_hot(p, index):
+    """p (..., V) with 1 less at each index (...): p - one_hot(index), without that array."""
+    d = p.copy()
+    rows = d.reshape(-1, d.shape[-1])
+    rows[xp.arange(len(rows)), index.reshape(-1)] -= 1
+    return d
+
+
 def sum_by_index(rows, index, size):
     """(size, D) whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
 

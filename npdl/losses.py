@@ -17,7 +17,7 @@ from npdl.errors import (
     require_choice,
     require_number,
 )
-from npdl.functions import log_softmax, wide_sum
+from npdl.functions import log_softmax, minus_one_hot, wide_sum
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -62,11 +62,11 @@ class SequenceLoss(Layer):
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "SequenceLoss")
-        log_p, V = cache.log_p, cache.log_p.shape[-1]
+        log_p, targets = cache.log_p, cache.targets
         dloss = dloss[:, None] if self.reduction == "none" else dloss
         dnll = cache.weight * dloss                             # loss = sum nll * weight
-        q = one_hot(cache.targets, V, log_p.dtype)
-        dlogits = (xp.exp(log_p) - q) * dnll[..., None]         # nll = -log_p[target]
+        p_less = minus_one_hot(xp.exp(log_p), targets)
+        dlogits = p_less * dnll[..., None]                      # nll = -log_p[target]
         return dlogits
 
     def weights(self, counted):

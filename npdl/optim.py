@@ -27,7 +27,7 @@ class Optimizer:
 
     moments = ()
 
-    def __init__(self, model, lr, weight_decay=0.0):
+    def __init__(self, model, lr, *, weight_decay=0.0):
         check_model(type(self).__name__, model)
         require_finite(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
@@ -81,8 +81,8 @@ class SGD(Optimizer):
 
     moments = ("velocity",)
 
-    def __init__(self, model, lr=1e-2, momentum=0.0, weight_decay=0.0):
-        super().__init__(model, lr, weight_decay)
+    def __init__(self, model, lr=1e-2, *, momentum=0.0, weight_decay=0.0):
+        super().__init__(model, lr, weight_decay=weight_decay)
         require_number("momentum", momentum, lambda value: 0 <= value < 1,
                        "at least 0 and below 1")
         self.momentum = momentum
@@ -102,8 +102,8 @@ class Adam(Optimizer):
 
     moments = ("m", "v")
 
-    def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        super().__init__(model, lr, weight_decay)
+    def __init__(self, model, lr=1e-3, *, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        super().__init__(model, lr, weight_decay=weight_decay)
         require_betas(betas)
         require_finite(eps=eps)
         self.betas, self.eps = betas, eps
@@ -127,8 +127,8 @@ class AdamW(Adam):
     Loshchilov & Hutter 2019, arXiv:1711.05101.
     """
 
-    def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
-        super().__init__(model, lr, betas, eps, weight_decay)
+    def __init__(self, model, lr=1e-3, *, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
+        super().__init__(model, lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
     def update(self, name, p, lr, decay):
         p.data[...] -= lr * decay * p.data
@@ -176,7 +176,7 @@ class Grokfast:
     between backward and the optimizer's step; the first gradient is the first mu.
     """
 
-    def __init__(self, params, keep=0.98, amplify=2.0):
+    def __init__(self, params, *, keep=0.98, amplify=2.0):
         require_number("keep", keep, lambda value: 0 <= value < 1, "at least 0 and below 1")
         require_finite(amplify=amplify)
         self.params, self.keep, self.amplify = checked_params("Grokfast", params), keep, amplify
@@ -221,9 +221,9 @@ class Muon(AdamW):
 
     moments = ("m", "v", "velocity")
 
-    def __init__(self, model, names, lr=1e-3, faster=20.0, momentum=0.95, betas=(0.9, 0.999),
+    def __init__(self, model, names, lr=1e-3, *, faster=20.0, momentum=0.95, betas=(0.9, 0.999),
                  eps=1e-8, weight_decay=1e-2):
-        super().__init__(model, lr, betas, eps, weight_decay)
+        super().__init__(model, lr, betas=betas, eps=eps, weight_decay=weight_decay)
         require_finite(faster=faster)
         require_number("momentum", momentum, lambda value: 0 <= value < 1,
                        "at least 0 and below 1")

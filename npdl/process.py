@@ -1,5 +1,5 @@
-"""Processes of this machine: which of them live, where their numbers mean the same, how much memory
-this one has taken, and limits for one that runs what a stranger wrote."""
+"""Processes of this machine: whether one has ended, how much memory this one has taken, and limits
+for one that runs what a stranger wrote."""
 
 import contextlib
 import ctypes
@@ -26,40 +26,30 @@ SEALS = {
 }
 
 
-def born(pid):
-    """When a process began, in the kernel's ticks; 0 if it has ended; None if nothing tells.
+def has_ended(pid):
+    """Whether a process is known to have ended; False where nothing tells.
 
-    One that has ended and waits for its parent to ask how, a zombie, has ended.
+    One that waits for its parent to ask how it ended, a zombie, has.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] in "ZX" else int(fields[19])
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
-        return 0 if os.path.exists("/proc/self/stat") else _asked(pid)
-    except (OSError, ValueError, IndexError):
-        return None
+        return os.path.exists("/proc/self/stat") or _is_nobody(pid)
+    except (OSError, IndexError):
+        return False
 
 
-def _asked(pid):
-    """0 when a process has ended, else None, where there is no /proc to look into."""
+def _is_nobody(pid):
+    """The same by a signal, where there is no /proc to look into."""
     if os.name != "posix":              # there, "signal 0" would end the process
-        return None
+        return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
-        return 0
+        return True
     except OSError:
         pass
-    return None
-
-
-def place():
-    """Where process numbers mean the same: this boot of this machine, this container."""
-    found = []
-    with contextlib.suppress(OSError):
-        found.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        found.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(found)
+    return False
 
 
 def peak_memory():

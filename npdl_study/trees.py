@@ -24,11 +24,16 @@ def tupled(value):
     return value if isinstance(value, tuple) else (value,)
 
 
+def mapped(nest, change):
+    """The same nest with change(leaf) in the place of each leaf."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [mapped(item, change) for item in nest])
+    return change(nest)
+
+
 def copied(nest):
     """A nest of arrays, copied."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [copied(item) for item in nest])
-    return nest.copy() if isinstance(nest, np.ndarray) else nest
+    return mapped(nest, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
 
 
 def placed(returned, floats):
@@ -51,9 +56,7 @@ def rebuilt(nest, items):
 
 def upstream(nest, rng):
     """Random gradients in the nest of the outputs; None for what is not a float array."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [upstream(item, rng) for item in nest])
-    return rng.standard_normal(np.shape(nest)) if is_float(nest) else None
+    return mapped(nest, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
 def only(nest, used, zeros=False, path=""):
@@ -105,16 +108,17 @@ def kept(layer, inputs):
 
 def cast(nest, dtype):
     """A copy of a nest whose float arrays have another dtype; strided ones stay strided."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [cast(item, dtype) for item in nest])
-    if not isinstance(nest, np.ndarray) or not is_float(nest):
-        return nest
-    copy = nest.astype(dtype)                       # keeps the order of the axes, but no gaps
-    if copy.flags.c_contiguous and not nest.flags.c_contiguous:
-        gaps = np.zeros((*copy.shape, 2), dtype)
-        gaps[..., 0] = copy
-        copy = gaps[..., 0]
-    return copy
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray) or not is_float(leaf):
+            return leaf
+        copy = leaf.astype(dtype)                   # keeps the order of the axes, but no gaps
+        if copy.flags.c_contiguous and not leaf.flags.c_contiguous:
+            gaps = np.zeros((*copy.shape, 2), dtype)
+            gaps[..., 0] = copy
+            copy = gaps[..., 0]
+        return copy
+
+    return mapped(nest, change)
 
 
 def same(a, b):

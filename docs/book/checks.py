@@ -1,87 +1,25 @@
-"""The check of every numbered equation: code that compares it with the layer's own numbers.
+"""The check of every numbered equation: the printed TeX itself, evaluated with a layer's numbers.
 
-The checks of a chapter share one namespace, in order. It begins with np, rng, close, numeric,
-ready, inside and everything of npdl. Each check must assert something, by `close` wherever arrays
-are compared, and is refused when it would not notice that they are a millionth off.
+A check is code that makes the numbers and calls `holds(dx=dx, ...)`: the equation above it, with
+these values for its symbols (npdl_study.equations). A name of the code need not be handed over.
+Whatever else there is to say of a layer stands beside it as `assert close(a, b)`.
+
+The checks of a chapter share one namespace, in order. It begins with np, rng, holds, close, slope,
+numeric, ready, inside and everything of npdl. A check is refused that leaves out a statement of its
+equation, or would not notice that what it compares is a millionth off.
 """
 
 import ast
 import linecache
-import sys
 import zlib
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 
 import npdl
 from npdl_study.check.subjects import randomise
-
-REL = 1e-9
-OFF = 1e-6
-
-
-def numeric(f, x, dout, step=1e-3):
-    """The gradient of sum(f(x) * dout) at x by fourth-order differences; x's shape."""
-    x = np.array(x, "float64")
-    dx = np.zeros_like(x)
-    for at in np.ndindex(x.shape):
-        def loss(way, at=at):
-            moved = x.copy()
-            moved[at] += way * step
-            return float(np.sum(f(moved) * dout))
-        dx[at] = (8 * (loss(1) - loss(-1)) - (loss(2) - loss(-2))) / (12 * step)
-    return dx
-
-
-def inside(function, *args, **options):
-    """(what `function` returns, its local names as they stand then)."""
-    code, held = getattr(function, "__func__", function).__code__, {}
-
-    def watch(frame, event, arg):
-        if event == "return" and frame.f_code is code:
-            held.clear()
-            held.update(frame.f_locals)
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        found = function(*args, **options)
-    finally:
-        sys.setprofile(before)
-    return found, SimpleNamespace(**held)
-
-
-def difference(a, b):
-    """The largest difference of two float64 values, as a share of the largest entry of b."""
-    a, b = np.asarray(a), np.asarray(b)
-    assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
-    for side in (a, b):
-        assert side.dtype.kind != "f" or side.dtype == np.float64, \
-            f"{side.dtype} given, float64 wanted: make the layer ready(...)"
-    a, b = a.astype("float64"), b.astype("float64")
-    assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
-    return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
-
-
-@dataclass
-class Close:
-    """`close(a, b)`: whether two float64 values agree to 1e-9 of the largest entry of b.
-
-    Keeps count, the worst difference, and how often a millionth more would have been noticed.
-    """
-
-    count: int = 0
-    worst: float = 0.0
-    sharp: int = 0
-
-    def __call__(self, a, b, rel=REL):
-        error = difference(a, b)
-        self.count += 1
-        self.sharp += difference(np.asarray(a) * (1 + OFF), b) > rel
-        if error <= rel:                                # `assert not close(...)` is a check too
-            self.worst = max(self.worst, error)
-        return error <= rel
+from npdl_study.equations.holds import Equation
+from npdl_study.equations.measured import inside, numeric, slope
+from npdl_study.equations.tex import NotRead
 
 
 def seed(name):
@@ -96,13 +34,12 @@ def ready(layer, rng):
     return layer
 
 
-def namespace(name, close):
+def namespace(name):
     """What the checks of a chapter begin with."""
     rng = np.random.default_rng(seed(name))
     found = {n: getattr(npdl, n) for n in npdl.__all__}
-    return found | {"np": np, "rng": rng, "close": close, "numeric": numeric,
-                    "ready": lambda layer: ready(layer, rng), "inside": inside,
-                    "__name__": "checks"}
+    return found | {"np": np, "rng": rng, "numeric": numeric, "slope": slope, "inside": inside,
+                    "ready": lambda layer: ready(layer, rng), "__name__": "checks"}
 
 
 def run(chapter, space=None):
@@ -111,12 +48,22 @@ def run(chapter, space=None):
     `space`, an empty dictionary, takes the names that the checks leave behind.
     """
     found, space = {}, {} if space is None else space
-    space |= namespace(chapter.name, None)
+    space |= namespace(chapter.name)
     for part in chapter.of("check"):
+        equation = chapter.equations[part.given]
+        try:
+            holds = Equation(equation.body, space)
+        except NotRead as error:
+            chapter.fail(equation.line + 1, f"equation {part.given}: {error}")
         code = _compiled(chapter, part)
-        space["close"] = found[part.given] = Close()
+        found[part.given] = space["close"] = holds.close
+        space["holds"] = holds
         _execute(chapter, part, code, space)
-        if found[part.given].count and not found[part.given].sharp:
+        silent = set(range(1, len(holds.statements) + 1)) - holds.told
+        if silent:
+            chapter.fail(part.line, f"check {part.given} does not evaluate statement "
+                                    f"{min(silent)} of its equation: call holds(...)")
+        if not holds.close.sharp:
             chapter.fail(part.line, f"check {part.given} compares nothing: what it compares is "
                                     "zero, or its tolerance too large")
     return found
@@ -129,8 +76,6 @@ def _compiled(chapter, part):
         tree = ast.parse(part.body, file)
     except SyntaxError as error:
         chapter.fail(part.line + (error.lineno or 1), f"check {part.given}: {error.msg}")
-    if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
-        chapter.fail(part.line, f"check {part.given} asserts nothing")
     linecache.checkcache(file)
     return compile(ast.increment_lineno(tree, part.line), file, "exec")
 

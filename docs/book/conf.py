@@ -1,5 +1,7 @@
 """Sphinx's settings for the book; `python -m docs.book` makes the pages that it reads."""
 
+from pathlib import Path
+
 from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
@@ -19,10 +21,12 @@ html_theme = "furo"
 html_title = "npdl: the book"
 html_static_path = ["static"]
 html_css_files = ["book.css"]
+html_js_files = ["book.js"]
+html_search_scorer = str(Path(__file__).parent / "static" / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
-html_show_search_summary = False        # it would fetch pages, which a browser forbids on a disk
+html_show_search_summary = False        # on a disk a browser forbids it; book.js: where it may
 html_theme_options = {"navigation_with_keys": True}
 
 
@@ -32,7 +36,8 @@ def _visit(block):
             formula = mathml(node.astext(), block)
         except MathError as error:
             raise ExtensionError(f"{node.source}:{node.line}: {error}") from error
-        self.body.append(f'<div class="equation"><div>{formula}</div></div>' if block else formula)
+        self.body.append(f'<div class="equation"><div class="parts">{formula}</div></div>'
+                         if block else formula)
         raise SkipNode
     return visit
 

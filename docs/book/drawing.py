@@ -2,6 +2,21 @@
 
 from html import escape
 
+STYLE = """
+.drawing { color: currentColor; font-family: sans-serif; }
+.drawing text { fill: currentColor; font-size: 15px; }
+.drawing text.small { font-size: 12px; }
+.drawing polyline { fill: none; stroke: currentColor; stroke-width: 1.4; }
+.drawing polygon { fill: currentColor; }
+.drawing rect, .drawing circle { fill: var(--color-code-background, #f4f4f4);
+  stroke: currentColor; stroke-width: 1.2; }
+.drawing rect.cell { fill: var(--color-brand-primary, #2962ff); stroke: none; }
+.drawing rect.hot { fill: var(--color-brand-primary, #2962ff); fill-opacity: .28; }
+.drawing .thin { stroke-opacity: .35; stroke-dasharray: 3 3; }
+.drawing polyline.back { stroke: var(--color-brand-primary, #2962ff); stroke-dasharray: 5 3; }
+.drawing polygon.back { fill: var(--color-brand-primary, #2962ff); }
+"""
+
 
 class Drawing:
     """A picture of `width` by `height` units, y downwards; `label` says what it shows.
@@ -15,7 +30,8 @@ class Drawing:
     def svg(self):
         width, height = self.size
         return (f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-                f'role="img" aria-label="{escape(self.label)}">{"".join(self.parts)}</svg>')
+                f'role="img" class="drawing" aria-label="{escape(self.label)}">'
+                f'<style>{STYLE}</style>{"".join(self.parts)}</svg>')
 
     def text(self, x, y, words, kind="", anchor="middle"):
         self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}" '

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 from docutils.utils.math.latex2mathml import tex2mathml
 
 ACCENTS = ("˙", "ˆ", "¯", "ˉ", "˜", "~", "→", "_")
+LONG = 60                       # letters of TeX: no wider than a phone
+RELATION = (r"(?<![<>])=|\\(?:le|ge|ne|approx|leftarrow|Rightarrow)\b|<|>")
 ALSO = (                        # what docutils does not know, or sets differently from TeX
     (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
     (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
@@ -35,6 +37,30 @@ def mathml(tex, block=False):
             node.set("stretchy", "false")
         _apart(node)
     return ElementTree.tostring(root, "unicode", short_empty_elements=False)
+
+
+def in_parts(tex):
+    """An equation as MathML in parts that a narrow page can put on lines of their own: cut where
+    it has wide spaces, each of these before its relations, and what is long before its signs."""
+    groups = []
+    for group in _cut(tex, r"\\q?quad\b"):
+        parts = [piece for part in _cut(re.sub(r"^\s*\\q?quad\b", "", group), RELATION)
+                 for piece in (_cut(part, r"(?<=[^=\s{(])\s*[+-]") if len(part) > LONG else [part])]
+        groups.append("".join(mathml(part if n == 0 else "{}" + part, block=True)
+                              for n, part in enumerate(parts)))
+    return "".join(f'<span class="group">{group}</span>' for group in groups)
+
+
+def _cut(tex, pattern):
+    """The pieces of TeX before each match that stands in no bracket."""
+    pieces, depth, start = [], 0, 0
+    for match in re.finditer(rf"(?P<cut>{pattern})|(?P<open>\\begin|\\lVert|\\langle|[{{(\[])|"
+                             r"(?P<close>\\end|\\rVert|\\rangle|[})\]])", tex):
+        depth += bool(match["open"]) - bool(match["close"])
+        if match["cut"] and depth == 0:
+            pieces.append(tex[start: match.start()])
+            start = match.start()
+    return [piece for piece in [*pieces, tex[start:]] if piece.strip(" \n,")]
 
 
 def _apart(row):

@@ -6,6 +6,22 @@ from npdl_study.check.samples import layer_classes, sample
 from npdl_study.step.show_html import page
 from npdl_study.step.step import step
 
+# The numbers of a line stand below the code: less of it, and they are in sight.
+IN_A_FRAME = "<style>@media (max-width: 68rem) { .code { max-height: 25rem; } }</style>\n"
+# The chapter says which colours it is in; "auto" leaves them to the reader's system.
+THEME = """<script>
+"use strict";
+addEventListener("message", (event) => {
+  const theme = event.data.theme;
+  document.documentElement.style.colorScheme = theme === "auto" ? "" : theme;
+  for (const sheet of document.styleSheets)
+    for (const rule of sheet.cssRules)
+      if (rule.media && (rule.dark ||= rule.media.mediaText.includes("dark")))
+        rule.media.mediaText = {auto: "(prefers-color-scheme: dark)", dark: "all"}[theme]
+          || "not all";
+});
+</script>
+"""
 EMBEDDED = 3                    # step pages in the chapter itself; the others are linked
 
 
@@ -27,7 +43,8 @@ def step_names(chapter):
 def step_page(name):
     """The page that steps through a layer of npdl, as `python -m npdl step NAME --html` has it."""
     layer, inputs, options = sample(layer_classes()[name])
-    return page(step(layer, *inputs, title=name, **options))
+    found = page(step(layer, *inputs, title=name, **options))
+    return found.replace("</head>", f"{IN_A_FRAME}</head>").replace("</body>", f"{THEME}</body>")
 
 
 def steps(names):
@@ -35,7 +52,7 @@ def steps(names):
     if not names:
         return ""
     made = [fold(f"Step through <b>{name}</b>, line by line",
-                 f'<iframe loading="lazy" title="{name}, line by line" '
+                 f'<iframe class="step" loading="lazy" title="{name}, line by line" '
                  f'src="../steps/{name}.html"></iframe>'
                  f'<p><a href="../steps/{name}.html">On a page of its own</a>; in a terminal: '
                  f"<code>python -m npdl step {name}</code></p>", "step")

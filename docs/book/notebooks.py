@@ -11,17 +11,20 @@ import re
 import subprocess
 import sys
 import textwrap
+from base64 import b64encode
 from pathlib import Path
 
 import npdl
 from docs.book import checks, frame, sources
 from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
+from docs.book.pictures import PICTURES
 from docs.book.render import proof_table
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
 from npdl_study.check.target import find_class
 
+ON_PAPER = 'xmlns="http://www.w3.org/2000/svg" style="background: #fff; color: #222"'
 TOOLS = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
 INSTALL = f'''\
@@ -97,28 +100,24 @@ def chapter_script(chapter, known):
 
 
 def _setup(chapter):
-    """What every check may use, written out so that nothing but npdl is needed."""
-    own = [inspect.getsource(f) for f in (checks.numeric, checks.inside, checks.difference)]
-    return "\n\n\n".join([f'''\
-import sys
-from types import SimpleNamespace
-
+    """What every check may use."""
+    return f'''\
 import numpy as np
 
 import npdl
 from npdl import *
 from npdl_study.check import samples
 from npdl_study.check.subjects import randomise
+from npdl_study.equations.holds import Equation
+from npdl_study.equations.measured import inside, numeric, slope
 
-rng = np.random.default_rng({checks.seed(chapter.name)})''', *(text.strip() for text in own), f'''\
-def close(a, b, rel={checks.REL:g}):
-    return difference(a, b) <= rel
+rng = np.random.default_rng({checks.seed(chapter.name)})
 
 
 def ready(layer):
     layer = layer.astype("float64")
     randomise(layer, rng)                               # gains and biases too
-    return layer'''])
+    return layer'''
 
 
 class _Script:
@@ -132,13 +131,14 @@ class _Script:
 
     def prose(self, part):
         text = CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), part.body)
-        before, head, after = text.partition(f"## {SECTIONS[4]}")
-        yield _words(before + head)
-        if head:
-            for name in frame.step_names(self.chapter)[:1]:
-                yield _code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
-                            "npdl.step(layer, *inputs, **options)")
-        yield _words(after)
+        for piece in re.split(rf"^(?=## (?:{SECTIONS[0]}|{SECTIONS[4]})$)", text, flags=re.M):
+            if piece.startswith(f"## {SECTIONS[0]}"):
+                yield _picture(self.chapter)
+            elif piece.startswith(f"## {SECTIONS[4]}"):
+                for name in frame.step_names(self.chapter)[:1]:
+                    yield _code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
+                                "npdl.step(layer, *inputs, **options)")
+            yield _words(piece)
 
     def shown(self, label):
         home, number = self.known[label], label.rpartition("-")[2]
@@ -149,7 +149,14 @@ class _Script:
         return _words(f"$$\n{part.body}\n\\tag{{{number}}}\n$$")
 
     def check(self, part):
-        return _code(f"# the check of ({part.given.rpartition('-')[2]})\n{part.body}")
+        """The equation again, as what is evaluated: a sign can be changed here."""
+        number = part.given.rpartition("-")[2]
+        tex = self.chapter.equations[part.given].body
+        return _code(f'holds = Equation(r"""{tex}""", globals())\nclose = holds.close\n\n'
+                     f'{part.body}\nprint("({number})", holds)')
+
+    def index(self, part):
+        return ""
 
     def source(self, part):
         found = sources.cited(self.chapter, part)
@@ -158,7 +165,7 @@ class _Script:
             origin = ", ".join(map(self.shown, line.cited))
             notes = "; ".join(filter(None, [line.comment, origin and f"from {origin}"]))
             code = line.code.rstrip()
-            lines.append(f"{code:<58}# {notes}" if notes and "\n" not in code else code)
+            lines.append(f"{code:<56}  # {notes}" if notes and "\n" not in code else code)
         return _words("\n".join(["```python", *lines, "```"]))
 
     def proof(self, part):
@@ -181,6 +188,15 @@ class _Script:
         for number in part.given.split():
             for text in worked(number):
                 yield _words(f"```text\n{text}\n```")
+
+
+def _picture(chapter):
+    """The chapter's picture, in the notebook itself."""
+    if chapter.name not in PICTURES:
+        return ""
+    svg, caption = PICTURES[chapter.name]()
+    coded = b64encode(svg.replace("<svg ", f"<svg {ON_PAPER} ", 1).encode()).decode()
+    return _words(f"![{caption}](data:image/svg+xml;base64,{coded})\n\n{caption}")
 
 
 def _wrong(cls, function, statement, now):

@@ -8,7 +8,7 @@ from docutils.utils.math import MathError
 
 from docs.book import checks, frame, sources
 from docs.book.chapter import CITED, SECTIONS, labels
-from docs.book.formulas import mathml
+from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
 from docs.book.proofs import proof
@@ -47,9 +47,9 @@ class Page:
             name = line[3:].strip() if line.startswith("## ") else ""
             if name == SECTIONS[0]:
                 lines.append(frame.picture(self.chapter))
-            lines.append(line)
             if name == SECTIONS[4]:
                 lines.append(frame.steps(self.steps))
+            lines.append(line)
             if name == SECTIONS[6]:
                 lines.append(frame.notebook(self.chapter))
         return "\n".join(lines)
@@ -70,11 +70,11 @@ class Page:
 
     def equation(self, part):
         try:
-            formula = mathml(part.body, block=True)
+            formula = in_parts(part.body)
         except MathError as error:
             self.chapter.fail(part.line + 1, f"equation {part.given}: {error}")
         number = part.given.rpartition("-")[2]
-        return raw(f'<div class="equation" id="{part.given}"><div>{formula}</div>'
+        return raw(f'<div class="equation" id="{part.given}"><div class="parts">{formula}</div>'
                    f'<a class="number" href="#{part.given}">({number})</a></div>')
 
     def check(self, part):
@@ -85,6 +85,11 @@ class Page:
         number = part.given.rpartition("-")[2]
         body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
         return raw(fold(f"Check of ({number}): {what}", body, "check"))
+
+    def index(self, part):
+        """What a student types into the search, for which this chapter is the answer."""
+        words = part.body.replace("\n", " ").split(",")
+        return "\n".join(f"```{{index}} ! {word.strip()}\n```" for word in words)
 
     def source(self, part):
         found = sources.cited(self.chapter, part)
@@ -104,7 +109,8 @@ class Page:
         if line.comment:
             code += f'<span class="note">{escape(line.comment)}</span>'
         beside = "".join([
-            f'<span class="formula">{spaced(line.formula)}</span>' if line.formula else "",
+            f'<span class="formula">{spaced(line.formula)}</span>'
+            if line.formula and origin else "",                 # plumbing has none
             f'<span class="origin">from {origin}</span>' if origin else ""])
         kind = "row" if beside else "row alone"
         right = f'<div class="beside">{beside}</div>' if beside else ""

@@ -100,8 +100,6 @@ class Site:
         if origin.startswith("docs/book/pages/"):
             text = HEADER + text
         if origin.endswith("pages/index.md"):
-            text = text.replace("<!-- chapters -->", "\n".join(
-                f"- [{c.title}](../chapters/{c.path.name}): {question_of(c)}" for c in self.chosen))
             text += "\n\n" + self._toctree()
         text = text.replace("<!-- notebooks -->", "\n".join(
             f'- <a href="{folder}/{name}.ipynb" download>{notebooks.title(script)}</a>'
@@ -194,14 +192,6 @@ class Site:
         name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         self.sources[name] = file
         return f"source/{name}.html"
-
-
-def question_of(chapter):
-    """What a chapter asks in its beginning; its first sentence where it asks nothing."""
-    words = " ".join(chapter.parts[0].body.partition("\n## ")[0].split())
-    sentences = re.findall(r".*?[.?!](?= |$)", words)
-    asked = [sentence for sentence in sentences if sentence.endswith("?")]
-    return "".join(asked or sentences[:1]).strip()
 
 
 def _listing(file):

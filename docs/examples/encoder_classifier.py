@@ -14,7 +14,7 @@ class Classifier(npdl.Layer):
     """ids (B, S), lengths (B,) -> logits (B, C): the mean of the real tokens' outputs, mapped."""
     def __init__(self, V, C, D=16, max_len=16):
         self.encoder = npdl.Sequential(
-            npdl.Embedding(V, D, rng=1), npdl.SinusoidalPositions(max_len, D, "2k/d"),
+            npdl.Embedding(V, D, rng=1), npdl.SinusoidalPositions(max_len, D, exponent="2k/d"),
             npdl.Dropout(0.1), npdl.Encoder(2, D, num_heads=2, norm="pre", rng=2))
         self.classifier = npdl.Linear(D, C, rng=3)
 

@@ -139,7 +139,7 @@ def xor():
         proved(np.array_equal(np.add(*found[:2]), np.add(*found[2:]))),
         f"of the 16 functions of 2 bits {two[0]} have weights and {two[1]} a certificate (XOR and "
         f"its complement); of the 256 of 3 bits {three[0]} and {three[1]}")
-    net = XOR("float64")
+    net = XOR(dtype="float64")
     yield claim_of(
         "Q2", "", "a net of such neurons can compute XOR", "not asked",
         "OR and NAND first, AND of the two after: three neurons",

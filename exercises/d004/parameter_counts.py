@@ -80,12 +80,12 @@ def lstm_claims():
         sound &= sum(counted.values()) == model.count_params()
         for name in wrong:
             wrong[name] += printed[name] != counted[name]
-        modules.append((lstm_formula(d, h, L, bias), learned(LSTM(d, h, L, bias)),
+        modules.append((lstm_formula(d, h, L, bias), learned(LSTM(d, h, L, bias=bias)),
                         sum(printed.values())))
     tried = len(modules)
     same_width, other_width = (sum(
         lstm_table(11, d + more, h, L, bias)["layer 1"]
-        == learned(LSTM(d, h, L, bias).layers[0])
+        == learned(LSTM(d, h, L, bias=bias).layers[0])
         for (d, h, L), bias in product(SIZES, (True, False))) for more in (0, 1))
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
@@ -135,7 +135,7 @@ def attention_claims():
     found = []
     for bias, text in ((True, "4[(h d_h)^2 + h d_h]"), (False, "4 (h d_h)^2")):
         agree = sum(attention_formula(h, d, bias)
-                    == learned(MultiHeadAttention(h * d, h, bias)) for h, d in HEADS)
+                    == learned(MultiHeadAttention(h * d, h, bias=bias)) for h, d in HEADS)
         found.append(ask(
             "bias" if bias else "no bias", f"Multi-head attention {'with' if bias else 'without'} "
             "biases learns four square projections.", text, f"{agree} of {len(HEADS)} counted "
@@ -158,7 +158,7 @@ def decoder_claims():
                  "arrays of npdl's FeedForward")]
     gaps = {}
     for (d, h, m, L), bias in product(DECODERS, (True, False)):
-        decoder = Decoder(L, d, h, m, bias)
+        decoder = Decoder(L, d, h, m, bias=bias)
         parts = sum(learned(b.attention) + learned(b.ffn) for b in decoder.blocks)
         gaps[d, L, bias] = (learned(decoder) - decoder_formula(d, m, L, bias),
                             parts == decoder_formula(d, m, L, bias))
@@ -171,7 +171,7 @@ def decoder_claims():
     norms = {d: learned(LayerNorm(d)) for d, *_ in DECODERS}
     exact = all(gap == 2 * norms[d] * L for (d, L, _), (gap, _) in gaps.items())
     d, m, L = 128, 4, 2
-    full = [learned(Decoder(L, d, 4, m, bias)) for bias in (True, False)]
+    full = [learned(Decoder(L, d, 4, m, bias=bias)) for bias in (True, False)]
     printed = [decoder_formula(d, m, L, bias) for bias in (True, False)]
     return [*found, ask(
         "decoder", "This is the number of parameters of the decoder.",
@@ -270,7 +270,7 @@ def lstm():
         f"{lstm_formula(D_X, D_H, L, False)} without; V does not enter.",
         (Check("npdl's LSTM has as many numbers, with biases and without",
                LSTM(D_X, D_H, L).count_params() == total
-               and LSTM(D_X, D_H, L, False).count_params() == total - biases),),
+               and LSTM(D_X, D_H, L, bias=False).count_params() == total - biases),),
         f"d_x = {D_X}, d_h = {D_H}, L = {L}.")
 
 
@@ -296,7 +296,7 @@ def attention(heads=2, width=3):
         f"{weights + biases} and {weights} here.",
         (Check("npdl's attention layer has as many",
                MultiHeadAttention(d, heads).count_params() == weights + biases
-               and MultiHeadAttention(d, heads, False).count_params() == weights),),
+               and MultiHeadAttention(d, heads, bias=False).count_params() == weights),),
         f"num_heads = {heads}, head_size = {width}.")
 
 
@@ -326,7 +326,7 @@ def decoder(d=4, m=2, num_layers=2):
         f"the LayerNorms 4 d L = {num_layers * norms} more.",
         (Check("npdl's decoder, LayerNorms included, has as many",
                Decoder(num_layers, d, 2, m).count_params() == total + num_layers * norms
-               and Decoder(num_layers, d, 2, m, False).count_params()
+               and Decoder(num_layers, d, 2, m, bias=False).count_params()
                == bare + num_layers * norms),),
         f"d = {d}, multiplier m = {m}, L = {num_layers}.")
 

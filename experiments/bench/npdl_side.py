@@ -10,6 +10,7 @@ import numpy as np
 
 from npdl.fast.engine import FastEngine, Piece
 from npdl.fast.loss import Counted
+from npdl.fast.memory import keep_freed_memory
 from npdl.fast.prefix import Rows
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
@@ -77,8 +78,6 @@ def npdl_step(case, work="equal", threads=1, prepared=False, trainer=True, keep=
     `trainer`, BLAS has its own threads and there are no others; without `keep` as well, freed
     memory goes back to the system.
     """
-    from npdl.fast.memory import keep_freed_memory
-
     engine = npdl_engine(case, work, threads)
     if trainer:
         engine.__enter__()  # until the process ends

@@ -6,19 +6,23 @@ import time
 
 import numpy as np
 
+from npdl.adapt import add_lora
+from npdl.decoding import greedy
+from npdl.decoding.wiring import continuation
+from npdl.optim import AdamW
+from npdl.pretrained import load
+from npdl.process import peak_memory
+from npdl.training.config import Adapters, Config
+from npdl.training.engine import Batch, PlainEngine
+from npdl.training.folder import count
+from npdl.training.loop import Trainer
+
 PROMPT = list(range(100, 112))          # any tokens: the work is the same
 TOKENS, RANK, WHERE = 64, 8, ("W_Q", "W_V")
 
 
 def npdl_step(folder, what, tokens, threads):
     """A function that does the work once; what it returns is a finite number."""
-    from npdl.adapt import add_lora
-    from npdl.decoding import greedy
-    from npdl.decoding.wiring import continuation
-    from npdl.optim import AdamW
-    from npdl.pretrained import load
-    from npdl.training.engine import Batch, PlainEngine
-
     if what == "load":
         return lambda: float(load(folder).architecture.size)
     model = load(folder).model
@@ -108,11 +112,6 @@ def _torch_lora(torch, model):
 
 def finetuning(job):
     """Fine-tune as `job` says; print counts, times, losses and peak memory as one line of JSON."""
-    from npdl.process import peak_memory
-    from npdl.training.config import Adapters, Config
-    from npdl.training.folder import count
-    from npdl.training.loop import Trainer
-
     adapters = None if job["adapters"] is None else Adapters(**job["adapters"])
     trainer, times = Trainer(Config(**job["config"], adapters=adapters)), []
     with trainer.engine:

@@ -1,9 +1,10 @@
 """The PyTorch steps. Imported by the workers that measure torch, and by nothing else."""
 
-
 import torch
 
-from tests.tools import torch_reference as reference  # noqa: E402  (found through the line above)
+from tests.tools import torch_reference as reference
+
+from .floor import operands
 
 # Forms of the two models, each tried with every AdamW that torch has.
 FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM", "per-gate"), "text": ("plain", "sdpa")}
@@ -65,8 +66,6 @@ def make_step(case, batch, form, adamw="default", compiled=False, last=None):
 
 def product_step(products):
     """Only the step's matrix products, by torch.matmul."""
-    from .floor import operands
-
     work = [tuple(torch.from_numpy(array) for array in triple) for triple in operands(products)]
 
     def step():

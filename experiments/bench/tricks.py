@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 
+from npdl.functions import normal_cdf
+
 B, S, D, V = 480, 6, 128, 36
 ROWS, FFN, HEADS = B * S, 4 * D, 4
 RANDOM = np.random.default_rng(0)
@@ -28,8 +30,6 @@ def cube():
 
 def erf():
     """Exact GELU: a fitted tanh, instead of the standard library's erf number by number."""
-    from npdl.functions import normal_cdf
-
     x = normal(ROWS // 8, FFN)
 
     def plain():

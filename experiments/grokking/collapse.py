@@ -114,7 +114,7 @@ def train(arm, seed, p=P, hidden=HIDDEN):
     """The columns of a training by the settings of an Arm: see `look`."""
     (x, y), validation = pairs(p, arm.share, seed)
     model = MLP([2 * p, hidden, hidden, p], bias=False, rng=stream(seed, 1))
-    optimizer = AdamW(model, arm.lr, arm.betas, arm.eps, weight_decay=arm.decay)
+    optimizer = AdamW(model, arm.lr, betas=arm.betas, eps=arm.eps, weight_decay=arm.decay)
     params, loss, rows = list(optimizer.params.values()), LOSSES[arm.loss](), []
     dead = 0
     with ONE_BLAS_THREAD, np.errstate(over="ignore", under="ignore", divide="ignore"):

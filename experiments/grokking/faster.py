@@ -68,10 +68,10 @@ class Arm(Trainer):
         super().__init__(config)
         self.grokfast = self.muon = None
         if arm == "grokfast":
-            self.grokfast = Grokfast(self.optimizer.params.values(), KEEP, AMPLIFY)
+            self.grokfast = Grokfast(self.optimizer.params.values(), keep=KEEP, amplify=AMPLIFY)
         if arm in ("muon", "matched"):
             kind = Muon if arm == "muon" else Matched
-            self.muon = kind(self.model, hidden_matrices(self.model), config.lr, FASTER,
+            self.muon = kind(self.model, hidden_matrices(self.model), config.lr, faster=FASTER,
                              betas=config.betas, eps=config.eps,
                              weight_decay=config.weight_decay)
 

@@ -21,10 +21,9 @@ from experiments.study.records import SEEDS, is_done, keep, with_recipe
 from npdl.backend import using
 from npdl.console import OneLineParser, guarded, place
 from npdl.errors import NpdlError
-from npdl.training.meanwhile import meanwhile
 from npdl.training.origin import engine_digest
 from npdl.training.recipes import RECIPES
-from npdl.training.sweep import folder_of, is_finished, steps_done, sweep
+from npdl.training.sweep import folder_of, is_finished, meanwhile, steps_done, sweep
 
 LOOK = 5.0          # seconds between two looks for runs that have finished
 

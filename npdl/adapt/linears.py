@@ -57,7 +57,7 @@ class QuantLinear(FrozenLinear):
     anew in every forward and backward, so that between them only the packed bits are stored.
     """
 
-    def __init__(self, linear, bits=4, rounding="floor", block=None):
+    def __init__(self, linear, bits=4, *, rounding="floor", block=None):
         check_linear("QuantLinear", linear)
         codes, step = quantize(linear.W.data, bits, rounding, block)
         self.packed = Param(pack(codes, bits), trainable=False)
@@ -78,7 +78,7 @@ class LoRALinear(Layer):
     scale of 1, as document 000 has it. Raises InputError when r is larger than D or E.
     """
 
-    def __init__(self, base, rank=4, alpha=None, rng=0):
+    def __init__(self, base, rank=4, alpha=None, *, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
         if not isinstance(base, FrozenLinear):
             raise InputError(f"LoRALinear: given {described(base)}; it stands on a Linear or a "

@@ -16,7 +16,7 @@ from npdl.init import generator
 from npdl.layers.linear import Linear
 
 
-def add_lora(model, rank=4, alpha=None, where=None, rng=0):
+def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     """Replace chosen linear maps of `model` by adapters over them; freeze all the rest.
 
     where   which maps: None for every Linear (or QuantLinear); a name or several, such as
@@ -34,14 +34,14 @@ def add_lora(model, rank=4, alpha=None, where=None, rng=0):
     adapters = {}                                           # all are made before one is placed
     for layer in chosen.values():
         if id(layer) not in adapters:                       # a shared map has one adapter
-            adapters[id(layer)] = LoRALinear(layer, rank, alpha, rng)
+            adapters[id(layer)] = LoRALinear(layer, rank, alpha=alpha, rng=rng)
     model.set_trainable(False)
     for name, layer in chosen.items():
         _put(model, name, adapters[id(layer)])
     return list(chosen)
 
 
-def quantize_linears(model, bits=4, rounding="floor", block=None, where=None):
+def quantize_linears(model, bits=4, *, rounding="floor", block=None, where=None):
     """Replace chosen Linears of `model` by QuantLinears; `where` as in add_lora.
 
     Changes `model` in place and returns the dotted names. Raises InputError, and changes nothing,
@@ -51,7 +51,7 @@ def quantize_linears(model, bits=4, rounding="floor", block=None, where=None):
     quantized = {}
     for layer in chosen.values():
         if id(layer) not in quantized:
-            quantized[id(layer)] = QuantLinear(layer, bits, rounding, block)
+            quantized[id(layer)] = QuantLinear(layer, bits, rounding=rounding, block=block)
     for name, layer in chosen.items():
         _put(model, name, quantized[id(layer)])
     return list(chosen)

@@ -85,10 +85,9 @@ def _together(planes):
 
     Eight codes are put together at once, as the bytes of one uint64.
     """
-    spread = xp.unpackbits(xp.arange(256, dtype=np.uint8)).view(np.uint64)     # a byte for each bit
-    codes = spread[planes[0]]
+    codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
-        codes = codes | (spread[planes[i]] << np.uint64(i))
+        codes = codes | (xp.unpackbits(planes[i]).view(np.uint64) << np.uint64(i))
     return codes.view(np.uint8)
 
 

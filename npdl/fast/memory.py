@@ -15,7 +15,7 @@ import numpy as np
 
 from npdl.backend import is_host, xp
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3      # <malloc.h>
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4           # <malloc.h>
 MEBIBYTE = 1 << 20
 CHUNK = 16 * MEBIBYTE   # bytes asked for at once; what is not written to takes no memory
 KNOWN = 4096            # arrays that are remembered by place and shape
@@ -24,7 +24,7 @@ ALIGN_DEVICE = 512      # as CuPy's own pool aligns
 
 
 def keep_freed_memory():
-    """Tell glibc to reuse freed blocks of up to 32 MiB instead of returning them.
+    """Tell glibc to reuse freed blocks, of any size, instead of returning them.
 
     Acts on the whole process; memory in use is not touched. Returns whether glibc agreed: False
     on systems with another C library, where nothing happens.
@@ -33,7 +33,7 @@ def keep_freed_memory():
         return False
     mallopt = ctypes.CDLL(None).mallopt
     agreed = [
-        mallopt(M_MMAP_THRESHOLD, 32 * MEBIBYTE),       # the largest that glibc allows
+        mallopt(M_MMAP_MAX, 0),                         # a block of its own would be returned
         mallopt(M_TRIM_THRESHOLD, 1024 * MEBIBYTE),
         mallopt(M_TOP_PAD, 64 * MEBIBYTE),
     ]

@@ -80,10 +80,10 @@ class AdditiveAttention(Layer):
     W_q (d_query, h), W_k (d_key, h), a (h,), no biases. Bahdanau et al. 2015, arXiv:1409.0473.
     """
 
-    def __init__(self, d_query, d_key, d_hidden, rng=0, dtype="float32"):
+    def __init__(self, d_query, d_key, d_hidden, *, rng=0, dtype="float32"):
         rng = generator(rng)
-        self.W_q = Linear(d_query, d_hidden, False, rng, dtype)
-        self.W_k = Linear(d_key, d_hidden, False, rng, dtype)
+        self.W_q = Linear(d_query, d_hidden, bias=False, rng=rng, dtype=dtype)
+        self.W_k = Linear(d_key, d_hidden, bias=False, rng=rng, dtype=dtype)
         self.a = Param(uniform_fan_in(rng, d_hidden, (d_hidden,), dtype))
 
     def forward(self, q, k, v, mask=None):
@@ -120,17 +120,17 @@ class MultiHeadAttention(Layer):
     arXiv:1706.03762. Raises InputError when H does not divide D and for shapes that do not fit.
     """
 
-    def __init__(self, d_model, num_heads, bias=True, rng=0, dtype="float32"):
+    def __init__(self, d_model, num_heads, *, bias=True, rng=0, dtype="float32"):
         require_positive(d_model=d_model, num_heads=num_heads)
         if d_model % num_heads:
             raise InputError(f"num_heads = {num_heads} does not divide d_model = {d_model}; each "
                              "head takes an equal part of the width")
         rng = generator(rng)
         self.num_heads = num_heads
-        self.W_Q = Linear(d_model, d_model, bias, rng, dtype)
-        self.W_K = Linear(d_model, d_model, bias, rng, dtype)
-        self.W_V = Linear(d_model, d_model, bias, rng, dtype)
-        self.W_O = Linear(d_model, d_model, bias, rng, dtype)
+        self.W_Q = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
+        self.W_K = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
+        self.W_V = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
+        self.W_O = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, Q, K, V, mask=None):
         check_heads(Q, K, V, mask, self.num_heads)

@@ -27,7 +27,7 @@ class Embedding(Layer):
 
     is_embedding = True
 
-    def __init__(self, vocab_size, d_model, padding_id=None, rng=0, dtype="float32"):
+    def __init__(self, vocab_size, d_model, *, padding_id=None, rng=0, dtype="float32"):
         require_positive(vocab_size=vocab_size, d_model=d_model)
         self.W = Param(standard_normal(generator(rng), (vocab_size, d_model), dtype))
         self.padding_id = padding_id
@@ -105,7 +105,7 @@ class SinusoidalPositions(Layer):
     is floats.
     """
 
-    def __init__(self, max_len, d_model, exponent="k/d", dtype="float32"):
+    def __init__(self, max_len, d_model, *, exponent="k/d", dtype="float32"):
         require_dtype(dtype)
         self.table = sinusoidal(max_len, d_model, exponent, "float64")
 
@@ -125,7 +125,7 @@ class LearnedPositions(Layer):
 
     is_embedding = True
 
-    def __init__(self, max_len, d_model, rng=0, dtype="float32"):
+    def __init__(self, max_len, d_model, *, rng=0, dtype="float32"):
         require_positive(max_len=max_len, d_model=d_model)
         self.W = Param(standard_normal(generator(rng), (max_len, d_model), dtype))
 
@@ -150,5 +150,5 @@ def positions_of(kind, max_len, d_model, rng, dtype):
     """The layer that adds positions: LearnedPositions, or SinusoidalPositions of an exponent."""
     require_choice("positions", kind, POSITIONS)
     if kind == "learned":
-        return LearnedPositions(max_len, d_model, rng, dtype)
-    return SinusoidalPositions(max_len, d_model, kind, dtype)
+        return LearnedPositions(max_len, d_model, rng=rng, dtype=dtype)
+    return SinusoidalPositions(max_len, d_model, exponent=kind, dtype=dtype)

@@ -20,15 +20,16 @@ class DecoderBlock(Layer):
     `cache.attention.attend.A` and `cache.cross.attend.A`.
     """
 
-    def __init__(self, d_model, num_heads, multiplier=4, bias=True, activation="gelu",
+    def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",
                  dropout=0.0, ffn_bias=False, rng=0, dtype="float32", norm_bias=True, eps=1e-5):
         rng = generator(rng)
-        self.attention = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm1 = LayerNorm(d_model, eps, dtype, norm_bias)
-        self.cross = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm2 = LayerNorm(d_model, eps, dtype, norm_bias)
-        self.ffn = FeedForward(d_model, multiplier, activation, ffn_bias, rng, dtype)
-        self.norm3 = LayerNorm(d_model, eps, dtype, norm_bias)
+        self.attention = MultiHeadAttention(d_model, num_heads, bias=bias, rng=rng, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias)
+        self.cross = MultiHeadAttention(d_model, num_heads, bias=bias, rng=rng, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias)
+        self.ffn = FeedForward(d_model, multiplier, activation=activation, bias=ffn_bias, rng=rng,
+                               dtype=dtype)
+        self.norm3 = LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x, memory, mask=None, memory_mask=None, rng=None):

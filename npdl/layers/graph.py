@@ -27,8 +27,8 @@ from npdl.layers.linear import Linear
 class AddReLU(Layer):
     """The update q(h, m) = h W + b + max(m, 0): h (..., D), m (..., E) -> (..., E)."""
 
-    def __init__(self, d_in, d_out, bias=True, rng=0, dtype="float32"):
-        self.own = Linear(d_in, d_out, bias, rng, dtype)
+    def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):
+        self.own = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
         self.relu = ReLU()
 
     def forward(self, h, m):
@@ -102,12 +102,13 @@ class GraphAttention(Layer):
     A node that hears no one gets zeros.
     """
 
-    def __init__(self, d_in, d_out, scale=1.0, bias=False, rng=0, dtype="float32"):
+    def __init__(self, d_in, d_out, *, scale=1.0, bias=False, rng=0, dtype="float32"):
         require_number("scale", scale, math.isfinite, "a finite number")
         rng = generator(rng)
-        self.W_Q = Linear(d_in, d_out, bias, rng, dtype)
-        self.W_K = Linear(d_in, d_out, bias, rng, dtype)
-        self.passing = MessagePassing(Linear(d_in, d_out, bias, rng, dtype), Replace())
+        self.W_Q = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
+        self.W_K = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
+        message = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
+        self.passing = MessagePassing(message, Replace())
         self.scale = scale
 
     def forward(self, h, neighbours=None):

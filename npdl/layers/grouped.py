@@ -75,7 +75,7 @@ class GroupedQueryAttention(Layer):
     maps biases. Raises InputError for sizes and shapes that do not fit.
     """
 
-    def __init__(self, d_model, num_heads, num_kv_heads, rope_theta=10000.0, qkv_bias=False,
+    def __init__(self, d_model, num_heads, num_kv_heads, rope_theta=10000.0, *, qkv_bias=False,
                  d_head=None, rng=0, dtype="float32"):
         require_positive(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
         if d_head is None and d_model % (2 * num_heads):
@@ -87,11 +87,11 @@ class GroupedQueryAttention(Layer):
         rng = generator(rng)
         d = d_model // num_heads if d_head is None else d_head
         self.num_kv_heads = num_kv_heads
-        self.rotary = Rotary(d, rope_theta)
-        self.W_Q = Linear(d_model, num_heads * d, qkv_bias, rng, dtype)
-        self.W_K = Linear(d_model, num_kv_heads * d, qkv_bias, rng, dtype)
-        self.W_V = Linear(d_model, num_kv_heads * d, qkv_bias, rng, dtype)
-        self.W_O = Linear(num_heads * d, d_model, False, rng, dtype)
+        self.rotary = Rotary(d, rope_theta=rope_theta)
+        self.W_Q = Linear(d_model, num_heads * d, bias=qkv_bias, rng=rng, dtype=dtype)
+        self.W_K = Linear(d_model, num_kv_heads * d, bias=qkv_bias, rng=rng, dtype=dtype)
+        self.W_V = Linear(d_model, num_kv_heads * d, bias=qkv_bias, rng=rng, dtype=dtype)
+        self.W_O = Linear(num_heads * d, d_model, bias=False, rng=rng, dtype=dtype)
 
     def forward(self, x, mask=None):
         check_sequence(x, self.W_Q.sizes[0], "attention")

@@ -13,7 +13,7 @@ class Linear(Layer):
     another width.
     """
 
-    def __init__(self, d_in, d_out, bias=True, rng=0, dtype="float32"):
+    def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):
         require_positive(d_in=d_in, d_out=d_out)
         rng = generator(rng)
         self.W = Param(uniform_fan_in(rng, d_in, (d_in, d_out), dtype))

@@ -14,11 +14,11 @@ class SwiGLU(Layer):
     The inner width is `d_inner`; no biases. Shazeer 2020, arXiv:2002.05202.
     """
 
-    def __init__(self, d_model, d_inner, rng=0, dtype="float32"):
+    def __init__(self, d_model, d_inner, *, rng=0, dtype="float32"):
         rng = generator(rng)
-        self.gate = Linear(d_model, d_inner, False, rng, dtype)
-        self.up = Linear(d_model, d_inner, False, rng, dtype)
-        self.down = Linear(d_inner, d_model, False, rng, dtype)
+        self.gate = Linear(d_model, d_inner, bias=False, rng=rng, dtype=dtype)
+        self.up = Linear(d_model, d_inner, bias=False, rng=rng, dtype=dtype)
+        self.down = Linear(d_inner, d_model, bias=False, rng=rng, dtype=dtype)
 
     def forward(self, x):
         g, c_gate = self.gate.forward(x)                    # g (..., M)
@@ -50,14 +50,15 @@ class LlamaBlock(Layer):
     the cache: `cache.attention.attend.A`.
     """
 
-    def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, eps=1e-5,
+    def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, *, eps=1e-5,
                  qkv_bias=False, d_head=None, rng=0, dtype="float32"):
         rng = generator(rng)
-        self.norm1 = RMSNorm(d_model, eps, dtype)
-        self.attention = GroupedQueryAttention(d_model, num_heads, num_kv_heads, rope_theta,
-                                               qkv_bias, d_head, rng, dtype)
-        self.norm2 = RMSNorm(d_model, eps, dtype)
-        self.ffn = SwiGLU(d_model, d_inner, rng, dtype)
+        self.norm1 = RMSNorm(d_model, eps=eps, dtype=dtype)
+        self.attention = GroupedQueryAttention(
+            d_model, num_heads, num_kv_heads, rope_theta=rope_theta, qkv_bias=qkv_bias,
+            d_head=d_head, rng=rng, dtype=dtype)
+        self.norm2 = RMSNorm(d_model, eps=eps, dtype=dtype)
+        self.ffn = SwiGLU(d_model, d_inner, rng=rng, dtype=dtype)
 
     def forward(self, x, mask=None):
         n, c_norm1 = self.norm1.forward(x)

@@ -21,7 +21,7 @@ class ThresholdNeuron(Layer):
     these neurons.
     """
 
-    def __init__(self, d_in, d_out=1, rng=0, dtype="float32"):
+    def __init__(self, d_in, d_out=1, *, rng=0, dtype="float32"):
         require_positive(d_in=d_in, d_out=d_out)
         rng = generator(rng)
         self.W = Param(uniform_fan_in(rng, d_in, (d_in, d_out), dtype))
@@ -59,7 +59,7 @@ class XOR(Layer):
     it should be negative.
     """
 
-    def __init__(self, dtype="float32"):
+    def __init__(self, *, dtype="float32"):
         self.hidden = ThresholdNeuron.of([[1, -1], [1, -1]], [-0.5, 1.5], dtype)    # OR, NAND
         self.output = ThresholdNeuron.of([1, 1], -1.5, dtype)                       # AND
 

@@ -13,7 +13,7 @@ class LayerNorm(Layer):
     Problem 2.1. Made with bias=False it has none. Raises InputError for another width.
     """
 
-    def __init__(self, d_model, eps=1e-5, dtype="float32", bias=True):
+    def __init__(self, d_model, *, eps=1e-5, dtype="float32", bias=True):
         require_positive(d_model=d_model)
         require_dtype(dtype)
         require_eps(eps)
@@ -49,7 +49,7 @@ class RMSNorm(Layer):
     LayerNorm without the mean and the bias. Zhang & Sennrich 2019, arXiv:1910.07467.
     """
 
-    def __init__(self, d_model, eps=1e-5, dtype="float32"):
+    def __init__(self, d_model, *, eps=1e-5, dtype="float32"):
         require_positive(d_model=d_model)
         require_dtype(dtype)
         require_eps(eps)

@@ -97,7 +97,7 @@ class ChannelNorm(Layer):
     With affine=False there are none: y = x_hat.
     """
 
-    def __init__(self, channels, eps=1e-5, affine=True, dtype="float32"):
+    def __init__(self, channels, *, eps=1e-5, affine=True, dtype="float32"):
         require_positive(channels=channels)
         require_dtype(dtype)
         require_eps(eps)
@@ -132,10 +132,10 @@ class BatchNorm(ChannelNorm):
     always be normalised to 0.
     """
 
-    def __init__(self, channels, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
+    def __init__(self, channels, *, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
         require_number("momentum", momentum, lambda value: 0 < value <= 1,
                        "above 0 and at most 1")
-        super().__init__(channels, eps, affine, dtype)
+        super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
         self.running_mean = Param(xp.zeros(channels, dtype), decay=False, trainable=False)
         self.running_var = Param(xp.ones(channels, dtype), decay=False, trainable=False)
         self.momentum = momentum
@@ -180,9 +180,9 @@ class GroupNorm(ChannelNorm):
     normalisation over channels and places. Wu & He 2018, arXiv:1803.08494.
     """
 
-    def __init__(self, channels, groups, eps=1e-5, affine=True, dtype="float32"):
+    def __init__(self, channels, groups, *, eps=1e-5, affine=True, dtype="float32"):
         require_positive(groups=groups)
-        super().__init__(channels, eps, affine, dtype)
+        super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
         if channels % groups:
             raise InputError(f"groups = {groups} does not divide the {channels} channels")
         self.groups = groups

@@ -21,7 +21,7 @@ class Cell(Layer):
 
     gates, parts = 1, 1                                     # blocks in G, arrays in the state
 
-    def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
+    def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
         require_positive(d_in=d_in, d_hidden=d_hidden)
         rng, fan_in, G = generator(rng), d_in + d_hidden, self.gates * d_hidden
         self.W_x = Param(uniform_fan_in(rng, fan_in, (d_in, G), dtype))
@@ -155,8 +155,8 @@ class RecurrentLayer(Layer):
     there its outputs are zero, its state stays, and x, NaN too, reaches no output and no gradient.
     """
 
-    def __init__(self, d_in, d_hidden, bias=True, rng=0, dtype="float32"):
-        self.cell = self.cell(d_in, d_hidden, bias, rng, dtype)
+    def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
+        self.cell = self.cell(d_in, d_hidden, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, x, state=None, lengths=None):
         check_sequence(x, self.cell.W_x.shape[0], type(self).__name__)
@@ -207,12 +207,12 @@ class Recurrent(Layer):
     -> y (B, S, H), the outputs of the top layer, and the last state, its parts (L, B, H).
     """
 
-    def __init__(self, d_in, d_hidden, num_layers=1, bias=True, dropout=0.0, rng=0,
+    def __init__(self, d_in, d_hidden, num_layers=1, *, bias=True, dropout=0.0, rng=0,
                  dtype="float32"):
         require_positive(num_layers=num_layers)
         rng = generator(rng)
         widths = [d_in] + [d_hidden] * (num_layers - 1)
-        self.layers = [self.layer(width, d_hidden, bias, rng, dtype) for width in widths]
+        self.layers = [self.layer(d, d_hidden, bias=bias, rng=rng, dtype=dtype) for d in widths]
         self.dropout = Dropout(dropout)
 
     def forward(self, x, state=None, rng=None, lengths=None):

@@ -25,14 +25,14 @@ from npdl.layers.norm import LayerNorm
 class FeedForward(Layer):
     """y = f(x W_up) W_down, position by position: (..., D) -> (..., D), inner width m D."""
 
-    def __init__(self, d_model, multiplier=4, activation="gelu", bias=False, rng=0,
+    def __init__(self, d_model, multiplier=4, *, activation="gelu", bias=False, rng=0,
                  dtype="float32"):
         require_positive(d_model=d_model, multiplier=multiplier)
         require_choice("activation", activation, ACTIVATIONS)
         rng = generator(rng)
-        self.up = Linear(d_model, multiplier * d_model, bias, rng, dtype)
+        self.up = Linear(d_model, multiplier * d_model, bias=bias, rng=rng, dtype=dtype)
         self.activation = ACTIVATIONS[activation]()
-        self.down = Linear(multiplier * d_model, d_model, bias, rng, dtype)
+        self.down = Linear(multiplier * d_model, d_model, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, x):
         u, c_up = self.up.forward(x)                        # u (..., m D)
@@ -56,13 +56,14 @@ class Block(Layer):
     the LayerNorms', whose `eps` it is. Document 004, Problem 2.
     """
 
-    def __init__(self, d_model, num_heads, multiplier=4, bias=True, activation="gelu",
+    def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",
                  dropout=0.0, ffn_bias=False, rng=0, dtype="float32", norm_bias=True, eps=1e-5):
         rng = generator(rng)
-        self.attention = MultiHeadAttention(d_model, num_heads, bias, rng, dtype)
-        self.norm1 = LayerNorm(d_model, eps, dtype, norm_bias)
-        self.ffn = FeedForward(d_model, multiplier, activation, ffn_bias, rng, dtype)
-        self.norm2 = LayerNorm(d_model, eps, dtype, norm_bias)
+        self.attention = MultiHeadAttention(d_model, num_heads, bias=bias, rng=rng, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias)
+        self.ffn = FeedForward(d_model, multiplier, activation=activation, bias=ffn_bias, rng=rng,
+                               dtype=dtype)
+        self.norm2 = LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x, mask=None, rng=None):
@@ -120,16 +121,18 @@ class Decoder(Layer):
 
     kinds = {"post": Block, "pre": PreNormBlock}
 
-    def __init__(self, num_layers, d_model, num_heads, multiplier=4, bias=True, norm="post",
+    def __init__(self, num_layers, d_model, num_heads, multiplier=4, *, bias=True, norm="post",
                  activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32",
                  norm_bias=True, eps=1e-5):
         require_positive(num_layers=num_layers)
         require_choice("norm", norm, self.kinds)
         rng = generator(rng)
-        self.blocks = [self.kinds[norm](d_model, num_heads, multiplier, bias, activation, dropout,
-                                        ffn_bias, rng, dtype, norm_bias, eps)
+        self.blocks = [self.kinds[norm](d_model, num_heads, multiplier, bias=bias,
+                                        activation=activation, dropout=dropout, ffn_bias=ffn_bias,
+                                        rng=rng, dtype=dtype, norm_bias=norm_bias, eps=eps)
                        for _ in range(num_layers)]
-        self.norm = LayerNorm(d_model, eps, dtype, norm_bias) if norm == "pre" else Same()
+        self.norm = (LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias) if norm == "pre"
+                     else Same())
 
     def forward(self, x, mask=None, rng=None):
         caches = []

@@ -30,15 +30,15 @@ class AttentiveRNN(Layer):
     nothing before it. Raises InputError for another score or query and for shapes that do not fit.
     """
 
-    def __init__(self, d_in, d_hidden, score="scaled-dot", query="preliminary", bias=True, rng=0,
+    def __init__(self, d_in, d_hidden, *, score="scaled-dot", query="preliminary", bias=True, rng=0,
                  dtype="float32"):
         require_choice("score", score, SCORES)
         require_choice("query", query, QUERIES)
         rng = generator(rng)
-        self.cell = RNNCell(d_in, d_hidden, bias, rng, dtype)
+        self.cell = RNNCell(d_in, d_hidden, bias=bias, rng=rng, dtype=dtype)
         self.query = query
         if score == "additive":
-            self.attention = AdditiveAttention(d_hidden, d_hidden, d_hidden, rng, dtype)
+            self.attention = AdditiveAttention(d_hidden, d_hidden, d_hidden, rng=rng, dtype=dtype)
         else:
             self.attention = DotAttention() if score == "dot" else ScaledDotAttention()
 

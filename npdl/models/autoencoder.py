@@ -27,13 +27,13 @@ class Autoencoder(Layer):
     differ or are not D_x wide.
     """
 
-    def __init__(self, d_x, d_parent, num_classes, bias=True, rng=0, dtype="float32"):
+    def __init__(self, d_x, d_parent, num_classes, *, bias=True, rng=0, dtype="float32"):
         rng = generator(rng)
         require_positive(d_x=d_x)
-        self.encoder = Linear(2 * d_x, d_parent, bias, rng, dtype)
+        self.encoder = Linear(2 * d_x, d_parent, bias=bias, rng=rng, dtype=dtype)
         self.activation = ReLU()
-        self.decoder = Linear(d_parent, 2 * d_x, bias, rng, dtype)
-        self.classifier = Linear(d_parent, num_classes, bias, rng, dtype)
+        self.decoder = Linear(d_parent, 2 * d_x, bias=bias, rng=rng, dtype=dtype)
+        self.classifier = Linear(d_parent, num_classes, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, x1, x2):
         check_real("Autoencoder", x1=x1, x2=x2)

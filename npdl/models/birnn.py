@@ -21,15 +21,15 @@ class BiRNN(Layer):
     no biases; those are the defaults. Rows times matrices: W_f x_t is written x_t W_x here.
     """
 
-    def __init__(self, d_in, d_hidden=None, d_out=None, rng=0, dtype="float32"):
+    def __init__(self, d_in, d_hidden=None, d_out=None, *, rng=0, dtype="float32"):
         rng = generator(rng)
         d_hidden = d_in if d_hidden is None else d_hidden
         d_out = d_in if d_out is None else d_out
         ahead = RNN(d_in, d_hidden, bias=False, rng=rng, dtype=dtype)
         back = RNN(d_in, d_hidden, bias=False, rng=rng, dtype=dtype)
         self.rnn = Bidirectional(ahead, back)
-        self.V_f = Linear(d_hidden, d_out, False, rng, dtype)
-        self.V_b = Linear(d_hidden, d_out, False, rng, dtype)
+        self.V_f = Linear(d_hidden, d_out, bias=False, rng=rng, dtype=dtype)
+        self.V_b = Linear(d_hidden, d_out, bias=False, rng=rng, dtype=dtype)
 
     def forward(self, x, state=None, lengths=None):
         (h, final), c_rnn = self.rnn.forward(x, state, lengths=lengths)

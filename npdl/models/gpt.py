@@ -25,17 +25,18 @@ class GPT(Layer):
     Raises InputError for ids out of range and for sequences longer than `max_len`.
     """
 
-    def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
-                 max_len=64, bias=True, norm="post", activation="gelu", dropout=0.0,
-                 positions="k/d", tied=False, padding_id=None, rng=0, dtype="float32",
-                 norm_bias=True, ffn_bias=False, eps=1e-5, classifier_bias=True):
+    def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4, max_len=64,
+                 *, bias=True, norm="post", activation="gelu", dropout=0.0, positions="k/d",
+                 tied=False, padding_id=None, rng=0, dtype="float32", norm_bias=True,
+                 ffn_bias=False, eps=1e-5, classifier_bias=True):
         rng = generator(rng)
-        self.embedding = Embedding(vocab_size, d_model, padding_id, rng, dtype)
+        self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
         self.positions = positions_of(positions, max_len, d_model, rng, dtype)
-        self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias, norm, activation,
-                               dropout, ffn_bias, rng, dtype, norm_bias, eps)
-        self.classifier = (Unembedding(self.embedding) if tied
-                           else Linear(d_model, vocab_size, classifier_bias, rng, dtype))
+        self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias=bias, norm=norm,
+                               activation=activation, dropout=dropout, ffn_bias=ffn_bias, rng=rng,
+                               dtype=dtype, norm_bias=norm_bias, eps=eps)
+        self.classifier = Unembedding(self.embedding) if tied else Linear(
+            d_model, vocab_size, bias=classifier_bias, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.max_len = max_len
 
@@ -69,11 +70,12 @@ class GPT2(GPT):
     """
 
     def __init__(self, vocab_size=50257, d_model=768, num_layers=12, num_heads=12, multiplier=4,
-                 max_len=1024, eps=1e-5, activation="gelu-tanh", dropout=0.0, tied=True, rng=0,
+                 max_len=1024, *, eps=1e-5, activation="gelu-tanh", dropout=0.0, tied=True, rng=0,
                  dtype="float32"):
-        super().__init__(vocab_size, d_model, num_layers, num_heads, multiplier, max_len, True,
-                         "pre", activation, dropout, "learned", tied, None, rng, dtype,
-                         ffn_bias=True, eps=eps, classifier_bias=False)
+        super().__init__(vocab_size, d_model, num_layers, num_heads, multiplier, max_len,
+                         norm="pre", activation=activation, dropout=dropout, positions="learned",
+                         tied=tied, rng=rng, dtype=dtype, ffn_bias=True, eps=eps,
+                         classifier_bias=False)
 
 
 def hidden_states(cache):

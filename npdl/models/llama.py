@@ -22,16 +22,17 @@ class Llama(Layer):
     """
 
     def __init__(self, vocab_size, d_model=576, num_layers=30, num_heads=9, num_kv_heads=3,
-                 d_inner=1536, max_len=2048, tied=True, rope_theta=10000.0, eps=1e-5,
+                 d_inner=1536, max_len=2048, *, tied=True, rope_theta=10000.0, eps=1e-5,
                  qkv_bias=False, d_head=None, rng=0, dtype="float32"):
         require_positive(num_layers=num_layers, max_len=max_len)
         rng = generator(rng)
-        self.embedding = Embedding(vocab_size, d_model, None, rng, dtype)
-        self.blocks = [LlamaBlock(d_model, num_heads, num_kv_heads, d_inner, rope_theta, eps,
-                                  qkv_bias, d_head, rng, dtype) for _ in range(num_layers)]
-        self.norm = RMSNorm(d_model, eps, dtype)
+        self.embedding = Embedding(vocab_size, d_model, rng=rng, dtype=dtype)
+        self.blocks = [LlamaBlock(d_model, num_heads, num_kv_heads, d_inner, rope_theta=rope_theta,
+                                  eps=eps, qkv_bias=qkv_bias, d_head=d_head, rng=rng, dtype=dtype)
+                       for _ in range(num_layers)]
+        self.norm = RMSNorm(d_model, eps=eps, dtype=dtype)
         self.classifier = (Unembedding(self.embedding) if tied
-                           else Linear(d_model, vocab_size, False, rng, dtype))
+                           else Linear(d_model, vocab_size, bias=False, rng=rng, dtype=dtype))
         self.max_len = max_len
 
     def forward(self, ids, key_mask=None):

@@ -17,13 +17,14 @@ class LSTMLM(Layer):
     there are the classifier's bias). Raises InputError for ids or lengths out of range.
     """
 
-    def __init__(self, vocab_size, d_model=128, num_layers=2, d_hidden=None, bias=True,
+    def __init__(self, vocab_size, d_model=128, num_layers=2, d_hidden=None, *, bias=True,
                  dropout=0.0, padding_id=None, rng=0, dtype="float32"):
         rng = generator(rng)
         d_hidden = d_model if d_hidden is None else d_hidden
-        self.embedding = Embedding(vocab_size, d_model, padding_id, rng, dtype)
-        self.lstm = LSTM(d_model, d_hidden, num_layers, bias, dropout, rng, dtype)
-        self.classifier = Linear(d_hidden, vocab_size, bias, rng, dtype)
+        self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
+        self.lstm = LSTM(d_model, d_hidden, num_layers, bias=bias, dropout=dropout, rng=rng,
+                         dtype=dtype)
+        self.classifier = Linear(d_hidden, vocab_size, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, ids, state=None, rng=None, lengths=None):
         ids = checked_tokens(ids, "LSTMLM")

@@ -27,18 +27,20 @@ class LSTMSeq2Seq(Layer):
     Raises InputError for tokens or lengths that are none.
     """
 
-    def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=1, d_hidden=None,
+    def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=1, d_hidden=None, *,
                  bias=True, dropout=0.0, rng=0, dtype="float32"):
         rng = generator(rng)
         d_hidden = d_model if d_hidden is None else d_hidden
-        self.source_embedding = Embedding(source_vocab, d_model, None, rng, dtype)
-        self.encoder = LSTM(d_model, d_hidden, num_layers, bias, dropout, rng, dtype)
-        self.target_embedding = Embedding(target_vocab, d_model, None, rng, dtype)
-        self.decoder = LSTM(d_model, d_hidden, num_layers, bias, dropout, rng, dtype)
+        self.source_embedding = Embedding(source_vocab, d_model, rng=rng, dtype=dtype)
+        self.encoder = LSTM(d_model, d_hidden, num_layers, bias=bias, dropout=dropout, rng=rng,
+                            dtype=dtype)
+        self.target_embedding = Embedding(target_vocab, d_model, rng=rng, dtype=dtype)
+        self.decoder = LSTM(d_model, d_hidden, num_layers, bias=bias, dropout=dropout, rng=rng,
+                            dtype=dtype)
         self.attention = DotAttention()
-        self.combine = Linear(2 * d_hidden, d_hidden, bias, rng, dtype)
+        self.combine = Linear(2 * d_hidden, d_hidden, bias=bias, rng=rng, dtype=dtype)
         self.tanh = Tanh()
-        self.classifier = Linear(d_hidden, target_vocab, bias, rng, dtype)
+        self.classifier = Linear(d_hidden, target_vocab, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, source, target, lengths=None, rng=None):
         (memory, state), c_encode = self.encode(source, lengths, rng)

@@ -13,12 +13,12 @@ class MLP(Layer):
     Raises InputError for fewer than two sizes, and as Linear does.
     """
 
-    def __init__(self, sizes, bias=True, rng=0, dtype="float32"):
+    def __init__(self, sizes, *, bias=True, rng=0, dtype="float32"):
         if not isinstance(sizes, (list, tuple)) or len(sizes) < 2:
             raise InputError(f"MLP: sizes {sizes!r}: give a list of at least two, of input and "
                              "output")
         rng = generator(rng)
-        self.maps = [Linear(d_in, d_out, bias, rng, dtype)
+        self.maps = [Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
                      for d_in, d_out in zip(sizes[:-1], sizes[1:], strict=True)]
         self.activation = ReLU()
 

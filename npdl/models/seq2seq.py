@@ -24,18 +24,20 @@ class Seq2Seq(Layer):
     """
 
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=2, num_heads=4,
-                 multiplier=4, max_len=64, bias=True, norm="post", activation="gelu",
+                 multiplier=4, max_len=64, *, bias=True, norm="post", activation="gelu",
                  dropout=0.0, positions="2k/d", padding_id=None, rng=0, dtype="float32"):
         rng = generator(rng)
         stack = dict(multiplier=multiplier, bias=bias, norm=norm, activation=activation,
                      dropout=dropout, ffn_bias=True, rng=rng, dtype=dtype)
-        self.source_embedding = Embedding(source_vocab, d_model, padding_id, rng, dtype)
+        self.source_embedding = Embedding(source_vocab, d_model, padding_id=padding_id, rng=rng,
+                                          dtype=dtype)
         self.source_positions = positions_of(positions, max_len, d_model, rng, dtype)
         self.encoder = Encoder(num_layers, d_model, num_heads, **stack)
-        self.target_embedding = Embedding(target_vocab, d_model, padding_id, rng, dtype)
+        self.target_embedding = Embedding(target_vocab, d_model, padding_id=padding_id, rng=rng,
+                                          dtype=dtype)
         self.target_positions = positions_of(positions, max_len, d_model, rng, dtype)
         self.decoder = CrossDecoder(num_layers, d_model, num_heads, **stack)
-        self.classifier = Linear(d_model, target_vocab, True, rng, dtype)
+        self.classifier = Linear(d_model, target_vocab, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.max_len = max_len
 

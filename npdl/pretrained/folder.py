@@ -80,7 +80,8 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", tokeniz
             params[name].data = to_device(part)
         del array, parts, part
         for name in row.ours if row in quantized else ():
-            quantize_linears(model, bits, rounding, block, where=name.removesuffix(".W"))
+            quantize_linears(model, bits, rounding=rounding, block=block,
+                             where=name.removesuffix(".W"))
             del params[name]                                # with it go its floats
     return found
 

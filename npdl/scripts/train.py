@@ -93,7 +93,7 @@ def run_lstm(options):
 def _add(parser, model, description):
     describe(parser, description)
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
-                      for name, value in TEXT_DEFAULTS.items())
+                      for name, value in TEXT_DEFAULTS[model].items())
     parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)
     parser.add_argument("--recipe", choices=list(RECIPES), help="the assignment that the defaults "
                         "are from (document 004) names no clip and no starting values of the LSTM: "

@@ -13,17 +13,13 @@ import hashlib
 import json
 import math
 import os
-import stat
 import zipfile
 from collections.abc import Mapping
-from typing import Any, BinaryIO
 
 import numpy as np
 
-from npdl.errors import CheckpointError, InputError
-from npdl.files import clean_stale, parse_json, reason, write_atomically
-
-__all__ = ["save", "load", "check_matches", "clean_stale"]
+from npdl.errors import CheckpointError, InputError, check_state_dict
+from npdl.files import is_file, parse_json, reason, write_atomically
 
 META = "meta.json"
 DIGEST_BYTES = 64                         # SHA-256 in hexadecimal
@@ -34,9 +30,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)             # the earliest time a ZIP archive can 
 ADVICE = "go back to an earlier checkpoint or a copy of this one"
 
 
-def save(
-    path: str | os.PathLike, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
-) -> None:
+def save(path, arrays, meta):
     """Write `arrays` and `meta` to `path`, replacing a file there only once the new one is safe.
 
     The same content gives the same bytes, in whatever order the names come. `meta` holds what
@@ -47,7 +41,7 @@ def save(
     text = _encode_meta(meta)
     members = {name: _as_stored(name, arrays[name], path) for name in sorted(arrays, key=str)}
 
-    def write(file: BinaryIO) -> None:
+    def write(file):
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(_member_info(META), text)
             for name, array in members.items():
@@ -61,15 +55,14 @@ def save(
     write_atomically(path, write)
 
 
-def load(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load(path):
     """Read a checkpoint: `(arrays, meta)`, the arrays writable and in C order.
 
     Raises CheckpointError, naming the file and what is wrong, for anything that `save` would not
     have written. The digest is verified before anything is parsed.
     """
     try:
-        # Asked before opening: opening a named pipe would wait for ever.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not is_file(path, or_nothing=True):
             raise CheckpointError(f"{path}: not a file; give the path of a checkpoint file")
         with open(path, "rb") as file:
             size = _verify_digest(path, file)
@@ -80,33 +73,16 @@ def load(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); {ADVICE}") from error
 
 
-def check_matches(
-    arrays: Mapping[str, np.ndarray],
-    expected: Mapping[str, tuple[tuple[int, ...], Any]],
-    path: str | os.PathLike,
-) -> None:
-    """Raise CheckpointError unless `arrays` has exactly the names, shapes and dtypes `expected`.
-
-    `expected` maps a name to `(shape, dtype)`. The message names the first array that does not
-    fit and counts the others.
-    """
-    problems = [f"{name!r} is missing" for name in expected if name not in arrays]
-    problems += [f"{name!r} is not in this model" for name in arrays if name not in expected]
-    for name, (shape, dtype) in expected.items():
-        array = arrays.get(name)
-        if array is not None and array.shape != tuple(shape):
-            problems.append(f"{name!r} has shape {array.shape}, the model {tuple(shape)}")
-        elif array is not None and array.dtype != np.dtype(dtype):
-            problems.append(f"{name!r} has dtype {array.dtype}, the model {np.dtype(dtype)}")
-    if problems:
-        rest = f" (and {len(problems) - 1} more differ)" if len(problems) > 1 else ""
-        raise CheckpointError(
-            f"{path}: does not fit this model: {problems[0]}{rest}; "
-            "build the model with the options the checkpoint was saved with"
-        )
+def check_fits(path, arrays, expected):
+    """Raise CheckpointError unless `arrays` has the names, shapes and dtypes of `expected`."""
+    try:
+        check_state_dict(expected, arrays, "array")
+    except InputError as error:
+        raise CheckpointError(f"{path}: does not fit this model: {error}; build the model with the "
+                              "options the checkpoint was saved with") from error
 
 
-def _encode_meta(meta: Mapping[str, Any]) -> bytes:
+def _encode_meta(meta):
     if not isinstance(meta, Mapping):
         raise InputError(f"meta is a {type(meta).__name__}; it must be a dict; wrap it in one")
     try:
@@ -120,7 +96,7 @@ def _encode_meta(meta: Mapping[str, Any]) -> bytes:
         ) from error
 
 
-def _as_stored(name: str, value: np.ndarray, path: str | os.PathLike) -> np.ndarray:
+def _as_stored(name, value, path):
     """The array as it will be written: checked, in C order, its shape kept."""
     # A ZIP reader cuts a name at NUL and, on some systems, turns a backslash into a slash.
     if not isinstance(name, str) or not name.isprintable() or "\\" in name or name in ("", META):
@@ -142,14 +118,14 @@ def _as_stored(name: str, value: np.ndarray, path: str | os.PathLike) -> np.ndar
     return np.ascontiguousarray(value).reshape(value.shape)    # it makes a 0-d array 1-d
 
 
-def _member_info(name: str) -> zipfile.ZipInfo:
+def _member_info(name):
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3                # else the bytes would depend on the operating system
     info.external_attr = 0o644 << 16
     return info
 
 
-def _verify_digest(path: str | os.PathLike, file: BinaryIO) -> int:
+def _verify_digest(path, file):
     """The size of the file in bytes, once its last 64 bytes are the digest of all the others."""
     size = file.seek(0, os.SEEK_END)
     end = size - DIGEST_BYTES
@@ -167,30 +143,28 @@ def _verify_digest(path: str | os.PathLike, file: BinaryIO) -> int:
     )
 
 
-def _parse(
-    path: str | os.PathLike, file: BinaryIO, size: int
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _parse(path, file, size):
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             _check_members(members, size)
-            meta = _decode_meta(archive.read(META))
-            arrays = {
-                info.filename.removesuffix(".npy"): _read_array(archive, info)
-                for info in members if info.filename != META
-            }
+            meta = parse_json(archive.read(META))
+            if not isinstance(meta, dict):
+                raise ValueError(f"{META} is not a JSON object")
+            arrays = {info.filename.removesuffix(".npy"): _read_array(archive, info)
+                      for info in members if info.filename != META}
     # The digest was right, so someone made this file so, and three parsers read it: what they
     # raise between them has no list.
     except Exception as error:
-        message = f"{path}: not a valid checkpoint ({reason(error)}); {ADVICE}"
-        raise CheckpointError(message) from error
+        raise CheckpointError(f"{path}: not a valid checkpoint ({reason(error)}); {ADVICE}"
+                              ) from error
     for name, array in arrays.items():
         if not _is_finite(array):
             raise CheckpointError(f"{path}: array {name!r} holds NaN or infinity; {ADVICE}")
     return arrays, meta
 
 
-def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
+def _check_members(members, size):
     names = [info.filename for info in members]
     if META not in names:
         raise ValueError(f"{META} is missing")
@@ -206,14 +180,7 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
         raise ValueError("the members declare more bytes than the file has")
 
 
-def _decode_meta(text: bytes) -> dict[str, Any]:
-    meta = parse_json(text)
-    if not isinstance(meta, dict):
-        raise ValueError(f"{META} is not a JSON object")
-    return meta
-
-
-def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+def _read_array(archive, info):
     """One `.npy` member; memory is taken only after its header agrees with the member's size."""
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
@@ -226,21 +193,15 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
             raise ValueError(f"member {info.filename!r} has a layout that save does not write")
         if math.prod(shape) * dtype.itemsize != info.file_size - member.tell():
             raise ValueError(f"member {info.filename!r} declares shape {shape}, its size differs")
-        array = np.empty(shape, dtype)
-        data = memoryview(array.reshape(-1).view(np.uint8)) if array.nbytes else bytearray()
-        position = 0
-        while count := member.readinto(data[position:position + CHUNK_BYTES]):
-            position += count
-        if position < len(data) or member.read(1):    # reading to the end also checks the CRC
-            raise ValueError(f"member {info.filename!r} ends early or late")
-    return array
+    with archive.open(info) as member:                  # from its start: NumPy's own reader
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
-def _is_finite(array: np.ndarray) -> bool:
+def _is_finite(array):
     return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
 
 
-def _digest(file: BinaryIO, end: int) -> bytes:
+def _digest(file, end):
     file.seek(0)
     sha256 = hashlib.sha256()
     while end > 0 and (chunk := file.read(min(CHUNK_BYTES, end))):

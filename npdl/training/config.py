@@ -116,7 +116,8 @@ class Config:
     norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
     activation: str = setting(MODEL, "gelu", "of the feed-forward net", allowed=tuple(ACTIVATIONS),
                               only=GPT, rare=True)
-    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d or 2k/d, or learned",
+    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d (document 004's) or 2k/d "
+                             "(the usual one), or learned",
                              allowed=POSITIONS, only=GPT, rare=True)
     tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
                          rare=True)

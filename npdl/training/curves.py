@@ -1,8 +1,5 @@
 """Loss and accuracy of a run over its training steps, as one picture."""
 
-import os
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +12,7 @@ MOST_POINTS = 5000                        # more than the picture has columns
 INK = "#333333"
 
 
-def plot_curves(
-    records: Iterable[Mapping[str, Any]],
-    path: str | os.PathLike,
-    title: str,
-    log_steps: bool = False,
-) -> None:
+def plot_curves(records, path, title, log_steps=False):
     """Draw loss (logarithmic) and accuracy over steps into the PNG file `path`.
 
     A record has `step` and any of `train_loss`, `validation_loss`, `train_accuracy`,
@@ -51,7 +43,7 @@ def plot_curves(
     )
 
 
-def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps: bool) -> None:
+def _draw(axes, records, quantity, log_steps):
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -np.inf
@@ -80,7 +72,7 @@ def _draw(axes: Any, records: list[Mapping[str, Any]], quantity: str, log_steps:
     axes.tick_params(which="both", color="#999999", labelcolor=INK)
 
 
-def _thinned(count: int, log_steps: bool) -> np.ndarray:
+def _thinned(count, log_steps):
     """Which of `count` points to draw: first and last always, evenly on the axis that is used."""
     if count <= MOST_POINTS:
         return np.arange(count)

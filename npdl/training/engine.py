@@ -17,6 +17,7 @@ from npdl.backend import is_host, to_device, to_host
 from npdl.console import note
 from npdl.errors import checked_ids
 from npdl.fast.engine import FastEngine, unsupported
+from npdl.fast.memory import keep_freed_memory
 from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
 
@@ -69,6 +70,7 @@ class PlainEngine:
         self.blas_threads = BLASThreads(threads)
 
     def __enter__(self):
+        keep_freed_memory()
         self.blas_threads.__enter__()
         return self
 

@@ -3,7 +3,7 @@
 config.json       the settings, and the versions that computed them
 metrics.jsonl     one record for each evaluation
 checkpoint.npz    parameters, moments, step (npdl.training.checkpoint)
-curves.png        loss and accuracy over steps
+curves.png        loss and accuracy over steps, once there are two records
 summary.json      best values, the steps that reached them, wall time
 """
 
@@ -79,14 +79,16 @@ def is_bare(folder):
 def conclude(folder, trainer, records, seconds):
     """Write curves.png, then summary.json, which says that the run has all it needs; return that.
 
-    A picture that cannot be drawn costs no more than itself, and a line on standard error.
+    One record is no curve, and drawing takes longer than a start. A picture that cannot be drawn
+    costs no more than itself, and a line on standard error.
     """
     spare = bytearray(SPARE)            # for the rest, should the picture take all memory
     summary = {**summarise(records), "seconds": seconds, "steps": trainer.step}
     if trainer.config.is_based:
         summary["adapted"] = count(trainer.model)
     try:
-        plot_curves(records, folder / "curves.png", describe(trainer.config))
+        if len(records) > 1:
+            plot_curves(records, folder / "curves.png", describe(trainer.config))
     except NpdlError:
         raise
     except Exception as error:                  # of matplotlib's, which have no list

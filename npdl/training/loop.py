@@ -152,9 +152,11 @@ def unwarned():
 def make_optimizer(config, model):
     """The optimizer that the settings describe."""
     if config.optimizer == "sgd":
-        return optim.SGD(model, config.lr, config.momentum, config.weight_decay)
+        return optim.SGD(model, config.lr, momentum=config.momentum,
+                         weight_decay=config.weight_decay)
     kind = optim.AdamW if config.optimizer == "adamw" else optim.Adam
-    return kind(model, config.lr, config.betas, config.eps, config.weight_decay)
+    return kind(model, config.lr, betas=config.betas, eps=config.eps,
+                weight_decay=config.weight_decay)
 
 
 class StopSignals:

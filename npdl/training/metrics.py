@@ -9,8 +9,7 @@ Source: the JSON Lines convention.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class MetricsWriter:
     would be joined to (`truncate_after` removes it).
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path):
         self.path = path
         try:
             self._file = open(path, "ab+")
@@ -43,7 +42,7 @@ class MetricsWriter:
             self._file.close()
             raise InputError(f"{path}: the last line is torn; call truncate_after before appending")
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record):
         """Append one record; it is in the system's hands when the call returns.
 
         Raises InputError for what JSON cannot hold, NaN and infinity included; CheckpointError
@@ -68,7 +67,7 @@ class MetricsWriter:
                 f"{self.path}: metrics cannot be written ({reason(error)}); free space and resume"
             ) from error
 
-    def close(self) -> None:
+    def close(self):
         """Close the file; a second call does nothing."""
         try:
             self._file.close()
@@ -77,14 +76,14 @@ class MetricsWriter:
                 f"{self.path}: metrics cannot be written ({reason(error)}); free space and resume"
             ) from error
 
-    def __enter__(self) -> "MetricsWriter":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.close()
 
 
-def read_metrics(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
+def read_metrics(path):
     """`(records, torn)`: every whole record, and whether a torn last line was left out.
 
     Raises InputError, with the line's number, for a whole line that is not a JSON object.
@@ -97,7 +96,7 @@ def read_metrics(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
     return records, False
 
 
-def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+def read_records(path):
     """The records of a run, without a torn last line: each has a step, and numbers if anything
     for what is METRICS. Raises InputError, with the line's number, for what is none."""
     records, _ = read_metrics(path)
@@ -114,7 +113,7 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     return records
 
 
-def truncate_after(path: str | os.PathLike, step: int) -> int:
+def truncate_after(path, step):
     """Keep the records with `record["step"] <= step`; return how many lines went.
 
     A torn last line goes too and is counted. The file is replaced atomically, and not touched
@@ -134,7 +133,7 @@ def truncate_after(path: str | os.PathLike, step: int) -> int:
     return dropped
 
 
-def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+def _lines(path):
     """Each line with its record; a torn last line has None."""
     decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
     number = 0
@@ -160,11 +159,11 @@ def _lines(path: str | os.PathLike) -> Iterator[tuple[bytes, dict[str, Any] | No
         ) from error
 
 
-def _refuse_constant(constant: str) -> None:
+def _refuse_constant(constant):
     raise ValueError(f"{constant} is not JSON")
 
 
-def _to_python(value: Any) -> Any:
+def _to_python(value):
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is not JSON")

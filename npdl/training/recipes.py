@@ -15,16 +15,15 @@ RECIPES = {
     "release": {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0, "init": "xavier"}},
     "stated": {"gpt": {"clip": None}, "lstm": {"clip": None}},
 }
-TEXT_DEFAULTS = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
-                 "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
+_TEXT = {"clip": None, "init": "torch", "r_train": 0.9, "batch": 12, "steps": 2000,
+         "weight_decay": 0.1, "eval_first": 0, "eval_every": 250}
+TEXT_DEFAULTS = {"gpt": {**_TEXT, "positions": "2k/d"}, "lstm": _TEXT}
 DATES_DEFAULTS = {"r_train": 0.9, "layers": 1, "batch": 64, "steps": 2000,
                   "weight_decay": 0.01, "clip": 1.0, "schedule": "cosine", "eval_first": 0,
                   "eval_every": 250, "norm": "pre", "positions": "2k/d", "engine": "plain"}
 ARITHMETIC_ONLY = {"recipe"} | {
     field.name for field in dataclasses.fields(Config)
     if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}
-
-
 
 
 def recipe_settings(model, given):
@@ -45,5 +44,5 @@ def new_config(model, given):
         other = "cannot go with --text" if is_text else "goes with --text only"
         raise InputError(f"{option_of(name)} {other}; leave it out")
     recipe = RECIPES[given.pop("recipe", "default")][model]
-    given = {**(TEXT_DEFAULTS if is_text else recipe), **given}
+    given = {**(TEXT_DEFAULTS[model] if is_text else recipe), **given}
     return Config(**{"model": model, "threads": min(2, usable_cores()), **given})

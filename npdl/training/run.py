@@ -40,7 +40,7 @@ MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are sti
 
 @plain_errors()
 def train(config, folder, resume=False, quiet=False, base=None, check=None, for_steps=None,
-          mine=None):
+          is_claimed=False):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config     a Config; with `resume`, what `resumed_config` returned
@@ -48,7 +48,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     check      npdl.training.nonfinite.Watch, to look at every layer's numbers at every step:
                slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
-    mine       this process's Claim on the folder, if it has one; otherwise it is claimed here
+    is_claimed whether this process has the folder's claim already; otherwise it is claimed here
     Raises InputError when a package of NEEDED is missing, the folder cannot take a new run,
     another process works in it, or a text cannot be read, CheckpointError when its files cannot
     be written or read, BackendError when a GPU fails.
@@ -65,13 +65,13 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     trainer.task.prepare()
     if not resume:
         make_folder(folder)
-    with claimed(folder) if mine is None else contextlib.nullcontext(mine) as mine:
+    with contextlib.nullcontext() if is_claimed else claimed(folder):
         first = not resume and (base is not None or config.is_based)
-        return _train(trainer, folder, resume, quiet, first, for_steps, mine.check)
+        return _train(trainer, folder, resume, quiet, first, for_steps)
 
 
-def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
-    """`train` in a folder that is this process's; may_write() raises once it no longer is.
+def _train(trainer, folder, resume, quiet, first, for_steps):
+    """`train` in a folder that is this process's.
 
     first  evaluate and save before the first step
     """
@@ -86,14 +86,12 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
         progress = Progress(config.steps, trainer.step, quiet)
 
         def on_record(record):
-            may_write()
             metrics.write(record)
             progress.record(record)
 
         def on_save():
             arrays, meta = trainer.state()
             meta["seconds"] = time.monotonic() - started
-            may_write()
             checkpoint.save(folder / "checkpoint.npz", arrays, meta)
 
         with progress:
@@ -108,14 +106,13 @@ def _train(trainer, folder, resume, quiet, first, for_steps, may_write):
              f"go on with: --resume --out {folder}")
     records = read_records(folder / "metrics.jsonl")
     if records:
-        may_write()
         summary = conclude(folder, trainer, records, time.monotonic() - started)
         if finished and not quiet:
             print(table(summary))
             print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
                   "Δt: from training's to validation's")
             print(f"{trainer.step} steps in {summary['seconds']:.0f} s; "
-                  f"curves, metrics and checkpoint are in {folder}")
+                  f"checkpoint, metrics and their curves are in {folder}")
     return 0 if undisturbed else 130
 
 
@@ -213,10 +210,7 @@ def _say_if_other_code(folder):
 
 def _load_checkpoint(trainer, path):
     arrays, meta = checkpoint.load(path)
-    expected, _ = trainer.state()
-    checkpoint.check_matches(
-        arrays, {name: (a.shape, a.dtype) for name, a in expected.items()}, path
-    )
+    checkpoint.check_fits(path, arrays, trainer.state()[0])
     counts = [meta.get(key) for key in ("step", "updates")]
     seconds = meta.get("seconds")
     if not (all(type(count) is int and 0 <= count <= trainer.config.steps for count in counts)

@@ -6,10 +6,7 @@ memorising the training set and generalising to the validation set.
 """
 
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any
 
 from npdl.errors import InputError
 from npdl.files import read_json, reason
@@ -17,8 +14,8 @@ from npdl.training.metrics import METRICS
 
 THRESHOLDS = (0.5, 0.9, 0.99)
 
-# (label, key of the summary, which value is the better one); the order of the tables
-ROWS: tuple[tuple[str, str, Callable | None], ...] = (
+# (label, key of the summary, which value is the better one or None); the order of the tables
+ROWS = (
     ("L_train", "train_loss", min),
     ("L_val", "validation_loss", min),
     ("A_train", "train_accuracy", max),
@@ -32,7 +29,7 @@ ROWS: tuple[tuple[str, str, Callable | None], ...] = (
 )
 
 
-def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def summarise(records):
     """The summary of one run from its records, each with `step` and any of METRICS.
 
     Keys, each None where the run has no such value: the four METRICS (lowest loss, highest
@@ -47,7 +44,7 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for number, record in enumerate(records, 1):
         if record.get("step") is None:
             raise InputError(f"record {number} has no 'step'; every record needs one")
-    summary: dict[str, Any] = {}
+    summary = {}
     points = {metric: _points(records, metric) for metric in METRICS}
     for metric in METRICS:
         sign = 1 if metric.endswith("loss") else -1
@@ -68,7 +65,7 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def read_summary(path: str | os.PathLike) -> dict[str, Any]:
+def read_summary(path):
     """A run's summary.json: what `summarise` gave, `seconds` and `steps`, and nothing else.
 
     Raises InputError for a file that lacks one of them.
@@ -84,7 +81,7 @@ def read_summary(path: str | os.PathLike) -> dict[str, Any]:
                          "first") from None
 
 
-def _numbers(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _numbers(values, names):
     """The values of these names, each a number or None; ValueError for another."""
     found = {name: values.get(name, "nothing") for name in names}
     for name, value in found.items():
@@ -93,7 +90,7 @@ def _numbers(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def combine(summaries):
     """The same keys over runs that differ in their seed: `{"mean", "std", "count", "of"}` each.
 
     `std` is the population standard deviation (divided by the number of values, not one less).
@@ -102,7 +99,7 @@ def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     summaries = list(summaries)
     if not summaries:
         raise InputError("no summaries to combine; give at least one run")
-    combined: dict[str, Any] = {
+    combined = {
         key: _spread([summary[key] for summary in summaries])
         for key in summaries[0] if key != "final"
     }
@@ -113,14 +110,14 @@ def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return combined
 
 
-def table(summary: Mapping[str, Any]) -> str:
+def table(summary):
     """One run as lines of text: loss, accuracy, t_f and Δt."""
     rows = [("Metric", "Value")]
     rows += [(label, _number(key, summary[key])) for label, key, _ in ROWS]
     return _aligned(rows)
 
 
-def combined_markdown(columns: Mapping[str, Mapping[str, Any]]) -> str:
+def combined_markdown(columns):
     """Mean ± deviation in Markdown; `columns` maps a heading to what `combine` gave.
 
     Of several columns, the best mean of a row is bold; Δt has no better or worse and is never bold.
@@ -130,12 +127,12 @@ def combined_markdown(columns: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
 
 
-def _points(records: list[Mapping[str, Any]], metric: str) -> list[tuple[float, int]]:
+def _points(records, metric):
     pairs = ((record.get(metric), record["step"]) for record in records)
     return [(value, step) for value, step in pairs if value is not None and math.isfinite(value)]
 
 
-def _spread(values: list[float | None]) -> dict[str, Any]:
+def _spread(values):
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return {"mean": None, "std": None, "count": 0, "of": len(values)}
@@ -144,7 +141,7 @@ def _spread(values: list[float | None]) -> dict[str, Any]:
     return {"mean": mean, "std": std, "count": len(known), "of": len(values)}
 
 
-def _number(key: str, value: float | None) -> str:
+def _number(key, value):
     if value is None:
         return "-"
     if key.startswith(("t_f", "delta_t")):
@@ -152,7 +149,7 @@ def _number(key: str, value: float | None) -> str:
     return f"{value:.4f}" if key.endswith("accuracy") else f"{value:.3g}"
 
 
-def _cell(key: str, spread: Mapping[str, Any]) -> str:
+def _cell(key, spread):
     if spread["mean"] is None:
         return "-"
     text = f"{_number(key, spread['mean'])} ± {_number(key, spread['std'])}"
@@ -160,7 +157,7 @@ def _cell(key: str, spread: Mapping[str, Any]) -> str:
     return f"{text} ({spread['count']} of {spread['of']} runs)" if missing else text
 
 
-def _combined_rows(columns: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def _combined_rows(columns):
     rows = [("Metric", *columns)]
     for label, key, better in ROWS:
         spreads = [combined[key] for combined in columns.values()]
@@ -175,7 +172,7 @@ def _combined_rows(columns: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, 
     return rows
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> str:
+def _aligned(rows):
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows

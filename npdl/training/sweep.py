@@ -23,11 +23,10 @@ from tqdm import tqdm
 from npdl.backend import using
 from npdl.console import guarded, note
 from npdl.errors import InputError
-from npdl.files import clean_stale, is_file, parse_json, reason
-from npdl.training.claim import TakenOver, claim, is_claimed
+from npdl.files import is_file, parse_json, reason
+from npdl.training.claim import claim
 from npdl.training.config import Config
 from npdl.training.folder import is_bare
-from npdl.training.meanwhile import meanwhile
 from npdl.training.metrics import read_records
 from npdl.training.run import read_config, train
 from npdl.training.summary import read_summary
@@ -65,10 +64,10 @@ def is_finished(folder, config):
 
 
 def work(config, folder):
-    """Train one run in `folder`, from where it stands; return "finished", "taken" or "stopped".
+    """Train one run in `folder`, from where it stands; return "finished", "taken" (another process
+    works there) or "stopped".
 
-    "taken" when another process works there, or took over while this one was not heard of. A run
-    may go on with another backend than it began with: config.json then names the last one.
+    A run may go on with another backend than it began with: config.json then names the last one.
     """
     folder = Path(folder)
     try:
@@ -76,23 +75,19 @@ def work(config, folder):
     except OSError as error:
         raise InputError(f"{folder}: cannot be made ({error.strerror}); choose a folder that you "
                          "may write to") from error
-    if is_finished(folder, config) and not is_claimed(folder):
+    if is_finished(folder, config):
         return "finished"
-    with claim(folder) as mine:
-        if mine is None:
-            return "finished" if is_finished(folder, config) else "taken"
-        if is_finished(folder, config):         # and killed, or by another process just now
-            clean_stale(folder)
+    with claim(folder) as is_mine:
+        if is_finished(folder, config):         # by another process just now
             return "finished"
-        begun = (folder / "config.json").exists()
-        try:
-            with using(config.backend):
-                if begun:
-                    _check_alike(config, folder)
-                status = train(config, folder, begun and not is_bare(folder), quiet=True,
-                               mine=mine)
-        except TakenOver:
+        if not is_mine:
             return "taken"
+        begun = (folder / "config.json").exists()
+        with using(config.backend):
+            if begun:
+                _check_alike(config, folder)
+            status = train(config, folder, begun and not is_bare(folder), quiet=True,
+                           is_claimed=True)
     return "finished" if status == 0 else "stopped"
 
 
@@ -252,6 +247,24 @@ def _progress(configs, folders, quiet):
 
         with meanwhile(look, 2.0):
             yield
+
+
+@contextlib.contextmanager
+def meanwhile(action, seconds):
+    """Call `action()` every `seconds`, in a thread, until the block ends."""
+    stop = threading.Event()
+
+    def repeat():
+        while not stop.wait(seconds):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def load_records(root, config):

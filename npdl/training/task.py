@@ -21,6 +21,9 @@ __all__ = ["ArithmeticTask", "DatesTask", "PretrainedTask", "TextTask", "make_mo
            "make_task", "settled"]
 
 
+DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
+
+
 class ArithmeticTask:
     """Modular arithmetic (npdl.data): the loss counts the right-hand sides.
 
@@ -31,10 +34,7 @@ class ArithmeticTask:
 
     def __init__(self, config):
         self.config = config
-        self.data = ModularArithmetic(
-            config.p, config.operator, config.q, config.orders, config.r_train, config.seed,
-            config.symmetric, config.stratified, config.numbers,
-        )
+        self.data = ModularArithmetic(**{name: getattr(config, name) for name in DATA})
         self.vocabulary = self.data.vocabulary
         self.vocab_size = self.vocabulary.size
         self.max_len = self.data.sequence_length
@@ -159,17 +159,19 @@ def make_model(config, task, base=None):
                        dtype=config.dtype)
     elif config.model == "lstm-seq2seq":
         model = LSTMSeq2Seq(task.vocabulary.source.size, task.vocab_size, config.width,
-                            config.layers, None, config.bias, config.dropout, rng, config.dtype)
+                            config.layers, bias=config.bias, dropout=config.dropout, rng=rng,
+                            dtype=config.dtype)
     elif config.model == "seq2seq":
         model = Seq2Seq(task.vocabulary.source.size, task.vocab_size, config.width, config.layers,
-                        config.heads, config.multiplier, task.max_len, config.bias, config.norm,
-                        config.activation, config.dropout, config.positions, None, rng,
-                        config.dtype)
+                        config.heads, config.multiplier, task.max_len, bias=config.bias,
+                        norm=config.norm, activation=config.activation, dropout=config.dropout,
+                        positions=config.positions, rng=rng, dtype=config.dtype)
     else:
         model = GPT(task.vocab_size, config.width, config.layers, config.heads, config.multiplier,
-                    task.max_len, config.bias, config.norm, config.activation, config.dropout,
-                    config.positions, config.tied, task.padding_id, rng, config.dtype,
-                    config.norm_bias)
+                    task.max_len, bias=config.bias, norm=config.norm, norm_bias=config.norm_bias,
+                    activation=config.activation, dropout=config.dropout,
+                    positions=config.positions, tied=config.tied, padding_id=task.padding_id,
+                    rng=rng, dtype=config.dtype)
     initialise(model, config.init, rng)
     if base is not None:
         model.load_state_dict(base)
@@ -180,21 +182,19 @@ def make_model(config, task, base=None):
 
 def pretrained_model(config, task, rng):
     """The real model that the settings name, with adapters, or free as a whole without."""
-    adapters = config.adapters
-    if adapters is None or adapters.bits is None:
-        model = load(config.pretrained, config.dtype).model
-    else:
-        model = load(config.pretrained, config.dtype, adapters.bits, adapters.block,
-                     adapters.rounding).model
+    adapters, quantized = config.adapters, {}
+    if adapters is not None and adapters.bits is not None:
+        quantized = {"bits": adapters.bits, "block": adapters.block, "rounding": adapters.rounding}
+    model = load(config.pretrained, config.dtype, **quantized).model
     if adapters is None:
         model.set_trainable(True)
     else:
-        add_lora(model, adapters.rank, adapters.alpha, adapters.where, rng)
+        add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
     return model
 
 
 def put_adapters(model, adapters, rng):
     """Quantize every linear map, if `adapters` (Adapters) say so, and put LoRA where they say."""
     if adapters.bits is not None:
-        quantize_linears(model, adapters.bits, adapters.rounding, adapters.block)
-    add_lora(model, adapters.rank, adapters.alpha, adapters.where, rng)
+        quantize_linears(model, adapters.bits, rounding=adapters.rounding, block=adapters.block)
+    add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)

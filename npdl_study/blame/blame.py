@@ -13,8 +13,9 @@ backward is asked whether other values of it could make all gradients right
 import inspect
 
 from npdl.errors import InputError, NpdlError
+from npdl_study.blame.raised import ended
 from npdl_study.blame.report import Blame
-from npdl_study.blame.search import Search, ended
+from npdl_study.blame.search import Search
 from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.containment import held_off
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from npdl_study.trace.source import recompiled
 from npdl_study.trace.watch import Watch
-from npdl_study.trees import copied
+from npdl_study.trees import copied, mapped
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # what inputs are scaled with, to reach other sides
 GUARD = 1e-3                # a bound as near to 0 or 1 guards against log(0), and chooses nothing
@@ -69,11 +69,8 @@ def choices_of(subject):
 
 def scaled(inputs, factor):
     """Inputs with every float array times a number; others are as they were."""
-    if isinstance(inputs, (tuple, list)):
-        items = [scaled(item, factor) for item in inputs]
-        return type(inputs)(*items) if hasattr(inputs, "_fields") else tuple(items)
-    is_float = isinstance(inputs, (np.ndarray, np.floating)) and inputs.dtype.kind == "f"
-    return inputs * factor if is_float else inputs
+    return mapped(inputs, lambda leaf: leaf * factor if (
+        isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f") else leaf)
 
 
 def finite(subject):

@@ -6,9 +6,21 @@ bracket; or it takes a factor or a term away, or adds one that the function hold
 
 import ast
 import itertools
+import re
 from dataclasses import dataclass
 
-from npdl_study.trace.syntax import binary, cloned, header, indexed, indices, method, number, parsed
+from npdl_study.blame.statements import of_statement
+from npdl_study.trace.syntax import (
+    binary,
+    cloned,
+    header,
+    indexed,
+    indices,
+    method,
+    names_of,
+    number,
+    parsed,
+)
 
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
              ast.Pow: "*", ast.FloorDiv: "*"}
@@ -25,6 +37,8 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
         ".sum(-2, keepdims=True)", ".mean(0)", ".mean()", ".mean(-1, keepdims=True)")
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
+FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
+UNUSED = 0.3                    # what an edit costs less that reads what nothing reads
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
@@ -57,12 +71,14 @@ def edits(statement, words, values=True, most=9.0):
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
     inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
-    found = [(cost, kind, None, body) for cost, kind, body in _of_statement(whole, words)]
+    found = [(cost, kind, None, body) for cost, kind, body in of_statement(whole)]
     for part, around in _parts(whole):
         if values or part not in inner:
             found += [(cost, kind, part, new) for cost, kind, new in
                       _of_node(part, around, value, words)]
     seen = set()
+    found = [(cost - UNUSED * any(n in words.unused for n in read(new)), kind, part, new)
+             for cost, kind, part, new in found]
     for cost, kind, part, new in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
@@ -70,6 +86,13 @@ def edits(statement, words, values=True, most=9.0):
         if key not in seen:
             seen.add(key)
             yield Edit(cost, kind, part, new, statement, whole, part in inner)
+
+
+def read(new):
+    """The names in an edit's new expression or statements."""
+    if isinstance(new, str):
+        return set(re.findall(r"[A-Za-z_]\w*", new))
+    return names_of(*(new if isinstance(new, list) else [new]))
 
 
 def _with_body(body, statement):
@@ -115,6 +138,7 @@ def _of_node(node, around, value, words):
                         if t != ast.unparse(node))
         if isinstance(node, ast.Subscript):
             yield from _of_places(node, words)
+        yield from _of_tuple(node)
     elif isinstance(parent, ast.Call) and field == "func":
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
@@ -148,6 +172,8 @@ def _stored(text):
 def _of_expression(node, parent, index, value, words):
     text = ast.unparse(node)
     if isinstance(node, ast.Constant):
+        yield from ((1, "number", t) for names, own in words.forwards.items()
+                    if names <= {"np", "xp", "math"} for t in own)
         yield from _of_constant(node, parent, words)
         if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
             return
@@ -172,6 +198,8 @@ def _of_expression(node, parent, index, value, words):
         return
     yield from _turned(node, text)
     yield from _replaced(node, text, words)
+    yield from ((1.15, "otherwise", other) for other in words.forwards.get(
+        frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
@@ -196,13 +224,14 @@ def _replaced(node, text, words):
     """Another name in the place of one; the slope of a function in the place of its value."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or (
             isinstance(node, ast.Constant)):
-        alike = words.numbers if text in words.numbers else words.arrays
+        number = text in words.numbers or isinstance(node, ast.Constant)
+        alike = words.numbers if number else words.arrays
         for other in words.all:
             if other != text:
                 yield 1 if other in alike else 1.3, "name", other
         for form in SLOPES:
             if not isinstance(node, ast.Constant):
-                yield 1.5, "slope", form.format(a=text)
+                yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
 
 
 def _added(text, product, whole, words):
@@ -219,7 +248,7 @@ def _added(text, product, whole, words):
             yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
-    if not product or whole:
+    if not product or whole or text.isidentifier():
         for a in words.all:
             yield 1.5, "missing term", f"({text}) + {a}"
             yield 1.5, "missing term", f"({text}) - {a}"
@@ -227,7 +256,7 @@ def _added(text, product, whole, words):
         for place in ("[:, None]", "[..., None]", "[None]"):
             yield 2.2, "axis", f"({text}){place}"
         for name in ("exp", "log", "sqrt", "tanh", "sign"):
-            yield 1.4 if text.isidentifier() else 2.2, "function", f"np.{name}({text})"
+            yield 1.4, "function", f"np.{name}({text})"
         for a, b in itertools.permutations(words.arrays[:MOST_PAIRS], 2):
             yield 3, "missing term", f"({text}) + {a} * {b}"
             yield 3, "missing term", f"({text}) + {a} @ {b}"
@@ -258,11 +287,19 @@ def _of_shape(node, words):
         yield 1, "part", node.orelse
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
-    elif isinstance(node, (ast.Tuple, ast.List)):
-        for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
-            items = list(node.elts)
-            items[i], items[j] = items[j], items[i]
-            yield 1, "order", type(node)(items, node.ctx)
+    else:
+        yield from _of_tuple(node)
+
+
+def _of_tuple(node):
+    if not isinstance(node, (ast.Tuple, ast.List)):
+        return
+    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
+        items = list(node.elts)
+        items[i], items[j] = items[j], items[i]
+        yield 1, "order", type(node)(items, node.ctx)
+    if node.elts and all(isinstance(e, ast.Constant) and type(e.value) is int for e in node.elts):
+        yield from ((1, "axis", axis) for axis in AXES)
 
 
 def _of_operator(node):
@@ -368,32 +405,3 @@ def _of_constant(node, parent, words):
             if new != value and not (whole and new != int(new)):
                 new = int(new) if type(value) is int and new == int(new) else new
                 yield 1, "number", number(new)
-
-
-def _of_statement(node, words):
-    """(cost, kind, [statements]) of another whole statement."""
-    if isinstance(node, ast.AugAssign):
-        for sign, op in (("-", ast.Sub), ("+", ast.Add), ("*", ast.Mult), ("/", ast.Div)):
-            if not isinstance(node.op, op):
-                kind = "sign" if sign in "+-" else "operator"
-                yield 1, kind, [ast.AugAssign(node.target, op(), node.value)]
-        yield 1, "overwritten", [ast.Assign([node.target], node.value)]
-    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
-        node, ast.Assign) and len(node.targets) == 1 else None
-    if isinstance(node, ast.Assign) and isinstance(target, (ast.Name, ast.Attribute,
-                                                            ast.Subscript)):
-        yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
-        yield 1.3, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
-    if isinstance(target, ast.Subscript) and not any(
-            isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
-        where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
-        yield 1, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, node.value], []))]
-    if isinstance(target, ast.Subscript) and isinstance(node, ast.Assign) and not (
-            isinstance(node.value, ast.Constant) and node.value.value == 0):
-        yield 1.1, "number", [ast.Assign([target], ast.Constant(0))]
-    if isinstance(node, ast.For):
-        for text in (f"reversed({ast.unparse(node.iter)})",
-                     f"list({ast.unparse(node.iter)})[::-1]"):
-            yield 1, "reversed", [ast.For(node.target, parsed(text), node.body, node.orelse)]
-    if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
-        yield 1.7, "extra line", [ast.Pass()]

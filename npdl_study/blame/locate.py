@@ -7,87 +7,39 @@ depend on the upstream gradient, the gradient of what the name says, and what on
 """
 
 import ast
-import time
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.blame.suspects import (
+    HANDS_ON,
+    NOTHING,
+    PENALTY,
+    PROMISED,
+    PROVEN,
+    SOMETHING,
+    Suspect,
+    called,
+    calls_of,
+    frame_near,
+    hands_on,
+)
 from npdl_study.trace.oracle import Oracle, plain
+from npdl_study.trace.syntax import bound_by, header, names_of
+from npdl_study.trees import leaves
 
 MOST = 700                      # entries of a statement that are moved
-PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
-PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
-
-
-@dataclass(eq=False)
-class Suspect:
-    """What a statement computes, or one argument that it hands over, in all its turns.
-
-    values   {(place, turn): array}, in the order in which they were computed; `at` are the moments
-    could    whether other values make every gradient right; None: not known
-    wanted   such values; sure[key] tells which entries have to be so
-    level    PROMISED: not the gradient that its name promises, which would mend all; NOTHING: the
-             gradient of nothing in forward; SOMETHING; PROVEN: right, or no gradient; HANDS_ON
-    """
-
-    line: object
-    argument: bool = False
-    values: dict = field(default_factory=dict)
-    at: dict = field(default_factory=dict)
-    could: bool | None = None
-    wanted: dict = field(default_factory=dict)
-    sure: dict = field(default_factory=dict)
-    level: int = SOMETHING
-    order: int = 0
-    known: bool = True
-    effect: object = None
-    error: object = None
-    name: str = ""
-    follows: int = 0
-    widened: bool = False
-    librarys: bool = False
-    collects: str = ""
-    J: object = None
-    base: object = None
-
-    @property
-    def keys(self):
-        return list(self.values)
-
-    @property
-    def odd(self):
-        """How unlikely it is by what it reads, and by the axes that it would have to have."""
-        return self.follows + self.widened + self.librarys
-
-    @property
-    def rank(self):
-        """The likeliest is the least: of what is no gradient the first, of gradients the last."""
-        return self.level, not self.known, self.order if self.level <= NOTHING else -self.order
-
-    def gives(self, value):
-        """Whether the first value of this suspect could be this one, whatever the others are."""
-        key = self.keys[0]
-        change = np.broadcast_to(value, self.values[key].shape) - self.values[key]
-        left = self.error - self.effect @ change.ravel()
-        return bool((np.abs(left) <= 1e-6 * max(1.0, np.abs(self.error).max())).all())
-
-    def first_wrong(self):
-        """The key of the first value that has to be another."""
-        for key in (k for k in self.keys if k in self.wanted):
-            far = np.abs(self.wanted[key] - self.values[key]).max(initial=0)
-            if far > 1e-6 * max(np.abs(self.wanted[key]).max(initial=0), 1e-3):
-                return key
-        return self.keys[0]
+FEW, TURNS = 40, 8              # of one that is solved for by Newton's method, and its steps
 
 
 class Locate:
     """The Suspects of Runs whose `base` gradients are wrong; `frames` has the locals at each
     key."""
 
-    def __init__(self, runs, base, until):
-        self.runs, self.base, self.until = runs, base, until
+    def __init__(self, runs, base):
+        self.runs, self.base = runs, base
         self.watch, self.places = runs.watch, runs.watch.places
         self.suspects, self.frames, self.raised = self._suspects()
+        self.outermost = self.suspects[0].line.function if self.suspects else None
 
     def run(self):
         """The Suspects that could be the mistake, the likeliest first. Where none can mend all that
@@ -96,21 +48,41 @@ class Locate:
         self.wrong = runs.wrong(self.base)
         self.goal, self.kept = self.wrong, set(runs.truth) - self.wrong
         self.fixed = self._fixed()
-        self.oracle = Oracle(runs, self.until)
+        self.oracle = Oracle(runs)
+        self.forwards = {self.places[key[0]].function for key in self.oracle.values}
+        self.names = {plain(self.oracle.given_to(key)) for key in self.oracle.values} - {""}
         for passing in (False, True):
             for suspect in sorted(self.suspects, key=lambda s: sum(
                     map(np.size, s.values.values()))):
-                if time.process_time() < self.until and hands_on(suspect.line.node) == passing:
+                if not runs.budget.over and hands_on(suspect.line.node) == passing:
                     self._solve(suspect)
             if any(s.could for s in self.suspects):
                 break
         else:
             self._partly()
+        self.upstream = [a for _, a in leaves(runs.dout)]
         for suspect in self.suspects:
             self._weigh(suspect)
         self._wrongly_handed_on()
         self._follow()
         return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
+
+    def handed(self):
+        """The arguments of the backward of which others could mend all, as Suspects: a line before
+        the first that reads one is missing."""
+        first, suspects = self.outermost, []
+        places = {i: place for i, place in enumerate(self.places)
+                  if place.function is first and place.line is None}
+        self.runs.gradients(only=set(places), record=True, frames=True)
+        for key, value in list(self.watch.seen.items()):
+            name = places[key[0]].text
+            lines = [line for line in first.lines if name in names_of(header(line.node))]
+            if lines and key[1] == 0:
+                found = Suspect(lines[0], True, {key: value}, {key: 0}, handed=name)
+                self.frames[key] = frame_near(self.frames, self.places, lines[0])
+                self._solve(found)
+                suspects += [found] * bool(found.could)
+        return suspects
 
     def _partly(self):
         """Look for Suspects that can mend a part of what is wrong."""
@@ -156,12 +128,17 @@ class Locate:
 
     def _solve(self, suspect):
         try:
+            if suspect.values.keys() <= self.fixed:
+                return self._bent(suspect)
             self._solved(suspect)
         except Exception:                               # it does not stand being moved
             suspect.could = None
         if suspect.could or len(suspect.values) != 1:
             return
         (key, value), = suspect.values.items()          # has it lost an axis that it needs?
+        name = self._promised(suspect, key)
+        if name and self.oracle.is_named(name, value):
+            return
         for shape in self._wider(suspect, key):
             suspect.values[key] = np.broadcast_to(value, shape).copy()
             try:
@@ -173,6 +150,38 @@ class Locate:
                 return
             suspect.values[key], suspect.wanted = value, {}
             suspect.could = None if suspect.could is None else False
+
+    def _bent(self, suspect):
+        """Solve, by Newton's method, for what a statement computes of forward's values alone: of
+        that the gradients are no linear functions."""
+        size, runs = sum(v.size for v in suspect.values.values()), self.runs
+        only, wanted = {key[0] for key in suspect.values}, dict(suspect.values)
+        if not 0 < size <= FEW or all(map(self.oracle.is_forwards, wanted.values())):
+            return
+        J = rank = None
+        for _ in range(TURNS):
+            found = runs.gradients(only=only, put=wanted)
+            if rank and not runs.wrong(found) & (self.goal | self.kept):
+                suspect.could, suspect.bent, suspect.wanted = True, True, wanted
+                suspect.sure = {k: np.full(v.shape, rank == size) for k, v in wanted.items()}
+                suspect.surely = (np.abs(J).max(1) > 1e-9 * np.abs(J).max()).sum() >= 2 * size
+                return
+            base, columns = runs.short(found), []
+            for key, value in wanted.items():
+                for at in np.ndindex(value.shape):
+                    moved = value.copy()
+                    h = 1e-6 * max(1e-3, abs(moved[at]))
+                    moved[at] += h
+                    columns.append((base - runs.short(runs.gradients(
+                        only=only, put={**wanted, key: moved}))) / h)
+            J = np.stack(columns, axis=1)
+            if runs.budget.over or not np.isfinite(J).all():
+                return
+            change, _, rank, _ = np.linalg.lstsq(J, base, rcond=1e-6)
+            for key, value in wanted.items():
+                part, change = change[: value.size], change[value.size :]
+                wanted[key] = value + part.reshape(value.shape)
+        suspect.could = False
 
     def _wider(self, suspect, key):
         """The shapes of arrays that a statement reads, which its own value may have lost."""
@@ -205,7 +214,7 @@ class Locate:
         columns = []
         for key, value in suspect.values.items():
             for at in np.ndindex(value.shape):
-                if time.process_time() > self.until:
+                if runs.budget.over:
                     return
                 moved = value.copy()
                 moved[at] += 1.0
@@ -274,11 +283,11 @@ class Locate:
 
     def _weigh(self, suspect):
         """Set the level of a Suspect."""
-        oracle, name = self.oracle, "" if suspect.argument else called(suspect.line.node)
+        oracle, node = self.oracle, suspect.line.node
         suspect.order, suspect.level = min(suspect.at.values()), SOMETHING
         zeros = "zeros" in suspect.line.text
         for key, value in suspect.values.items():
-            level = self._level(suspect, key, value, name, oracle, zeros)
+            level = self._level(suspect, key, value, self._promised(suspect, key), oracle, zeros)
             if level in (PROMISED, NOTHING):
                 suspect.order, suspect.level = suspect.at[key], level
                 break
@@ -286,10 +295,9 @@ class Locate:
             if level == PROVEN and suspect.could and suspect.sure[key].all() and not np.allclose(
                     suspect.wanted[key], value, 1e-6, 1e-9):
                 break                                   # it would spoil what is proven right
-        node, function = suspect.line.node, suspect.line.function
-        suspect.librarys = function.file != self.watch.home or any(
-            self.places[k[0]].function is function for k in oracle.values)
-        if hands_on(node):
+        function = suspect.line.function
+        suspect.librarys = function.file != self.watch.home or function in self.forwards
+        if hands_on(node) or self._is_returned(suspect):
             suspect.level = HANDS_ON
         elif suspect.librarys and suspect.level > PROMISED:
             suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier
@@ -302,14 +310,45 @@ class Locate:
             suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
                                 for k, w in suspect.wanted.items() if w.any())
 
+    def _promised(self, suspect, key):
+        """z of what a Suspect's statement gives to dz."""
+        names = self.places[key[0]].names
+        if suspect.argument or not names or isinstance(suspect.line.node, ast.AugAssign):
+            return ""
+        name = called(names[key[1] % len(names)])
+        return name if name in self.names else next(
+            (n for n in self.names if n.lower() == name.lower()), "")
+
+    def _is_returned(self, suspect):
+        """Whether all values are what a function has returned, which is looked at itself; but of
+        gradients that the function has right, under another name, the call is wrong."""
+        value = getattr(suspect.line.node, "value", None)
+        if suspect.argument or not isinstance(value, ast.Call):
+            return False
+        name = getattr(value.func, "attr", getattr(value.func, "id", ""))
+        given = [v for s in self.suspects for v in s.values.values()
+                 if isinstance(s.line.node, ast.Return) and s.line.function.code.co_name == name
+                 and s.line is not suspect.line and s.line.function not in self.forwards]
+        return all(any(np.array_equal(v, g) for g in given) and (
+            suspect.level > PROMISED or not self.oracle.name(v)) for v in suspect.values.values())
+
     def _level(self, suspect, key, value, name, oracle, zeros):
+        if suspect.argument and not suspect.handed and any(
+                np.array_equal(value, given) for given in self.upstream):
+            return PROVEN                               # it is what backward was handed
         if key in self.fixed or zeros:                  # no gradient: it may only lack one
-            return PROVEN if zeros or oracle.is_forwards(value) else SOMETHING
+            if zeros or oracle.is_forwards(value):
+                return PROVEN
+            gradient = name in self.names and np.ndim(value)
+            return NOTHING if suspect.could and (suspect.surely or gradient) else SOMETHING
         if not value.any():
             wanted = suspect.could and suspect.sure[key].all() and (
                 np.abs(suspect.wanted[key]) > 1e-6).any()
             return NOTHING if wanted else SOMETHING
         if suspect.could and name:
+            if oracle.is_named(name, value):
+                suspect.name = name
+                return PROVEN
             for other in oracle.called(name, value.shape):
                 meant = oracle.gradient(other)
                 if not np.allclose(meant, value, 1e-6, 1e-9) and (
@@ -319,11 +358,11 @@ class Locate:
                     suspect.wanted[key] = meant
                     suspect.sure[key] = np.full(meant.shape, True)
                     return PROMISED
-            if oracle.is_named(name, value):
-                suspect.name = name
-                return PROVEN
         if oracle.is_forwards(value):
             return PROVEN
+        if suspect.could and name and suspect.sure[key].all() and not oracle.is_use(
+                name, value) and oracle.is_use(name, suspect.wanted[key]):
+            return NOTHING
         return SOMETHING if oracle.name(value) else NOTHING
 
     def _follow(self):
@@ -336,17 +375,18 @@ class Locate:
                     and isinstance(n.ctx, ast.Load)}
             found = [bound[line.function, name] for name in read if (line.function, name) in bound]
             suspect.follows = max([PENALTY[s.level] for s in found if s.line is not line],
-                                  default=0) or any(
+                                  default=0) or not suspect.argument and any(
                 other.could and other.line.function is not line.function
                 and other.order < suspect.order and other.level <= NOTHING
                 and other.line.function.code.co_name in calls_of(node) for other in self.suspects)
             if not suspect.argument and suspect.level == NOTHING and any(
-                    other.could and other.argument and other.line is line
-                    for other in self.suspects):        # what it hands over could be meant
+                    other.could and other.argument and other.level <= NOTHING
+                    and other.line is line for other in self.suspects):
                 suspect.level, suspect.follows = SOMETHING, True
             if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
-                for name in (n.id for t in node.targets for n in ast.walk(t)
-                             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
+                for name in bound_by(node) | {
+                        t.value.id for t in node.targets if isinstance(t, ast.Subscript)
+                        and isinstance(t.value, ast.Name)}:
                     bound.setdefault((line.function, name), suspect)
 
     def _wrongly_handed_on(self):
@@ -354,40 +394,12 @@ class Locate:
         proven = {ast.unparse(s.line.node.targets[0]) for s in self.suspects
                   if s.name and s.could and isinstance(s.line.node, ast.Assign)}
         for suspect in self.suspects:
-            if suspect.level == HANDS_ON and proven & {
-                    n.id for n in ast.walk(suspect.line.node) if isinstance(n, ast.Name)}:
+            callee = any(suspect.line.function.code.co_name in calls_of(s.line.node)
+                         for s in self.suspects if s.line.function is not suspect.line.function)
+            if hands_on(suspect.line.node) and not callee and proven & names_of(
+                    suspect.line.node.value):
                 self._solve(suspect)
                 suspect.level = NOTHING
-
-
-def called(node):
-    """z of a statement dz = ..., "data" of W.grad += ...; "" where the name says nothing."""
-    if isinstance(node, ast.AugAssign) or not hasattr(node, "targets"):
-        return ""
-    target = ast.unparse(node.targets[0]).split("[")[0]
-    if target.endswith(".grad"):
-        return ""
-    text = plain(target)
-    for begin in ("grad", "d", "g"):
-        if text.startswith(begin) and len(text) > len(begin):
-            return text[len(begin):]
-    return text.removesuffix("grad") if text.endswith("grad") else ""
-
-
-def calls_of(node):
-    """The names of the functions that a statement calls."""
-    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node)
-            if isinstance(n, ast.Call)}
-
-
-def hands_on(node):
-    """Whether a statement only returns, or unpacks, what is there."""
-    value = getattr(node, "value", None)
-    if isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
-            node.targets[0], ast.Name):
-        parts = value.elts if isinstance(value, ast.Tuple) else [value]
-        return all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
-    return False
 
 
 def _broadcasts(one, two):

@@ -5,7 +5,7 @@ gradients that it was not found on.
 """
 
 import ast
-import time
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +13,16 @@ import numpy as np
 from npdl_study.blame.edits import Edit, edits, holds_itself, place_of
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
+from npdl_study.blame.suspects import frame_near
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.source import recompiled
-from npdl_study.trace.syntax import cloned, parsed
+from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
 PART = "__npdl_part__"
-TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "order")
+TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "name", "order")
 SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
+TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
 
@@ -28,8 +30,8 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 @dataclass
 class Words:
     """What a statement may be made of: sources of float arrays and numbers that its function holds,
-    of whole numbers, of what it assigns to, of the keys of its caches, and of the indices in its
-    own brackets and in those of forward."""
+    of whole numbers, of what it assigns to, of the keys of its caches, of the indices in its own
+    brackets and in those of forward; of forward's expressions, by the names in them."""
 
     arrays: list
     numbers: list
@@ -37,6 +39,8 @@ class Words:
     targets: list
     keys: list
     places: list
+    forwards: dict
+    unused: set
 
     @property
     def all(self):
@@ -57,17 +61,16 @@ class Proof:
 
     @property
     def rank(self):
-        level = (2,) if self.suspect is None else (self.suspect.level,)
-        return (*level, self.cost, *(self.suspect.rank if self.suspect else (0, 0, 0)))
+        return self.cost, *(self.suspect.rank if self.suspect else (2, 0, 0))
 
 
 class Prove:
-    """Tries changes of statements until a time; `runs` is what is wrong, `others()` gives more Runs
+    """Tries changes of statements; `runs` is what is wrong, `others()` gives more Runs
     that have to be right, `spared` are gradients that are wrong for another reason."""
 
-    def __init__(self, runs, frames, others, until, spared=()):
+    def __init__(self, runs, frames, others, spared=(), forwards=()):
         self.runs, self.watch, self.frames = runs, runs.watch, frames
-        self.others, self.until, self.spared = others, until, spared
+        self.others, self.spared, self.forwards = others, spared, forwards
         self.known = {}
 
     def edit(self, line, suspect=None, most=9.0):
@@ -80,22 +83,57 @@ class Prove:
         """The Proof by what is missing in the numbers of a Suspect; or None."""
         key, line = suspect.first_wrong(), suspect.line
         node = expression(line.node, self.runs.watch.places[key[0]])
-        if node is None or key not in suspect.wanted or len(line.places) > 1 and not isinstance(
-                line.node.value, ast.Tuple):
+        if suspect.handed:
+            node = parsed(suspect.handed)
+        if node is None or key not in suspect.wanted or not suspect.handed and len(
+                line.places) > 1 and not isinstance(line.node.value, ast.Tuple):
             return None
         names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
         wanted = suspect.wanted[key]
         found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
         changes = ((Edit(cost, kind, node, new, line.node, line.node), words)
                    for cost, kind, new, words in found)
+        if suspect.handed:
+            changes = ((Edit(cost, "missing line", None, [ast.Assign([ast.Name(
+                suspect.handed, ast.Store())], parsed(new)), line.node], line.node),
+                "a line is missing before it") for cost, kind, new, words in found)
         return self._first(line, suspect, changes, False)
 
-    def forward(self, line, until):
+    def missing(self):
+        """The Proofs by a line at the end of a loop, that gives a name which the loop reads, and
+        never writes, what the next turn is to have."""
+        ran = {self.watch.places[key[0]].function for key in self.frames}
+        proofs = []
+        for line in (line for f in ran for line in f.lines):
+            if not line.loops or line.loops[-1].body[-1] is not line.node:
+                continue
+            loop, words = line.loops[-1], self.words(line)
+            frame = frame_near(self.frames, self.watch.places, line)
+            inside = {name for node in ast.walk(loop) for name in bound_by(node)}
+            carried = [n for n in names_of(loop) - inside if n in frame and
+                       isinstance(frame[n], np.ndarray) and n in names_of(*(
+                           t for node in ast.walk(line.function.node)
+                           for t in getattr(node, "targets", ())))]
+            for name in sorted(carried):
+                space = {**line.function.space, **frame}
+                changes = ((Edit(2, "missing line", None, [line.node, new], line.node), "")
+                           for new in assignments(name, words.arrays, space))
+                proofs += filter(None, [self._first(line, None, changes, False)])
+        return proofs
+
+    def forward(self, line, least):
         """The Proof by a slip of one token in a Line of forward, after which the backward is right
         as it is; or None."""
-        slips = ((edit, "") for edit in edits(line.node, Words([], [], [], [], [], []), True, SLIP)
-                 if edit.kind in TOKENS and time.process_time() < until)
+        words = Words([], self._numbers(), [], [], [], [], {}, set())
+        slips = ((edit, "") for edit in edits(line.node, words, True, SLIP)
+                 if edit.kind in TOKENS and self.runs.budget.left > least)
         return self._first(line, None, slips, False, self._derives)
+
+    def _numbers(self):
+        """The numbers that a backward writes."""
+        ran = {self.watch.places[key[0]].function for key in self.frames}
+        nodes = [n for f in ran for n in ast.walk(f.node) if isinstance(n, ast.Constant)]
+        return sorted({repr(n.value) for n in nodes if type(n.value) is float})
 
     def _derives(self):
         """Whether the backward is the derivative of the forward that runs now."""
@@ -118,11 +156,12 @@ class Prove:
         inside = any(isinstance(n, ast.While) for n in line.loops)
         block, at = place
         gives = self._gives(line, suspect) if filtered else None
-        ran = 0
+        ran, size = 0, TO_COMPILE * sum(1 for _ in ast.walk(function.node))
         for edit, words in changes:
-            if time.process_time() > self.until or ran > MOST_RUN:
+            if self.runs.budget.over or ran > MOST_RUN:
                 return None
-            if edit.value and gives and not gives(edit):
+            if (edit.value or suspect is not None and suspect.argument) and gives and not gives(
+                    edit):
                 continue
             if counts and edit.kind not in ("number", "comparison") or inside and not (
                     edit.value and suspect is not None and suspect.could):
@@ -141,6 +180,7 @@ class Prove:
             finally:
                 block[at : at + len(body)] = [line.node]
             ran += 1
+            self.runs.budget.spend(size)
             if code is None:
                 continue
             with self.watch.edited(function, code):
@@ -155,12 +195,15 @@ class Prove:
 
     def _gives(self, line, suspect):
         """A function that tells of an expression whether it gives what a Suspect has to be."""
-        if suspect is None or not suspect.could or suspect.effect is None or \
-                len(line.places) != 1 or suspect.argument:
+        if suspect is None or not suspect.could or not suspect.solved or \
+                len(line.places) != 1 and not suspect.argument:
             return None
-        value = line.node.value
-        if not is_pure(value):
+        value = line.node.value if not suspect.argument else next((
+            n for n in ast.walk(line.node) if isinstance(n, ast.expr)
+            and ast.unparse(n) == self.watch.places[suspect.keys[0][0]].text), None)
+        if value is None or not is_pure(value):
             return None
+        inside = set(ast.walk(value))
         key = suspect.keys[0]
         shape = suspect.values[key].shape
         space = {**line.function.space, **self.frames.get(key, {})}
@@ -176,6 +219,9 @@ class Prove:
             return parts[text]
 
         def gives(edit):
+            if edit.part not in inside:
+                return not suspect.argument
+            self.runs.budget.spend(TO_TRY)
             try:
                 with quiet():
                     if isinstance(edit.part, (ast.Slice, ast.keyword, ast.Starred, ast.Constant)):
@@ -197,14 +243,6 @@ class Prove:
                 return False
         return gives
 
-    def frame_of(self, line):
-        """The locals at a Line, or at one near it in its function."""
-        keys = [k for k in self.frames if k[1] == 0 and
-                self.watch.places[k[0]].function is line.function
-                and self.watch.places[k[0]].line is not None]
-        keys.sort(key=lambda k: (abs(self.watch.places[k[0]].line.first - line.first), -k[0]))
-        return self.frames[keys[0]] if keys else {}
-
     def words(self, line):
         """The Words of a Line."""
         if line not in self.known:
@@ -212,7 +250,8 @@ class Prove:
         return self.known[line]
 
     def _words(self, line):
-        names = {**self._module(line), **self._in_reach(line, self.frame_of(line))}
+        frame = frame_near(self.frames, self.watch.places, line)
+        names = {**self._module(line), **self._in_reach(line, frame)}
         own = ast.unparse(line.node)
         found = {}
         for name, value in names.items():
@@ -260,7 +299,17 @@ class Prove:
         places = [place_of(n) for f in self.watch.functions for n in ast.walk(f.node)
                   if isinstance(n, ast.Subscript)]
         return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
-                     list(dict.fromkeys(places)))
+                     list(dict.fromkeys(places)), self._of_forward(),
+                     set(unused_in(line.function.node)))
+
+    def _of_forward(self):
+        """{names: {sources}} of what forward computes, by the names that are read."""
+        found = {}
+        for place in {self.watch.places[key[0]] for key in self.forwards}:
+            for node in ast.walk(place.node):
+                if isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)) and is_pure(node):
+                    found.setdefault(frozenset(names_of(node)), {})[ast.unparse(node)] = node
+        return {names: sorted(sources) for names, sources in found.items()}
 
     @staticmethod
     def _module(line):
@@ -278,17 +327,33 @@ class Prove:
                   for part in ast.walk(n.target) if isinstance(part, ast.Name)}
         first, last = {}, line.first
         for other in line.function.lines:
-            for target in bound(other.node):
+            for target in bound_by(other.node):
                 first[target] = min(first.get(target, other.first), other.first)
         return {n: v for n, v in names.items() if n not in left - around
                 and first.get(n, 0) <= last}
 
 
-def bound(node):
-    """The names that a statement binds."""
-    targets = getattr(node, "targets", [getattr(node, "target", None)])
-    return {part.id for t in targets if t is not None for part in ast.walk(t)
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+def assignments(name, arrays, space):
+    """Statements name = a, a * b, a @ b .. of arrays, that keep its shape."""
+    shape = space[name].shape
+    pairs = (f"{a} {sign} {b}{turned}" for sign, turned in (("@", ".T"), ("@", ""), ("*", ""))
+             for a in arrays for b in arrays)
+    for text in itertools.chain(arrays, pairs):
+        try:
+            with quiet():
+                found = eval(text, dict(space))
+        except Exception:
+            continue
+        if np.shape(found) == shape and text != name:
+            yield ast.Assign([ast.Name(name, ast.Store())], parsed(text))
+
+
+def unused_in(tree):
+    """The names that a function binds and never reads."""
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
+            if n not in read and n != "_"]
 
 
 def is_pure(node):
@@ -326,17 +391,3 @@ def block_of(tree, statement):
                 if child is statement:
                     return block, i
     return None
-
-
-def cheapest(proofs):
-    """Proofs, the best first: what is promised by a name counts only when nothing before it could
-    be meant."""
-    earliest = min((p.suspect.order for p in proofs if p.suspect and p.suspect.level == 0),
-                   default=np.inf)
-
-    def rank(proof):
-        level, *rest = proof.rank
-        late = level == -1 and proof.suspect.order > earliest
-        return (0 if late else level, *rest)
-    return sorted(proofs, key=rank)
-

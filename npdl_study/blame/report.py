@@ -28,7 +28,10 @@ SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+
         "window": "another part of the array is meant",
         "subscripts": "the subscripts are those of another order",
         "expression": "it should be another expression",
-        "repeated": "an index that comes twice is added once only"}
+        "repeated": "an index that comes twice is added once only",
+        "otherwise": "forward computes it otherwise",
+        "in place": "what the cache still needs is changed in place",
+        "missing line": "a line is missing after it"}
 
 
 @dataclass(repr=False)

@@ -1,29 +1,24 @@
 """From a check that fails to the line at fault: locate, prove, say."""
 
 import ast
-import time
-import traceback
 
 import numpy as np
 
-from npdl.core import Cache
 from npdl.errors import NpdlError
-from npdl_study.blame.locate import HANDS_ON, SOMETHING, Locate, hands_on
+from npdl_study.blame.locate import Locate
 from npdl_study.blame.no_fault import unblamed
-from npdl_study.blame.prove import Prove, cheapest
+from npdl_study.blame.prove import Prove, unused_in
+from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.shrink import shrunk
-from npdl_study.check.subjects import NotAPair, Subject
+from npdl_study.blame.shrink import moved, shorter, shrunk
+from npdl_study.blame.suspects import HANDS_ON, SOMETHING, hands_on
+from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
-from npdl_study.containment import CodeLeft, message
-from npdl_study.trace.runs import Runs, quiet
-from npdl_study.trace.source import defined, original_file
-from npdl_study.trace.watch import NPDL, STUDY, is_float
+from npdl_study.containment import message
+from npdl_study.trace.runs import Budget, Runs, quiet
 
-SECONDS = 14                    # of the processor, that the search may take
-FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
-FORWARD = 0.5                   # seconds for a slip of forward's
-SHIFT = 0.3                     # of the numbers that a proof is tried on
+WORK = 9_000_000                # values that the search may compute: some seconds
+FORWARD = 150_000               # of these for a slip of forward's
 
 
 class Search:
@@ -44,10 +39,9 @@ class Search:
             return unblamed(self)
         if isinstance(self.error, NotImplementedError):
             return ended(self.subject.layer, self.error, self.notes, True)
-        self.until = time.process_time() + SECONDS
         if self.error is None:
             self._shrink()
-        self.runs = Runs(self.subject, self.dout)
+        self.runs = Runs(self.subject, self.dout, budget=Budget(WORK))
         try:
             with quiet(), self.runs.watch:
                 return self._raised() if self.error is not None else self._wrong()
@@ -90,10 +84,12 @@ class Search:
     def _wrong(self):
         runs = self.runs
         runs.learn({row.name for row in self.rows if not row.right}, runs.gradients())
-        self.located = Locate(runs, runs.gradients(), self.until)
+        self.located = Locate(runs, runs.gradients())
         could = self.located.run()
-        prove = Prove(runs, self.located.frames, self._more, self.until,
-                      self.located.wrong - self.located.goal)
+        if not self.located.suspects:
+            return self._nothing()
+        prove = Prove(runs, self.located.frames, self._more,
+                      self.located.wrong - self.located.goal, self.located.oracle.values)
         left = self.located.wrong - self.located.goal
         uncalled = self._uncalled(left)
         if left and not uncalled:
@@ -101,16 +97,26 @@ class Search:
                               "right")
         if uncalled and could:
             return self._of_suspect(could[0], "missing call", uncalled)
+        absent = sorted(n for n, _ in self.subject.layer.params() if n in self.located.wrong
+                        and not self.located.base[n].any())
+        if absent and not could and absent == sorted(self.located.wrong):
+            return self._report(self._last_line(), "missing line", "a line is missing before it: "
+                                f"nothing is added to the gradient of {', '.join(absent)}")
         proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
         if not proofs:                                  # right by its name, and not enough
             proofs = self._proofs(prove, [s for s in could if s.name])
-        if not proofs:
-            proofs = self._of_the_rest(prove, could)
-        self._forward_instead(prove)
+        proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
+            prove, could) or prove.missing()
+        forward = self._forward_instead(prove)
         if proofs:
-            return self._proved(cheapest(proofs))
+            return self._proved(sorted(proofs, key=lambda p: p.rank))
+        if forward is not None and (left or not could or forward.kind == "name") and not unused_in(
+                self.located.outermost.node):
+            report = self._report(forward.line, "forward", self.notes.pop().removeprefix("or "))
+            report.new = forward.new
+            return report
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
-            max(s.level, 0) + 0.5 if s.follows else s.level, *s.rank))
+            s.odds, *s.rank))
         if likely:
             return self._of_suspect(likely[0], "", self._in_values(likely[0]))
         handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
@@ -124,29 +130,33 @@ class Search:
         if unknown:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                                     "the first value that is the gradient of nothing in forward")
+        return self._nothing()
+
+    def _nothing(self):
         return Blame(False, self.rows, self.notes, kind="unknown",
                      diagnosis="no statement of the backward alone could mend every gradient; "
                      "smaller inputs may tell more" + self._not_seen())
 
+    def _last_line(self):
+        """The last line of the function that backward begins with."""
+        return self.located.outermost.lines[-1]
+
     def _proofs(self, prove, suspects):
         """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
         proofs, tried = [], set()
-        for suspect in suspects:
-            most = min((p.cost for p in proofs if p.suspect.level <= suspect.level),
-                       default=np.inf) - FOLLOWS * suspect.odd
-            if any(p.suspect.level < suspect.level and p.cost < 2 for p in proofs) and \
-                    suspect.level > 0:
-                break
-            if id(suspect.line) not in tried:
-                tried.add(id(suspect.line))
-                found = prove.edit(suspect.line, suspect, most + 0.01)
+        for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
+            most = min((p.cost for p in proofs), default=np.inf) - suspect.odds
+            own = suspect.keys[0][0] if suspect.argument else suspect.line
+            if own not in tried:
+                tried.add(own)
+                found = None if suspect.handed else prove.edit(suspect.line, suspect, most + 0.01)
                 if found is not None:
                     most = found.cost
                 if found is None or most > 1.5:
                     fit = prove.fit(suspect)
                     found = fit if fit is not None and fit.cost < most else found
                 if found is not None:
-                    found.cost += FOLLOWS * suspect.odd
+                    found.cost += suspect.odds
                     proofs.append(found)
         return proofs
 
@@ -174,18 +184,19 @@ class Search:
         return []
 
     def _forward_instead(self, prove):
-        """Note a line of forward, of which a slip makes the backward right as it is."""
+        """Note a line of forward, of which a slip makes the backward right as it is: its Proof."""
         ran = {s.line.function for s in self.located.suspects}
-        until = min(self.until, time.process_time() + FORWARD)
+        least = self.runs.budget.left - FORWARD
         seen = {self.runs.watch.places[key[0]].function for key in self.located.oracle.values}
         for line in [line for f in self.runs.watch.functions if f in seen - ran for line in f.lines
                      if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
-            found = prove.forward(line, until)
+            found = prove.forward(line, least)
             if found is not None:
                 self.notes.append(f"or forward computes something else: with `{found.new}` in "
                                   f"place of `{found.old}` in line {line.first} this backward is "
                                   "right as it is")
-                return
+                return found
+        return None
 
     def _fillers(self, could):
         """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
@@ -200,20 +211,24 @@ class Search:
                     getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]
 
     def _more(self):
-        """Runs that a proof was not found on: the other upstream gradients, other numbers."""
+        """Runs that a proof was not found on: the other upstream gradients, other numbers, other
+        lengths."""
         if self._others is None:
             subject, self._others = self.subject, []
-            runs = [Runs(subject, subject.upstream(used), self.runs.watch)
+            runs = [Runs(subject, subject.upstream(used), self.runs.watch, self.runs.budget)
                     for used in subject.uses[1:]]
-            try:
-                other = Subject(subject.layer, moved(subject.inputs), subject.options,
-                                subject.forward, subject.seed + 1)
-                runs.append(Runs(other, other.dout, self.runs.watch))
-            except Exception:                           # forward does not take such inputs
-                pass
+            other = moved(subject.inputs)
+            for inputs in (other, *(shorter(other, axis) for axis in (0, 1))):
+                try:
+                    again = Subject(subject.layer, inputs, subject.options, subject.forward,
+                                    subject.seed + 1)
+                    runs.append(Runs(again, again.dout, self.runs.watch, self.runs.budget))
+                except Exception:                       # forward does not take such inputs
+                    continue
             for one in runs:
                 try:
                     one.learn_slopes()
+                    one.wrong(one.gradients())
                     self._others.append(one)
                 except Exception:
                     continue
@@ -260,7 +275,7 @@ class Search:
     def _report(self, line, kind, text, suspect=None):
         report = Blame(False, self.rows, self.notes, **source_of(line), diagnosis=text, kind=kind,
                        error=self.error)
-        unused = unused_in(line.function.node)
+        unused = [n for n in unused_in(line.function.node) if n[0] == "d" and n[1:]]
         if unused:
             self.notes.append(f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'} "
                               "computed and never used")
@@ -268,8 +283,8 @@ class Search:
             key = suspect.first_wrong()
             targets = [getattr(line.node, "target", None), *getattr(line.node, "targets", [])]
             names = [ast.unparse(t) for t in targets if t is not None]
-            report.name = "return" if isinstance(line.node, ast.Return) else (
-                names or [self.runs.watch.places[key[0]].text])[0]
+            report.name = suspect.handed or ("return" if isinstance(line.node, ast.Return) else (
+                names or [self.runs.watch.places[key[0]].text])[0])
             report.computed = suspect.values[key]
             if key in suspect.wanted and suspect.sure[key].all():
                 report.wanted = suspect.wanted[key]
@@ -287,7 +302,7 @@ class Search:
 
     def _raised(self):
         runs = self.runs
-        located = self.located = Locate(runs, {}, self.until)
+        located = self.located = Locate(runs, {})
         trail = [(function, line) for function, line in lines_of(self.error, runs.watch)]
         if isinstance(self.error, NpdlError) and len(trail) > 1:
             trail = trail[:-1]                          # npdl refused what it was given
@@ -296,94 +311,10 @@ class Search:
         line = trail[-1][1]
         with quiet():
             runs.learn_slopes()
-        prove = Prove(runs, located.frames, self._more, self.until)
+        prove = Prove(runs, located.frames, self._more)
         ran = [s.line for s in reversed(located.suspects)]
         for one in dict.fromkeys([line, *ran]):
             proof = prove.edit(one)
             if proof is not None:
                 return self._proved([proof])
         return self._report(line, "raised", what_it_read(self.error, line))
-
-
-def moved(nest):
-    """Inputs with other numbers; masks, and what is no float, stay."""
-    rng = np.random.default_rng(5)
-
-    def other(value):
-        if isinstance(value, (tuple, list)):
-            items = [other(v) for v in value]
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
-            return value
-        return value + SHIFT * rng.standard_normal(np.shape(value))
-    return other(nest)
-
-
-def unused_in(tree):
-    """The names of gradients that a function binds and never reads."""
-    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
-            if n not in read and n[:1] == "d" and len(n) > 1]
-
-
-def lines_of(error, watch):
-    """(Watched, Line) of the statements that an exception came through, the outermost first."""
-    for frame, number in traceback.walk_tb(own_error(error).__traceback__):
-        name = original_file(frame.f_code.co_filename)
-        for function in watch.functions:
-            if function.file != name or not (
-                    function.node.lineno <= number <= function.node.end_lineno):
-                continue
-            lines = [line for line in function.lines
-                     if line.first <= number <= line.node.end_lineno]
-            if lines:
-                yield function, max(lines, key=lambda line: line.first)
-
-
-def what_it_read(error, line):
-    """The shapes of what a Line read that raised, or the fields of a cache that lacks one."""
-    error = own_error(error)
-    holds = getattr(error, "obj", None)
-    if isinstance(error, AttributeError) and isinstance(holds, Cache):
-        return f"the cache has no {error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
-    names = sorted({p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
-    held = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)
-            if original_file(frame.f_code.co_filename) == line.function.file][-1]
-    read = [f"{name} {held[name].shape}" for name in names
-            if isinstance(held.get(name), np.ndarray)]
-    return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
-
-
-def own_error(error):
-    """What the student's code raised, where `containment` told of it by another exception."""
-    return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
-
-
-def ended(layer, error, notes=(), backward=False):
-    """The Blame for an exception: the line that raised it, best in the user's own file. A
-    NotImplementedError is a place that is still to be written (kind "blank")."""
-    blank = isinstance(error, NotImplementedError)
-    found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
-    trail = traceback.walk_tb(own_error(error).__traceback__)
-    frames = [(f.f_code, number) for f, number in trail
-              if not f.f_code.co_filename.startswith(STUDY)]
-    own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
-    inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]
-    code = getattr(type(layer).forward, "__code__", None)
-    if isinstance(error, NotAPair) and code is not None and defined(code):
-        returns = [n.lineno for n in ast.walk(defined(code)[0]) if isinstance(n, ast.Return)]
-        own = [(code, max(returns))] if returns else []
-    for code, number in (own or inside)[-1:]:
-        node, _ = defined(code)
-        at = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
-              and n.lineno <= number <= n.end_lineno]
-        found.file, found.function = original_file(code.co_filename), code.co_qualname
-        found.line = max(n.lineno for n in at) if at else number
-        found.source = ast.unparse(max(at, key=lambda n: n.lineno)).split("\n")[0] if at else ""
-    found.diagnosis = "the backward can be checked when the forward runs to its end"
-    if blank:
-        name = "backward(self, dout, cache)" if backward else "forward(self, x)"
-        found.diagnosis = message(error).partition(": ")[2] or (
-            "this is yours to write" if found.line else f"{type(layer).__name__} has no {name} yet")
-    return found

@@ -1,14 +1,15 @@
 """Smaller inputs on which a backward is wrong too: the fewer numbers, the surer and sooner the line
-is found."""
+is found; and other inputs, to try a proof on."""
 
 import numpy as np
 
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check
-from npdl_study.trees import leaves, rebuilt
+from npdl_study.trees import is_float, leaves, mapped
 
 ENOUGH = 64                     # entries of the largest input: fewer are left as they are
 LENGTHS = (2, 3, 4)
+SHIFT = 0.3                     # of the numbers that a proof is tried on
 
 
 def shrunk(subject):
@@ -30,11 +31,8 @@ def shrunk(subject):
 
 def cut(nest, length, n):
     """A nest of arrays with n entries along each axis of a length."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [cut(item, length, n) for item in nest])
-    if not isinstance(nest, np.ndarray):
-        return nest
-    return nest[tuple(slice(n if m == length else None) for m in nest.shape)]
+    return mapped(nest, lambda leaf: leaf if not isinstance(leaf, np.ndarray) else leaf[
+        tuple(slice(n if m == length else None) for m in leaf.shape)])
 
 
 def _if_wrong(subject, inputs):
@@ -45,3 +43,26 @@ def _if_wrong(subject, inputs):
             return None if Check(found).passes() else found
     except Exception:                                   # forward or backward can't take these
         return None
+
+
+def moved(nest):
+    """Inputs with other numbers; masks, and what is no float, stay."""
+    rng = np.random.default_rng(5)
+
+    def other(value):
+        if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
+            return value
+        return value + SHIFT * rng.standard_normal(np.shape(value))
+    return mapped(nest, other)
+
+
+def shorter(nest, axis):
+    """Inputs of which one axis is cut by one, where it is as long as that of the first array."""
+    first = next((a for _, a in leaves(nest)), np.zeros(()))
+    length = first.shape[axis] if axis < first.ndim else 0
+
+    def less(value):
+        if not isinstance(value, np.ndarray) or value.ndim <= axis or value.shape[axis] != length:
+            return value
+        return np.take(value, range(length - 1), axis)
+    return mapped(nest, less) if length > 1 else None

@@ -150,7 +150,8 @@ def learned(made):
     values = getattr(made, "params", None)
     if isinstance(values, (dict, list, tuple)) and values:
         def read(key):
-            return lambda given: _at(getattr(made, "grads", None), key, given.get(key))
+            return lambda given: _at(getattr(made, "grads", None), key, given.get(
+                key, getattr(made, f"d{key}", None)))
         named = isinstance(values, dict)
         return {str(key) if named else f"params[{key}]": (array, read(key))
                 for key, array in (values.items() if named else enumerate(values))}

@@ -13,7 +13,7 @@ import numpy as np
 
 from npdl_study.check.adapters import Functions, InSelf
 from npdl_study.check.verdicts import Check
-from npdl_study.trees import cast, copied, kept, leaves, rebuilt, same
+from npdl_study.trees import cast, copied, kept, leaves, mapped, same
 
 CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
 CLOSE_32 = 2e-3                 # float32 against float64
@@ -137,23 +137,25 @@ def differing(plain, other, limit=CLOSE, shaken=None):
 
 def strided(nest):
     """The same numbers in arrays with gaps, their axes in the other order in memory."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [strided(item) for item in nest])
-    if not isinstance(nest, np.ndarray) or not nest.ndim:
-        return nest
-    gaps = np.full((*nest.shape[::-1], 2), np.nan)
-    view = gaps[..., 0].transpose()
-    view[...] = nest
-    return view
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray) or not leaf.ndim:
+            return leaf
+        gaps = np.full((*leaf.shape[::-1], 2), np.nan)
+        view = gaps[..., 0].transpose()
+        view[...] = leaf
+        return view
+
+    return mapped(nest, change)
 
 
 def moved(nest):
     """New arrays with other numbers."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [moved(item) for item in nest])
-    if not isinstance(nest, np.ndarray) or nest.dtype.kind != "f":
-        return copied(nest)
-    return nest + 0.1 + 0.1 * np.cos(np.arange(nest.size)).reshape(nest.shape)
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind != "f":
+            return copied(leaf)
+        return leaf + 0.1 + 0.1 * np.cos(np.arange(leaf.size)).reshape(leaf.shape)
+
+    return mapped(nest, change)
 
 
 def with_an_axis_more(check):
@@ -205,17 +207,17 @@ def with_another_axis(subject):
 
 def more(nest, size):
     """Arrays with one more axis in front: the same numbers, a little larger each, or rolled."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [more(item, size) for item in nest])
-    if not isinstance(nest, np.ndarray) or not nest.ndim:
-        return nest
-    if nest.dtype.kind != "f":
-        return np.stack([np.roll(nest, i) for i in range(size)])
-    return np.stack([nest * factor for factor in np.linspace(0.7, 1.3, size)])
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray) or not leaf.ndim:
+            return leaf
+        if leaf.dtype.kind != "f":
+            return np.stack([np.roll(leaf, i) for i in range(size)])
+        return np.stack([leaf * factor for factor in np.linspace(0.7, 1.3, size)])
+
+    return mapped(nest, change)
 
 
 def slice_of(nest, i, size):
     """The i-th slice of what `more` returns."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [slice_of(item, i, size) for item in nest])
-    return more(nest, size)[i] if isinstance(nest, np.ndarray) and nest.ndim else nest
+    return mapped(nest, lambda leaf: more(leaf, size)[i] if (
+        isinstance(leaf, np.ndarray) and leaf.ndim) else leaf)

@@ -127,7 +127,7 @@ class _Writer:
         if node.attr == "data":
             return self.expression(node.value, outer)
         if node.attr == "grad":
-            return self.form.row(self.form.upright("∇"), self.expression(node.value))
+            return self.form.row(self.form.upright("d"), self.expression(node.value))
         owner = ast.unparse(node.value)
         if owner in DROPPED or owner in ("self.cell", "self.layer"):
             return self.identifier(node.attr)

@@ -5,7 +5,6 @@ value shifted where it is computed, or where it is used. So each use and each ti
 apart.
 """
 
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -35,15 +34,15 @@ def direction(shape):
 
 
 def plain(name):
-    """A name for comparison: x_hat of self.X_hat."""
-    return name.split("[")[0].split(".")[-1].replace("_", "").lower()
+    """A name for comparison: xhat of self.x_hat."""
+    return name.split("[")[0].split(".")[-1].replace("_", "")
 
 
 class Oracle:
-    """The gradients of the values in the forward of Runs; `until` a time of the processor's."""
+    """The gradients of the values in the forward of Runs."""
 
-    def __init__(self, runs, until=np.inf):
-        self.runs, self.until = runs, until
+    def __init__(self, runs):
+        self.runs = runs
         self.places = runs.watch.places
         runs.loss(only=set(range(len(self.places))), record=True)
         self.values = dict(runs.watch.seen)
@@ -121,6 +120,11 @@ class Oracle:
         return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
                    if plain(self.given_to(key)) == name)
 
+    def is_use(self, name, value):
+        """Whether a value is the gradient of one use of something that forward calls so."""
+        return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
+                   if plain(self.places[key[0]].text) == name)
+
     def name(self, value):
         """Of what in forward a value, or its transpose, is the gradient: its source; or ""."""
         turned = [value] if value.ndim < 2 else [value, value.T, np.swapaxes(value, -1, -2)]
@@ -137,7 +141,7 @@ class Oracle:
         keys = sorted(self.sizes.get(size, ()), key=lambda k: not self.places[k[0]].root)[:MOST]
         found, uses = [], defaultdict(list)
         for key in sorted(keys, key=list(self.values).index):
-            if time.process_time() > self.until:
+            if self.runs.budget.over:
                 break
             place, shape = self.places[key[0]], self.values[key].shape
             text = self.given_to(key) or place.text

@@ -23,26 +23,56 @@ def quiet():
         yield
 
 
+class Budget:
+    """How many values may still be computed: the same on every machine, and at any load."""
+
+    def __init__(self, left=np.inf):
+        self.left = left
+
+    def spend(self, values):
+        self.left -= values
+
+    @property
+    def over(self):
+        return self.left <= 0
+
+
 class Runs:
-    """The runs of a Subject with one upstream gradient.
+    """The runs of a Subject with one upstream gradient; each spends of the budget.
 
     truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
     slopes  {name: (direction, product)} of what `learn_slopes` was asked for
     """
 
-    def __init__(self, subject, dout, watch=None):
+    def __init__(self, subject, dout, watch=None, budget=None):
         self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
+        self.budget, self.most = budget or Budget(), {}
         given = dict(leaves(dout))
         self.weights = [given.get(path) for path in subject.paths]
         self.arrays = subject.arrays
         rng = stream(subject.seed, 79)
         self.before = {name: rng.standard_normal(p.shape) for name, p in subject.layer.params()}
         npdls = type(subject.layer).__module__.startswith(("npdl.", "tests."))
+        self.watch = watch
         self.watch = watch or Watch(lambda: self.gradients(), npdls)
 
     def outputs(self, **watched):
-        with quiet(), self._watching(watched):
+        with quiet(), self._counted("forward"), self._watching(watched):
             return [np.array(a) for a in self.subject.outputs()]
+
+    @contextlib.contextmanager
+    def _counted(self, what):
+        """Spend what a run computes; one of a function that is edited, which is not watched, as
+        much as the longest before it."""
+        if self.watch is None:
+            yield
+            return
+        before = self.watch.work
+        try:
+            yield
+        finally:
+            self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
+            self.budget.spend(self.most[what])
 
     @contextlib.contextmanager
     def _watching(self, watched):
@@ -65,7 +95,7 @@ class Runs:
         subject, params = self.subject, dict(self.subject.layer.params())
         for name, param in params.items():
             param.grad = self.before[name].copy()
-        with quiet(), kept(subject.layer, subject.inputs):
+        with quiet(), self._counted("backward"), kept(subject.layer, subject.inputs):
             _, cache = subject.run()
             dout = times(copied(self.dout), factor)
             with self._watching(watched):

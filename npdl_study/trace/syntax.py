@@ -44,6 +44,13 @@ def names_of(*nodes):
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
+def bound_by(node):
+    """The names that a statement binds."""
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    return {part.id for t in targets if t is not None for part in ast.walk(t)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+
+
 def terms(value):
     """The terms of a sum, or the one."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):

@@ -44,12 +44,13 @@ class Watch:
     functions   [Watched]; npdl's own only with `npdls`
     places      the Place of each number
     unseen      names of functions of which no source could be had
+    work        how many values were computed so far, of a large array one for 256 entries
     """
 
     marks = False
 
     def __init__(self, work, npdls=False):
-        self.functions, self.places, self.unseen = [], [], []
+        self.functions, self.places, self.unseen, self.work = [], [], [], 0
         codes = _run_codes(work, npdls)
         inner = {c for code in codes for c in _inside(code)}
         codes = [code for code in codes if code not in inner]
@@ -113,6 +114,7 @@ class Watch:
         self.only, self.add, self.put = None, {}, {}
 
     def __call__(self, place, value):
+        self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if self.only is None or place not in self.only:
             return value
         return self._nest(place, value)

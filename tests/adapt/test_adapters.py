@@ -127,7 +127,7 @@ def test_a_shared_map_gets_one_adapter():
 def test_merge_computes_the_same(bits):
     model = small_gpt().astype("float64")
     if bits:
-        quantize_linears(model, bits, "nearest", block=16, where=("up", "down"))
+        quantize_linears(model, bits, rounding="nearest", block=16, where=("up", "down"))
     add_lora(model, rank=2, alpha=5)
     perturb(model)
     wanted = model.forward(IDS)[0]

@@ -36,14 +36,12 @@ from npdl.losses import (
     exact_match,
 )
 from npdl.models.autoencoder import Autoencoder
-from npdl.models.birnn import BiRNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import matrices_only
 from npdl.pretrained.exchange import from_torch, to_torch
-from npdl.training.truncated import truncated_bptt
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
@@ -52,22 +50,15 @@ HALF = (100 * stream(0).standard_normal((1, 512))).astype("float16")
 FLAT = np.full((7, 6, 11), 123456.7, "float32")
 NORMS = (BatchNorm(6), BatchNorm(6, affine=False), GroupNorm(6, 2), InstanceNorm(6))
 STEPS = stream(1).standard_normal((2, 6, 3))
-MANY = np.ones((1, 200, 3))                     # more than int8 counts
 
 
 def y_of(layer, *inputs):
     return layer.forward(*inputs)[0]
 
 
-def segments(layer=None, x=STEPS, lengths=None):
-    """The outputs of truncated backpropagation, two steps at a time."""
-    layer = LSTM(3, 4, **D64) if layer is None else layer
-    return truncated_bptt(layer, x, lambda y, span: y, 2, lengths=lengths)[0]
-
-
-def whole(x, lengths):
-    """The same without segments."""
-    return LSTM(3, 4, **D64).forward(x, lengths=np.array(lengths))[0][0]
+def ended(lengths):
+    """An LSTM's outputs for sequences that end after so many steps."""
+    return LSTM(3, 4, **D64).forward(STEPS, lengths=lengths)[0][0]
 
 
 def normalised(x, mean=True, eps=1e-5):
@@ -110,12 +101,8 @@ SEQUENCE = BAD_ROW[None], np.array([[0, 9]]), np.array([[True, False]])
 IGNORED = BAD_ROW, np.array([0, -1])
 LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
-    **{f"segments, {kind} lengths": (lambda kind=kind: segments(lengths=np.array([1, 6], kind)),
-                                     lambda: whole(STEPS, [1, 6]), 1e-14)
-       for kind in ("uint8", "uint64", "int8", "int64")},
-    "segments, int8 lengths of many steps": (
-        lambda: segments(x=MANY, lengths=np.array([100], "int8")), lambda: whole(MANY, [100]),
-        1e-14),
+    **{f"{kind} lengths": (lambda kind=kind: ended(np.array([1, 6], kind)), lambda: ended([1, 6]),
+                           1e-14) for kind in ("uint8", "uint64", "int8")},
     "LayerNorm of float16": (lambda: y_of(LayerNorm(512), HALF), lambda: normalised(HALF), 1e-3),
     "RMSNorm of float16": (lambda: y_of(RMSNorm(512), HALF), lambda: normalised(HALF, False), 1e-3),
     "quantize float16, 13 bits": (lambda: packed(np.array([[3.9, -1.0]], "float16"), 13),
@@ -146,7 +133,7 @@ VALUES = {                                      # name: (found, wanted, relative
                          [[[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]]], 1e-14),
     "NaN into one row of a table": (lambda: embedding_gradient(Embedding(4, 1, **D64)),
                                     [1, NAN, 1, 0], 0),
-    "NaN into the padding row": (lambda: embedding_gradient(Embedding(4, 1, 1, **D64)),
+    "NaN into the padding row": (lambda: embedding_gradient(Embedding(4, 1, padding_id=1, **D64)),
                                  [1, 0, 1, 0], 0),
     "NaN into one position": (lambda: embedding_gradient(LearnedPositions(4, 1, **D64)),
                               [1, NAN, 1, 0], 0),
@@ -179,19 +166,15 @@ def test_values(name):
 
 
 REFUSED = {                                     # name: (call, what the message says)
-    "segments with lengths out of range": (lambda: segments(lengths=[9, -5]), "0 to 6"),
-    "segments of no steps": (lambda: segments(x=STEPS[:, :0]), "none of them 0"),
-    "segments of a BiRNN": (lambda: segments(BiRNN(3, **D64)), "bidirectional"),
-    "segments of no length": (
-        lambda: truncated_bptt(LSTM(3, 4), STEPS, lambda y, span: y, 0), "segment = 0"),
+    "lengths out of range": (lambda: ended([9, -5]), "0 to 6"),
     "two directions of two widths": (
         lambda: Bidirectional(RNN(4, 2), RNN(3, 2)), "both read the same input"),
     "neurons of two counts": (lambda: ThresholdNeuron.of([[1, 1]], [0, 0, 0]), "do not fit"),
     "ragged lists": (lambda: GPT(5, 4).forward([[1, 2], [3]]), "different lengths"),
     "exact_match by the median": (lambda: exact_match(
         np.ones((1, 1, 2)), np.zeros((1, 1), int), np.ones((1, 1), bool), "median"), "choose"),
-    **{f"padding_id {given}": (lambda given=given: Embedding(4, 2, given), "padding_id = ")
-       for given in (True, 1.9, 4, -1, [1], "a")},
+    **{f"padding_id {id_}": (lambda id_=id_: Embedding(4, 2, padding_id=id_), "padding_id = ")
+       for id_ in (True, 1.9, 4, -1, [1], "a")},
     "exact_match of integers that count": (lambda: exact_match(
         np.zeros((1, 2, 3)), np.array([[1, 1]]), np.array([[1, 1]])), "must hold bools"),
     "weights of one token for all": (lambda: exact_match(
@@ -238,7 +221,8 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: LSTM(3, 4, 2).forward(np.zeros((2, 3, 3)), (np.zeros((2, 3, 4)),) * 2), "state"),
     "parameters of other names": (
         lambda: Linear(2, 2).load_state_dict({"W": np.ones((2, 2), "f")}), "'b' is missing"),
-    "parameters in lists": (lambda: Linear(1, 1, False).load_state_dict({"W": [[1.0]]}), "is list"),
+    "parameters in lists": (
+        lambda: Linear(1, 1, bias=False).load_state_dict({"W": [[1.0]]}), "is list"),
     **{f"quantizing {name}": (lambda W=W: quantize(W, 4), "finite floats") for name, W in (
         ("integers", np.ones((2, 2), int)), ("NaN", np.array([NAN])), ("nothing", np.ones(0)),
         ("infinity", np.array([INF])))},

@@ -1,4 +1,5 @@
-"""A default run where nothing is that only Linux has: no fcntl, fork, alarms, /proc or mallopt.
+"""A default run where nothing is that only Linux has: no fcntl (but msvcrt, which is played), fork,
+alarms, /proc or mallopt.
 
 What a path looks like, and that an open file cannot be renamed, on Windows, this cannot show.
 """
@@ -10,7 +11,10 @@ import sys
 import pytest
 
 ELSEWHERE = """
-import builtins, io, os, platform, runpy, signal, sys
+import builtins, fcntl, io, os, platform, runpy, signal, subprocess, sys, types
+def locking(handle, how, count, locked=fcntl.lockf, exclusive=fcntl.LOCK_EX | fcntl.LOCK_NB):
+    locked(handle, exclusive, count, 0, os.SEEK_CUR)
+sys.modules["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=locking)
 sys.modules["fcntl"] = sys.modules["resource"] = sys.modules["pwd"] = None
 for name in ("fork", "forkpty", "getuid", "geteuid", "sched_getaffinity", "getloadavg", "killpg",
              "posix_fallocate", "setsid", "O_DIRECTORY", "O_NOFOLLOW", "mkfifo", "sysconf"):

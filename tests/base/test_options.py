@@ -172,7 +172,7 @@ CALLS = {
         Linear(2, 2), *([["W"]] if kind is optim.Muon else []), **{name: v}), right)
        for kind in (optim.SGD, optim.Adam, optim.AdamW, optim.Muon)
        for name, right in OPTIMIZERS.items() if name in inspect.signature(kind).parameters},
-    "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], v), between(0, 1)),
+    "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], keep=v), between(0, 1)),
     "Grokfast's amplify": (lambda v: optim.Grokfast([Linear(2, 2).W], amplify=v),
                            between(0, math.inf)),
     "clipping": (lambda v: optim.clip_by_global_norm([Linear(2, 2).W], v), above_0),

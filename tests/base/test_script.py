@@ -120,10 +120,12 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
         raise ValueError("no\nfont")
 
     monkeypatch.setattr("npdl.training.folder.plot_curves", fail)
-    assert train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run") == 0
+    assert train(Config(p=5, width=8, heads=2, steps=2), tmp_path / "run") == 0
     found = capsys.readouterr()
     assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err
-    assert "1 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
+    assert "2 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
+    assert train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "one record") == 0
+    assert "curves.png" not in capsys.readouterr().err              # it is no curve: none is drawn
 
 
 def test_numbers_that_overflow_are_one_line_and_no_warnings(tmp_path):

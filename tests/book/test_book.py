@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 import numpy as np
@@ -26,7 +26,6 @@ from docs.book.mistakes import blamed, mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.render import Page, on_one_line
-from docs.book.site import question_of
 from docs.book.solved import asked
 from docs.book.unicode import HIGH, LOW, mathematics
 from exercises import lookup
@@ -77,19 +76,23 @@ def test_a_picture_is_drawn_inside_its_frame(name):
             assert 0 <= x <= width and 0 <= y <= height, (name, point)
 
 
-def test_what_the_index_says_of_a_chapter(tmp_path):
-    path = tmp_path / "01-map.md"
-    for text, said in (("All is there. What is it? It is 3. Why 3?", "What is it? Why 3?"),
-                       ("It is there. It stays.", "It is there.")):
-        path.write_text(f"# 1. A map\n\n{text}\n\n## Forward\n\nWhat not?\n")
-        read.cache_clear()
-        assert question_of(read(path)) == said
-    assert all(question_of(read(path)).endswith("?") for path in PATHS)
+def test_the_first_page_has_a_line_for_each_chapter():
+    first = (ROOT / "docs" / "book" / "pages" / "index.md").read_text(encoding="utf-8")
+    said = re.findall(r"^- \[(.*)\]\(\.\./chapters/(.*)\): .{30,110}\.$", first, re.M)
+    assert said == [(read(path).title, path.name) for path in PATHS]
 
 
 def test_a_statement_of_several_lines_is_shown_as_one():
     assert on_one_line("    return f(\n        a, b,\n        c\n    )") == "    return f(a, b, c)"
     assert on_one_line("return y, Cache(s=s,\n                x=x)") == "return y, Cache(s=s, x=x)"
+
+
+SEARCHED = {"bptt": "05", "vanishing gradient": "05", "teacher forcing": "13", "dropout": "02",
+            "forget gate": "06", "softmax": "03", "layernorm": "09", "beam search": "15",
+            "causal mask": "11", "weight decay": "14", "rope": "18"}
+SMALLEST_LABEL = """(labels => labels.length ? Math.min(...labels) : null)([
+    ...document.querySelectorAll('figure.picture text')].map(label => parseFloat(
+    getComputedStyle(label).fontSize) * label.ownerSVGElement.getScreenCTM().a))"""
 
 
 WHOLE = """# 1. A map
@@ -107,7 +110,8 @@ Why?
 y = x W
 ```
 ```{check} map-1
-assert close(np.ones(2), np.ones(2))
+x, W = rng.standard_normal((2, 3)), rng.standard_normal((3, 4))
+holds(y=x @ W)
 ```
 
 ## Backward, line by line
@@ -186,13 +190,17 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("np.ones(2), np.ones(2)", "np.ones(2), np.zeros(2)", ":16: check map-1 fails"),
-    ("np.ones(2), np.ones(2)", "np.ones(2), np.ones((2, 1))", "shapes"),
-    ("np.ones(2), np.ones(2)", "np.zeros(2), np.zeros(2)", "compares nothing"),
-    ("np.ones(2), np.ones(2)", "np.ones(2, 'float32'), np.ones(2)", "float32"),
-    ("np.ones(2), np.ones(2)", "np.ones(2) * np.nan, np.ones(2)", "not finite"),
-    ("assert close", "close", "asserts nothing"),
-    ("np.ones(2), np.ones(2)", "nothing", "NameError"),
+    ("y = x W", "y = -x W", ":17: check map-1 fails"),
+    ("y = x W", "y = x W^\\top", ":17: check map-1 fails"),
+    ("y = x W", "y = x V", "V has no value"),
+    ("y = x W", "y = x W, \\quad x = y W^\\top", "map-1 fails"),
+    ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
+    ("y=x @ W", "y=(x @ W).T", "shapes"),
+    ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
+    ("y=x @ W)", "y=x @ W, rel=1e-3)", "compares nothing"),
+    ("y=x @ W", "x=x * np.nan, y=x @ W", "not finite"),
+    ("holds(y", "dict(y", "does not evaluate statement 1 of its equation"),
+    ("y=x @ W", "y=nothing", "NameError"),
     ("```{check} map-1", "```{check} map-2", "has no check"),
     ("{equation} map-1", "{equation} map-2", "must be map-1"),
     ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
@@ -258,12 +266,17 @@ def test_the_command(arguments, status, said):
 
 def test_numeric_and_inside():
     x, dout = np.array([0.3, -1.2]), np.array([2.0, -0.5])
+    assert abs(checks.slope(np.sin) - 1) < 1e-12
     assert np.abs(checks.numeric(np.sin, x, dout) - dout * np.cos(x)).max() < 1e-11
 
     def double(a):
         b = a + a
         return b * 1.5
 
+    def twice(a):
+        return double(a) + double(a + 1)
+
+    assert [call.a for call in checks.inside(twice, 2.0, of=double)[1]] == [2.0, 3.0]
     found, own = checks.inside(double, 2.0)
     assert (found, own.b) == (6.0, 4.0) and sys.getprofile() is None
 
@@ -369,9 +382,12 @@ def test_every_page_in_a_browser(site):
                 wide = page.value("document.documentElement.scrollWidth")
                 assert wide <= width + 1, f"{name} is {wide} wide in a window of {width}"
             if name.startswith("chapters/"):
-                shown = page.value("[...document.querySelectorAll('.equation math')].filter("
-                                   "m => m.getBoundingClientRect().height > 8).length")
-                assert shown == page.value("document.querySelectorAll('.equation').length") > 0
+                shown = page.value("[...document.querySelectorAll('.equation math')].map("
+                                   "m => m.getBoundingClientRect()).filter(r => r.height > 8 "
+                                   f"&& r.right < {width}).length")
+                assert shown == page.value("document.querySelectorAll('.equation math').length") > 0
+                small = page.value(SMALLEST_LABEL)
+                assert small is None or small >= 11, (name, width, small)
                 colours = page.value("[getComputedStyle(document.body).backgroundColor, "
                                      "getComputedStyle(document.body).color].join()")
                 assert colours.count("rgb") == 2 and "rgb(255" not in colours.split("),")[0]
@@ -382,8 +398,11 @@ def test_every_page_in_a_browser(site):
         while not any(url.endswith("/steps/LSTMCell.html") for url in page.requests):
             assert time.time() < end, page.requests[-3:]
             page.value("1")
-        page.open((site / "search.html").as_uri() + "?q=LayerNorm",
-                  "document.querySelectorAll('.search li').length > 3")
+        for words, chapter in SEARCHED.items():
+            page.open((site / "search.html").as_uri() + f"?q={quote(words)}",
+                      "document.querySelectorAll('.search li a').length > 0")
+            first = page.value("document.querySelector('.search li a').href")
+            assert f"/chapters/{chapter}" in first, (words, first)
         assert page.complaints == []
         assert {urlsplit(url).scheme for url in page.requests} <= {"file", "data", "blob", "about"}
 

@@ -264,7 +264,7 @@ def test_problem_1_two_layers():
 @fewer
 @given(st.integers(1, 9), sizes, sizes, st.integers(1, 4), st.booleans())
 def test_parameter_formulas_count_arrays(V, d, h, L, bias):
-    assert counts.lstm_formula(d, h, L, bias) == LSTM(d, h, L, bias).count_params()
+    assert counts.lstm_formula(d, h, L, bias) == LSTM(d, h, L, bias=bias).count_params()
     model = LSTMLM(V, d, L, h, bias=bias)
     printed = counts.lstm_table(V, d, h, L, bias)
     assert printed == counts.table_rows_of(model)
@@ -275,9 +275,9 @@ def test_parameter_formulas_count_arrays(V, d, h, L, bias):
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.booleans())
 def test_decoder_formula_lacks_the_norms_only(heads_, width, m, L, bias):
     d = heads_ * width
-    decoder = Decoder(L, d, heads_, m, bias)
+    decoder = Decoder(L, d, heads_, m, bias=bias)
     assert decoder.count_params() == counts.decoder_formula(d, m, L, bias) + 4 * d * L
-    attention = MultiHeadAttention(d, heads_, bias)
+    attention = MultiHeadAttention(d, heads_, bias=bias)
     assert attention.count_params() == counts.attention_formula(heads_, width, bias)
 
 

@@ -6,22 +6,25 @@ from exercises.d004 import kept_runs
 from exercises.framework import FAILED
 from experiments import study
 
-CLAIMS = kept_runs.claims()
+
+@pytest.fixture(scope="module")
+def claims():
+    return kept_runs.claims()
 
 
-def test_every_verdict_of_the_study_is_in_the_ledger_in_its_word():
-    by_runs = [claim for claim in CLAIMS if claim.basis == "runs"]
+def test_every_verdict_of_the_study_is_in_the_ledger_in_its_word(claims):
+    by_runs = [claim for claim in claims if claim.basis == "runs"]
     assert [str(claim.verdict) for claim in by_runs] == [v.word for v in study.verdicts()]
     assert {claim.number for claim in by_runs} == {f"4.{n}" for n in range(2, 9)}
-    assert not [claim for claim in CLAIMS if claim.verdict == FAILED]
+    assert not [claim for claim in claims if claim.verdict == FAILED]
 
 
-def test_every_link_is_a_heading_of_the_report():
+def test_every_link_is_a_heading_of_the_report(claims):
     text = (kept_runs.ROOT / kept_runs.REPORT).read_text(encoding="utf-8")
     known = {f"{kept_runs.REPORT}#{anchor}" for anchor in (
         "".join(c for c in line[3:].lower() if c.isalnum() or c in " -_").replace(" ", "-")
         for line in text.splitlines() if line.startswith("## "))}
-    assert {claim.link for claim in CLAIMS if claim.basis == "runs"} <= known
+    assert {claim.link for claim in claims if claim.basis == "runs"} <= known
 
 
 @pytest.mark.parametrize("changes, where, verdict", [

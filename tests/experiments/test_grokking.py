@@ -70,7 +70,7 @@ def test_nothing_along_the_weights_is_left():
 def test_the_slow_part_is_amplified():
     model = MLP([2, 2], dtype="float64")
     params = [p for _, p in model.params()]
-    grokfast, mu = Grokfast(params, 0.9, 3.0), None
+    grokfast, mu = Grokfast(params, keep=0.9, amplify=3.0), None
     for step in range(4):
         gradients(model, step)
         g = [p.grad.copy() for p in params]
@@ -79,7 +79,7 @@ def test_the_slow_part_is_amplified():
         for p, a, b in zip(params, g, mu, strict=True):
             np.testing.assert_allclose(p.grad, a + 3 * b, rtol=1e-14)
     with pytest.raises(InputError, match="keep"):
-        Grokfast(params, 1.0)
+        Grokfast(params, keep=1.0)
 
 
 # --- Muon -----------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ def cheap_records():
 
 def marked():
     """The names, all but the cheapest with the mark slow."""
-    first, *others = sorted(cheap_records(), key=lambda name: launch.cost(
-        records.Run(cheap_records()[name]).config))
+    found = cheap_records()
+    first, *others = sorted(found, key=lambda name: launch.cost(records.Run(found[name]).config))
     return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
 
 

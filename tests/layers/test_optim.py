@@ -46,18 +46,18 @@ def train(model, optimizer, steps=20, lr_at=None):
 TORCH = {
     "SGD": (lambda m: SGD(m, 0.1), lambda t, p: t.SGD(p, 0.1)),
     "SGD, momentum, decay": (
-        lambda m: SGD(m, 0.05, 0.9, 0.02),
+        lambda m: SGD(m, 0.05, momentum=0.9, weight_decay=0.02),
         lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02)),
     "Adam": (lambda m: Adam(m, 3e-2), lambda t, p: t.Adam(p, 3e-2)),
     "Adam, decay, betas": (
-        lambda m: Adam(m, 3e-2, (0.8, 0.95), 1e-6, 0.1),
-        lambda t, p: t.Adam(p, 3e-2, (0.8, 0.95), 1e-6, 0.1)),
+        lambda m: Adam(m, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
+        lambda t, p: t.Adam(p, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
     "AdamW": (lambda m: AdamW(m), lambda t, p: t.AdamW(p)),
     "AdamW as document 004 has it": (
         lambda m: AdamW(m, weight_decay=1.0), lambda t, p: t.AdamW(p, weight_decay=1.0)),
     "AdamW, betas, eps": (
-        lambda m: AdamW(m, 0.1, (0.7, 0.9), 1e-3, 0.5),
-        lambda t, p: t.AdamW(p, 0.1, (0.7, 0.9), 1e-3, 0.5)),
+        lambda m: AdamW(m, 0.1, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.5),
+        lambda t, p: t.AdamW(p, 0.1, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.5)),
 }
 
 
@@ -98,9 +98,9 @@ def steps_of(make, start, gradients):
 def test_sgd_by_hand():
     assert steps_of(lambda m: SGD(m, 0.1), 1.0, [2, -1]) == pytest.approx([0.8, 0.9])
     # v = 2; v = 0.5 * 2 - 1 = 0; v = 0.5 * 0 + 4 = 4
-    found = steps_of(lambda m: SGD(m, 0.1, 0.5), 1.0, [2, -1, 4])
+    found = steps_of(lambda m: SGD(m, 0.1, momentum=0.5), 1.0, [2, -1, 4])
     assert found == pytest.approx([0.8, 0.8, 0.4])
-    found = steps_of(lambda m: SGD(m, 0.1, 0.0, 0.5), 1.0, [2])     # 1 - 0.1 (2 + 0.5)
+    found = steps_of(lambda m: SGD(m, 0.1, weight_decay=0.5), 1.0, [2])     # 1 - 0.1 (2 + 0.5)
     assert found == pytest.approx([0.75])
 
 
@@ -110,7 +110,7 @@ def test_adam_by_hand():
     assert steps_of(lambda m: Adam(m, 0.1), 1.0, [-1e-3]) == pytest.approx([1.1], abs=1e-5)
     # Second step with betas 1/2: m = 1/2, then 1/4 - 1; v = 1/2, then 1/4 + 2; t = 2 divides
     # both by 3/4: m_hat = -1, v_hat = 3.
-    found = steps_of(lambda m: Adam(m, 0.1, (0.5, 0.5), 0.0), 1.0, [1.0, -2.0])
+    found = steps_of(lambda m: Adam(m, 0.1, betas=(0.5, 0.5), eps=0.0), 1.0, [1.0, -2.0])
     assert found == pytest.approx([0.9, 0.9 + 0.1 / math.sqrt(3)])
 
 
@@ -154,7 +154,7 @@ def test_decay_groups_against_torch():
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("make", [lambda m: SGD(m, 0.1, 0.9), lambda m: AdamW(m, 0.1)])
+@pytest.mark.parametrize("make", [lambda m: SGD(m, 0.1, momentum=0.9), lambda m: AdamW(m, 0.1)])
 def test_state_dict_continues_where_it_was(make):
     whole = Pair()
     train(whole, make(whole), 6)

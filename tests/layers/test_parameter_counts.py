@@ -38,8 +38,8 @@ def decoder_count(d, m, L, bias):
     (36, 128, 128, 2), (36, 64, 128, 1), (10, 3, 5, 3), (1, 1, 1, 1), (65, 7, 2, 4)])
 def test_lstm(V, d_e, d_h, L, bias):
     core = lstm_count(d_e, d_h, L, bias)
-    assert LSTM(d_e, d_h, L, bias).count_params() == core
-    model = LSTMLM(V, d_e, L, d_h, bias)
+    assert LSTM(d_e, d_h, L, bias=bias).count_params() == core
+    model = LSTMLM(V, d_e, L, d_h, bias=bias)
     classifier = V * d_h + (V if bias else 0)
     assert model.count_params() == V * d_e + core + classifier
     assert model.count_params(embeddings=False) == core + classifier
@@ -48,7 +48,7 @@ def test_lstm(V, d_e, d_h, L, bias):
 @bias_on_and_off
 @pytest.mark.parametrize(("heads", "size"), [(4, 32), (1, 5), (8, 1), (1, 1), (3, 7)])
 def test_attention(heads, size, bias):
-    layer = MultiHeadAttention(heads * size, heads, bias)
+    layer = MultiHeadAttention(heads * size, heads, bias=bias)
     assert layer.count_params() == attention_count(heads, size, bias)
 
 
@@ -57,11 +57,11 @@ def test_attention(heads, size, bias):
     (128, 4, 4, 2), (12, 3, 4, 1), (8, 2, 1, 3), (1, 1, 1, 1), (6, 6, 5, 4)])
 def test_decoder(d, heads, m, L, bias):
     norms = 4 * d * L
-    decoder = Decoder(L, d, heads, m, bias)
+    decoder = Decoder(L, d, heads, m, bias=bias)
     assert decoder.count_params() == decoder_count(d, m, L, bias) + norms
     in_norms = sum(param.data.size for name, param in decoder.params() if ".norm" in name)
     assert in_norms == norms == 2 * L * LayerNorm(d).count_params()
-    pre = Decoder(L, d, heads, m, bias, norm="pre")
+    pre = Decoder(L, d, heads, m, bias=bias, norm="pre")
     assert pre.count_params() == decoder_count(d, m, L, bias) + norms + 2 * d   # the last norm
 
 
@@ -69,10 +69,10 @@ def test_decoder(d, heads, m, L, bias):
 @pytest.mark.parametrize(("V", "d", "heads", "m", "L"), [(36, 128, 4, 4, 2), (7, 6, 2, 3, 1)])
 def test_gpt(V, d, heads, m, L, bias):
     core = decoder_count(d, m, L, bias) + 4 * d * L + V * d + V
-    fixed = GPT(V, d, L, heads, m, 9, bias)
+    fixed = GPT(V, d, L, heads, m, 9, bias=bias)
     assert fixed.count_params(embeddings=False) == core
     assert fixed.count_params() == core + V * d
-    learned = GPT(V, d, L, heads, m, 9, bias, positions="learned")
+    learned = GPT(V, d, L, heads, m, 9, bias=bias, positions="learned")
     assert learned.count_params(embeddings=False) == core
     assert learned.count_params() == core + V * d + 9 * d
 

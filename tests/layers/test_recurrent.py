@@ -8,7 +8,6 @@ from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
-from npdl.training.truncated import truncated_bptt
 
 KINDS = [RNN, GRU, LSTM]
 LENGTHS = np.array([2, 4, 0, 4, 1])
@@ -152,56 +151,6 @@ def test_birnn_loss_does_not_look_at_padding():
     assert_close(L, sum(alone))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
-def test_one_segment_is_full_backpropagation(kind, lengths):
-    whole = kind(3, 4, num_layers=2, dtype="float64")
-    cut = whole.astype("float64")
-    x, start, z = normal(5, 4, 3), state(kind, 2, 5, 4), normal(5, 4, 4)
-    (y, final), cache = whole.forward(x, start, lengths=lengths)
-    dx, _ = whole.backward(y - z, cache)
-    for segment in (4, 9):
-        cut.zero_grad()
-        y_cut, final_cut, dx_cut = truncated_bptt(
-            cut, x, lambda y, span: y - z[:, span], segment, start, lengths)
-        assert_close(y_cut, y)
-        assert_close(dx_cut, dx)
-        for a, b in zip(parts(final_cut), parts(final), strict=True):
-            assert_close(a, b)
-        assert_same_gradients(whole, cut)
-
-
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
-def test_segments_keep_the_values_and_cut_the_gradients(lengths):
-    layer = GRU(3, 4, dtype="float64")
-    x, dy = normal(5, 4, 3), normal(5, 4, 4)
-    (y, final), cache = layer.forward(x, lengths=lengths)
-    dx, _ = layer.backward(dy, cache)
-    full = gradients(layer)
-    layer.zero_grad()
-    y_cut, final_cut, dx_cut = truncated_bptt(
-        layer, x, lambda _, span: dy[:, span], 3, lengths=lengths)
-    assert_close(y_cut, y)
-    assert_close(final_cut, final)
-    assert_close(dx_cut[:, 3:], dx[:, 3:])                  # within the last segment: the same
-    assert np.abs(dx_cut[:, :3] - dx[:, :3]).max() > 1e-3   # before it: less is known
-    assert max(np.abs(full[name] - grad).max() for name, grad in gradients(layer).items()) > 1e-3
-
-
-def test_a_language_model_in_segments():
-    whole = LSTMLM(5, 3, dtype="float64")
-    cut = whole.astype("float64")
-    ids, dlogits = RNG.integers(0, 5, (2, 6)), normal(2, 6, 5)
-    (wanted, _), cache = whole.forward(ids)
-    whole.backward(dlogits, cache)
-    logits, _, dx = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 6)
-    assert dx is None
-    assert_close(logits, wanted)
-    assert_same_gradients(whole, cut)
-    logits, _, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 1)
-    assert_close(logits, wanted)
-
-
 def test_a_language_model_does_not_look_at_padding():
     model = LSTMLM(5, 3, d_hidden=4, dtype="float64")
     ids, start, dlogits = RNG.integers(0, 5, (5, 4)), state(LSTM, 2, 5, 4), normal(5, 4, 5)
@@ -230,27 +179,11 @@ def state_of_ones(*shape):
     return np.ones(shape), np.ones(shape)
 
 
-def test_a_language_model_in_segments_with_lengths():
-    whole = LSTMLM(5, 3, dtype="float64")
-    cut = whole.astype("float64")
-    ids, dlogits = RNG.integers(0, 5, (5, 4)), normal(5, 4, 5)
-    (wanted, state), cache = whole.forward(ids, lengths=LENGTHS)
-    whole.backward(dlogits, cache)
-    logits, final, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 4,
-                                      lengths=LENGTHS)
-    assert_close(logits, wanted)
-    assert_same_gradients(whole, cut)
-    logits, final, _ = truncated_bptt(cut, ids, lambda _, span: dlogits[:, span], 3,
-                                      lengths=LENGTHS)
-    assert_close(logits, wanted)
-    for a, b in zip(final, state, strict=True):
-        assert_close(a, b)
-
-
 def test_attentive_rnn_goes_on_where_it_stopped():
     model = AttentiveRNN(3, 4, dtype="float64")
     x = normal(2, 6, 3)
     (y, (h, past)), _ = model.forward(x)
-    y_cut, (h_cut, past_cut), _ = truncated_bptt(model, x, lambda y, span: y, 4)
-    for a, b in ((y_cut, y), (h_cut, h), (past_cut, past)):
+    (y_cut, state), _ = model.forward(x[:, :4])
+    (y_rest, (h_cut, past_cut)), _ = model.forward(x[:, 4:], state)
+    for a, b in ((np.concatenate([y_cut, y_rest], 1), y), (h_cut, h), (past_cut, past)):
         assert_close(a, b)

@@ -55,15 +55,6 @@ def test_what_is_below_does_not_look_up():
         assert used <= BELOW, f"{name}.py imports {used - BELOW}"
 
 
-def test_no_two_pages_import_each_other():
-    needs = {module_of(page): {m for m in imports(page) if m.startswith("npdl.")}
-             for page in PAGES}
-    while needs:
-        free = {name for name, wanted in needs.items() if not wanted & needs.keys()}
-        assert free, f"a circle among {sorted(needs)}"
-        needs = {name: wanted for name, wanted in needs.items() if name not in free}
-
-
 def writes(node):
     """What a statement or call writes into, as source; None when it makes something new."""
     if isinstance(node, ast.Call):

@@ -9,15 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 
 from npdl.backend import stream
-from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.training.truncated import truncated_bptt
 from npdl_study.check.subjects import randomise
 from tests.tools import torch_names
 from tests.tools import torch_reference as reference
 from tests.tools.composites import WithLoss
-from tests.tools.torch_pairs_recurrent import MODULES, packed, run_module
 
 V, B, S, D = 7, 4, 5, 8
 SIZES = {"d_model": D, "num_heads": 2, "num_layers": 2, "multiplier": 3, "max_len": 6}
@@ -76,26 +73,3 @@ def test_models_with_their_loss(ours, theirs):
         same(found[name].grad, gradient, name)
     extra = sum(p.numel() for name, p in theirs.named_parameters() if "bias_hh" in name)
     assert ours.count_params() == sum(p.numel() for p in theirs.parameters()) - extra
-
-
-@pytest.mark.parametrize("kind", [RNN, GRU, LSTM])
-@pytest.mark.parametrize("segment", [1, 2, 7])
-def test_truncated_backpropagation_is_detach(kind, segment):
-    B, S, D, H = 2, 5, 3, 2
-    rng = stream(segment)
-    mine = kind(D, H, rng=rng, dtype="float64")
-    x, z = rng.standard_normal((B, S, D)), rng.standard_normal((B, S, H))
-    y, _, dx = truncated_bptt(mine, x, lambda y, span: 2 * (y - z[:, span]), segment)
-    P = {name: torch.tensor(p.data, requires_grad=True) for name, p in mine.params()}
-    x_t, state, outputs = torch.tensor(x, requires_grad=True), None, []
-    for begin in range(0, S, segment):
-        span = slice(begin, begin + segment)
-        module = MODULES[kind](D, H, batch_first=True, dtype=x_t.dtype)
-        y_t, state = run_module(module, packed(kind, P, "layers.0.cell."), x_t[:, span], state)
-        ((y_t - torch.tensor(z[:, span])) ** 2).sum().backward()
-        state = tuple(s.detach() for s in state) if kind is LSTM else state.detach()
-        outputs.append(y_t)
-    same(y, torch.cat(outputs, 1))
-    same(dx, x_t.grad)
-    for name, param in mine.params():
-        same(param.grad, P[name].grad, name)

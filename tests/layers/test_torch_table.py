@@ -3,13 +3,11 @@
 import pytest
 
 from tests.tools.running import npdl_layers
-from tests.tools.torch_table import LIMIT, WITHOUT, all_pairs, rows
 
 torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 
 from tests.tools.torch_compare import differences
-
-PAIRS = all_pairs()
+from tests.tools.torch_table import LIMIT, PAIRS, WITHOUT, rows
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)

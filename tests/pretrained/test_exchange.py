@@ -86,7 +86,7 @@ def test_single_modules(torch, bias):
     f64 = {"dtype": torch.float64}
     x = rng.standard_normal((2, 3, 4))
     pairs = [
-        (torch.nn.Linear(4, 3, bias, **f64), Linear(4, 3, bias, dtype="float64"), x),
+        (torch.nn.Linear(4, 3, bias=bias, **f64), Linear(4, 3, bias=bias, dtype="float64"), x),
         (torch.nn.Embedding(5, 4, **f64), Embedding(5, 4, dtype="float64"),
          rng.integers(0, 5, (2, 3))),
         (torch.nn.LayerNorm(4, **f64), LayerNorm(4, dtype="float64"), x),
@@ -107,7 +107,7 @@ def test_multihead_attention_and_lstm(torch, bias):
     rng = np.random.default_rng(3)
     q, k, v = rng.standard_normal((3, 2, 5, 4))
     module = torch.nn.MultiheadAttention(4, 2, bias=bias, batch_first=True, dtype=torch.float64)
-    layer = MultiHeadAttention(4, 2, bias, dtype="float64")
+    layer = MultiHeadAttention(4, 2, bias=bias, dtype="float64")
     if bias:
         torch.nn.init.normal_(module.in_proj_bias)
     from_torch(layer, arrays_of(module), style="torch")
@@ -115,7 +115,7 @@ def test_multihead_attention_and_lstm(torch, bias):
     np.testing.assert_allclose(layer.forward(q, k, v)[0], wanted, atol=1e-12)
     fill(torch, module, to_torch(layer, style="torch"))
     module = torch.nn.LSTM(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
-    layer = LSTM(4, 3, 2, bias, dtype="float64")
+    layer = LSTM(4, 3, 2, bias=bias, dtype="float64")
     from_torch(layer, arrays_of(module), style="torch")
     y, (h, c) = (module(torch.tensor(q)))
     (own, (own_h, own_c)), _ = layer.forward(q)

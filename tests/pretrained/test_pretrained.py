@@ -133,7 +133,7 @@ def test_float32_stays_in_its_file(tmp_path):
 def test_quantized_as_it_comes_or_afterwards_is_the_same(tmp_path, kind):
     write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
     whole = load(tmp_path / "a").model
-    names = quantize_linears(whole, 4, "nearest", 8)
+    names = quantize_linears(whole, 4, rounding="nearest", block=8)
     found = load(tmp_path / "a", bits=4, block=8, rounding="nearest")
     assert_same(whole, found.model)
     assert isinstance(found.model.classifier, QuantLinear) == ("classifier" in names)

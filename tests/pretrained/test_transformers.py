@@ -4,26 +4,19 @@ Its models are made small and random, saved to a folder and read from it. In flo
 turns and RMSNorms still compute in float32; there they are replaced by the same in float64.
 """
 
+import importlib.util
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
-pytest.importorskip("transformers", reason="parity with transformers needs it")
-
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
 
 from npdl.decoding import greedy
 from npdl.decoding.wiring import continuation
 from npdl.pretrained import load
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
 V, B, S = 97, 3, 11
 LLAMA = {"vocab_size": V, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3,
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
@@ -32,14 +25,14 @@ GPT2 = {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions":
         "bos_token_id": 0, "eos_token_id": 0, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0,
         "attn_implementation": "sdpa", "initializer_range": 0.2}
 MODELS = {
-    "llama, grouped, untied": (LlamaForCausalLM, LlamaConfig, LLAMA),
-    "llama, one key, tied": (LlamaForCausalLM, LlamaConfig, {
+    "llama, grouped, untied": ("LlamaForCausalLM", "LlamaConfig", LLAMA),
+    "llama, one key, tied": ("LlamaForCausalLM", "LlamaConfig", {
         **LLAMA, "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_theta": 500.0}),
-    "llama, wide heads, a key each": (LlamaForCausalLM, LlamaConfig, {
+    "llama, wide heads, a key each": ("LlamaForCausalLM", "LlamaConfig", {
         **LLAMA, "num_key_value_heads": 4, "head_dim": 10, "rms_norm_eps": 1e-2}),
-    "qwen2": (Qwen2ForCausalLM, Qwen2Config, {**LLAMA, "tie_word_embeddings": True}),
-    "gpt-2, tied": (GPT2LMHeadModel, GPT2Config, GPT2),
-    "gpt-2, untied": (GPT2LMHeadModel, GPT2Config, {
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**LLAMA, "tie_word_embeddings": True}),
+    "gpt-2, tied": ("GPT2LMHeadModel", "GPT2Config", GPT2),
+    "gpt-2, untied": ("GPT2LMHeadModel", "GPT2Config", {
         **GPT2, "tie_word_embeddings": False, "layer_norm_epsilon": 1e-2, "n_inner": 64}),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -66,9 +59,11 @@ def rotary(module):
 
 def pair(name, folder, dtype):
     """transformers' model, and npdl's as it reads it from a folder."""
+    import transformers  # takes seconds
+
     kind, config, options = MODELS[name]
     torch.manual_seed(5)
-    theirs = kind(config(**options))
+    theirs = getattr(transformers, kind)(getattr(transformers, config)(**options))
     for what, param in theirs.named_parameters():
         if param.ndim == 1:                                 # gains of 1 and biases of 0 hide much
             torch.nn.init.normal_(param, float("bias" not in what), 0.3)

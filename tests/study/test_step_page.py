@@ -116,7 +116,7 @@ def test_source_cannot_break_the_page():
 
 @pytest.mark.parametrize(("code", "formula"), [
     ("dx = dx - x_hat * along_x", "dx = dx − x\u0302 ⊙ along_x"),
-    ("self.W.grad += cache.rows.T @ dy_rows", "∇W += rowsᵀ dy_rows"),
+    ("self.W.grad += cache.rows.T @ dy_rows", "dW += rowsᵀ dy_rows"),
     ("rstd = 1 / xp.sqrt(var + self.eps)", "rstd = 1 / √(var + ε)"),
     ("dx = xp.multiply(dx, rstd, out=dx)", "dx = dx ⊙ rstd"),
     ("y = a - (b - c)", "y = a − (b − c)"),

@@ -1,8 +1,8 @@
 """Mistakes of meaning, and right layers in odd styles, as students write them: is blame right?
 
-    python -m tests.tools.blame_corpus                                # the table of all of it
+    python -m tests.tools.blame_corpus                              # the table of all of it
     python -m tests.tools.blame_corpus --layers softmax,lstm --styles tuple --show
-    python -m tests.tools.blame_corpus --write DIR                    # the files themselves, to be read
+    python -m tests.tools.blame_corpus --write DIR                  # the files, to be read
 
 Each layer in tests/corpus is written once: @W stands for a parameter, @dW for its gradient, $x for
 what is kept in the cache. The same mistakes are then made in every style of STYLES. A mistake says

@@ -9,7 +9,7 @@ from npdl.training import checkpoint
 META = {"step": 7, "model": {"layers": 2, "bias": True, "p": None}, "lr": 1e-3, "note": "é ∘"}
 
 
-def example() -> dict[str, np.ndarray]:
+def example():
     rng = np.random.default_rng(0)
     return {
         "embedding.W": rng.standard_normal((5, 4)).astype(np.float32),
@@ -18,7 +18,7 @@ def example() -> dict[str, np.ndarray]:
     }
 
 
-def refused(path, data: bytes | None = None) -> str:
+def refused(path, data=None):
     """What `load` says of the file when it refuses it, checked to be one line that names it."""
     if data is not None:
         path.write_bytes(data)

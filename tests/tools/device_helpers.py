@@ -7,7 +7,7 @@ import numpy as np
 from npdl import backend
 from npdl.backend import to_host
 from npdl.training.config import Config
-from npdl_study.trees import cast
+from npdl_study.trees import cast, mapped
 
 SETTINGS = [
     {"engine": engine, **settings} for engine in ("fast", "plain") for settings in (
@@ -26,25 +26,19 @@ def small_config(model, settings, **more):
 
 def on_device(nest):
     """The same nest with its arrays on the device; `lengths` are read on the host."""
-    if isinstance(nest, np.ndarray):
-        return backend.to_device(nest)
-    if isinstance(nest, (tuple, list)):
-        items = [on_device(item) for item in nest]
-        return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
     if isinstance(nest, dict):
         return {key: value if key == "lengths" else on_device(value)
                 for key, value in nest.items()}
-    return nest
+    return mapped(nest, lambda leaf: backend.to_device(leaf) if isinstance(leaf, np.ndarray)
+                  else leaf)
 
 
 def on_host(nest):
     """The same nest with contiguous arrays, as a copy to a device makes them."""
-    if isinstance(nest, np.ndarray):
-        return np.ascontiguousarray(nest).reshape(nest.shape)
-    if isinstance(nest, (tuple, list)):
-        items = [on_host(item) for item in nest]
-        return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
-    return {key: on_host(value) for key, value in nest.items()} if type(nest) is dict else nest
+    if isinstance(nest, dict):
+        return {key: on_host(value) for key, value in nest.items()}
+    return mapped(nest, lambda leaf: np.ascontiguousarray(leaf).reshape(leaf.shape)
+                  if isinstance(leaf, np.ndarray) else leaf)
 
 
 def flat(nest):
@@ -56,12 +50,8 @@ def flat(nest):
 
 def upstream(outputs, rng):
     """Random gradients in the nest of `outputs`, for the float arrays in it."""
-    if isinstance(outputs, (tuple, list)):
-        items = [upstream(item, rng) for item in outputs]
-        return type(outputs)(*items) if hasattr(outputs, "_fields") else tuple(items)
-    if outputs is None or outputs.dtype.kind != "f":
-        return None
-    return rng.standard_normal(outputs.shape).astype(outputs.dtype)
+    return mapped(outputs, lambda y: None if y is None or y.dtype.kind != "f"
+                  else rng.standard_normal(y.shape).astype(y.dtype))
 
 
 def run_case(case, place, dtype=None, unwaited=contextlib.nullcontext):

@@ -193,7 +193,7 @@ def assert_kernels():
     """Each kernel equals its layer, and writes over nothing but what it says."""
     rng, m = stream(9, 9), Arena("float64")
     pairs = [(Linear(3, 5, dtype="float64"), kernels.linear, kernels.linear_backward),
-             (Linear(3, 5, False, dtype="float64"), kernels.linear, kernels.linear_backward),
+             (Linear(3, 5, bias=False, dtype="float64"), kernels.linear, kernels.linear_backward),
              (LayerNorm(5, dtype="float64"), kernels.layer_norm, kernels.layer_norm_backward),
              (GELU(), kernels.activation, kernels.activation_backward)]
     for layer, forward, backward in pairs:
@@ -249,7 +249,8 @@ def assert_equal_for_large_tables():
     """A vocabulary that is too large for one-hot rows, rows too long for columns, and batches,
     queries and sums that are cut in parts."""
     limits = {(kernels, "SMALL_TABLE"): 1, (kernels, "SHORT_AXIS"): 1, (kernels, "BLOCK"): 20,
-              (kernels, "ROWS"): 3, (attention, "PART"): 2, (prefix, "FEW_WORDS"): 0}
+              (kernels, "GELU_BLOCK"): 20, (kernels, "ROWS"): 3, (attention, "PART"): 2,
+              (prefix, "FEW_WORDS"): 0}
     before = {(module, name): getattr(module, name) for module, name in limits}
     try:
         for (module, name), value in limits.items():

@@ -16,29 +16,33 @@ ROOTS = ("npdl", "npdl_study", "exercises", "experiments", "docs/book", "tests/t
 FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
          for root in ROOTS for path in sorted((ROOT / root).rglob("*.py"))
          if (path.parent / "__init__.py").exists()}
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
 def imports(name):
     """(every module of FILES that a module imports, those that it imports inside a function)."""
-    tree, late = ast.parse(FILES[name].read_text(encoding="utf-8")), set()
-    for node in ast.walk(tree):
-        if isinstance(node, FUNCTIONS):
-            late |= _imported(name, node)
-    return _imported(name, tree), late
+    found, late = set(), set()
+    for statement, is_late in _statements(ast.parse(FILES[name].read_text(encoding="utf-8"))):
+        if isinstance(statement, ast.ImportFrom):
+            above = name.split(".")[:-statement.level] if statement.level else []
+            module = ".".join([*above, *([statement.module] if statement.module else [])])
+            names = {module, *(f"{module}.{each.name}" for each in statement.names)}
+        else:
+            names = {each.name for each in getattr(statement, "names", ())
+                     if isinstance(statement, ast.Import)}
+        names = {each for each in names & FILES.keys() if not name.startswith(f"{each}.")} - {name}
+        found |= names
+        late |= names if is_late else set()
+    return found, late
 
 
-def _imported(name, tree):
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            above = name.split(".")[:-node.level] if node.level else []
-            module = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {module, *(f"{module}.{each.name}" for each in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    return {each for each in found & FILES.keys() if not name.startswith(f"{each}.")} - {name}
+def _statements(node, is_late=False):
+    """(statement, whether it stands in a function) of all that stand below a node."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, field, ()):
+            yield each, is_late
+            yield from _statements(each, is_late or isinstance(each, FUNCTIONS))
 
 
 def room(name):
@@ -49,8 +53,8 @@ def room(name):
 
 
 def of_files(late=()):
-    """{module: those it imports}; of modules in the rooms `late` without imports in functions."""
-    return {name: imports(name)[0] - (imports(name)[1] if room(name) in late else set())
+    """{module: those it imports}; of the modules `late` without imports in functions."""
+    return {name: imports(name)[0] - (imports(name)[1] if name in late else set())
             for name in FILES}
 
 

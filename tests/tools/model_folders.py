@@ -8,6 +8,7 @@ import numpy as np
 from npdl import safetensors
 from npdl.pretrained import Pretrained, to_huggingface
 from npdl.pretrained.config import Architecture
+from npdl.pretrained.tokenizer import byte_pairs
 
 LLAMA = {"model_type": "llama", "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64,
          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -54,8 +55,6 @@ def small_tokenizer():
     """A byte-level BPE tokenizer with some merges."""
     import tokenizers
     from tokenizers import trainers
-
-    from npdl.pretrained.tokenizer import byte_pairs
 
     made = byte_pairs(tokenizers, tokenizers.models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=310, special_tokens=["<|endoftext|>"],

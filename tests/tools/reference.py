@@ -1,8 +1,8 @@
 """Results frozen before the layers were written anew: losses, outputs and every gradient.
 
 `cases()` runs small batches of every layer, model, loss and optimizer in float64 with seeded
-parameters; tests/tools/reference.npz holds what they gave. `python -m tests.tools.reference` writes the file,
-which is done once: from then on the numbers are what new code is held to.
+parameters; tests/tools/reference.npz holds what they gave. `python -m tests.tools.reference` writes
+the file, which is done once: from then on the numbers are what new code is held to.
 """
 
 from pathlib import Path
@@ -195,7 +195,8 @@ def padded(rng):
 HL = [(2, 3, 3)]
 CASES = {
     "Linear": of_layer(lambda: Linear(3, 4, **D64), (2, 5, 3)),
-    "Embedding": of_layer(lambda: Embedding(5, 3, 1, **D64), np.array([[1, 2, 2], [0, 4, 1]])),
+    "Embedding": of_layer(lambda: Embedding(5, 3, padding_id=1, **D64),
+                          np.array([[1, 2, 2], [0, 4, 1]])),
     "Unembedding": of_layer(lambda: Unembedding(Embedding(5, 3, **D64)), (2, 3, 3)),
     "LearnedPositions": of_layer(lambda: LearnedPositions(4, 3, **D64), (2, 3, 3)),
     "LayerNorm": of_layer(lambda: LayerNorm(6, **D64), (2, 3, 6)),
@@ -223,7 +224,7 @@ CASES = {
         3, 2, **D64)), (4, 3), (4, 4)),
     "AttentiveRNN": of_layer(lambda: AttentiveRNN(2, 3, **D64), (2, 4, 2)),
     "AttentiveRNN, previous": of_layer(
-        lambda: AttentiveRNN(2, 3, "additive", "previous", **D64), (2, 4, 2),
+        lambda: AttentiveRNN(2, 3, score="additive", query="previous", **D64), (2, 4, 2),
         state=[(2, 3), (2, 2, 3)]),
     "BiRNN": of_layer(lambda: BiRNN(2, 3, 4, **D64), (3, 4, 2), lengths=LENGTHS),
     "BiRNNLoss": of_parity(lambda: BiRNNLoss(BiRNN(2, 3, 2, **D64))),
@@ -257,7 +258,7 @@ CASES = {
                             lambda rng: rng.standard_normal((3, 4))),
     "KLDivergence": of_loss(KLDivergence, lambda rng: rng.standard_normal((3, 4)),
                             lambda rng: rng.standard_normal((3, 4))),
-    "SGD": of_optimizer(lambda model: SGD(model, 0.1, 0.9, 0.01)),
+    "SGD": of_optimizer(lambda model: SGD(model, 0.1, momentum=0.9, weight_decay=0.01)),
     "Adam": of_optimizer(lambda model: Adam(model, 0.1, weight_decay=0.01)),
     "AdamW, clipped": of_optimizer(lambda model: AdamW(model, 0.1, weight_decay=0.1), 1.0),
 }

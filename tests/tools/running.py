@@ -12,7 +12,7 @@ from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl_study.check.subjects import randomise
-from npdl_study.trees import cast, leaves
+from npdl_study.trees import cast, is_float, leaves, mapped
 
 CASE_LIMIT = 1e-7
 BASES = ("RecurrentLayer", "Recurrent")         # what they run is named by their subclasses
@@ -67,12 +67,7 @@ def build(case):
 
 def each(nest, function, keep=False):
     """`function` of every float array of a nest; everything else is None, or kept as it is."""
-    if isinstance(nest, (tuple, list)):
-        items = [each(item, function, keep) for item in nest]
-        return type(nest)(*items) if hasattr(nest, "_fields") else tuple(items)
-    if nest is None or not np.issubdtype(np.asarray(nest).dtype, np.floating):
-        return nest if keep else None
-    return function(nest)
+    return mapped(nest, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
 
 
 def arrays_in(nest):

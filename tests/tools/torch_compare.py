@@ -2,7 +2,7 @@
 
 A Pair builds npdl's layer and its inputs, and computes with torch what the layer should. Torch's
 side starts from npdl's own arrays as leaves, so autograd's gradients have npdl's names and shapes.
-The pairs are in tests.tools.torch_pairs and tests.torch_pairs_deep.
+The pairs are in tests.tools.torch_pairs and its neighbours.
 """
 
 import zlib
@@ -14,7 +14,7 @@ import torch
 
 from npdl.backend import stream
 from npdl_study.check.subjects import randomise
-from npdl_study.trees import leaves, only, upstream
+from npdl_study.trees import leaves, mapped, only, upstream
 
 
 @dataclass
@@ -37,12 +37,13 @@ class Pair:
 
 def tensors(nest, grad=True):
     """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
-    if isinstance(nest, (tuple, list)):
-        return tuple(tensors(item, grad) for item in nest)
-    if not isinstance(nest, np.ndarray):
-        return nest
-    tensor = torch.tensor(np.ascontiguousarray(nest))
-    return tensor.requires_grad_(grad and tensor.is_floating_point())
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        tensor = torch.tensor(np.ascontiguousarray(leaf))
+        return tensor.requires_grad_(grad and tensor.is_floating_point())
+
+    return mapped(nest, change)
 
 
 def tensor_leaves(nest, path=""):

@@ -30,7 +30,7 @@ def hidden(rng):
 def linear(bias):
     def build(rng):
         B, S, D, E = sizes(rng, 4)
-        return Linear(D, E, bias, rng), (rng.standard_normal((B, S, D)),), {}
+        return Linear(D, E, bias=bias, rng=rng), (rng.standard_normal((B, S, D)),), {}
 
     return Pair(Linear, "bias" if bias else "no bias", "nn.Linear", build,
                 lambda P, x: F.linear(x, P["W"].T, P.get("b")))
@@ -39,7 +39,7 @@ def linear(bias):
 def table(padding_id):
     def build(rng):
         B, S, D = sizes(rng, 3)
-        return Embedding(7, D, padding_id, rng), (rng.integers(0, 7, (B, S)),), {}
+        return Embedding(7, D, padding_id=padding_id, rng=rng), (rng.integers(0, 7, (B, S)),), {}
 
     return Pair(Embedding, f"padding_id {padding_id}", "nn.Embedding", build,
                 lambda P, ids: F.embedding(ids, P["W"], padding_id))
@@ -52,7 +52,7 @@ def unembedding(rng):
 
 def positions(rng):
     B, S, D = sizes(rng, 3)
-    return LearnedPositions(6, D, rng), (rng.standard_normal((B, S, D)),), {}
+    return LearnedPositions(6, D, rng=rng), (rng.standard_normal((B, S, D)),), {}
 
 
 def layer_norm(bias):

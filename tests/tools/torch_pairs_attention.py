@@ -67,7 +67,7 @@ def multi_head(bias):
         B, R, S, d = sizes(rng, 4)
         Q, K, V = (rng.standard_normal((B, n, HEADS * d)) for n in (R, S, S))
         mask = padding_mask(seen(rng, B, S))
-        return MultiHeadAttention(HEADS * d, HEADS, bias, rng), (Q, K, V), {"mask": mask}
+        return MultiHeadAttention(HEADS * d, HEADS, bias=bias, rng=rng), (Q, K, V), {"mask": mask}
 
     def theirs(P, Q, K, V, mask):
         module = nn.MultiheadAttention(Q.shape[-1], HEADS, bias=bias, batch_first=True)

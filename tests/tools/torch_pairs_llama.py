@@ -29,7 +29,7 @@ def turned(x, theta=THETA):
 
 def rotary(rng):
     B, S, half = sizes(rng, 3)
-    return Rotary(2 * half, THETA), (rng.standard_normal((B, S, 2 * half)),), {}
+    return Rotary(2 * half, rope_theta=THETA), (rng.standard_normal((B, S, 2 * half)),), {}
 
 
 def attention(P, name, x, mask):
@@ -101,12 +101,12 @@ def their_gpt2(P, ids):
 PAIRS = [
     Pair(Rotary, "(B, S, d)", "torch.polar", rotary, lambda P, x: turned(x)),
     of_sequences(GroupedQueryAttention, SDPA, attention, lambda D, rng: GroupedQueryAttention(
-        D, HEADS, GROUPS, THETA, True, rng=rng)),
+        D, HEADS, GROUPS, rope_theta=THETA, qkv_bias=True, rng=rng)),
     Pair(SwiGLU, "(B, S, D)", "F.silu", lambda rng: (
-        SwiGLU(3, 4, rng), (rng.standard_normal((*sizes(rng, 2), 3)),), {}),
+        SwiGLU(3, 4, rng=rng), (rng.standard_normal((*sizes(rng, 2), 3)),), {}),
         lambda P, x: swiglu(P, "", x)),
     of_sequences(LlamaBlock, f"{SDPA} and others", block, lambda D, rng: LlamaBlock(
-        D, HEADS, GROUPS, 5, THETA, EPS, rng=rng)),
+        D, HEADS, GROUPS, 5, rope_theta=THETA, eps=EPS, rng=rng)),
     llama("tied"), llama("a classifier of its own, biases", tied=False, qkv_bias=True),
     Pair(GPT2, "tied", "nn.TransformerEncoderLayer", gpt2, their_gpt2),
 ]

@@ -214,8 +214,8 @@ def attentive(score, query):
     def build(rng):
         B, S, past, D, H = sizes(rng, 5)
         start = rng.standard_normal((B, H)), rng.standard_normal((B, past, H))
-        return AttentiveRNN(D, H, score, query, rng=rng), (rng.standard_normal((B, S, D)),
-                                                           start), {}
+        layer = AttentiveRNN(D, H, score=score, query=query, rng=rng)
+        return layer, (rng.standard_normal((B, S, D)), start), {}
 
     def scores(P, q, keys):
         """q (B, H), keys (B, n, H) -> (B, n)."""

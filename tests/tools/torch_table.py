@@ -8,8 +8,17 @@ SEEDS drawings of every pair. Exit status 1 if a difference exceeds the limit.
 
 import sys
 
+from tests.tools import (
+    torch_pairs,
+    torch_pairs_attention,
+    torch_pairs_llama,
+    torch_pairs_recurrent,
+)
 from tests.tools.running import npdl_layers
+from tests.tools.torch_compare import differences
 
+PAIRS = (torch_pairs.PAIRS + torch_pairs_recurrent.PAIRS + torch_pairs_attention.PAIRS
+         + torch_pairs_llama.PAIRS)
 LIMIT = 1e-10
 SEEDS = 12
 
@@ -34,23 +43,8 @@ WITHOUT = {
 }
 
 
-def all_pairs():
-    """Every Pair; imports torch."""
-    from tests.tools import (
-        torch_pairs,
-        torch_pairs_attention,
-        torch_pairs_llama,
-        torch_pairs_recurrent,
-    )
-
-    return (torch_pairs.PAIRS + torch_pairs_recurrent.PAIRS + torch_pairs_attention.PAIRS
-            + torch_pairs_llama.PAIRS)
-
-
 def worst_of(pairs, seeds=SEEDS):
     """(worst output, worst gradient), each (difference, name) over all drawings of some pairs."""
-    from tests.tools.torch_compare import differences
-
     found = {True: (0.0, "-"), False: (0.0, "-")}
     for pair in pairs:
         for seed in range(seeds):
@@ -62,9 +56,8 @@ def worst_of(pairs, seeds=SEEDS):
 
 def rows(seeds=SEEDS):
     """Yield (class, its pairs, worst output, worst gradient) for every layer that torch has."""
-    pairs = all_pairs()
     for cls in npdl_layers():
-        own = [pair for pair in pairs if pair.layer_class is cls]
+        own = [pair for pair in PAIRS if pair.layer_class is cls]
         if own:
             yield cls, own, *worst_of(own, seeds)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
-from npdl.process import born
+from npdl.files import clean_stale
+from npdl.process import has_ended
 from npdl.training import checkpoint
 from tests.tools.checkpoint_example import META, assert_same, example
 
@@ -80,7 +81,7 @@ def test_killed_while_saving_then_cleaned(tmp_path, moment):
     ran = subprocess.run([sys.executable, "-c", KILLED, path, moment], capture_output=True)
     assert ran.returncode == -9
     assert_same(checkpoint.load(path)[0], example())
-    removed = checkpoint.clean_stale(tmp_path)
+    removed = clean_stale(tmp_path)
     assert len(removed) == 1 and removed[0].startswith(".a.npz.")
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]
 
@@ -107,13 +108,13 @@ def test_clean_stale_removes_only_what_dead_processes_left(tmp_path):
     for name in (dead, alive, ".b.99999999999999999999.tmp", *others):
         (tmp_path / name).write_text("")
     (tmp_path / f".folder.{ran.pid}.tmp").mkdir()
-    assert checkpoint.clean_stale(tmp_path) == sorted([dead, ".b.99999999999999999999.tmp"])
+    assert clean_stale(tmp_path) == sorted([dead, ".b.99999999999999999999.tmp"])
     assert {entry.name for entry in tmp_path.iterdir()} == {
         alive, f".folder.{ran.pid}.tmp", *others
     }
-    assert checkpoint.clean_stale(tmp_path / "none") == []
+    assert clean_stale(tmp_path / "none") == []
     with pytest.raises(CheckpointError, match="cannot be cleaned"):
-        checkpoint.clean_stale(tmp_path / "a.npz")
-    assert born(1) != 0                   # not ours, and still alive
+        clean_stale(tmp_path / "a.npz")
+    assert not has_ended(1)                  # not ours, and still alive
     ran.wait()
-    assert born(ran.pid) == 0
+    assert has_ended(ran.pid)

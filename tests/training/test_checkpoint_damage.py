@@ -15,21 +15,21 @@ from npdl.training import checkpoint
 from tests.tools.checkpoint_example import META, assert_same, example, refused
 
 
-def seal(body: bytes) -> bytes:
+def seal(body):
     """`body` without its last 64 bytes, and the right digest after it."""
     return body[:-64] + hashlib.sha256(body[:-64]).hexdigest().encode()
 
 
-def npy(header: bytes, data: bytes, version: bytes = b"\x01\x00") -> bytes:
+def npy(header, data, version=b"\x01\x00"):
     return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header + data
 
 
-def header(shape: str, descr: str = "'<f4'", fortran: bool = False) -> bytes:
+def header(shape, descr="'<f4'", fortran=False):
     text = f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}\n"
     return text.encode()
 
 
-def archive(members, compression=zipfile.ZIP_STORED) -> bytes:
+def archive(members, compression=zipfile.ZIP_STORED):
     """A sealed archive of the pairs (name, bytes), as a hostile hand could make it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as file:

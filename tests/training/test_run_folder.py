@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from npdl.__main__ import main
+from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.training import checkpoint
-from npdl.training.claim import claim
+from npdl.training import claim as claims
+from npdl.training.claim import claim, claimed
 from npdl.training.config import Config
 from npdl.training.metrics import read_metrics
 from npdl.training.run import train
@@ -56,9 +58,9 @@ def test_a_folder_that_a_process_works_in_is_refused(tmp_path, run, capsys, opti
         before = contents(folder)
         refused([*options, "--out", folder], f"process {os.getpid()} on", tmp_path, capsys)
         assert contents(folder) == before
-    assert not {"claim.json", "claim.lock"} & set(os.listdir(folder))
+    assert "claim.json" not in os.listdir(folder)
     assert main(["train-gpt", *options, "--quiet", "--out", str(folder)]) == 0
-    assert not {"claim.json", "claim.lock"} & set(os.listdir(folder))
+    assert "claim.json" not in os.listdir(folder)
 
 
 def test_of_many_that_begin_at_one_instant_one_does(tmp_path, monkeypatch):
@@ -91,26 +93,45 @@ def test_a_killed_process_leaves_the_folder_to_the_next(tmp_path):
         with claim(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert sorted(os.listdir(tmp_path)) == ["claim.json", "claim.lock"]
+    assert os.listdir(tmp_path) == ["claim.json"]
     assert main(["train-gpt", *OPTIONS, "--out", str(tmp_path)]) == 0
-    assert not {"claim.json", "claim.lock"} & set(os.listdir(tmp_path))
+    assert "claim.json" not in os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("age", [0, 90])
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b'{"pid": 1e999}', None, "itself",
+@pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"\xff\xfe", b'{"pid": 1e999}',
                                      b'{"pid": %d, "host": "%s"}' % (10**400, b"x")])
-def test_an_odd_claim_is_never_waited_for_and_lapses(tmp_path, content, age):
-    path = tmp_path / "claim.json"
-    if content == "itself":
-        path.symlink_to(path)
-    else:
-        os.mkfifo(path) if content is None else path.write_bytes(content)
-    os.utime(path, (time.time() - age,) * 2, follow_symlinks=False)
+def test_whatever_a_claim_says_it_is_whose_lock_it_is(tmp_path, content):
+    (tmp_path / "claim.json").write_bytes(content)
     with claim(tmp_path) as mine:
-        assert (mine is not None) is (age > 60)
-        if mine is not None:
-            path.write_bytes(b"\xff")                   # someone writes into it meanwhile
-            assert not mine.holds()
+        assert mine
+        (tmp_path / "claim.json").write_bytes(content)          # someone writes into it meanwhile
+        with pytest.raises(InputError, match="process works here"), claimed(tmp_path):
+            pass
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("odd", ["pipe", "link", "folder"])
+def test_an_odd_claim_is_neither_waited_for_nor_written(tmp_path, run, capsys, odd):
+    path, target = run / "claim.json", tmp_path / "somebody's"
+    target.write_text("mine")
+    {"pipe": os.mkfifo, "link": lambda path: path.symlink_to(target), "folder": os.mkdir}[odd](path)
+    refused(["--resume", "--out", run], "claim.json: cannot be locked", tmp_path, capsys)
+    assert target.read_text() == "mine"
+
+
+def test_a_claim_that_its_holder_removes_is_not_held(tmp_path, monkeypatch):
+    """Between the opening and the lock, the file may lose its name."""
+    locks, lock = [], claims._lock
+
+    def late(file):
+        locks.append(file)
+        if len(locks) == 1:
+            (tmp_path / "claim.json").unlink()
+        return lock(file)
+
+    monkeypatch.setattr(claims, "_lock", late)
+    with claim(tmp_path) as mine, claim(tmp_path) as other:
+        assert mine and not other and len(locks) == 3
 
 
 @pytest.mark.parametrize("name", ["checkpoint.npz", "metrics.jsonl", "summary.json"])

@@ -66,5 +66,5 @@ for head, (axis, weights) in enumerate(zip(axes, maps, strict=True)):
 plt.show()
 
 # %% [markdown]
-# How long training takes until it generalises, and what it has learned by then, is the last chapter
+# How long training takes until it generalises, and what it has learned by then, is chapter 17
 # of the book. The full run: `python experiments/train_gpt.py`, with `--backend cupy` on a GPU.

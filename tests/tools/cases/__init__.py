@@ -2,7 +2,7 @@
 
     case(Linear, "(B, D)", (4, 3), (5, 4))      # Linear(4, 3, rng=rng) on a normal array (5, 4)
 
-Views that are not contiguous need no cases: tests/layers/test_contract.py runs every case on them too.
+Views that are not contiguous need no cases: tests/layers/test_contract.py runs every case on them.
 """
 
 import importlib
@@ -21,8 +21,8 @@ class Case:
     """One gradient check: `build(rng)` returns (layer, inputs, options) for gradcheck.
 
     `layer_class` is the class that the case stands for; `forward`, if given, replaces
-    layer.forward (see npdl_study.check.gradcheck). `entries` limits how many entries of each array are
-    checked.
+    layer.forward (see npdl_study.check.gradcheck). `entries` limits how many entries of each array
+    are checked.
     """
 
     layer_class: type

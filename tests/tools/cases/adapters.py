@@ -10,10 +10,10 @@ from npdl.models.seq2seq import Seq2Seq
 from tests.tools.cases import case, ids
 
 
-def over(cls, *sizes, base_bits=None, **options):
+def over(cls, *sizes, bias=True, base_bits=None, **options):
     """An adapter over a Linear, quantized first if `base_bits` are given."""
     def make(rng):
-        base = Linear(*sizes, rng=rng)
+        base = Linear(*sizes, bias=bias, rng=rng)
         base = base if base_bits is None else QuantLinear(base, base_bits)
         return cls(base, **options, **({"rng": rng} if cls is LoRALinear else {}))
 
@@ -34,12 +34,12 @@ def adapted(model, where=None, quantize=None, **lora):
 
 CASES = [
     case(FrozenLinear, "passes the gradient on", over(FrozenLinear, 3, 4), (2, 5, 3)),
-    case(FrozenLinear, "no bias, sizes of 1", over(FrozenLinear, 1, 1, False), (1, 1)),
+    case(FrozenLinear, "no bias, sizes of 1", over(FrozenLinear, 1, 1, bias=False), (1, 1)),
     case(QuantLinear, "4 bits", over(QuantLinear, 3, 4), (2, 5, 3)),
     case(QuantLinear, "no bias, 3 bits, nearest, blocks, sizes of 1", over(
-        QuantLinear, 5, 2, False, bits=3, rounding="nearest", block=4), (1, 5)),
+        QuantLinear, 5, 2, bias=False, bits=3, rounding="nearest", block=4), (1, 5)),
     case(LoRALinear, "scale 1", over(LoRALinear, 3, 4, rank=2), (2, 5, 3)),
-    case(LoRALinear, "alpha, no bias", over(LoRALinear, 4, 3, False, rank=3, alpha=5), (6, 4)),
+    case(LoRALinear, "alpha, no bias", over(LoRALinear, 4, 3, bias=False, rank=3, alpha=5), (6, 4)),
     case(LoRALinear, "sizes of 1", over(LoRALinear, 1, 1, rank=1), (1, 1)),
     case(LoRALinear, "one vector", over(LoRALinear, 3, 2, rank=2), (3,)),
     case(LoRALinear, "over a quantized map (QLoRA)", over(

@@ -45,7 +45,8 @@ for kind, args, d_key in ((DotAttention, (), 2), (ScaledDotAttention, (), 2),
 
 CASES += [
     case(MultiHeadAttention, "everything visible", (4, 2), *[(2, 3, 4)] * 3),
-    case(MultiHeadAttention, "causal, no bias", (4, 2, False), *[(2, 3, 4)] * 3, mask=CAUSAL),
+    case(MultiHeadAttention, "causal, no bias", (4, 2, {"bias": False}), *[(2, 3, 4)] * 3,
+         mask=CAUSAL),
     case(MultiHeadAttention, "cross, padding, a sequence that sees nothing", (4, 2), (2, 4, 4),
          (2, 3, 4), (2, 3, 4), mask=padding_mask(BLIND)),
     case(MultiHeadAttention, "padding, one query sees nothing", (4, 2), *[(2, 3, 4)] * 3,
@@ -55,13 +56,14 @@ CASES += [
     case(MultiHeadAttention, "sizes of 1", (1, 1), *[(1, 1, 1)] * 3),
     case(FeedForward, "multiplier 1, rows", (3, 1), (4, 3)),
     case(FeedForward, "sizes of 1", (1, 1), (1, 1)),
-    *(case(FeedForward, f"biases, {name}", (2, 2, name, True), (2, 3, 2)) for name in ACTIVATIONS),
+    *(case(FeedForward, f"biases, {name}", (2, 2, {"activation": name, "bias": True}), (2, 3, 2))
+      for name in ACTIVATIONS),
 ]
 
 for kind in (Block, PreNormBlock):
     CASES += [
         case(kind, "causal", (4, 2, 2), (2, 3, 4), mask=CAUSAL),
-        case(kind, "no mask, no bias", (4, 2, 2, False), (2, 3, 4)),
+        case(kind, "no mask, no bias", (4, 2, 2, NO_BIAS), (2, 3, 4)),
         case(kind, "padding, biases in the feed-forward net", (4, 2, 2, {"ffn_bias": True}),
              (2, 3, 4), mask=PADDED),
         case(kind, "dropout", (4, 2, 2, {"dropout": 0.3}), (2, 3, 4), mask=CAUSAL,
@@ -93,7 +95,7 @@ MASKS = {"mask": CAUSAL, "memory_mask": padding_mask(BLIND)}
 for kind in (DecoderBlock, PreNormDecoderBlock):
     CASES += [
         case(kind, "masks", (4, 2, 2), (2, 3, 4), (2, 3, 4), **MASKS),
-        case(kind, "lengths differ, no bias", (4, 2, 2, False), (2, 2, 4), (2, 3, 4)),
+        case(kind, "lengths differ, no bias", (4, 2, 2, NO_BIAS), (2, 2, 4), (2, 3, 4)),
         case(kind, "dropout, biases in the feed-forward net",
              (4, 2, 2, {"ffn_bias": True, "dropout": 0.4}), (2, 3, 4), (2, 3, 4),
              forward=same_mask),

@@ -13,7 +13,7 @@ PADDED = CAUSAL & SEEN[:, None, None, None, :]                      # (B, 1, 1, 
 BIASED = {"qkv_bias": True}
 CASES = [
     case(Rotary, "(B, G, n, S, d)", (4,), (2, 1, 2, 3, 4)),
-    case(Rotary, "positions with a gap, another base", (6, 50.0), (3, 6),
+    case(Rotary, "positions with a gap, another base", (6, {"rope_theta": 50.0}), (3, 6),
          positions=np.array([2, 3, 70])),
     case(Rotary, "one pair, one position", (2,), (1, 2)),
     case(GroupedQueryAttention, "a key for two heads", (8, 4, 2), (2, 3, 8), mask=CAUSAL),

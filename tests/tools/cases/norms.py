@@ -25,7 +25,7 @@ CASES = [
     case(LayerNorm, "one row", (4,), (4,)),
     case(LayerNorm, "width 1", (1,), (3, 1)),
     case(LayerNorm, "far from zero", (6,), lambda rng: 20 + rng.standard_normal((3, 6))),
-    case(LayerNorm, "a large eps", (4, 0.5), (3, 4)),
+    case(LayerNorm, "a large eps", (4, {"eps": 0.5}), (3, 4)),
     case(LayerNorm, "no bias", (5, {"bias": False}), (2, 5)),
     case(RMSNorm, "(N, C, L)", (5,), (2, 3, 5)),
     case(RMSNorm, "one row", (4,), (4,)),

@@ -22,7 +22,7 @@ LINEAR = [
     case(Linear, "(B, D)", (4, 3), (5, 4)),
     case(Linear, "(B, S, D)", (3, 4), (2, 3, 3)),
     case(Linear, "no leading axis", (3, 2), (3,)),
-    case(Linear, "four axes, no bias", (2, 3, False), (2, 1, 3, 2)),
+    case(Linear, "four axes, no bias", (2, 3, {"bias": False}), (2, 1, 3, 2)),
     case(Linear, "sizes of 1", (1, 1), (1, 1)),
     case(Linear, "an empty batch", (3, 2), (0, 3)),
     case(Same, "(B, S, D)", (), (2, 3, 4)),
@@ -37,7 +37,7 @@ def table(*sizes):
 EMBEDDING = [
     case(Embedding, "(B, S) with repeats", (5, 3), ids(5, 4, 3)),
     case(Embedding, "one word, one token", (1, 2), ids(1, 1, 1)),
-    case(Embedding, "a padding row that is not read", (5, 3, 4), ids(4, 3, 2)),
+    case(Embedding, "a padding row that is not read", (5, 3, {"padding_id": 4}), ids(4, 3, 2)),
     case(Unembedding, "(B, S, D)", table(5, 3), (2, 3, 3)),
     case(Unembedding, "sizes of 1", table(1, 1), (1, 1)),
     case(Unembedding, "tied to its embedding", lambda rng: TiedPair(5, 3, rng), ids(5, 3, 2)),
@@ -47,7 +47,7 @@ POSITIONS = [
     case(cls, form + what, args, shape, **({} if at is None else {"positions": np.array(at)}))
     for cls, form, args in ((LearnedPositions, "", (5, 4)),
                             (SinusoidalPositions, "k/d, ", (5, 4)),
-                            (SinusoidalPositions, "2k/d, ", (5, 4, "2k/d")))
+                            (SinusoidalPositions, "2k/d, ", (5, 4, {"exponent": "2k/d"})))
     for what, shape, at in (
         ("(B, S, D)", (2, 3, 4), None),
         ("one position", (1, 1, 4), None),

@@ -71,8 +71,8 @@ for kind in (RNN, GRU, LSTM):
         case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}),
              padded([1, 3], 3, 3), state(kind, 2, 2, 2), lengths=np.array([1, 3]),
              forward=same_mask),
-        case(kind, "three layers, no bias, dropout", (2, 2, 3, False, 0.4), (2, 2, 2),
-             forward=same_mask),
+        case(kind, "three layers, no bias, dropout", (2, 2, 3, {**NO_BIAS, "dropout": 0.4}),
+             (2, 2, 2), forward=same_mask),
         case(kind, "sizes of 1", (1, 1), (1, 1, 1), state(kind, 1, 1, 1)),
     ]
 
@@ -115,16 +115,17 @@ CASES += [
 ]
 
 CASES += [
-    case(AttentiveRNN, f"{score}, {query}, a past of 2", (2, 3, score, query), (2, 3, 2),
-         [(2, 3), (2, 2, 3)])
+    case(AttentiveRNN, f"{score}, {query}, a past of 2", (2, 3, {"score": score, "query": query}),
+         (2, 3, 2), [(2, 3), (2, 2, 3)])
     for score in SCORES for query in QUERIES
 ] + [
-    case(AttentiveRNN, f"{query}, no past, no bias", (2, 3, "dot", query, False), (2, 3, 2))
+    case(AttentiveRNN, f"{query}, no past, no bias",
+         (2, 3, {"score": "dot", "query": query, "bias": False}), (2, 3, 2))
     for query in QUERIES
 ] + [
-    case(AttentiveRNN, "state without a past", (2, 3, "dot", "previous"), (2, 3, 2),
-         [(2, 3), (2, 0, 3)]),
-    case(AttentiveRNN, "sizes of 1", (1, 1, "additive"), (1, 1, 1), [(1, 1), (1, 1, 1)]),
+    case(AttentiveRNN, "state without a past", (2, 3, {"score": "dot", "query": "previous"}),
+         (2, 3, 2), [(2, 3), (2, 0, 3)]),
+    case(AttentiveRNN, "sizes of 1", (1, 1, {"score": "additive"}), (1, 1, 1), [(1, 1), (1, 1, 1)]),
 ]
 
 TOKENS = np.array([[0, 1, 2], [0, 1, 3], [3, 1, 2], [0, 1, 2]])     # one sequence twice
@@ -138,7 +139,7 @@ def with_loss(model_options, *loss_options):
 
 CASES += [
     case(LSTMLM, "zero state", (4, 2, 2, 3), TOKENS),
-    case(LSTMLM, "given state, no bias", (4, 2, 2, 3, False), TOKENS, START),
+    case(LSTMLM, "given state, no bias", (4, 2, 2, 3, {"bias": False}), TOKENS, START),
     case(LSTMLM, "hidden size as the embedding's, one layer", (4, 2, 1), TOKENS),
     case(LSTMLM, "dropout", (4, 2, {"dropout": 0.4}), TOKENS, forward=same_mask),
     case(LSTMLM, "a padding token that is not read", (5, 2, {"padding_id": 4}), TOKENS),
@@ -156,7 +157,8 @@ CASES += [
 CASES += [
     case(LSTMSeq2Seq, "one layer", (5, 4, 3), ids(5, 2, 3), ids(4, 2, 4)),
     case(LSTMSeq2Seq, "lengths", (5, 4, 2, 1, 3), ids(5, 4, 3), ids(4, 4, 2), lengths=SOME),
-    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias", (5, 4, 2, 2, 3, False, 0.4),
-         ids(5, 4, 3), ids(4, 4, 2), lengths=SOME, forward=same_mask),
+    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias",
+         (5, 4, 2, 2, 3, {**NO_BIAS, "dropout": 0.4}), ids(5, 4, 3), ids(4, 4, 2), lengths=SOME,
+         forward=same_mask),
     case(LSTMSeq2Seq, "sizes of 1", (1, 1, 1), np.array([[0]]), np.array([[0]])),
 ]

@@ -23,8 +23,8 @@ def autoencoder_loss(*sizes):
 def passing(update=True):
     """Messages of width 2 from states of width 3."""
     def make(rng):
-        f = Linear(3, 2, True, rng)
-        return MessagePassing(f, AddReLU(3, 2, True, rng) if update else Replace())
+        f = Linear(3, 2, bias=True, rng=rng)
+        return MessagePassing(f, AddReLU(3, 2, bias=True, rng=rng) if update else Replace())
 
     return make
 
@@ -55,9 +55,9 @@ CASES = [
         lambda rng: Linear(4, 3, rng=rng)), ids(5, 3, 4), lengths=np.array([4, 2, 0])),
     case(Sequential, "one layer, sizes of 1", chain(lambda rng: Linear(1, 1, rng=rng)), (1, 1)),
     case(MLP, "two hidden layers", ([3, 5, 4, 2],), (4, 3)),
-    case(MLP, "sizes of 1, no bias", ([1, 1, 1], False), (2, 2, 1)),
+    case(MLP, "sizes of 1, no bias", ([1, 1, 1], {"bias": False}), (2, 2, 1)),
     case(Autoencoder, "all outputs", (2, 5, 3), (4, 2), (4, 2)),
-    case(Autoencoder, "sizes of 1, no bias", (1, 1, 1, False), (6, 1), (6, 1)),
+    case(Autoencoder, "sizes of 1, no bias", (1, 1, 1, {"bias": False}), (6, 1), (6, 1)),
     case(Autoencoder, "two leading axes", (3, 2, 2), (2, 2, 3), (2, 2, 3)),
     case(AutoencoderLoss, "both losses", autoencoder_loss(2, 3, 4), (5, 2), (5, 2), ids(4, 5)),
     case(AutoencoderLoss, "sizes of 1", autoencoder_loss(1, 1, 1), (1, 1), (1, 1), ids(1, 1)),

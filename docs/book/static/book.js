@@ -1,0 +1,11 @@
+// Excerpts in the search, where pages may be fetched: not on a disk.
+if (location.protocol.startsWith("http")) DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = true;
+
+// The frames with step pages take the colours of the page.
+addEventListener("DOMContentLoaded", () => {
+  const frames = document.querySelectorAll("iframe.step");
+  const tell = (frame) => frame.contentWindow.postMessage({theme: document.body.dataset.theme}, "*");
+  frames.forEach((frame) => frame.addEventListener("load", () => tell(frame)));
+  new MutationObserver(() => frames.forEach(tell)).observe(
+    document.body, {attributeFilter: ["data-theme"]});
+});

@@ -1,0 +1,123 @@
+"""What a statement computes, as what may be the mistake, and how likely it is."""
+
+import ast
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl_study.trace.oracle import plain
+
+PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
+ODDS = {PROMISED: 0, NOTHING: 0.1, SOMETHING: 1, PROVEN: 1, HANDS_ON: 1}
+BENT = 0.5                      # of what forward's values alone give
+FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
+PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
+
+
+@dataclass(eq=False)
+class Suspect:
+    """What a statement computes, or one argument that it hands over, in all its turns.
+
+    values   {(place, turn): array}, in the order in which they were computed; `at` are the moments
+    could    whether other values make every gradient right; None: not known
+    wanted   such values; sure[key] tells which entries have to be so
+    level    PROMISED: not the gradient that its name promises, which would mend all; NOTHING: the
+             gradient of nothing in forward; SOMETHING; PROVEN: right, or no gradient; HANDS_ON
+    """
+
+    line: object
+    argument: bool = False
+    values: dict = field(default_factory=dict)
+    at: dict = field(default_factory=dict)
+    could: bool | None = None
+    wanted: dict = field(default_factory=dict)
+    sure: dict = field(default_factory=dict)
+    level: int = SOMETHING
+    order: int = 0
+    known: bool = True
+    effect: object = None
+    error: object = None
+    name: str = ""
+    follows: int = 0
+    widened: bool = False
+    librarys: bool = False
+    bent: bool = False          # made of forward's values alone
+    surely: bool = False        # that are few and mend many
+    handed: str = ""            # the name of an argument of the backward
+    collects: str = ""
+    J: object = None
+    base: object = None
+
+    @property
+    def keys(self):
+        return list(self.values)
+
+    @property
+    def odds(self):
+        """How unlikely it is the mistake, as the cost of a change: by what it computes, what it
+        reads, and the axes that it would have to have."""
+        own = BENT if self.bent and self.level == SOMETHING else ODDS[self.level]
+        return own + FOLLOWS * (self.follows + self.widened + self.librarys)
+
+    @property
+    def rank(self):
+        """The likeliest is the least: of what is no gradient the first, of gradients the last."""
+        return self.level, not self.known, self.order if self.level <= NOTHING else -self.order
+
+    def gives(self, value):
+        """Whether the first value of this suspect could be this one, whatever the others are."""
+        key = self.keys[0]
+        if self.effect is None:
+            return bool(np.allclose(value, self.wanted[key], 1e-5, 1e-8))
+        change = np.broadcast_to(value, self.values[key].shape) - self.values[key]
+        left = self.error - self.effect @ change.ravel()
+        return bool((np.abs(left) <= 1e-6 * max(1.0, np.abs(self.error).max())).all())
+
+    @property
+    def solved(self):
+        """Whether it is known what it has to be."""
+        return self.effect is not None or bool(self.sure) and all(
+            s.all() for s in self.sure.values())
+
+    def first_wrong(self):
+        """The key of the first value that has to be another."""
+        for key in (k for k in self.keys if k in self.wanted):
+            far = np.abs(self.wanted[key] - self.values[key]).max(initial=0)
+            if far > 1e-6 * max(np.abs(self.wanted[key]).max(initial=0), 1e-3):
+                return key
+        return self.keys[0]
+
+
+def called(target):
+    """z of what is given to dz; "" where the name says nothing."""
+    if target.split("[")[0].endswith(".grad"):
+        return ""
+    text = plain(target)
+    for begin in ("grad", "d", "g"):
+        if text.startswith(begin) and len(text) > len(begin):
+            return text[len(begin):]
+    return text.removesuffix("grad") if text.endswith("grad") else ""
+
+
+def calls_of(node):
+    """The names of the functions that a statement calls."""
+    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node)
+            if isinstance(n, ast.Call)}
+
+
+def hands_on(node):
+    """Whether a statement only returns, or unpacks, what is there."""
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
+            node.targets[0], ast.Name):
+        parts = value.elts if isinstance(value, ast.Tuple) else [value]
+        return all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
+    return False
+
+
+def frame_near(frames, places, line):
+    """The locals at a Line, or at one near it in its function."""
+    keys = [k for k in frames if k[1] == 0 and places[k[0]].function is line.function
+            and places[k[0]].line is not None]
+    keys.sort(key=lambda k: (abs(places[k[0]].line.first - line.first), -k[0]))
+    return frames[keys[0]] if keys else {}

@@ -1,0 +1,122 @@
+"""Whether an equation, read as it is printed, holds for arrays; `Close` compares two of them."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl_study.equations.tex import NotRead, read
+from npdl_study.equations.values import COMPARED, Values
+
+REL = 1e-9
+OFF = 1e-6
+
+
+def difference(a, b):
+    """The largest difference of two float64 values, as a share of the largest entry of b."""
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
+    for side in (a, b):
+        assert side.dtype.kind != "f" or side.dtype == np.float64, \
+            f"{side.dtype} given, float64 wanted: make the layer ready(...)"
+    kind = "complex128" if "c" in (a.dtype.kind, b.dtype.kind) else "float64"
+    a, b = a.astype(kind), b.astype(kind)
+    assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
+    return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+
+
+@dataclass
+class Close:
+    """`close(a, b)`: whether two float64 values agree to 1e-9 of the largest entry of b.
+
+    Keeps count, the worst difference, and how often a millionth more would have been noticed.
+    """
+
+    count: int = 0
+    worst: float = 0.0
+    sharp: int = 0
+
+    def __call__(self, a, b, rel=REL):
+        error = difference(a, b)
+        self.count += 1
+        self.sharp += difference(np.asarray(a) * (1 + OFF), b) > rel
+        if error <= rel:                                # `assert not close(...)` is a check too
+            self.worst = max(self.worst, error)
+        return error <= rel
+
+
+@dataclass
+class Equation:
+    """An equation as it is printed. `equation(names, x=x, ...)` raises AssertionError where it
+    does not hold, and NotRead where a symbol has no value.
+
+    `around` are the names that need not be given; `told` the statements that were evaluated (those
+    that commas and arrows part, numbered from 1); `part` asks for one of them.
+    """
+
+    tex: str
+    around: dict = field(default_factory=dict)
+    close: Close = field(default_factory=Close)
+    told: set = field(default_factory=set)
+
+    def __post_init__(self):
+        self.statements = read(self.tex)
+
+    def __call__(self, names=None, /, *, part=None, rel=REL, tight=False, **more):
+        """True. `part` asks for one statement; `tight` that an inequality is, somewhere, equal."""
+        values = Values({**(names or {}), **more}, self.around)
+        for number, chain in enumerate(self.statements, 1):
+            if part in (None, number):
+                for one in chain:
+                    self._relation(values, *one, rel, tight)
+                self.told.add(number)
+        return True
+
+    def __str__(self):
+        if not self.close.worst:
+            return "holds to the last bit"
+        return f"holds, worst {self.close.worst:.0e}"
+
+    def _relation(self, values, op, left, right, rel, tight):
+        domains = values.indices(("tuple", (left, right)))
+        for name, over in domains.items():
+            if over is None:
+                raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
+        sides = [], []
+        for place in itertools.product(*domains.values()):
+            at = dict(zip(domains, place, strict=True))
+            a = values.symbol(left, at, "_new") if op == "<-" else values.of(left, at)
+            b = values.of(right, at)
+            for x, y in zip(*(s if isinstance(s, tuple) else (s,) for s in (a, b)), strict=True):
+                for side, value in zip(sides, _one_shape(x, y), strict=True):
+                    side.append(value.reshape(-1))
+        a, b = (np.concatenate(side) for side in sides)
+        if op in ("=", "<-"):
+            self.close.sharp += right == ("number", 0.0)
+            assert self.close(a, b, rel), (
+                f"{self.tex} does not hold: the sides differ by {difference(a, b):.1e}")
+        else:
+            near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
+            assert near or not tight, f"{self.tex}: the sides are nowhere equal"
+            self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
+            assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
+
+
+def _one_shape(a, b):
+    """Both as arrays; a number stands for an array of it."""
+    a, b = (np.asarray(side) * 1.0 for side in (a, b))
+    if a.ndim and b.ndim and a.shape != b.shape:
+        raise AssertionError(f"the sides have shapes {a.shape} and {b.shape}")
+    return np.broadcast_arrays(a, b)
+
+
+def _ordered(op, a, b, rel):
+    """<= and >= with room for rounding; ~ is within 5 %, << below a tenth."""
+    room = rel * max(np.abs(a).max(), np.abs(b).max())
+    if op == "~":
+        return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())
+    if op == "<<":
+        return bool((a < 0.1 * b).all())
+    if op in ("<=", ">="):
+        return bool((a <= b + room).all() if op == "<=" else (a >= b - room).all())
+    return bool(COMPARED[op](a, b).all())

@@ -1,0 +1,42 @@
+"""The numbers that an equation is about, measured on a layer."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+
+
+def slope(f, step=1e-3):
+    """df/dt of f(t) at 0, by fourth-order differences."""
+    return (8 * (f(step) - f(-step)) - (f(2 * step) - f(-2 * step))) / (12 * step)
+
+
+def numeric(f, x, dout, step=1e-3):
+    """The gradient of sum(f(x) * dout) at x by fourth-order differences; x's shape."""
+    x = np.array(x, "float64")
+    dx = np.zeros_like(x)
+    for at in np.ndindex(x.shape):
+        def loss(t, at=at):
+            moved = x.copy()
+            moved[at] += t
+            return float(np.sum(f(moved) * dout))
+        dx[at] = slope(loss, step)
+    return dx
+
+
+def inside(function, *args, of=None, **options):
+    """(what `function` returns, its local names as they stand then). With `of`, another function
+    that it calls: the local names of each call of that, in a list."""
+    code, calls = getattr(of or function, "__func__", of or function).__code__, []
+
+    def watch(frame, event, arg):
+        if event == "return" and frame.f_code is code:
+            calls.append(SimpleNamespace(**frame.f_locals))
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        found = function(*args, **options)
+    finally:
+        sys.setprofile(before)
+    return found, calls if of else calls[-1]

@@ -1,0 +1,92 @@
+"""TeX read as equations, and evaluated: what holds, what does not, what is no equation."""
+
+import numpy as np
+import pytest
+
+from npdl_study.equations.holds import Equation
+from npdl_study.equations.tex import NotRead, read, tokens
+
+rng = np.random.default_rng(3)
+x, W, b = (rng.standard_normal(shape) for shape in [(5, 3), (3, 4), 4])
+p = rng.dirichlet(np.ones(4))
+STATES = {-1: x[0], 0: x[1], 1: x[2]}
+
+
+@pytest.mark.parametrize("tex, names", [
+    (r"y = x W + b", {"y": x @ W + b}),
+    (r"y_n = x_n W + b", {"y": x @ W + b}),
+    (r"y_{ne} = \sum_k x_{nk} W_{ke} + b_e", {"y": x @ W + b}),
+    (r"dW = x^\top dy, \qquad db = \sum_n dy_n", {
+        "dy": x @ W, "dW": x.T @ (x @ W), "db": (x @ W).sum(0)}),
+    (r"\hat x = \frac{x - \mu}{s}", {"mu": 2.0, "s": 3.0, "x_hat": (x - 2) / 3}),
+    (r"\langle x, y \rangle = \lVert x \rVert^2", {"y": x}),
+    (r"\mathrm{sum} = \sum_{t=1}^{T} g_t", {"T": 3, "g": lambda t: t * t, "sum": 14.0}),
+    (r"z = \max(x, 0) - \max x", {"z": np.maximum(x, 0) - x.max()}),
+    (r"y_k = \frac{e^{z_k}}{\sum_j e^{z_j}}", {"z": np.log(p), "y": p}),
+    (r"h_t = h_{t-1} + a_t", {"h": STATES, "t": [0, 1], "a": [x[1] - x[0], x[2] - x[1]]}),
+    (r"dh_{t-1} = 2 dh", {"dh_prev": 2 * b, "dh": b}),
+    (r"dc \leftarrow dc + b", {"dc": b, "dc_new": 2 * b}),
+    (r"B = 0 \quad\Rightarrow\quad y = x", {"B": 0 * b, "y": x}),
+    (r"y = g(x), \quad dx = g.\mathrm{b}(y)", {
+        "g": np.sin, "y": np.sin(x), "dx": np.cos(np.sin(x)), "g_b": np.cos}),
+    (r"\sigma'(0) = \frac{1}{4}, \quad \sigma(0) = \frac{1}{2}", {
+        "sigma_prime": lambda v: 0.25}),
+    (r"z = [x,\; 0]", {"z": np.hstack([x, 0 * x])}),
+    (r"d(u + f) = \mathbf{1}[b > 0]", {"d(u+f)": (b > 0) * 1.0}),
+    (r"|b| \le 9, \qquad b^2 \ge 0", {}),
+    (r"7 \bmod 4 = 3", {}),
+    (r"s = \begin{cases} b + 1 & b \ge 0 \\ 1 / (1 - b) & b < 0 \end{cases}", {
+        "s": np.where(b >= 0, b + 1, 1 / (1 + np.abs(b)))}),
+])
+def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
+    around = {"x": x, "W": W, "b": b}
+    equation = Equation(tex, around)
+    assert equation(names) and equation.told == set(range(1, len(equation.statements) + 1))
+    assert equation.close.worst < 1e-14 and str(equation).startswith("holds")
+    if "=" in tex or "leftarrow" in tex:
+        name = next((n for n in names if isinstance(names[n], np.ndarray) and names[n].any()), None)
+        if name:
+            with pytest.raises(AssertionError, match="does not hold"):
+                Equation(tex, around)({**names, name: names[name] * (1 + 1e-6)})
+
+
+@pytest.mark.parametrize("tex, changed", [
+    (r"y = x W + b", r"y = x W - b"),
+    (r"y = x W + b", r"y = -x W + b"),
+    (r"y_n = x_n W + b", r"y_n = x_{n + 1} W + b"),
+    (r"y_{ne} = \sum_k x_{nk} W_{ke} + b_e", r"y_{ne} = \sum_k x_{nk} W_{ke} + b_k"),
+])
+def test_another_equation_does_not_hold(tex, changed):
+    names = {"x": x, "W": W, "b": b, "y": x @ W + b}
+    assert Equation(tex)(names)
+    with pytest.raises((AssertionError, IndexError, NotRead)):
+        Equation(changed)(names)
+
+
+@pytest.mark.parametrize("tex, said", [
+    ("x W", "no relation"), (r"y = \text{for every } x", "has no value"),
+    (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "goes over is not known"),
+    (r"y = x + ", "cannot read"), (r"y = \{x\}", "cannot read"),
+    (r"y = \nothing", "nothing has no value"),
+])
+def test_what_is_no_equation(tex, said):
+    with pytest.raises(NotRead, match=said):
+        Equation(tex, {"x": x, "y": x, "W": b})()
+
+
+def test_tokens_and_names():
+    assert [t.word for t in tokens(r"d\hat x_{t-1}\,\Big(\lambda\Big)")] == [
+        "d", "hat", "x", "_", "{", "t", "-", "1", "}", "(", "lam", ")"]
+    (_, left, _), = read(r"dW_{\mathrm{emb}} = i d + j")[0]
+    assert left[:2] == ("symbol", "dW") and left[2][0] == "emb"
+
+
+def test_a_bound_can_be_asked_to_be_reached():
+    assert Equation(r"\sin a \le 1")(a=np.array([0.0, np.pi / 2]), tight=True)
+    with pytest.raises(AssertionError, match="nowhere equal"):
+        Equation(r"\sin a \le 1")(a=np.array([0.0, 1.0]), tight=True)
+
+
+def test_a_statement_can_be_asked_for_alone():
+    equation = Equation("a = 1, b = 2")
+    assert equation(part=2, b=2.0) and equation.told == {2}
