@@ -11,7 +11,7 @@ from npdl_study.blame.prove import Prove, unused_in
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import moved, shorter, shrunk
-from npdl_study.blame.suspects import HANDS_ON, SOMETHING, hands_on
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, hands_on
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -163,11 +163,13 @@ class Search:
     def _of_the_rest(self, prove, could):
         """The Proofs of statements without values: loops, choices, indices, what hands on."""
         ran = {s.line.function for s in self.located.suspects}
-        known = {s.line for s in could if s.level <= SOMETHING}
+        own = {s.line for s in could if s.level <= SOMETHING}
         by = {s.line: s for s in self.located.suspects}
         rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
-                for line in f.lines if line not in known and "forward" not in f.qualname]
-        rest.sort(key=lambda line: (line in by, hands_on(line.node)))
+                for line in f.lines if line not in own and "forward" not in f.qualname]
+        known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
+        rest.sort(key=lambda line: (not any(line.function is one.function and line.first < one.first
+                                            for one in known), line in by, hands_on(line.node)))
         for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
             proofs = []
             for line in rest:
@@ -228,8 +230,10 @@ class Search:
             for one in runs:
                 try:
                     one.learn_slopes()
-                    one.wrong(one.gradients())
-                    self._others.append(one)
+                    found = one.gradients()
+                    one.wrong(found)
+                    if all(found[name].shape == a.shape for name, a in one.arrays.items()):
+                        self._others.append(one)        # not: made for one length alone
                 except Exception:
                     continue
         return self._others
