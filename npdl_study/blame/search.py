@@ -11,7 +11,7 @@ from npdl_study.blame.prove import Prove, unused_in
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import moved, shorter, shrunk
-from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, hands_on
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, calls_of, hands_on
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -163,13 +163,13 @@ class Search:
     def _of_the_rest(self, prove, could):
         """The Proofs of statements without values: loops, choices, indices, what hands on."""
         ran = {s.line.function for s in self.located.suspects}
-        own = {s.line for s in could if s.level <= SOMETHING}
-        by = {s.line: s for s in self.located.suspects}
+        own = {s.line for s in could if s.level <= SOMETHING and not s.argument}
+        by = {s.line: s for s in self.located.suspects if not s.argument}
         rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
                 for line in f.lines if line not in own and "forward" not in f.qualname]
         known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
-        rest.sort(key=lambda line: (not any(line.function is one.function and line.first < one.first
-                                            for one in known), line in by, hands_on(line.node)))
+        rest.sort(key=lambda line: (not any(_before(line, one) for one in known), line in by,
+                                    hands_on(line.node)))
         for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
             proofs = []
             for line in rest:
@@ -322,3 +322,9 @@ class Search:
             if proof is not None:
                 return self._proved([proof])
         return self._report(line, "raised", what_it_read(self.error, line))
+
+
+def _before(line, other):
+    """Whether a Line stands before another in its function, or calls that."""
+    return line.function is other.function and line.first < other.first or \
+        other.function.code.co_name in calls_of(line.node)
