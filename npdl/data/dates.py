@@ -22,11 +22,11 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 FORMS = (
     "{d} {b} {Y}", "{d} {M} {Y}", "{0d} {b} {Y}", "{o} {M} {Y}", "the {o} of {M}, {Y}",
     "{M} {d}, {Y}", "{M} {o}, {Y}", "{b} {d}, {Y}", "{b} {o} {Y}", "{Y} {M} {d}",
-    "{W}, {M} {d}, {Y}", "{W} {d} {M} {Y}", "{W}, the {o} of {M} {Y}", "{w} {d} {b} {Y}",
-    "{w}, {b} {o}, {Y}", "{w} {0m}/{0d}/{y}", "{0m}/{0d}/{Y}", "{m}/{d}/{Y}", "{0m}/{0d}/{y}",
-    "{m}/{d}/{y}", "{0d}.{0m}.{Y}", "{d}.{m}.{Y}", "{0d}.{0m}.{y}", "{d}.{m}.{y}", "{0d}-{0m}-{Y}",
-    "{Y}-{0m}-{0d}", "{d}-{b}-{y}", "{d}-{b}-{Y}", "{d} {b} {y}", "{Y}/{0m}/{0d}", "{Y}-{m}-{d}",
-    "{Y}.{0m}.{0d}", "{Y}{0m}{0d}",
+    "{W}, {M} {d}, {Y}", "{W}, {M} {o}, {Y}", "{W} {d} {M} {Y}", "{W}, the {o} of {M} {Y}",
+    "{w} {d} {b} {Y}", "{w}, {b} {o}, {Y}", "{w} {0m}/{0d}/{y}", "{0m}/{0d}/{Y}", "{m}/{d}/{Y}",
+    "{0m}/{0d}/{y}", "{m}/{d}/{y}", "{0d}.{0m}.{Y}", "{d}.{m}.{Y}", "{0d}.{0m}.{y}", "{d}.{m}.{y}",
+    "{0d}-{0m}-{Y}", "{Y}-{0m}-{0d}", "{d}-{b}-{y}", "{d}-{b}-{Y}", "{d} {b} {y}", "{Y}/{0m}/{0d}",
+    "{Y}-{m}-{d}", "{Y}.{0m}.{0d}", "{Y}{0m}{0d}",
 )
 CASES = (str, str, str.lower, str.upper)        # as it is, twice as often
 END = "\n"                                      # of a written date

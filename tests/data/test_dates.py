@@ -13,7 +13,8 @@ DAY = datetime.date(2021, 3, 3)
 BY_HAND = """\
 3 Mar 2021|3 March 2021|03 Mar 2021|3rd March 2021|the 3rd of March, 2021|March 3, 2021
 March 3rd, 2021|Mar 3, 2021|Mar 3rd 2021|2021 March 3|Wednesday, March 3, 2021
-Wednesday 3 March 2021|Wednesday, the 3rd of March 2021|Wed 3 Mar 2021|Wed, Mar 3rd, 2021
+Wednesday, March 3rd, 2021|Wednesday 3 March 2021|Wednesday, the 3rd of March 2021
+Wed 3 Mar 2021|Wed, Mar 3rd, 2021
 Wed 03/03/21|03/03/2021|3/3/2021|03/03/21|3/3/21|03.03.2021|3.3.2021|03.03.21|3.3.21|03-03-2021
 2021-03-03|3-Mar-21|3-Mar-2021|3 Mar 21|2021/03/03|2021-3-3|2021.03.03|20210303"""
 
