@@ -288,8 +288,10 @@ class Prove:
         for text in arrays:
             if text.isidentifier() or text.count(".") == 1:
                 for i, n in enumerate(np.shape(found[text])):
-                    lengths.setdefault(n, f"{text}.shape[{i}]")
-        numbers += [t for n, t in lengths.items() if n > 1 and t not in numbers]
+                    if lengths.setdefault(n, (text, []))[0] == text:
+                        lengths[n][1].append(i)
+        numbers += [t for n, (text, axes) in lengths.items() if n > 1 for i in axes
+                    if (t := f"{text}.shape[{i}]") not in numbers]
         arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
         targets = [ast.unparse(t) for n in ast.walk(line.function.node) if isinstance(
             n, (ast.Assign, ast.AugAssign)) for t in getattr(n, "targets", [

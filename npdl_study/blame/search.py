@@ -11,11 +11,12 @@ from npdl_study.blame.prove import Prove, unused_in
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import moved, shorter, shrunk
-from npdl_study.blame.suspects import HANDS_ON, SOMETHING, hands_on
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, calls_of, hands_on
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
+from npdl_study.trace.syntax import header
 
 WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
@@ -163,11 +164,14 @@ class Search:
     def _of_the_rest(self, prove, could):
         """The Proofs of statements without values: loops, choices, indices, what hands on."""
         ran = {s.line.function for s in self.located.suspects}
-        known = {s.line for s in could if s.level <= SOMETHING}
-        by = {s.line: s for s in self.located.suspects}
+        known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
+        own = {s.line for s in could if s.level <= SOMETHING and not (
+            s.argument and any(_before(s.line, one) < 2 for one in known))}
+        by = {s.line: s for s in self.located.suspects if not s.argument}
         rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
-                for line in f.lines if line not in known and "forward" not in f.qualname]
-        rest.sort(key=lambda line: (line in by, hands_on(line.node)))
+                for line in f.lines if line not in own and "forward" not in f.qualname]
+        rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
+                                    line in by, hands_on(line.node)))
         for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
             proofs = []
             for line in rest:
@@ -228,8 +232,10 @@ class Search:
             for one in runs:
                 try:
                     one.learn_slopes()
-                    one.wrong(one.gradients())
-                    self._others.append(one)
+                    found = one.gradients()
+                    one.wrong(found)
+                    if all(found[name].shape == a.shape for name, a in one.arrays.items()):
+                        self._others.append(one)        # not: made for one length alone
                 except Exception:
                     continue
         return self._others
@@ -318,3 +324,10 @@ class Search:
             if proof is not None:
                 return self._proved([proof])
         return self._report(line, "raised", what_it_read(self.error, line))
+
+
+def _before(line, other):
+    """0 where a Line stands before another in its function, 1 where it calls that, 2 elsewhere."""
+    if line.function is other.function:
+        return 0 if line.first < other.first else 2
+    return 1 if other.function.code.co_name in calls_of(header(line.node)) else 2

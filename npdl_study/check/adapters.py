@@ -100,7 +100,18 @@ class InSelf(Layer):
             gradient = read({})
             if isinstance(gradient, np.ndarray):
                 gradient[...] = 0                       # some write into it, some add
-        returned = self.made.backward(*(dout if several else (dout,)))
+        own = getattr(self.made, "grads", None)
+        before = copy.copy(own)
+        try:
+            return self._collected(bare, self.made.backward(*(dout if several else (dout,))))
+        finally:                                        # whatever was put in their places
+            if isinstance(own, dict):
+                own.update(before)
+            elif isinstance(own, list):
+                own[:] = before
+
+    def _collected(self, bare, returned):
+        """What a backward returned, less the gradients of what it learns, which are added up."""
         given = [g for g in tupled(returned) if isinstance(g, dict)]
         for name, read in bare.items():
             gradient = read(given[0] if given else {})

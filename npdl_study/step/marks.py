@@ -8,7 +8,6 @@ proven follows from that. So no mark contradicts blame.
 """
 
 import ast
-import time
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -59,10 +58,10 @@ class Mark:
 
 class Marks:
     """Finds {(a step's index, a name): Mark}, `of`, for a Recording and the Runs of what it is of,
-    until a time of the processor's; `notes` tell of names that promise something else."""
+    while these have a budget; `notes` tell of names that promise something else."""
 
-    def __init__(self, recording, runs, until):
-        self.recording, self.runs, self.until = recording, runs, until
+    def __init__(self, recording, runs):
+        self.recording, self.runs = recording, runs
         self.of, self.notes = {}, []
         self.steps = recording.phase("backward")
         self.oracle = oracle = Oracle(runs)
@@ -103,13 +102,13 @@ class Marks:
             mark.right, mark.follows = False, True
 
     def _unknown(self):
-        """The (step, write) of which nothing is known, while there is time."""
+        """The (step, write) of which nothing is known, while there is a budget."""
         for step in self.steps:
             for write in step.writes:
                 mark = self.of.get((step.index, write.name), Mark())
                 known = mark.right is not None or mark.kink or step.error is not None
                 if not known and write.how != "through a view":
-                    if time.process_time() > self.until:
+                    if self.runs.budget.over:
                         return
                     yield step, write
 
@@ -153,7 +152,7 @@ class Marks:
                     or isinstance(place.node, ast.Attribute)]
         best = np.inf, None
         for key in sorted(keys, key=lambda k: made.get(k) not in pairs):
-            if time.process_time() > self.until:
+            if self.runs.budget.over:
                 break
             error = self.oracle.error(key, array)
             if error <= CLOSE:
@@ -179,7 +178,7 @@ class Marks:
     def _misnamed(self):
         """Note which name, in all its statements of a call, is never the gradient it promises."""
         groups = defaultdict(list)
-        if time.process_time() > self.until:
+        if self.runs.budget.over:
             return
         for step in self.steps:
             for write in step.writes:

@@ -9,7 +9,6 @@ What a backward's statement computed is compared with the true gradients of what
 """
 
 import functools
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,10 +22,10 @@ from npdl_study.step.marks import Marks
 from npdl_study.step.record import MOST_STEPS, Recorder
 from npdl_study.step.show_html import framed, page
 from npdl_study.step.show_terminal import show
-from npdl_study.trace.runs import Runs, quiet
+from npdl_study.trace.runs import Budget, Runs, quiet
 from npdl_study.trees import copied, upstream
 
-SECONDS = 20                # of the processor, that the marks of single lines may take
+WORK = 9_000_000            # values that the marks of single lines may compute: some seconds
 
 
 @dataclass(repr=False)
@@ -156,11 +155,11 @@ def _unchecked(title, layer, inputs, options, error):
 
 
 def _mark(walk, subject, recorder, dout, wrong):
-    """Put the Marks into a Walk; SECONDS at most, and a note when that was not enough."""
+    """Put the Marks into a Walk; of WORK values, and a note when that was not enough."""
     report = Search(subject, elsewhere=False).run() if wrong else None
-    until = time.process_time() + SECONDS
+    budget = Budget(WORK)
     with quiet(), recorder:
-        marks = Marks(walk.recording, Runs(subject, dout, recorder), until)
+        marks = Marks(walk.recording, Runs(subject, dout, recorder, budget))
         if report is not None:
             marks.of_wrong(report)
         else:
@@ -170,6 +169,6 @@ def _mark(walk, subject, recorder, dout, wrong):
     if report is not None:
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis}")
-    if time.process_time() > until:
-        walk.notes.append(f"the checks of single lines were ended after {SECONDS} seconds; those "
-                          "of the whole gradients are complete")
+    if budget.over:
+        walk.notes.append(f"the checks of single lines were ended after {WORK} values; those of "
+                          "the whole gradients are complete")

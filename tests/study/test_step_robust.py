@@ -111,9 +111,9 @@ def test_a_long_recording_is_cut_and_the_gradients_are_checked(tmp_path, monkeyp
 
 
 def test_checks_of_lines_end_in_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("npdl_study.step.step.SECONDS", 0)
+    monkeypatch.setattr("npdl_study.step.step.WORK", 0)
     walk = step(*find_class(mine(tmp_path)).sample())
-    assert "were ended after 0 seconds" in walk.notes[0] and not walk.marks
+    assert "were ended after 0 values" in walk.notes[0] and not walk.marks
     assert len(walk.finals) == 2 and all(f.right for f in walk.finals)
 
 
