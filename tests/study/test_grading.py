@@ -265,7 +265,9 @@ def test_what_the_system_refuses_is_no_students_fault(tmp_path, monkeypatch):
 def test_whoever_is_killed_is_graded(tmp_path, monkeypatch):
     """The memory of the machine ran out, say: --resume would find the same again."""
     fake = tmp_path / "python"
-    fake.write_text("#!/bin/sh\nprintf .\nkill -9 $$\n")
+    fake.write_text(f"#!{sys.executable}\nimport os, pickle, sys\n"
+                    "os.write(pickle.load(sys.stdin.buffer)['begun'], b'.')\n"
+                    "os.kill(os.getpid(), 9)\n")
     fake.chmod(0o755)
     monkeypatch.setattr(isolated.sys, "executable", str(fake))
     assert isolated.isolated({}, 20) == ({}, "ended by signal 9")
@@ -325,8 +327,13 @@ def test_answers_are_read_with_distrust():
     kinds = {"s/output/y": np.ones(3), "s/gradient/x": np.array("x"), "s/after/x": np.ones(3, int),
              "s/error": np.array("x"), "refused": np.ones(3)}
     assert list(isolated._unpacked(packed(**kinds))) == ["s/output/y", "s/error"]
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("s/error", b"no array")
+    text = np.frombuffer(b"\xff\xff\xff\x7f", "<U1")        # of no letter
     for said in (b"", b"x", packed(a=np.ones(3))[:-9], packed(a=np.zeros(1 << 20)),
-                 packed(a=np.array([{}], object)), large.getvalue()):
+                 packed(a=np.array([{}], object)), large.getvalue(), other.getvalue(),
+                 packed(a=text)):
         assert isolated._unpacked(said) == {}
 
 
