@@ -10,7 +10,8 @@ THRESHOLDS = {
     "ALL": (0.9995, "an accuracy is 100 % from here on", "rounds to 1.000"),
     "TREND": (0.5, "a trend is a rank correlation of this size",
               "chance gives it in 18 of 100 cases among nine settings, in 45 among five"),
-    "STEADY": (0.01, "an accuracy is steady up to this mean shortfall",
+    "STEADY": (0.01, "an accuracy is steady up to this mean shortfall: how far it lies below its "
+               "highest so far, at every 100th step",
                "one equation in a hundred"),
     "SMOOTH": (0.1, "a loss is smooth up to this mean height, in decades, above its lowest so far",
                "a quarter more"),
