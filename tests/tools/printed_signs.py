@@ -17,6 +17,8 @@ from docs.book import chapter, checks
 
 # Signs that may be changed: what is printed then is true as well, or bounds as well.
 TRUE = {
+    "softmax-2": "c may be any number",
+    "heads-11": "both gradients are zero",
     "grokking-15": "theta and g_perp are orthogonal: their sum is as long as their difference",
 }
 
