@@ -43,6 +43,7 @@ def in_parts(tex):
     """An equation as MathML in parts that a narrow page can put on lines of their own: cut where
     it has wide spaces, each of these before its relations, and what is long before its signs."""
     groups = []
+    tex = re.sub(r"(\\Rightarrow)\s*\\quad\b", r"\1\\;", tex)     # an arrow begins its group
     for group in _cut(tex, r"\\q?quad\b"):
         parts = [piece for part in _cut(re.sub(r"^\s*\\q?quad\b", "", group), RELATION)
                  for piece in (_cut(part, r"(?<=[^=\s{(])\s*[+-]") if len(part) > LONG else [part])]

@@ -20,7 +20,7 @@ pytest.importorskip("pygments")
 from docs.book import chapter as chapters
 from docs.book import checks, sources
 from docs.book.chapter import BookError, complete, every_equation, read
-from docs.book.formulas import mathml
+from docs.book.formulas import in_parts, mathml
 from docs.book.frame import step_names
 from docs.book.mistakes import blamed, mistakes
 from docs.book.pictures import PICTURES
@@ -90,6 +90,9 @@ def test_a_statement_of_several_lines_is_shown_as_one():
 SEARCHED = {"bptt": "05", "vanishing gradient": "05", "teacher forcing": "13", "dropout": "02",
             "forget gate": "06", "softmax": "03", "layernorm": "09", "beam search": "15",
             "causal mask": "11", "weight decay": "14", "rope": "18"}
+SCROLLED = {"rnn-8", "lstm-16", "norm-13", "llama-4"}       # one long product each: on a phone
+CUT = """[...document.querySelectorAll('.equation math')].filter(
+    m => m.scrollWidth > m.clientWidth + 1).map(m => m.closest('.equation').id)"""
 SMALLEST_LABEL = """(labels => labels.length ? Math.min(...labels) : null)([
     ...document.querySelectorAll('figure.picture text')].map(label => parseFloat(
     getComputedStyle(label).fontSize) * label.ownerSVGElement.getScreenCTM().a))"""
@@ -290,6 +293,17 @@ def test_tex_that_is_none_is_refused():
     assert "mspace" not in mathml(r"\tanh(c)") + mathml(r"x^2 c")
 
 
+@pytest.mark.parametrize("tex, wanted", [
+    (r"y = x W + b, \qquad u = 0", [["y", "=xW+b,"], ["u", "=0"]]),
+    (r"B = 0 \quad\Rightarrow\quad y = x, \quad z = 0", [["B", "=0"], ["⇒y", "=x,"], ["z", "=0"]]),
+    (r"f(a = b) \le [a,\; b]", [["f(a=b)", "≤[a,b]"]]),
+])
+def test_the_parts_in_which_an_equation_may_break(tex, wanted):
+    tree = ElementTree.fromstring(f"<all>{in_parts(tex)}</all>")
+    assert [["".join(part.itertext()).replace("\u2061", "") for part in group]
+            for group in tree] == wanted
+
+
 @pytest.mark.parametrize("text, wanted", [
     ("δ₂ xᵀ", "<msub>δ 2</msub> <msup>x T</msup>"),
     ("h_T₋₁²", "<msubsup>h T−1 2</msubsup>"),
@@ -386,6 +400,8 @@ def test_every_page_in_a_browser(site):
                                    "m => m.getBoundingClientRect()).filter(r => r.height > 8 "
                                    f"&& r.right < {width}).length")
                 assert shown == page.value("document.querySelectorAll('.equation math').length") > 0
+                cut = page.value(CUT)
+                assert set(cut) <= (SCROLLED if width < 600 else set()), (name, width, cut)
                 small = page.value(SMALLEST_LABEL)
                 assert small is None or small >= 11, (name, width, small)
                 colours = page.value("[getComputedStyle(document.body).backgroundColor, "
