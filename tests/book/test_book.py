@@ -33,7 +33,7 @@ from exercises.framework import solutions_of
 from npdl import backend
 from npdl.__main__ import COMMANDS
 from npdl_study.homework.assignment import homework
-from tests.tools import chromium, device
+from tests.tools import chromium, device, printed_signs
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
@@ -51,6 +51,13 @@ def test_equations_hold_and_are_cited_by_the_source(path):
         assert sources.cited(chapter, part).lines
     for part in chapter.of("proof"):
         assert all(map(proof, part.given.split()))
+
+
+def test_a_changed_sign_of_a_printed_equation_is_noticed(capsys):
+    """Of three chapters here; `python -m tests.tools.printed_signs` does all."""
+    assert printed_signs.main(["--only", "1", "3", "6"]) == 0
+    tried, equations, noticed = map(int, re.findall(r"\d+", capsys.readouterr().out))
+    assert tried == noticed > 50 and equations > 20
 
 
 def test_every_equation_is_cited():
