@@ -14,7 +14,7 @@ import numpy as np
 from npdl.backend import is_host, to_device, xp
 from npdl.fast.kernels import softmax, softmax_backward
 
-PART = 64               # positions whose queries are taken at once: none looks at later keys
+PART = 32               # positions whose queries are taken at once: none looks at later keys
 
 
 @dataclass

@@ -24,8 +24,7 @@ SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats 
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
                         # with ones are many times faster
 ROWS = 512              # whose shares in a sum of products are made and added up at a time
-BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time,
-GELU_BLOCK = 196608     # and GELU, the longest: fewer calls, since each asks for Python's lock
+BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
 MAPS = (Linear, LoRALinear, *BASES)         # what may stand where the textbook has a Linear
 
@@ -167,9 +166,9 @@ def products_backward(dy, W, m, out=None):
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------
-def blocks(N, D, size=None):
+def blocks(N, D):
     """Slices of N rows of width D, in each of which a chain of operations stays in cache."""
-    rows = max(1, (size or BLOCK) // D) if is_host() else max(N, 1)
+    rows = max(1, BLOCK // D) if is_host() else max(N, 1)
     return [slice(start, min(start + rows, N)) for start in range(0, N, rows)]
 
 
@@ -260,7 +259,7 @@ def activation(layer, x, m):
         return x, slope
     with m.scratch:
         spare = None
-        for part in blocks(*x.shape, GELU_BLOCK):
+        for part in blocks(*x.shape):
             spare = m.empty(2, *x[part].shape) if spare is None else spare[:, : len(x[part])]
             if x.dtype == np.float32:
                 fused.gelu(x[part], slope[part], *spare)
