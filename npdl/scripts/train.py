@@ -15,10 +15,11 @@ been.
   python -m npdl train-{name} --resume --out runs/minus
 """
 
+import dataclasses
 import textwrap
 
 from npdl import backend
-from npdl.console import describe, offer_all, place
+from npdl.console import describe, offer_all
 from npdl.errors import InputError
 from npdl.training import run
 from npdl.training.config import (
@@ -33,9 +34,10 @@ from npdl.training.config import (
     Config,
 )
 from npdl.training.nonfinite import Watch
-from npdl.training.options import add_settings, option_of
+from npdl.training.options import COUNT, add_settings, check, option_of, setting
 from npdl.training.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
 
+PROCESS = "this process"
 TRANSLATE = """Train an encoder-decoder to translate dates, written in many ways, into ISO 8601.
 
 "March 3rd, 2021", "wed 3 mar 2021", "03/03/21" (month first), "3.3.21" (day first) -> 2021-03-03.
@@ -106,29 +108,35 @@ def _add(parser, model, description):
                 "runs/<model>-text-<file>-seed<seed>")
 
 
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """One process's part in a run."""
+
+    out: str | None = setting(PROCESS, None, "the run's folder", "DIR")
+    resume: bool = setting(PROCESS, False, "go on with the run in --out, exactly where its "
+                           "checkpoint is")
+    for_steps: int | None = setting(PROCESS, None, "make N more updates now, save and leave; "
+                                    "--resume goes on", "N", COUNT)
+    quiet: bool = setting(PROCESS, False, "show nothing")
+    check: bool = setting(PROCESS, False, "look at every layer's numbers at every step: say where "
+                          "the first NaN or infinity is made (slower)", rare=True)
+
+
 def run_options(parser, folder):
-    """Add the options of one process's part in a run; `folder` says where --out is by default."""
+    """Add the options of Process; `folder` says where --out is by default."""
     offer_all(parser)
-    group = parser.add_argument_group("this process")
-    group.add_argument("--out", metavar="DIR", default=None, type=place,
-                       help=f"the run's folder (default: {folder})")
-    group.add_argument("--resume", action="store_true", default=False, help="go on with the run "
-                       "in --out, exactly where its checkpoint is")
-    group.add_argument("--for-steps", type=int, metavar="N", default=None, help="make N more "
-                       "updates now, save and leave; --resume goes on")
-    group.add_argument("--quiet", action="store_true", default=False, help="show nothing")
-    group.add_argument("--check", action="store_true", default=False, help="look at every layer's "
-                       "numbers at every step: say where the first NaN or infinity is made "
-                       "(slower)").rare = True
+    add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
 
 
 def parsed(options):
     """(settings that were given, --out, --resume, npdl.training.run.train's other arguments)."""
     given = vars(options)
-    how = {"quiet": given.pop("quiet"), "for_steps": given.pop("for_steps")}
-    if given.pop("check"):
-        how["check"] = Watch
-    return given, given.pop("out"), given.pop("resume"), how
+    process = Process(**{field.name: given.pop(field.name) for field in dataclasses.fields(Process)
+                         if field.name in given})
+    check(process)
+    how = {"quiet": process.quiet, "for_steps": process.for_steps,
+           "check": Watch if process.check else None}
+    return given, process.out, process.resume, how
 
 
 def _train(model, options):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.deviation import deviation
 from npdl_study.equations.tex import NotRead, read
 from npdl_study.equations.values import COMPARED, Values
 
@@ -22,7 +23,7 @@ def difference(a, b):
     kind = "complex128" if "c" in (a.dtype.kind, b.dtype.kind) else "float64"
     a, b = a.astype(kind), b.astype(kind)
     assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
-    return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+    return deviation(a, b, 0.0 if b.any() else 1.0)
 
 
 @dataclass
