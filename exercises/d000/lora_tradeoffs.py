@@ -223,23 +223,6 @@ def inference_claims(d=64, r=4):
     ]
 
 
-PICTURE = (7, 4.4)
-
-
-def picture(figure):
-    """Training and test error against the rank."""
-    found = fit_errors(ranks := (0, 1, 2, 3, 4, 6, 8, 12, 16), draws=100)
-    ax = figure.subplots()
-    ax.plot(ranks, [found[r][0] for r in ranks], marker="s", label="training data")
-    ax.errorbar(ranks, [found[r][1] for r in ranks], [found[r][2] for r in ranks], marker="o",
-                capsize=3, label="new data")
-    ax.axvline(2, color="grey", linestyle=":", label="rank of the true update")
-    ax.set(xlabel="rank r of the adapter (d = 16, 32 noisy samples)", ylabel="mean squared error",
-           title="A higher rank fits its data better, not new data")
-    ax.grid(alpha=0.3)
-    ax.legend()
-
-
 W = np.array([[0.7, -0.25], [0.45, -0.55]])
 A, B = np.array([[1.0], [2.0]]), np.array([[0.1], [-0.1]])
 X = np.array([[1.0, 0.5]])
@@ -324,7 +307,7 @@ def rank_solution(d=4):
                all(adapted(np.zeros((d, d)), update, r).count_params() == 2 * d * r
                    for r in ranks[1:]))),
         f"An update of {d} x {d} with the singular values "
-        f"{', '.join(num(s, 1) for s in sizes)}.", picture="training and test error by rank")
+        f"{', '.join(num(s, 1) for s in sizes)}.")
 
 
 def flat(codes):

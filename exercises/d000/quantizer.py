@@ -165,28 +165,6 @@ def qlora_claims():
     ]
 
 
-PICTURE = (7, 4.6)
-
-
-def picture(figure):
-    """Quantization error against bits."""
-    ax = figure.subplots()
-    W, bits = normal_matrix(), range(2, 13)
-    labels = {"floor": "rounded down, one step size (the document)",
-              "nearest": "to the nearest, one step size",
-              "blocks": "to the nearest, a step size for each 64"}
-    for (kind, label), marker in zip(labels.items(), "os^", strict=True):
-        ax.semilogy(bits, [100 * relative_error(W, kind, m) for m in bits], marker=marker,
-                    label=label)
-    ax.semilogy([4], [100 * relative_error(W, "nf4")], "k*", markersize=12, label="NF4")
-    ax.set_xlabel("bits m")
-    ax.set_ylabel("RMS error, % of the RMS of W")
-    ax.set_title("Quantizing a 256 x 256 normal matrix and back")
-    ax.set_xticks(bits)
-    ax.grid(alpha=0.3, which="both")
-    ax.legend()
-
-
 WEIGHTS = tuple(Fraction(value, 10) for value in (7, -3, 2, 5, -6))
 
 
@@ -240,5 +218,4 @@ def solutions(bits=3):
          Check("All errors lie between 0 and one step.", all(0 <= e < step for e in errors)),
          Check("On 4001 even numbers rounding down has twice the error, to 10 %.",
                abs(ratio - 2) < 0.2)),
-        f"Five weights and m = {bits} bits.",
-        picture="the error against the number of bits")]
+        f"Five weights and m = {bits} bits.")]

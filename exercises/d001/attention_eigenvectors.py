@@ -202,38 +202,6 @@ def orthogonal_claims(X, P, rng):
     ]
 
 
-PICTURE = (7.6, 5.6)
-
-
-def picture(figure):
-    """Attention entropy against the eigenvalues' size, for five pairs of projections."""
-    d = n = 16
-    rng = np.random.default_rng(1)
-    P, other, X = orthogonal(d, rng), orthogonal(d, rng), rng.standard_normal((40, n, d))
-    half, first = np.arange(d) < d // 2, np.where(np.arange(d) == 0, 1.0, 0.25)
-    signs = np.where(rng.permutation(d) < d // 2, 1.0, -1.0)
-    pairs = {
-        "aligned, all products 1": (P, signs, P, signs),
-        "aligned, all products -1": (P, signs, P, -signs),
-        "aligned, one product 16 times the others": (P, first, P, first),
-        "not aligned (random)": (P, signs, other, signs),
-        "as little aligned as possible (Hadamard)": (np.eye(d), signs, hadamard(d), signs),
-        "orthogonal on non-zero eigenvalues": (P, 1.0 * half, P, 1.0 * ~half),
-    }
-    sizes = np.linspace(0, 3, 25)
-    ax = figure.subplots()
-    for (label, (A, a, B, b)), style in zip(
-            pairs.items(), ("-", "--", ":", "-.", (0, (1, 1)), "-"), strict=True):
-        ax.plot(sizes, [np.mean([entropy(attention_weights(x, symmetric(A, s * a),
-                                                           symmetric(B, s * b))) for x in X])
-                        for s in sizes], linestyle=style, linewidth=2, label=label)
-    ax.set(xlabel="size of the largest eigenvalues of W_Q and W_K", ylim=(0, 1.03),
-           ylabel="entropy of the attention weights / log n",
-           title=f"Attention over n = {n} random inputs of width d = {d}")
-    ax.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
-
-
 P = np.array([[0.6, -0.8], [0.8, 0.6]])
 LAMBDA, MU = np.array([4.0, 1.0]), np.array([2.0, 1.0])
 X = np.array([[0.6, 0.8], [-0.8, 0.6], [1.4, 0.2]])
@@ -295,8 +263,7 @@ def aligned_solution():
                np.allclose(X @ W_Q @ (X @ W_K).T, scores)),
          Check("npdl's attention has these weights.",
                np.allclose(attention_weights(X, W_Q, W_K), weights))),
-        "d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.",
-        picture="entropy of the weights for aligned and other projections")
+        "d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.")
 
 
 def orthogonal_solution(d=4, n=3):

@@ -196,26 +196,6 @@ def claims():
     return [*answers(), *premises()]
 
 
-PICTURE = (7.5, 4.5)
-
-
-def picture(figure):
-    """The length of h_t for five matrices: normal, defective, non-normal."""
-    Q = random_orthogonal(4)
-    shown = {
-        "normal, rho = 1.05": 1.05 * Q, "Jordan block, rho = 1": jordan(1.0, 4),
-        "orthogonal, rho = 1": Q, "Jordan block, rho = 0.9": jordan(0.9, 4),
-        "normal, rho = 0.9": 0.9 * Q,
-    }
-    axis = figure.subplots()
-    for name, W in shown.items():
-        axis.semilogy(state_norms(W, np.full(4, 0.5), 120), label=name)
-    axis.set(xlabel="step t", ylabel="length of h_t, 1 at the start",
-             title="h_t = W^T h_(t-1): the eigenvalues decide in the end, not at the start")
-    axis.grid(alpha=0.3)
-    axis.legend()
-
-
 W_T = ((0.5, 0.35), (0.0, 1.2))             # Wᵀ; its eigenvectors are (1, 0) and (1, 2)
 H_0 = (1.0, 1.0)
 SKEW = np.array([[0.5, 4.0], [0.0, 0.6]])   # Wᵀ of the case that grows first
@@ -325,8 +305,7 @@ def powers():
                and math.isclose(spectral_radius(np.array(W_T)), large)),
          Check("the Jordan block to the power 10, by products",
                np.linalg.matrix_power(jordan(1.0, 2), 10)[0, 1] == jordan_power(1, 2, 10)[1])),
-        f"n = 2, h₀ = {vec(H_0, 0)}.",
-        picture="the length of hₜ for normal, orthogonal and defective matrices")
+        f"n = 2, h₀ = {vec(H_0, 0)}.")
 
 
 def solutions():

@@ -178,25 +178,6 @@ def sum_claim():
         f"({np.linalg.norm(x[0, 1] - x[0, 3]):.2f} apart)")
 
 
-PICTURE = (10.5, 4.2)
-
-
-def picture(figure):
-    """The two tables, and how long their waves are."""
-    axes = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
-    for ax, name in zip(axes, ("k/d", "2k/d"), strict=False):
-        image = ax.imshow(sinusoidal(64, D, name, "float64")[:, ::2], aspect="auto", cmap="RdBu",
-                          vmin=-1, vmax=1)
-        ax.set(title=f"exponent {name}: the sines", xlabel="k (dimension i = 2k)",
-               ylabel="position")
-        axes[2].semilogy(range(D // 2), wavelengths(D, name), label=f"exponent {name}")
-    figure.colorbar(image, ax=axes[1], label="entry")
-    axes[2].axhline(64, color="grey", linestyle=":", label="64 positions")
-    axes[2].set(title=f"wave length, d = {D}", xlabel="k", ylabel="positions for one turn")
-    axes[2].grid(alpha=0.3)
-    axes[2].legend(fontsize=9)
-
-
 WIDTH_SHOWN = 4
 EMBEDDING = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])
 IDS = (2, 0, 2)
@@ -234,8 +215,7 @@ def table():
                np.allclose(PE, sinusoidal(4, WIDTH_SHOWN, "k/d", "float64"))
                and np.allclose(usual, sinusoidal(4, WIDTH_SHOWN, "2k/d", "float64"))),
          Check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))),
-        f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.",
-        picture="the tables of both exponents, and how long their waves are")
+        f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.")
 
 
 def embedded(ids):
