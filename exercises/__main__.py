@@ -13,7 +13,7 @@ from pathlib import Path
 from exercises import ledger, lookup
 from exercises.framework import failures, report
 from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
 from npdl.files import write_atomically
 
 
@@ -88,7 +88,7 @@ def main(argv=None):
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (InputError, OSError) as error:
+    except (NpdlError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 

@@ -16,6 +16,7 @@ been.
 """
 
 import dataclasses
+import functools
 import textwrap
 
 from npdl import backend
@@ -56,16 +57,6 @@ stops; --resume goes on, bit for bit.
 """
 
 
-def add_gpt(parser):
-    """Add the options of train-gpt to an argparse parser."""
-    _add(parser, "gpt", __doc__.format(a="a", model="GPT", name="gpt", heads=" and four heads"))
-
-
-def add_lstm(parser):
-    """Add the options of train-lstm to an argparse parser."""
-    _add(parser, "lstm", __doc__.format(a="an", model="LSTM", name="lstm", heads=""))
-
-
 def add_seq2seq(parser):
     """Add the options of train-seq2seq to an argparse parser."""
     describe(parser, TRANSLATE)
@@ -77,23 +68,13 @@ def add_seq2seq(parser):
     run_options(parser, "runs/<model>-dates-seed<seed>")
 
 
-def run_gpt(options):
-    """Train a GPT as the options say; returns the exit status."""
-    return _train("gpt", options)
-
-
 def run_seq2seq(options):
-    """Train an encoder-decoder as the options say; returns the exit status."""
-    return _train(getattr(options, "model", SEQ2SEQ[0]), options)
+    return _train(options, getattr(options, "model", SEQ2SEQ[0]))
 
 
-def run_lstm(options):
-    """Train an LSTM as the options say; returns the exit status."""
-    return _train("lstm", options)
-
-
-def _add(parser, model, description):
-    describe(parser, description)
+def _add(parser, model, a, heads=""):
+    """Add the options of train-gpt or train-lstm to an argparse parser."""
+    describe(parser, __doc__.format(a=a, model=model.upper(), name=model, heads=heads))
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
                       for name, value in TEXT_DEFAULTS[model].items())
     parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)
@@ -139,7 +120,8 @@ def parsed(options):
     return given, process.out, process.resume, how
 
 
-def _train(model, options):
+def _train(options, model):
+    """Train a model as the options say; returns the exit status."""
     given, folder, resume, how = parsed(options)
     command = Config(model=model).command
     if resume:
@@ -153,3 +135,9 @@ def _train(model, options):
         folder = folder or run.default_folder(config)
     backend.use(config.backend)
     return run.train(config, folder, resume, **how)
+
+
+add_gpt = functools.partial(_add, model="gpt", a="a", heads=" and four heads")
+add_lstm = functools.partial(_add, model="lstm", a="an")
+run_gpt = functools.partial(_train, model="gpt")
+run_lstm = functools.partial(_train, model="lstm")
