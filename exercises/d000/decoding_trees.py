@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from exercises.framework import Claim, judge, judgement
+from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, num, sub, terms
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
@@ -90,38 +90,15 @@ def completions(step=0.4, highest=-0.1, lowest=-8.0):
     }
 
 
-def shown_mass(tree, path=()):
-    """[(path, share of the probability that its printed branches hold)] of every inner node."""
-    branches = {word: value if isinstance(value, tuple) else (value, {})
-                for word, value in tree.items()}
-    found = [(path, sum(math.exp(log_p) for log_p, _ in branches.values()))] if branches else []
-    for word, (_, below) in branches.items():
-        found += shown_mass(below, (*path, word))
-    return found
-
-
 def claims():
-    return [left_out_claim(), *greedy_claims(), *step_claims(), *result_claims()]
-
-
-def left_out_claim():
-    mass = dict(shown_mass(PRINTED_TREE))
-    words = math.ceil((1 - mass["the",]) / math.exp(-3.6))
-    return claim(
-        "4", "Only improbable paths are left out of the tree.", "removed for clarity",
-        "improbable one by one, not together: the printed branches hold " + ", ".join(
-            f"{100 * share:.1f} % after {' '.join(path) or '<BOS>'}"
-            for path, share in mass.items()),
-        judge(all(share < 0.5 for share in mass.values()), "under-specified"),
-        f"sums of e^log p; after 'the' at least {words} more words must exist, none above -3.6 if "
-        "the two printed ones are the largest; all answers rest on that")
+    return [*greedy_claims(), *step_claims(), *result_claims()]
 
 
 def greedy_claims():
     (words, total), = decode(PRINTED_TREE, "greedy")
     added = math.isclose(total, path_sum(PRINTED_TREE, words))
     log_p = path_sum(PRINTED_TREE, words[:1])
-    p, both = math.exp(log_p), math.exp(path_sum(PRINTED_TREE, words[:2]))
+    p = math.exp(log_p)
     return [
         claim("4a", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
               f"({', '.join(words)})", judge(words == ("the", "red", "rectangle")),
@@ -133,10 +110,6 @@ def greedy_claims():
               f"log p = {log_p}, so p = {p:.4f}; the word is the arg max, the number the max",
               judge(0 <= log_p <= 1, if_false="slip"),
               "a probability is not negative; the same slip stands in the lines for w2 and w3"),
-        claim("4a", "The second word's probability is conditioned on the first word.",
-              "p(w2 | w1)", f"p(w2 | <BOS>, w1) = {both:.5f} / {p:.5f} = {both / p:.4f}",
-              judgement("convention", provided=math.isclose(both / p, math.exp(-3.3))),
-              "the whole prefix decides; leaving out <BOS> changes nothing, as it is always there"),
     ]
 
 

@@ -85,24 +85,12 @@ def formula_claims():
         top[bits] = 2 ** (bits - 1) - 1
         used[bits] = min(codes) >= -top[bits] and max(codes) == top[bits]
         agree &= quantize(W, bits)[0].tolist() == codes
-    undefined = 0
-    for arguments in (([1, 2], 1), ([0, 0], 4)):
-        try:
-            quantize_exactly(*arguments)
-        except ZeroDivisionError:
-            undefined += 1
-    whole = quantize_exactly([1, 2], 4)[0] == [3, 7]
     return [
         claim("4", "The codes fit into m bits.", "m-bit integers",
               f"m = 4: -{top[4]} to {top[4]}, so {2 * top[4] + 1} of the 16 patterns",
               judge(all(used.values()), provided=agree),
               f"fractions, m = 2 to 16; npdl's codes are "
               f"{'the same' if agree else 'others'}; one pattern is always left over"),
-        claim("4", "The formula quantizes any matrix to any m.", "no condition is given",
-              "m at least 2, and W not all zeros",
-              judge(undefined == 2 and whole, "under-specified"),
-              "m = 1: 2^0 - 1 = 0; W = 0: step 0; npdl refuses the first and stores zeros for "
-              "the second"),
     ]
 
 

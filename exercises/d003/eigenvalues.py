@@ -171,15 +171,6 @@ def premises():
         judge(min(shares) > 0.5, "confirmed", "under-specified"),
         f"32 x 32 normal entries of variance g^2/32: rho < 1 in "
         f"{listing([100 * s for s in shares], '.0f')} % of 200 at g = {listing(gains, 'g')}")
-    W = np.array([[0.5, 1.0], [0.0, 0.5j]])
-    same = np.abs(moduli(W.T) - moduli(W.conj().T)).max()
-    differ = np.abs(W.T @ W.T - W.conj().T @ W.conj().T).max()
-    yield claim_of(
-        "(14)", "W^T in h_t = W^T h_(t-1), for a complex W", "W^T",
-        "the transpose without conjugation, as printed; with conjugation h_t is another, and the "
-        "moduli of the eigenvalues are the same",
-        judge(same < 1e-9 < differ, "convention"),
-        f"[[0.5, 1], [0, 0.5i]]: two steps differ by up to {differ:.2f}, moduli by {below(same)}")
 
 
 def _root(W, t):

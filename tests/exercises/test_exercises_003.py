@@ -43,14 +43,6 @@ def test_numberings():
     assert definitions.numbered(words[:1], False, False) == (None, 1)
 
 
-def test_hypotheses_that_share_the_best_score():
-    twins = {word: (0.5, {END: 1.0}) for word in "ab"}
-    assert (definitions.ties(twins, 1), definitions.ties(twins, 2)) == (1, 2)
-    assert definitions.ties(beam.pruned_tree(), 2) == 1
-    assert definitions._renamed({"x": (0.5, {}), "y": (0.25, {})}) == {
-        "w0": (0.5, {}), "w1": (0.25, {})}
-
-
 def test_a_model_of_steady_probabilities():
     model = definitions.SteadyModel(0.5)
     assert np.exp(model.start()[0]) == pytest.approx(np.array([[0.5, 0.25, 0.25]]))

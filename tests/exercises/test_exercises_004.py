@@ -31,13 +31,10 @@ def test_mask(S):
     assert np.array_equal(masks.printed_mask(S), causal_mask(S))
     A = masks.weights_with(np.random.default_rng(S).standard_normal((S, S)), causal_mask(S))
     assert not A[~causal_mask(S)].any() and np.allclose(A.sum(1), 1)
-    strict = masks.weights_with(np.zeros((S, S)), masks.printed_mask(S, strict=True))
-    assert np.isnan(strict[0]).all() and not np.isnan(strict[1:]).any()
 
 
 def test_masks_by_hand():
     assert masks.printed_mask(2).tolist() == [[True, False], [True, True]]
-    assert masks.printed_mask(2, strict=True).tolist() == [[False, False], [True, False]]
     scores = np.log(np.array([[1.0, 3.0], [1.0, 3.0]]))
     assert masks.weights_with(scores, masks.printed_mask(2)) == pytest.approx(
         np.array([[1, 0], [0.25, 0.75]]))
