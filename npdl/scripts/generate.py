@@ -162,13 +162,14 @@ def generate(source, prompt=None, method="greedy", each=None, **how):
     scorer = continuation(model, ids, **options)
     if method == "beam":
         result = beam_search(scorer, chosen.width, tokens, eos, chosen.length_power,
-                             chosen.n_best, keep_steps=False)
+                             n_best=chosen.n_best, keep_steps=False)
         return (result.finished + result.unfinished)[:chosen.n_best], ids
     if method == "sample":
         rng = generator(chosen.seed)
         return (hypothesis for start in range(0, chosen.count, AT_ONCE) for hypothesis in
                 sample(scorer, tokens, rng, eos, min(AT_ONCE, chosen.count - start),
-                       chosen.temperature, chosen.top_k, chosen.top_p, each)), ids
+                       temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p,
+                       each=each)), ids
     return greedy(scorer, tokens, eos, each), ids
 
 

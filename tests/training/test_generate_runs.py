@@ -95,9 +95,9 @@ def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
     train(small(text, steps=1), tmp_path / "run", quiet=True)
     run, asked = load_run(tmp_path / "run"), []
 
-    def counted(scorer, tokens, rng, eos, count, *how):
+    def counted(scorer, tokens, rng, eos, count, **how):
         asked.append(count)
-        return sample(scorer, tokens, rng, eos, count, *how)
+        return sample(scorer, tokens, rng, eos, count, **how)
 
     monkeypatch.setattr(generate, "sample", counted)
     few, many = (generate.generate(generate.of_run(run), "To", "sample", tokens=2, count=count)[0]
