@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from exercises.framework import Claim, judge, judgement
+from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, listing, num, terms
 from npdl.layers.norms import statistics
 
@@ -40,11 +40,10 @@ PRINTED = {
 claim = partial(Claim, "000", "Q1")
 
 
-def exact_statistics(tensor, axes, correction=0):
+def exact_statistics(tensor, axes):
     """Mean and variance over `axes` as lists of fractions, in the order of the other axes.
 
     tensor    (N, C, L) integers or anything that Fraction takes exactly
-    correction  0: divide by the count n; 1: by n - 1
     """
     tensor = np.asarray(tensor)
     groups = {}
@@ -53,7 +52,7 @@ def exact_statistics(tensor, axes, correction=0):
         groups.setdefault(key, []).append(Fraction(tensor[index].item()))
     means = [sum(group) / len(group) for group in groups.values()]
     variances = [
-        sum((value - mean) ** 2 for value in group) / (len(group) - correction)
+        sum((value - mean) ** 2 for value in group) / len(group)
         for group, mean in zip(groups.values(), means, strict=True)
     ]
     return means, variances
@@ -77,7 +76,7 @@ def misprints(printed, exact):
 
 
 def claims():
-    return [*axes_claims(), *number_claims(), divisor_claim()]
+    return [*axes_claims(), *number_claims()]
 
 
 def axes_claims():
@@ -154,21 +153,6 @@ def misread(kind):
                 row = " ".join(map(str, changed[index[:2]]))
                 return f"; all printed {kind} numbers are right if that row is read as {row}"
     return ""
-
-
-def divisor_claim():
-    _, biased = exact_statistics(TENSOR, DEFINED_AXES["batch"])
-    _, unbiased = exact_statistics(TENSOR, DEFINED_AXES["batch"], correction=1)
-    ratio = unbiased[0] / biased[0]
-    return claim(
-        "", "The variance divides by the number of values n.", "n (the default of np.var)",
-        f"per channel {listing(map(float, biased), '.4f')} with n, "
-        f"{listing(map(float, unbiased), '.4f')} with n - 1",
-        judgement("convention", provided=np.allclose(
-            library_statistics(TENSOR, "batch")[1], np.array(biased, float))),
-        "normalisation itself uses n, npdl's too; running averages of batch normalisation use "
-        f"n - 1 (here {ratio} times as much)",
-    )
 
 
 SHARED = {

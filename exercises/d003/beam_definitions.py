@@ -55,23 +55,6 @@ def likely(p, least, max_len=9):
     return count
 
 
-# What y_0 may be: (whether a start symbol stands before the words, whether |y| counts it).
-NUMBERINGS = {"y_0 is a given start symbol that |y| does not count": (True, False),
-              "y_0 is a start symbol that |y| counts": (True, True),
-              "y_0 is the first word": (False, False)}
-
-
-def numbered(words, start, counted):
-    """(the token y_|y| or None, the product of the probabilities from j = 1), from y_0 on.
-
-    words [(token, probability)]; `start` puts a symbol of probability 1 before them, which |y|
-    takes in if it is `counted`.
-    """
-    y = [("<s>", 1.0), *words] if start else list(words)
-    length = len(words) + counted
-    return (y[length][0] if length < len(y) else None, math.prod(p for _, p in y[1:]))
-
-
 def definitions():
     """Claims on the definitions (10) to (13)."""
     trees = [random_tree(seed) for seed in range(150)]
@@ -84,25 +67,11 @@ def definitions():
         judge(complete == 0, "confirmed", "under-specified"),
         f"150 random trees, width 4: {complete} of {total} beams to be expanded held complete "
         "hypotheses")
-    yield from indices_and_optimum()
+    yield from optimum()
 
 
-def indices_and_optimum():
-    """Claims on indices and on the existence of the maximum."""
-    words = (("a", 0.6), (END, 0.5))
-    found = {name: numbered(words, *reading) for name, reading in NUMBERINGS.items()}
-    right = (END, math.prod(p for _, p in words))
-    fits = [name for name, (last, product) in found.items()
-            if last == right[0] and math.isclose(product, right[1])]
-    yield claim_of(
-        "(10)", "y_<t is (y_0 .. y_(t-1)), the last token y_|y|, and scores start at j = 1",
-        "indices from 0 and from 1 in one definition",
-        f"all three fit where {' or '.join(fits) or 'nothing'}; else y_|y| is no token or the "
-        "first word has no score",
-        judge(len(fits) == len(found), if_false="under-specified", provided=bool(fits)),
-        f"'{' '.join(word for word, _ in words)}' of 0.6 and 0.5: " + "; ".join(
-            f"{name}: y_|y| = {last or 'missing'}, product from j = 1 {product:.1f}"
-            for name, (last, product) in found.items()))
+def optimum():
+    """Claim on the existence of the maximum."""
     counts = [likely(0.3, least) for least in (0.1, 0.01)]
     none = exhaustive_search(SteadyModel(0.0), 6, eos=0).best
     yield claim_of(

@@ -9,9 +9,7 @@ import numpy as np
 from exercises.framework import Claim, judge, proved
 from exercises.probes import learned
 from exercises.worked import Check, Solution, Step, below, num, vec
-from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import SinusoidalPositions, sinusoidal
-from npdl.layers.transformer import Decoder
 from npdl.models.gpt import GPT
 
 QUESTION = """\
@@ -52,19 +50,9 @@ def rotation(d, offset, exponent="k/d"):
     return R
 
 
-def order_gap(num_layers, mask, seed=0):
-    """Largest change of the last token's output when the tokens before it change places."""
-    decoder = Decoder(num_layers, 8, 2, 2, rng=seed, dtype="float64")
-    x = np.random.default_rng(seed).standard_normal((1, 5, 8))
-    moved = x[:, [2, 0, 3, 1, 4]]
-    y, _ = decoder.forward(x, mask)
-    other, _ = decoder.forward(moved, mask)
-    return float(abs(y[:, -1] - other[:, -1]).max())
-
-
 def claims():
     return [exponent_claim(), unique_claim(), relative_claim(), longer_claim(), fixed_claim(),
-            order_claim(), sum_claim()]
+            sum_claim()]
 
 
 def exponent_claim():
@@ -147,21 +135,6 @@ def fixed_claim():
         "a buffer, not a parameter", f"{learned(layer)} learned numbers",
         judge(learned(layer) == 0, provided=learned(layer) == layer.count_params()),
         "npdl's SinusoidalPositions")
-
-
-def order_claim():
-    free = max(order_gap(layers, None) for layers in (1, 2))
-    one, two = order_gap(1, causal_mask(5)), order_gap(2, causal_mask(5))
-    return claim(
-        "Problem 2.7", "order", "A transformer has no inherent sense of order: positions must be "
-        "told to it.", "no inherent sense of order",
-        f"without a mask the last output stays when earlier tokens change places ({below(free)}); "
-        f"with the causal mask it stays for one block ({below(one)}) but moves by {two:.2f} for "
-        "two",
-        judge(max(free, one, two) < 1e-9, if_false="under-specified",
-              provided=np.array_equal(causal_mask(5), np.tri(5, dtype=bool))),
-        "decoders without positions; holds without a mask: a causal mask lets each token count "
-        "what it sees, and the next block reads that")
 
 
 def sum_claim():

@@ -44,17 +44,6 @@ def test_masks_by_hand():
         1 / (1 + math.exp(-1)))
 
 
-def test_states_of_a_gpt():
-    for norm in ("post", "pre"):
-        outputs, inputs = gpt_forward.states(norm, 2).values()
-        assert outputs.shape == inputs.shape == (2, 2, 4, 8)
-        assert np.array_equal(inputs[:, 1], outputs[:, 0])
-        gpt = gpt_forward.model(norm, 2)
-        tokens = gpt.embedding.W.data[gpt_forward.IDS]
-        assert inputs[:, 0] == pytest.approx(tokens + positions.printed_table(4, 8))
-    assert gpt_forward.readout_gap("post") == 0 < gpt_forward.readout_gap("pre")
-
-
 def test_problem_2_9_what_a_gpt_returns():
     assert gpt_forward.shapes_of(2, 3, 5, 6, 7) == {
         "logits": (2, 3, 5), "hidden_states": (2, 7, 3, 4), "attentions": (2, 7, 6, 3, 3)}
@@ -324,12 +313,6 @@ def test_waves_and_odd_input():
     assert positions.wavelengths(128)[-1] == pytest.approx(2 * math.pi * 10000 ** (63 / 128))
     square = positions.wavelengths(128) ** 2 / (2 * math.pi)
     assert np.allclose(square, positions.wavelengths(128, "2k/d"))
-
-
-def test_a_causal_decoder_of_two_blocks_knows_order():
-    assert positions.order_gap(2, None) < 1e-9
-    assert positions.order_gap(1, causal_mask(5)) < 1e-9
-    assert positions.order_gap(2, causal_mask(5)) > 1e-3
 
 
 def test_positions_by_hand():
