@@ -82,8 +82,7 @@ class Threads:
 
     def __init__(self, kind, models, flat):
         self.kind, self.models, self.flat = kind, models, flat
-        self.cleanup = contextlib.ExitStack()
-        self.pool = None
+        self.cleanup = self.pool = None
         self.make()
 
     def make(self):
@@ -92,17 +91,19 @@ class Threads:
 
     def __enter__(self):
         keep_freed_memory()
-        self.cleanup.enter_context(ONE_BLAS_THREAD)
-        self.start()
+        with contextlib.ExitStack() as undo:            # where a start fails
+            undo.enter_context(ONE_BLAS_THREAD)
+            self.start(undo)
+            self.cleanup = undo.pop_all()
         return self
 
     def __exit__(self, *error):
         self.cleanup.close()
 
-    def start(self):
+    def start(self, undo):
         if len(self.workers) > 1:
-            self.pool = self.cleanup.enter_context(ThreadPoolExecutor(len(self.workers) - 1))
-            self.cleanup.callback(setattr, self, "pool", None)
+            self.pool = undo.enter_context(ThreadPoolExecutor(len(self.workers) - 1))
+            undo.callback(setattr, self, "pool", None)
 
     def run(self, function, items, common=None):
         """The results of function(worker, share, common), a list for each share of the `items`, in
@@ -136,13 +137,13 @@ class Processes(Threads):
 
     others = ()
 
-    def start(self):
+    def start(self, undo):
         self.flat.check()
         context = multiprocessing.get_context(START)
         self.flat.settle(context.RawArray("b", self.flat.nbytes))
         self.make()
         give_freed_memory_back()        # else each process would write in a copy of it
-        self.cleanup.callback(self.stop)
+        undo.callback(self.stop)
         atexit.register(self.stop)      # before multiprocessing waits for its processes
         self.others = []
         for i in range(1, len(self.models)):
