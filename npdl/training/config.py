@@ -71,9 +71,9 @@ class Config:
 
     engine   what computes a step, with results equal but for rounding: "plain" the textbook,
              "fast" npdl.fast
-    threads  parts of a batch that the fast engine works on at once, each by a thread, or BLAS's
-             threads for a model that it does not know; results repeat bit for bit for the same
-             number
+    threads  parts of a batch that the fast engine works on at once, each in a process or a thread,
+             or BLAS's threads for a model that it does not know; results repeat bit for bit for
+             the same number
     numbers  the vocabulary's numbers are 0..numbers-1; None for as many as p and q need
     text     a file to train on instead, character by character (npdl.training.text_task), with
              windows of `block` characters; sha256 and characters are read from it
