@@ -28,6 +28,7 @@ from npdl.training.config import usable_cores
 from npdl_study.check.target import find_class
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
+from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import RUNNING, NotGraded, answers, end, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
 from npdl_study.homework.splice import handed_out, of_forward
@@ -44,9 +45,10 @@ def tasks_of(homework):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found = next(ast.literal_eval(node.value) for node in tree.body
                      if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
-        return [_task(path.with_name(f"{module}.py").read_text(encoding="utf-8"), module,
-                      find_class(name).__name__, own) for (module, name), own in found.items()]
-    except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
+        given = read_json(path.with_name(HANDED_OUT))
+        return [_task(given[f"{module}.py"], module, find_class(name).__name__, own)
+                for (module, name), own in found.items()]
+    except (OSError, SyntaxError, ValueError, LookupError, StopIteration, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
@@ -66,16 +68,22 @@ def _task(text, module, name, originals):
 
 
 def submissions_of(folder):
-    """{name, as it can be shown: folder} of the submissions, by name."""
+    """({name, as it can be shown: folder} of the submissions, by name; the names of the rest)."""
     try:
-        places = sorted(p for p in Path(folder).iterdir()
-                        if p.is_dir() and not p.name.startswith("."))
+        folder = Path(folder).resolve()
+        if Path.cwd().is_relative_to(folder):
+            raise ValueError("Python is run in it, and takes students' folders for its modules; "
+                             "go where submissions are not, say cd ..")
+        found = {printable(place.name.replace("\\", "\\\\")): place
+                 for place in sorted(folder.iterdir())}
+        places = {name: place for name, place in found.items()
+                  if place.is_dir() and not name.startswith(".")}
         if not places:
-            raise ValueError("it holds no folders")
+            raise ValueError("it holds no folders; zip files are to be unzipped")
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
                          "one folder for each student") from error
-    return {printable(place.name.replace("\\", "\\\\")): place for place in places}
+    return places, [name for name in found if name not in places]
 
 
 def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
@@ -86,9 +94,11 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     resume                  go on in `out`: who is graded there is not graded again
     Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
-    tasks, submissions = tasks_of(homework), submissions_of(folder)
+    tasks, (submissions, others) = tasks_of(homework), submissions_of(folder)
     names, out = [task["name"] for task in tasks], Path(out)
     graded = _begun(out, names, resume)
+    for name in others:
+        print(f"{name}: passed over, for it is no student's folder")
     with ThreadPoolExecutor(jobs or usable_cores()) as pool:
         waiting = {name: [pool.submit(one_task, place, task, seed, limit) for task in tasks]
                    for name, place in submissions.items() if name not in graded
@@ -132,8 +142,10 @@ def _handed_in(place, name):
     if found[1:]:
         one, another = (path.relative_to(place) for path in found[:2])
         raise NotGraded(f"{name} is there {len(found)} times, {one} and {another}: leave one")
-    if not found or found[0].stat().st_size > MOST_BYTES:
-        return b"", f"{name} " + ("has more than 1 MiB" if found else "is not there")
+    if not found:
+        return b"", f"{name} is not there, among {', '.join(sorted(os.listdir(place))[:9])}"
+    if found[0].stat().st_size > MOST_BYTES:
+        return b"", f"{name} has more than 1 MiB"
     return found[0].read_bytes(), ""
 
 

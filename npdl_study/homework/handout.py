@@ -1,7 +1,8 @@
-"""The README and the test file of a homework folder."""
+"""What is in a homework folder beside its exercises: README, tests, the exercises as handed out."""
 
 from npdl_study.homework.judging import SAME
 
+HANDED_OUT = "handed_out.json"          # {name: text} of the exercises
 README = """\
 # Homework: {title}
 
@@ -35,10 +36,10 @@ The tests need pytest: `python -m pip install pytest`.
 - Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
   float32 out.
 {more}
-Helpers and constants of your own belong into the same file. Your functions are set into the file as
-it was handed out, with the helpers that they use: what else you change in it is not graded. They
-may use NumPy, math and what the file imports; a backward that calls forward, to take differences,
-is no derivation.
+Helpers and constants of your own belong into the same file. The tests, here and in class, set your
+functions into the file as it was handed out (`handed_out.json`), with what they use of yours: what
+else you change in it is not graded. They may use NumPy, math and what the file imports; a backward
+that calls forward, to take differences, is no derivation.
 
 The tests compare your outputs and gradients with those of npdl's own layer in float64, to {limit}
 of the largest entry, for more than one size and number of axes, and tell the first thing that is

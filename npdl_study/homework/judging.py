@@ -20,15 +20,24 @@ from npdl_study.trees import cast, leaves, rebuilt, upstream
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
 SAME, SAME_FLOAT32, SMALL = 1e-11, 1e-3, 1e-3
 POINTS = 3          # of a task: gradients, other sizes, and with both of these manners
-# How a layer is tried: its sample; that in float32; more rows; one or two more axes before these;
-# and, of a recurrent stack, two layers, sequences of several lengths, a state to start from.
-SHAPES = ("sample", "float32", "rows", "axes", "stack")
+OPTIONS = {"activation": "relu", "affine": False, "average": "token", "bias": False, "eps": 0.3,
+           "exponent": "2k/d", "factor": 0.6, "ffn_bias": True, "ignored": 1, "norm": "pre",
+           "norm_bias": False, "padding_id": 1, "qkv_bias": True, "reduction": "none",
+           "rope_theta": 3.0, "scale": 0.6, "smoothing": 0.2}
+# How a layer is tried, {shape: options of its constructor}: its sample; that in float32; more rows;
+# one or two more axes before these; of a recurrent stack, two layers, sequences of several lengths,
+# a state to start from; frozen parameters; other options; the cache of another's forward.
+SHAPES = {"sample": {}, "float32": {}, "rows": {}, "axes": {}, "stack": {}, "frozen": {},
+          "options": OPTIONS, "sum": {"reduction": "sum"}, "kin": {}}
+KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
 
 
 def instance(cls, shape, seed):
     """(layer, inputs, options) in float64: numbers, sizes and number of axes are the seed's."""
-    layer, inputs, options = sample(cls, seed)
-    rng = stream(seed, 15)
+    own, rng = options_of(cls, shape), stream(seed, 15)
+    layer, inputs, options = sample(_with(cls, own) if own else cls, seed)
+    if own:
+        layer.__class__ = cls
     rows, axes = int(rng.integers(3, 7)), rng.integers(2, 5, rng.integers(1, 3)).tolist()
     if shape == "stack":
         layer, options = cls(2, 3, num_layers=2), {"lengths": np.array([2, 4, 1, *[3] * rows])}
@@ -37,7 +46,25 @@ def instance(cls, shape, seed):
                   states if cls.__name__ == "LSTM" else states[0])
     elif shape in ("rows", "axes"):
         inputs = _resized(inputs, rows, axes if shape == "axes" else [], rng)
-    return *as_float64(layer, inputs, seed), options
+    layer, inputs = as_float64(layer, inputs, seed)
+    if shape == "frozen":
+        layer.set_trainable(False)
+    return layer, inputs, options
+
+
+def options_of(cls, shape):
+    """{name: value} of a class's own options that are not its defaults in this shape."""
+    taken = inspect.signature(cls.__init__).parameters
+    return {name: value if value != taken[name].default else not value
+            for name, value in SHAPES[shape].items() if name in taken}
+
+
+def _with(cls, options):
+    """A class that is made with these options."""
+    def __init__(self, *given, **named):
+        cls.__init__(self, *given, **named, **options)
+
+    return type(cls.__name__, (cls,), {"__init__": __init__})
 
 
 def _resized(nest, rows, axes, rng):
@@ -58,7 +85,9 @@ def questions(name, seed, forward):
               npdl's own forward
     """
     asked, wanted = {}, {}
-    for shape in SHAPES:
+    for shape, options in SHAPES.items():
+        if options and not options_of(find_class(name), shape):
+            continue
         with contextlib.suppress(Exception):    # each layer says in its own way that it does not
             question = _question(find_class(name), shape, seed, forward)
             told = answers({shape: copy.deepcopy(question)}, {})
@@ -68,11 +97,14 @@ def questions(name, seed, forward):
 
 
 def _question(cls, shape, seed, forward):
-    layer, inputs, options = instance(cls, shape, seed)
+    kin = find_class(KIN[cls.__name__]) if shape == "kin" and not forward else None
+    layer, inputs, options = instance(kin or cls, shape, seed)
     dtype = "float32" if shape == "float32" else "float64"
     layer, inputs, rng = layer.astype(dtype), cast(inputs, dtype), stream(seed, 17)
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
+    if kin:
+        layer.__class__ = cls
     for _, param in layer.params():     # gradients are added to what is there
         param.grad = rng.standard_normal(param.shape).astype(dtype)
     question = {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
@@ -102,13 +134,18 @@ def _wrong(name, shape, found, wanted):
     """What is wrong with outputs or gradients of one shape, in a sentence."""
     sizes = ", ".join(f"{path} {array.shape}"
                       for path, array in _of(wanted, f"{shape}/gradient/").items())
-    where = {"sample": "", "float32": " (in float32)"}.get(shape, f" (sizes: {sizes})")
-    for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of")):
+    options = ", ".join(f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items())
+    where = {"sample": "", "float32": " (in float32)", "kin": f" (for {KIN.get(name)})",
+             "frozen": " (with frozen parameters: a gradient is added to by += alone)"}.get(
+        shape, f" ({options})" if options else f" (sizes: {sizes})")
+    error = str(found.get(f"{shape}/error", ""))
+    for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of"),
+                        ("after", "")):
         own, theirs = (_of(given, f"{shape}/{kind}/") for given in (wanted, found))
         said = [f"{words} {path}{difference(theirs.get(path), array)}"
-                for path, array in own.items() if difference(theirs.get(path), array)]
-        if own.keys() - theirs and f"{shape}/error" in found:
-            said = [str(found[f"{shape}/error"])]
+                for path, array in own.items() if words and difference(theirs.get(path), array)]
+        if own.keys() - theirs and error:
+            said = [error]
         if said:
             return "; ".join(said) + where
     return ""
@@ -136,9 +173,9 @@ def _rude(found, wanted):
     for path, array in _of(wanted, "sample/again/").items():
         if difference(found.get(f"sample/again/{path}"), array):
             return f"{path} has another gradient in a second backward: the first changes something"
-    for path in _of(wanted, "float32/"):
+    for path, array in _of(wanted, "float32/").items():
         dtype = found.get(f"float32/{path}", np.empty(0)).dtype
-        if dtype != np.float32:
+        if dtype != array.dtype == np.float32:
             return (f"{path.replace('/', ' ')} is {dtype}, not float32: a number or an array of "
                     "another dtype came in")
     return ""

@@ -2,32 +2,41 @@
 
 from pathlib import Path
 
+from npdl.files import read_json
 from npdl_study.blame.blame import blame
 from npdl_study.containment import message
+from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
-from npdl_study.homework.splice import NotOwn, of_forward, student_names
+from npdl_study.homework.splice import NotOwn, handed_out, of_forward, student_names
 
 
 def first_trouble(module, name, originals):
-    """What is wrong with a class of module.py in the current folder, and "" when all is right.
+    """What is wrong with a class of module.py in the current folder, and "" when all is right:
+    what grading the class says, in its words.
 
     originals   npdl's own functions that were to be written, "npdl.layers.linear:Linear.backward"
     """
     place, holes = Path(f"{module}.py").absolute(), [own.partition(":")[2] for own in originals]
     try:
-        names = student_names(place, holes, place.read_bytes())
-    except (NotOwn, OSError) as trouble:
+        text, pristine = place.read_bytes(), read_json(HANDED_OUT)[place.name]
+        names = student_names(place, holes, text, handed_out(pristine, holes)[0])
+    except NotOwn as trouble:
         return str(trouble)
+    except (OSError, ValueError, KeyError) as trouble:
+        return (f"{place.name} and {HANDED_OUT} can't be read ({message(trouble)}): put back what "
+                "you were given")
     asked, wanted = questions(name, 0, of_forward(holes))
     _, why, at = judged(name, answers(asked, names, place), wanted)
-    return why + "".join(f"\n\n{_blamed(names[name], shape)}" for shape in at[:1])
+    told = at and _blamed(student_names(place, holes, text, pristine)[name], at[0])
+    return f"{why}\n\n{told}" if told else why
 
 
 def _blamed(cls, shape):
-    """Where `blame` sees a mistake. It can't look under a debugger, say."""
+    """Where `blame`, which needs forward, sees a mistake. It can't look under a debugger, say."""
     try:
         layer, inputs, options = instance(cls, shape, 0)
-        return str(blame(layer, *inputs, **options))
+        report = blame(layer, *inputs, **options)
+        return "" if report.right else str(report)
     except Exception as error:
         return f"blame can't look: {message(error)}"

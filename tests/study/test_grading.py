@@ -20,7 +20,7 @@ from npdl_study.homework import isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
 from npdl_study.homework.judging import questions
-from tests.study.test_homework import solved
+from tests.study.test_homework import solved, styled
 
 pytestmark = pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS,
                                 reason="needs Linux's seccomp")
@@ -51,6 +51,9 @@ STUDENTS = {
                "\n\nHALF = 0.5\n\n\ndef product(layer, a, b):\n"
                "    return layer.turned(a) @ b * HALF * 2\n\n\n"
                "raise SystemExit('no helper: not run')\n", 3, ""),
+    "stylish": (RIGHT, styled, 3, ""),
+    "lying": ("\n        raise NotImplementedError('\\x1b[2J\\n=1+1')\n", None, 0,
+              "not written: ?[2J =1+1"),
     "greek": (RIGHT.replace("dy_rows", "µ"), lambda text: "# coding: latin-1\n" + text, 3, ""),
     "raising": (RIGHT.replace("rows.T @", "rows @"), None, 0,
                 ": self.W.grad += rows @ dy_rows)"),
@@ -164,22 +167,28 @@ def test_what_is_hidden_is_not_there(tmp_path, capsys):
 
 def test_odd_folders(tmp_path, capsys):
     """Names that look alike keep their own grades and letters; a link, and a task handed in twice,
-    are for the teacher."""
+    are for the teacher; what is no folder is named."""
     long = "n" * 245
     right, blank = STUDENTS["right"], STUDENTS["blank"]
     hand_in(tmp_path, {"v\\x01'": right, "v\\x01": blank, "v\x01": blank, f"{long}_right": right,
                        f"{long}_wrong": blank, "twice/a": blank, "twice/b": right})
     (tmp_path / "class" / "link").symlink_to(f"{long}_right")
+    for name in (".hidden", "zipped"):
+        (tmp_path / "class" / name).mkdir()
+    for name in ("zoe\n.zip", "zipped/hw.zip"):
+        (tmp_path / "class" / name).touch()
     status, grades, _ = graded(tmp_path)
     points = {name: found["Linear"]["points"] for name, found in grades["submissions"].items()}
     assert status == 2 and points == {
         "v\\\\x01'": 3, "v\\\\x01": 0, "v\\x01": 0, f"{long}_right": 3, f"{long}_wrong": 0,
-        "twice": None, "link": None}
+        "twice": None, "link": None, "zipped": 0}
     letters = [path.read_text() for path in (tmp_path / "grades" / "students").iterdir()]
-    assert len(letters) == 7 and f"{long}_right: 3 of 3" in "".join(letters)
+    assert len(letters) == 8 and f"{long}_right: 3 of 3" in "".join(letters)
     said = capsys.readouterr().out
     assert "twice: not graded: Linear: linear.py is there 2 times, a/linear.py and b/" in said
     assert "link: not graded: Linear: it is a link" in said
+    assert ".hidden: passed over, " in said and "zoe\\n.zip: passed over, " in said
+    assert grades["submissions"]["zipped"]["Linear"]["reason"].endswith("not there, among hw.zip")
 
 
 @pytest.mark.parametrize("how", [{"forward": True}, {"level": "line"}, {"level": "lstm"}], ids=str)
@@ -341,6 +350,8 @@ def test_answers_are_read_with_distrust():
     (["nothing", "--homework", "homework"], "cannot be read"),
     (["empty", "--homework", "homework"], "holds no folders"),
     (["class", "--homework", "empty"], "is no folder that `python -m npdl homework` wrote"),
+    ([".", "--homework", "homework"], "Python is run in it"),
+    (["..", "--homework", "homework"], "Python is run in it"),
     (["class", "--homework", "homework", "--limit", "0"], "--limit 0"),
     (["class", "--homework", "homework", "--jobs", "0"], "--jobs 0"),
 ])
