@@ -20,7 +20,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl_study.check.target import find_class
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
-from npdl_study.homework.handout import HANDED_OUT, readme, test_file
+from npdl_study.homework.handout import HANDED_OUT, handed_out, readme, test_file
 
 LEVELS = ("layer", "line", "lstm")
 # The easiest first, and what is called before what calls it.
@@ -40,7 +40,7 @@ class Homework:
     def text_files(self):
         """{name: text} of everything in the folder."""
         return {**self.files, "test_homework.py": test_file(self), "README.md": readme(self),
-                HANDED_OUT: json.dumps(self.files)}
+                HANDED_OUT: json.dumps(handed_out(self))}
 
 
 def homework(out, layers=None, level="layer", forward=False, seed=0):

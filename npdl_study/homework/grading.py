@@ -8,7 +8,6 @@ can do nothing but compute, and gives arrays back; they are compared here (`judg
 Grades are written after each submission, and none costs another its own.
 """
 
-import ast
 import csv
 import hashlib
 import io
@@ -25,13 +24,12 @@ from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl.process import SEALS
 from npdl.training.config import usable_cores
-from npdl_study.check.target import find_class
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import RUNNING, NotGraded, answers, end, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
-from npdl_study.homework.splice import handed_out, of_forward
+from npdl_study.homework.splice import of_forward, without_forward
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
@@ -41,28 +39,21 @@ OUTSIDE = "note: submissions can compute, no more; a container is a second wall 
 def tasks_of(homework):
     """[what `isolated` is asked] for each task of a homework folder, but its questions."""
     try:
-        path = Path(homework) / "test_homework.py"
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = next(ast.literal_eval(node.value) for node in tree.body
-                     if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
-        given = read_json(path.with_name(HANDED_OUT))
-        return [_task(given[f"{module}.py"], module, find_class(name).__name__, own)
-                for (module, name), own in found.items()]
-    except (OSError, SyntaxError, ValueError, LookupError, StopIteration, InputError) as error:
+        return [_task(**task) for task in read_json(Path(homework) / HANDED_OUT)]
+    except (OSError, SyntaxError, ValueError, TypeError, LookupError, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
 
 
-def _task(text, module, name, originals):
+def _task(module, name, text, own):
     """What of npdl's is in the process: what a layer's own run calls, less what is to be written,
     and the forward twin of that."""
-    places = [own.partition(":") for own in originals]
+    places = [one.partition(":") for one in own]
     holes = [qualname for _, _, qualname in places]
-    pristine, imports = handed_out(text, holes)
     asked, _ = questions(name, 0, of_forward(holes))
-    return {"module": module, "name": name, "holes": holes, "pristine": pristine,
-            "imports": imports, "kept": reached(lambda: answers(asked, {})),
+    return {"module": module, "name": name, "holes": holes,
+            "pristine": without_forward(text, holes), "kept": reached(lambda: answers(asked, {})),
             "gone": {(sys.modules[where].__file__, gone) for where, _, hole in places
                      for gone in (hole, hole.removesuffix("_backward"))}}
 

@@ -2,7 +2,9 @@
 
 from npdl_study.homework.judging import SAME
 
-HANDED_OUT = "handed_out.json"          # {name: text} of the exercises
+# [{"module", "name", "own", "text"}]: a class of module.py, npdl's own functions that it is to do
+# without ("npdl.layers.linear:Linear.backward"), and the module's text; the easiest first.
+HANDED_OUT = "handed_out.json"
 README = """\
 # Homework: {title}
 
@@ -63,10 +65,7 @@ TEST = '''\
 import pytest
 from npdl_study.homework.selftest import first_trouble
 
-# (file, class): what of npdl's own the class must do without; the easiest first
-LAYERS = {{
-{layers}
-}}
+LAYERS = {layers}
 WRONG = set()           # files; what else is wrong in one is told once this is right
 
 
@@ -75,7 +74,7 @@ def test(layer):
     file, name = layer
     if file in WRONG:
         pytest.skip(f"{{name}} is made of what is not right yet in {{file}}.py")
-    trouble = first_trouble(file, name, LAYERS[layer])
+    trouble = first_trouble(name)
     if trouble:
         WRONG.add(file)
         pytest.fail(trouble, pytrace=False)
@@ -84,12 +83,14 @@ def test(layer):
 
 def test_file(work):
     """The text of test_homework.py."""
-    rows = []
-    for module, name in work.graded:
-        wanted = [f'"{h.original}"' for h in work.holes if h.file == f"{module}.py"]
-        wanted = ",\n        ".join(wanted)
-        rows.append(f'    ("{module}", "{name}"): [\n        {wanted},\n    ],')
-    return TEST.format(layers="\n".join(rows))
+    return TEST.format(layers=work.graded)
+
+
+def handed_out(work):
+    """What HANDED_OUT holds."""
+    return [{"module": module, "name": name, "text": work.files[f"{module}.py"],
+             "own": [hole.original for hole in work.holes if hole.file == f"{module}.py"]}
+            for module, name in work.graded]
 
 
 def readme(work):

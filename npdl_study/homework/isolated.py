@@ -147,8 +147,9 @@ def main():
     asked = pickle.load(sys.stdin.buffer)
     said = asked["text"].decode(errors="replace")
     late = [name for name in MODULES if name.rpartition(".")[2] in said]
-    for name in (*late, *READING, *asked["imports"]):
+    for name in (*late, *READING):
         importlib.import_module(name)
+    exec(asked["pristine"], {"__name__": "handed_out"})     # imports too
     np.__all__[:] = [name for name in np.__all__ if name in vars(np)]       # of import *
     np.savez(io.BytesIO(), np.zeros(1))         # imports what it needs
     _take_out(asked["gone"], asked["kept"])

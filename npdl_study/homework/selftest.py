@@ -8,24 +8,21 @@ from npdl_study.containment import message
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
-from npdl_study.homework.splice import NotOwn, handed_out, of_forward, student_names
+from npdl_study.homework.splice import NotOwn, of_forward, student_names, without_forward
 
 
-def first_trouble(module, name, originals):
-    """What is wrong with a class of module.py in the current folder, and "" when all is right:
-    what grading the class says, in its words.
-
-    originals   npdl's own functions that were to be written, "npdl.layers.linear:Linear.backward"
-    """
-    place, holes = Path(f"{module}.py").absolute(), [own.partition(":")[2] for own in originals]
+def first_trouble(name):
+    """What is wrong with a class of the current folder, and "" when all is right: what grading the
+    class says, in its words."""
     try:
-        text, pristine = place.read_bytes(), read_json(HANDED_OUT)[place.name]
-        names = student_names(place, holes, text, handed_out(pristine, holes)[0])
+        task, = (task for task in read_json(HANDED_OUT) if task["name"] == name)
+        place, pristine = Path(f"{task['module']}.py").absolute(), task["text"]
+        holes, text = [own.partition(":")[2] for own in task["own"]], place.read_bytes()
+        names = student_names(place, holes, text, without_forward(pristine, holes))
     except NotOwn as trouble:
         return str(trouble)
-    except (OSError, ValueError, KeyError) as trouble:
-        return (f"{place.name} and {HANDED_OUT} can't be read ({message(trouble)}): put back what "
-                "you were given")
+    except (OSError, ValueError, LookupError, TypeError) as trouble:
+        return f"{message(trouble)}: put back what you were given"
     asked, wanted = questions(name, 0, of_forward(holes))
     _, why, at = judged(name, answers(asked, names, place), wanted)
     told = at and _blamed(student_names(place, holes, text, pristine)[name], at[0])

@@ -70,23 +70,23 @@ def of_forward(holes):
     return not all("backward" in hole for hole in holes)
 
 
-def handed_out(text, holes):
-    """(a handed-out file without the forward of what is to be written, the modules it imports)."""
+def without_forward(text, holes):
+    """A handed-out file without the forward of what is to be written."""
     tree = ast.parse(text)
     for node in (node for _, body in _homes(tree) for node in body):
         if isinstance(node, ast.FunctionDef) and not of_forward(holes) and (
                 node.name == "forward" or f"{node.name}_backward" in holes):
             node.body = ast.parse("raise NotImplementedError('forward is not in this process: "
                                   "derive the backward')").body
-    return ast.unparse(tree), sorted({module for module, _ in _imports(tree.body)})
+    return ast.unparse(tree)
 
 
 def _splice(base, theirs, holes):
     """Set what is `theirs` into `base`."""
-    homes, taken, names, attributes = dict(_homes(base)), [], {"*"}, set()
+    homes, taken, words, names, attributes = dict(_homes(base)), [], [], {"*"}, set()
     ours = {home: set().union(*map(_changed, body)) for home, body in homes.items()}
-    written = [(home, one) for home, body in _homes(theirs) for node in body
-               for one in _apart(node)]
+    written = [(home, node) for home, body in _homes(theirs) if home in homes
+               for node in _apart(body)]
     asked = {home + node.name: (home, node) for home, node in written
              if isinstance(node, ast.FunctionDef) and home + node.name in holes}
     for hole in holes:
@@ -95,13 +95,12 @@ def _splice(base, theirs, holes):
     new = [*asked.values()]
     while new:
         taken += new
-        words = [(kind, word) for _, node in new for kind, word, _ in _words(node)]
-        names |= {word for kind, word in words if kind == "GLOBAL"}
-        attributes |= {word for kind, word in words if kind == "ATTRIBUTE"}
-        new = [(home, node) for home, node in written
-               if home in homes and (home, node) not in taken
+        words += [word for _, node in new for word in _words(node)]
+        names |= {word for kind, word, _ in words if kind == "GLOBAL"}
+        attributes |= {word for kind, word, _ in words if kind == "ATTRIBUTE"}
+        new = [(home, node) for home, node in written if (home, node) not in taken
                and (_changed(node) - ours[home]) & (names | attributes if home else names)]
-    _refuse([node for _, node in taken], _imports(base.body), of_forward(holes))
+    _refuse(words, [node for _, node in taken], base.body, of_forward(holes))
     for home, body in homes.items():
         own = {node.name: node for node in body if isinstance(node, DEFINITIONS)}
         at = min(map(body.index, own.values()), default=len(body))
@@ -122,37 +121,30 @@ def _homes(tree):
                                 if isinstance(node, ast.ClassDef)]
 
 
-def _apart(node):
-    """A statement; of an import, one for each name, so that what is unused is left out."""
-    if not isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [node]
-    ones = [copy.copy(node) for _ in node.names]
-    for one, alias in zip(ones, node.names, strict=True):
-        one.names = [alias]
-    return ones
+def _apart(body):
+    """Statements; of an import one for each name, so that what is unused is left out."""
+    for node in body:
+        for alias in getattr(node, "names", [None]):
+            one = copy.copy(node)
+            if alias:
+                one.names = [alias]
+            yield one
 
 
 def _changed(node):
     """The names that a statement of a file or a class binds or changes; "*": who knows."""
-    if isinstance(node, DEFINITIONS):
-        return {node.name}
     found = {"*"} if getattr(node, "module", "") == "__future__" else set()
-    for inner in ast.walk(node):
-        call = inner.value if isinstance(inner, ast.Expr) else None
+    for inner in [node] if isinstance(node, DEFINITIONS) else ast.walk(node):
+        call, parts = getattr(inner, "value", None), []
         if isinstance(inner, (ast.alias, *DEFINITIONS)):
             found.add((getattr(inner, "asname", "") or inner.name).split(".")[0])
-        elif isinstance(call, ast.Call):        # TABLE.update(...), np.copyto(TABLE, ...)
-            found |= {_root(call.func), *(arg.id for arg in call.args if isinstance(arg, ast.Name))}
+        elif isinstance(inner, ast.Expr) and isinstance(call, ast.Call):
+            parts = [call.func, *call.args]     # TABLE.update(...), np.copyto(TABLE, ...)
         elif not isinstance(getattr(inner, "ctx", ast.Load()), ast.Load):
-            found.add(_root(inner))
+            parts = [inner]
+        found |= {name.id for part in parts if not isinstance(part, ast.Call)
+                  for name in ast.walk(part) if isinstance(name, ast.Name)}
     return found
-
-
-def _root(node):
-    """The name at the root of TABLE["a"].b.c, or None."""
-    while node is not None and not isinstance(node, ast.Name):
-        node = getattr(node, "value", getattr(node, "func", None))
-    return node and node.id
 
 
 def _words(node):
@@ -170,16 +162,15 @@ def _imports(nodes):
             if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
 
 
-def _refuse(nodes, handed_out, forward):
+def _refuse(words, nodes, base, forward):
     """Raise NotOwn for what is no derivation, where it stands in plain sight; `forward` whether
     forwards were asked for."""
-    words = [word for node in nodes for word in _words(node)]
     own = {word for kind, word, _ in words if kind == "OWN"} | ({"forward"} if forward else set())
     for kind, word, line in words:
         if isinstance(word, complex) or word in NEEDLESS.get(kind, set()) - own:
             raise NotOwn(f"line {line} uses {word}: derive it, differences and others' code are no "
                          "derivation")
-    allowed = handed_out | {("npdl.backend", "xp")}
+    allowed = _imports(base) | {("npdl.backend", "xp")}
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         for module in {module for module, _ in _imports([node]) - allowed} - MODULES:
             raise NotOwn(f"line {node.lineno} imports {module}: write it here, with NumPy, math "
