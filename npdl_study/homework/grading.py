@@ -14,9 +14,8 @@ import io
 import os
 import platform
 import secrets
-import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from npdl.console import printable
@@ -27,7 +26,7 @@ from npdl.training.config import usable_cores
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
 from npdl_study.homework.handout import HANDED_OUT
-from npdl_study.homework.isolated import RUNNING, NotGraded, answers, end, isolated
+from npdl_study.homework.isolated import NotGraded, answers, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
 from npdl_study.homework.splice import of_forward, without_forward
 
@@ -90,18 +89,13 @@ def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
     graded = _begun(out, names, resume)
     for name in others:
         print(f"{name}: passed over, for it is no student's folder")
-    with ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        waiting = {name: [pool.submit(one_task, place, task, seed, limit) for task in tasks]
+    with ThreadPool(jobs or usable_cores()) as pool:
+        waiting = {name: [pool.apply_async(one_task, (place, task, seed, limit)) for task in tasks]
                    for name, place in submissions.items() if name not in graded
                    for seed in [secrets.randbelow(1 << 31)]}
-        try:
-            for name, futures in waiting.items():
-                graded[name] = dict(zip(names, map(_told, futures), strict=True))
-                _write(out, names, graded, name)
-        finally:                        # Ctrl-C, a full disk: nothing goes on
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(RUNNING):
-                end(process)
+        for name, results in waiting.items():
+            graded[name] = dict(zip(names, map(_told, results), strict=True))
+            _write(out, names, graded, name)
     return graded
 
 
@@ -115,10 +109,10 @@ def one_task(place, task, seed, limit):
     return (0, why) if why else judged(task["name"], found, wanted)[:2]
 
 
-def _told(future):
+def _told(result):
     """{"points", "reason"} of a task; points of None where the grader failed."""
     try:
-        points, reason = future.result()
+        points, reason = result.get()
     except Exception as error:          # whatever it is, it may not cost the others their grades
         points, reason = None, str(error) if isinstance(error, NotGraded) else message(error)
     return {"points": points, "reason": printable(reason[:4000])}
@@ -232,8 +226,6 @@ def run(options):
         raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
     if options.jobs is not None and not 1 <= options.jobs <= 256:
         raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
-    for number in (signal.SIGTERM, signal.SIGHUP):      # as with Ctrl-C
-        signal.signal(number, signal.default_int_handler)
     print(OUTSIDE, flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,
                          options.jobs, options.resume)

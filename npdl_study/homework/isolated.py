@@ -5,7 +5,6 @@ backwards were asked for, no backward of npdl's but those that the layer calls, 
 do nothing but compute (`npdl.process.seal`).
 """
 
-import contextlib
 import gc
 import importlib
 import io
@@ -19,16 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from npdl import backend, core, errors, functions, process
-from npdl.core import items_of, walk
+from npdl.core import walk
 from npdl_study.containment import called
 from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
-from npdl_study.trees import copied, is_float, leaves, placed, tupled
+from npdl_study.trees import copied, leaves, placed, tupled
 
 NPDL = os.path.dirname(core.__file__) + os.sep
 ENGINE = {module.__file__ for module in (backend, core, errors, functions, process)}
 READING = ("unicodedata", "encodings.cp1252", "encodings.latin_1")     # imported late, by Python
 MOST_SAID = 4 << 20         # bytes of an answer
-RUNNING = set()             # processes of student code
 
 
 class NotGraded(Exception):
@@ -44,19 +42,14 @@ def isolated(asked, limit):
           open(os.memfd_create("answer"), "w+b") as out):
         pickle.dump(asked | {"limit": limit, "parent": os.getpid(), "begun": begun.fileno()}, given)
         given.seek(0)
-        child = subprocess.Popen([sys.executable, "-BPm", __spec__.name], stdin=given, stdout=out,
-                                 stderr=out, env=environment, start_new_session=True,
-                                 pass_fds=[begun.fileno()])
-        RUNNING.add(child)
         try:
-            status = child.wait(limit)
+            status = subprocess.run([sys.executable, "-BPm", __spec__.name], timeout=limit,
+                                    stdin=given, stdout=out, stderr=out, env=environment,
+                                    start_new_session=True, pass_fds=[begun.fileno()]).returncode
             ended = (f"ended by signal {-status}" if status < 0 else
                      "ended the program before its tests were done")
         except subprocess.TimeoutExpired:
             ended = f"not at an end after {limit:g} seconds"
-        finally:
-            end(child)
-            RUNNING.discard(child)
         out.seek(0)
         said = out.read(MOST_SAID)
         is_begun = os.fstat(begun.fileno()).st_size
@@ -64,13 +57,6 @@ def isolated(asked, limit):
         last = said.decode(errors="replace").splitlines()[-1:]
         raise NotGraded(f"{ended}, before student code was read: {' '.join(last)}")
     return _unpacked(said), ended
-
-
-def end(child):
-    """End a process."""
-    child.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(5)                   # one that the system can't end is left behind
 
 
 def _unpacked(said):
@@ -122,17 +108,7 @@ def _answered(question, classes):
         yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
         yield from _arrays("after", {"dy": dy, **dict(zip(names, inputs, strict=False))})
         yield from _arrays("after", {f"{name}.data": p.data for name, p in layer.params()})
-        if not inputs:
-            yield from _arrays("after", dict(_held(cache, "cache")))
-
-
-def _held(value, name):
-    """Yield (dotted name, array) of what a cache holds."""
-    for path, item in items_of(value, name):
-        if isinstance(item, core.Cache):
-            yield from _held(vars(item), path)
-        elif is_float(item):
-            yield path, item
+        yield from _arrays("after", {} if inputs else {"cache": cache})
 
 
 def _arrays(kind, nests):

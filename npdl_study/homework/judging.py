@@ -34,10 +34,8 @@ KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
 
 def instance(cls, shape, seed):
     """(layer, inputs, options) in float64: numbers, sizes and number of axes are the seed's."""
-    own, rng = options_of(cls, shape), stream(seed, 15)
-    layer, inputs, options = sample(_with(cls, own) if own else cls, seed)
-    if own:
-        layer.__class__ = cls
+    layer, inputs, options = sample(cls, seed, **options_of(cls, shape))
+    rng = stream(seed, 15)
     rows, axes = int(rng.integers(3, 7)), rng.integers(2, 5, rng.integers(1, 3)).tolist()
     if shape == "stack":
         layer, options = cls(2, 3, num_layers=2), {"lengths": np.array([2, 4, 1, *[3] * rows])}
@@ -57,14 +55,6 @@ def options_of(cls, shape):
     taken = inspect.signature(cls.__init__).parameters
     return {name: value if value != taken[name].default else not value
             for name, value in SHAPES[shape].items() if name in taken}
-
-
-def _with(cls, options):
-    """A class that is made with these options."""
-    def __init__(self, *given, **named):
-        cls.__init__(self, *given, **named, **options)
-
-    return type(cls.__name__, (cls,), {"__init__": __init__})
 
 
 def _resized(nest, rows, axes, rng):
@@ -114,40 +104,46 @@ def _question(cls, shape, seed, forward):
 
 
 def judged(name, found, wanted):
-    """(points, why not all, the shapes with wrong gradients) of answers beside npdl's own,
-    `wanted`: a point for the sample, one for all other shapes, and with both one for manners."""
-    told = {shape: _wrong(name, shape, found, wanted)
-            for shape in dict.fromkeys(path.split("/")[0] for path in wanted)}
-    wrong = {shape: why for shape, why in told.items() if why}
-    rude = "" if wrong else _rude(found, wanted)
-    points = POINTS - bool(wrong or rude) - ("sample" in wrong) - bool({*wrong} - {"sample"})
-    why = next(iter(wrong.values()), rude and f"the gradients are right, but {rude}")
-    return points, why, [shape for shape in wrong if wrong[shape].startswith("the gradient of")]
+    """(points, why not all, the shape whose gradient is wrong, if that is why) of answers beside
+    npdl's own, `wanted`: a point for the sample, one for all other shapes, and with both one for
+    manners."""
+    lost = {"sample": [], "others": [], "manners": []}
+    for path, array in wanted.items():
+        shape, kind, what = path.split("/")
+        given, error = found.get(path), found.get(f"{shape}/error")
+        wrong = difference(given, array)
+        if kind == "again" or given is not None and (kind == "after" or not wrong):
+            if rude := _rude(kind, given, array):
+                lost["manners"].append((f"the gradients are right, but {what}{rude}", ""))
+        else:
+            said = f"{name}.forward: output " if kind == "output" else "the gradient of "
+            wrong, shown = (error, "") if given is None and error else (said + what + wrong, shape)
+            lost["sample" if shape == "sample" else "others"].append(
+                (f"{wrong}{_where(name, shape, wanted)}", shown * (kind == "gradient")))
+    why, shape = [*lost["sample"], *lost["others"], *lost["manners"], ("", "")][0]
+    points = POINTS - bool(lost["sample"]) - bool(lost["others"]) - any(lost.values())
+    return points, why, shape
 
 
-def _of(given, start):
-    return {path.removeprefix(start): array for path, array in given.items()
-            if path.startswith(start)}
+def _where(name, shape, wanted):
+    """What is special in a shape, in brackets."""
+    said = {"sample": "", "float32": "in float32", "kin": f"for {KIN.get(name)}",
+            "frozen": "with frozen parameters: a gradient is added to by += alone"}.get(shape)
+    if said is None:
+        said = ", ".join(f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items()) or (
+            "sizes: " + ", ".join(f"{path.split('/')[2]} {array.shape}" for path, array in
+                                  wanted.items() if path.startswith(f"{shape}/gradient/")))
+    return said and f" ({said})"
 
 
-def _wrong(name, shape, found, wanted):
-    """What is wrong with outputs or gradients of one shape, in a sentence."""
-    sizes = ", ".join(f"{path} {array.shape}"
-                      for path, array in _of(wanted, f"{shape}/gradient/").items())
-    options = ", ".join(f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items())
-    where = {"sample": "", "float32": " (in float32)", "kin": f" (for {KIN.get(name)})",
-             "frozen": " (with frozen parameters: a gradient is added to by += alone)"}.get(
-        shape, f" ({options})" if options else f" (sizes: {sizes})")
-    error = str(found.get(f"{shape}/error", ""))
-    for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of"),
-                        ("after", "")):
-        own, theirs = (_of(given, f"{shape}/{kind}/") for given in (wanted, found))
-        said = [f"{words} {path}{difference(theirs.get(path), array)}"
-                for path, array in own.items() if words and difference(theirs.get(path), array)]
-        if own.keys() - theirs and error:
-            said = [error]
-        if said:
-            return "; ".join(said) + where
+def _rude(kind, given, array):
+    """What right gradients may still get wrong: writing into what was handed in, float32."""
+    if kind == "after" and not np.array_equal(given, array):
+        return " is written into, in place: write into a copy"
+    if kind == "again" and difference(given, array):
+        return " has another gradient in a second backward: the first changes something"
+    if kind in ("output", "gradient") and given.dtype != array.dtype == np.float32:
+        return f" is {given.dtype}, not float32: a number or an array of another dtype came in"
     return ""
 
 
@@ -163,19 +159,3 @@ def difference(found, wanted):
     with np.errstate(over="ignore"):
         error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), SMALL)
     return "" if error <= same else f" is wrong, by {error:.2g} of its largest entry"
-
-
-def _rude(found, wanted):
-    """What right gradients may still get wrong: writing into what was handed in, float32."""
-    for path, array in _of(wanted, "sample/after/").items():
-        if not np.array_equal(found.get(f"sample/after/{path}"), array):
-            return f"{path} is written into, in place: write into a copy"
-    for path, array in _of(wanted, "sample/again/").items():
-        if difference(found.get(f"sample/again/{path}"), array):
-            return f"{path} has another gradient in a second backward: the first changes something"
-    for path, array in _of(wanted, "float32/").items():
-        dtype = found.get(f"float32/{path}", np.empty(0)).dtype
-        if dtype != array.dtype == np.float32:
-            return (f"{path.replace('/', ' ')} is {dtype}, not float32: a number or an array of "
-                    "another dtype came in")
-    return ""

@@ -24,8 +24,8 @@ def first_trouble(name):
     except (OSError, ValueError, LookupError, TypeError) as trouble:
         return f"{message(trouble)}: put back what you were given"
     asked, wanted = questions(name, 0, of_forward(holes))
-    _, why, at = judged(name, answers(asked, names, place), wanted)
-    told = at and _blamed(student_names(place, holes, text, pristine)[name], at[0])
+    _, why, shape = judged(name, answers(asked, names, place), wanted)
+    told = shape and _blamed(student_names(place, holes, text, pristine)[name], shape)
     return f"{why}\n\n{told}" if told else why
 
 

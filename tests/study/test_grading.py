@@ -58,7 +58,7 @@ STUDENTS = {
     "raising": (RIGHT.replace("rows.T @", "rows @"), None, 0,
                 ": self.W.grad += rows @ dy_rows)"),
     "forward": (ZEROS, lambda text: text.replace("        y = ", "        y = 0 * x[..., :1] + ", 1)
-                .replace("return y, Cache(", "return 0 * y, Cache("), 0, "the gradient of W"),
+                .replace("return y, Cache(", "return 0 * y, Cache("), 0, "the gradient of x"),
     "endless": ("\n        while True:\n            pass\n", None, 0, "not at an end after 5 s"),
     "crashing": ("\n        np.lib.stride_tricks.as_strided(dy, (1 << 40,), (8,)).sum()\n", None,
                  0, "ended by signal"),
