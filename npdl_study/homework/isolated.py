@@ -34,7 +34,7 @@ class NotGraded(Exception):
 
 
 def isolated(asked, limit):
-    """({name: array} that a process of student code answers, how it ended)."""
+    """{name: array} that a process of student code answers. Raises NotOwn when it does not."""
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     with (open(os.memfd_create("given"), "w+b") as given,       # no disk, which may be full
@@ -56,7 +56,10 @@ def isolated(asked, limit):
     if not is_begun:                    # the process's own traceback
         last = said.decode(errors="replace").splitlines()[-1:]
         raise NotGraded(f"{ended}, before student code was read: {' '.join(last)}")
-    return _unpacked(said), ended
+    found = _unpacked(said)
+    if not found or "refused" in found:
+        raise NotOwn(found.get("refused", ended))
+    return found
 
 
 def _unpacked(said):

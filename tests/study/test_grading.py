@@ -20,6 +20,7 @@ from npdl_study.homework import isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
 from npdl_study.homework.judging import questions
+from npdl_study.homework.splice import NotOwn
 from tests.study.test_homework import solved, styled
 
 pytestmark = pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS,
@@ -188,7 +189,7 @@ def test_odd_folders(tmp_path, capsys):
     assert "twice: not graded: Linear: linear.py is there 2 times, a/linear.py and b/" in said
     assert "link: not graded: Linear: it is a link" in said
     assert ".hidden: passed over, " in said and "zoe\\n.zip: passed over, " in said
-    assert grades["submissions"]["zipped"]["Linear"]["reason"].endswith("not there, among hw.zip")
+    assert grades["submissions"]["zipped"]["Linear"]["reason"].endswith("is not there; there is hw.zip")
 
 
 @pytest.mark.parametrize("how", [{"forward": True}, {"level": "line"}, {"level": "lstm"}], ids=str)
@@ -279,7 +280,8 @@ def test_whoever_is_killed_is_graded(tmp_path, monkeypatch):
                     "os.kill(os.getpid(), 9)\n")
     fake.chmod(0o755)
     monkeypatch.setattr(isolated.sys, "executable", str(fake))
-    assert isolated.isolated({}, 20) == ({}, "ended by signal 9")
+    with pytest.raises(NotOwn, match="ended by signal 9"):
+        isolated.isolated({}, 20)
 
 
 SEALED = """
