@@ -3,8 +3,8 @@
     python -m npdl homework --out homework --layers Linear LayerNorm       what the class was given
     python -m npdl homework grade submissions --homework homework --out grades
 
-Each task runs in a process that can but compute (`isolated`), what stands in the marked places alone
-(`splice`); the arrays that it gives back are compared here (`judging`). None costs another its own.
+A task, what stands in its marked places (`splice`), runs in a process that can but compute
+(`isolated`); what that gives back is compared here (`judging`). None costs another its grade.
 """
 
 import csv
@@ -27,7 +27,7 @@ from npdl_study.homework.blanks import reached
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import NotGraded, answers, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
-from npdl_study.homework.splice import NotOwn, of_forward, without_forward
+from npdl_study.homework.splice import NotOwn
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
@@ -37,23 +37,20 @@ OUTSIDE = "note: submissions can compute, no more; a container is a second wall 
 def tasks_of(homework):
     """[what `isolated` is asked] for each task of a homework folder, but its questions."""
     try:
-        return [_task(**task) for task in read_json(Path(homework) / HANDED_OUT)]
-    except (OSError, SyntaxError, ValueError, TypeError, LookupError, InputError) as error:
+        return [task | _process(**task) for task in read_json(Path(homework) / HANDED_OUT)]
+    except (OSError, ValueError, TypeError, LookupError, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
 
 
-def _task(module, name, text, own):
+def _process(name, holes, own, forward, **task):
     """What of npdl's is in the process: what a layer's own run calls, less what is to be written,
     and the forward twin of that."""
-    places = [one.partition(":") for one in own]
-    holes = [qualname for _, _, qualname in places]
-    asked, _ = questions(name, 0, of_forward(holes))
-    return {"module": module, "name": name, "holes": holes,
-            "pristine": without_forward(text, holes), "kept": reached(lambda: answers(asked, {})),
-            "gone": {(sys.modules[where].__file__, gone) for where, _, hole in places
-                     for gone in (hole, hole.removesuffix("_backward"))}}
+    asked, _ = questions(name, 0, forward)
+    gone = {(sys.modules[module].__file__, name) for module, hole in zip(own, holes, strict=True)
+            for name in (hole, hole.removesuffix("_backward"))}
+    return {"kept": reached(lambda: answers(asked, {})), "gone": gone}
 
 
 def submissions_of(folder):
@@ -101,8 +98,8 @@ def one_task(place, task, seed, limit):
     failed."""
     try:
         text = _handed_in(place, f"{task['module']}.py")
-        asked, wanted = questions(task["name"], seed, of_forward(task["holes"]))
-        found = isolated(task | {"text": text, "questions": asked}, limit)
+        asked, wanted = questions(task["name"], seed, task["forward"])
+        found = isolated(task | {"handed_in": text, "questions": asked}, limit)
         points, why, _ = judged(task["name"], found, wanted)
     except (NotOwn, NotGraded) as error:
         points, why = None if isinstance(error, NotGraded) else 0, str(error)

@@ -1,9 +1,12 @@
 """What is in a homework folder beside its exercises: README, tests, the exercises as handed out."""
 
+import ast
+
 from npdl_study.homework.judging import SAME
 
-# [{"module", "name", "own", "text"}]: a class of module.py, npdl's own functions that it is to do
-# without ("npdl.layers.linear:Linear.backward"), and the module's text; the easiest first.
+# [task], the easiest first: a class (name) of module.py; the functions that are to be written there
+# (holes, "Linear.backward"), and where npdl has them (own, "npdl.layers.linear"); whether these are
+# forwards; the module's text, and the same without the forward of what is to be written (pristine).
 HANDED_OUT = "handed_out.json"
 README = """\
 # Homework: {title}
@@ -88,9 +91,26 @@ def test_file(work):
 
 def handed_out(work):
     """What HANDED_OUT holds."""
-    return [{"module": module, "name": name, "text": work.files[f"{module}.py"],
-             "own": [hole.original for hole in work.holes if hole.file == f"{module}.py"]}
-            for module, name in work.graded]
+    tasks = []
+    for module, name in work.graded:
+        text = work.files[f"{module}.py"]
+        holes = {hole.qualname: hole.original.partition(":")[0] for hole in work.holes
+                 if hole.file == f"{module}.py"}
+        tasks.append({"module": module, "name": name, "holes": [*holes], "own": [*holes.values()],
+                      "forward": work.forward, "text": text,
+                      "pristine": text if work.forward else without_forward(text, holes)})
+    return tasks
+
+
+def without_forward(text, holes):
+    """The text of an exercise in which the forward of what is to be written raises."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (
+                node.name == "forward" or f"{node.name}_backward" in holes):
+            node.body = ast.parse("raise NotImplementedError('forward is not in this process: "
+                                  "derive the backward')").body
+    return ast.unparse(tree)
 
 
 def readme(work):

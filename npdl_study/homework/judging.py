@@ -24,11 +24,11 @@ OPTIONS = {"activation": "relu", "affine": False, "average": "token", "bias": Fa
            "exponent": "2k/d", "factor": 0.6, "ffn_bias": True, "ignored": 1, "norm": "pre",
            "norm_bias": False, "padding_id": 1, "qkv_bias": True, "reduction": "none",
            "rope_theta": 3.0, "scale": 0.6, "smoothing": 0.2}
-# How a layer is tried, {shape: options of its constructor}: its sample; that in float32; more rows;
-# one or two more axes before these; of a recurrent stack, two layers, sequences of several lengths,
-# a state to start from; frozen parameters; other options; the cache of another's forward.
-SHAPES = {"sample": {}, "float32": {}, "rows": {}, "axes": {}, "stack": {}, "frozen": {},
-          "options": OPTIONS, "sum": {"reduction": "sum"}, "kin": {}}
+# How a layer is tried, {shape: options of its constructor}. "stack" is of a recurrent stack two
+# layers, sequences of several lengths, a state to start from; "scaled" the cache of KIN's forward.
+SHAPES = {"sample": {}, "in float32": {}, "more rows": {}, "more axes": {}, "stack": {},
+          "frozen parameters: += alone": {}, "options": OPTIONS, "sum": {"reduction": "sum"},
+          "scaled": {}}
 KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
 
 
@@ -42,10 +42,10 @@ def instance(cls, shape, seed):
         states = tuple(rng.standard_normal((2, rows + 3, 3)) for _ in range(2))
         inputs = (rng.standard_normal((rows + 3, 4, 2)),
                   states if cls.__name__ == "LSTM" else states[0])
-    elif shape in ("rows", "axes"):
-        inputs = _resized(inputs, rows, axes if shape == "axes" else [], rng)
+    elif shape.startswith("more"):
+        inputs = _resized(inputs, rows, axes if shape == "more axes" else [], rng)
     layer, inputs = as_float64(layer, inputs, seed)
-    if shape == "frozen":
+    if shape.startswith("frozen"):
         layer.set_trainable(False)
     return layer, inputs, options
 
@@ -87,9 +87,9 @@ def questions(name, seed, forward):
 
 
 def _question(cls, shape, seed, forward):
-    kin = find_class(KIN[cls.__name__]) if shape == "kin" and not forward else None
+    kin = find_class(KIN[cls.__name__]) if shape == "scaled" and not forward else None
     layer, inputs, options = instance(kin or cls, shape, seed)
-    dtype = "float32" if shape == "float32" else "float64"
+    dtype = "float32" if shape == "in float32" else "float64"
     layer, inputs, rng = layer.astype(dtype), cast(inputs, dtype), stream(seed, 17)
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
@@ -127,13 +127,10 @@ def judged(name, found, wanted):
 
 def _where(name, shape, wanted):
     """What is special in a shape, in brackets."""
-    said = {"sample": "", "float32": "in float32", "kin": f"for {KIN.get(name)}",
-            "frozen": "with frozen parameters: a gradient is added to by += alone"}.get(shape)
-    if said is None:
-        said = ", ".join(f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items()) or (
-            "sizes: " + ", ".join(f"{path.split('/')[2]} {array.shape}" for path, array in
-                                  wanted.items() if path.startswith(f"{shape}/gradient/")))
-    return said and f" ({said})"
+    said = [f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items()] or [
+        f"{path.split('/')[2]} {array.shape}" for path, array in wanted.items()
+        if path.startswith(f"{shape}/gradient/")]
+    return f" ({shape}; {', '.join(said)})" if shape != "sample" else ""
 
 
 def _rude(kind, given, array):

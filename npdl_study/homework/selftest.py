@@ -8,7 +8,7 @@ from npdl_study.containment import message
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
-from npdl_study.homework.splice import NotOwn, of_forward, student_names, without_forward
+from npdl_study.homework.splice import NotOwn, student_names
 
 
 def first_trouble(name):
@@ -16,16 +16,16 @@ def first_trouble(name):
     class says, in its words."""
     try:
         task, = (task for task in read_json(HANDED_OUT) if task["name"] == name)
-        place, pristine = Path(f"{task['module']}.py").absolute(), task["text"]
-        holes, text = [own.partition(":")[2] for own in task["own"]], place.read_bytes()
-        names = student_names(place, holes, text, without_forward(pristine, holes))
+        place = Path(f"{task['module']}.py").absolute()
+        text = place.read_bytes()
+        names = student_names(place, task, task["pristine"], text)
     except NotOwn as trouble:
         return str(trouble)
     except (OSError, ValueError, LookupError, TypeError) as trouble:
         return f"{message(trouble)}: put back what you were given"
-    asked, wanted = questions(name, 0, of_forward(holes))
+    asked, wanted = questions(name, 0, task["forward"])
     _, why, shape = judged(name, answers(asked, names, place), wanted)
-    told = shape and _blamed(student_names(place, holes, text, pristine)[name], shape)
+    told = shape and _blamed(student_names(place, task, task["text"], text)[name], shape)
     return f"{why}\n\n{told}" if told else why
 
 

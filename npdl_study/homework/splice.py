@@ -36,15 +36,15 @@ class NotOwn(Exception):
     """What was handed in is not the student's own work, or not there, or no Python."""
 
 
-def student_names(place, holes, text, pristine):
-    """{name: value} of a student's file: its Path (for messages), the functions that were to be
-    written, "Linear.backward", its bytes, and the file as it was handed out."""
+def student_names(place, task, pristine, text):
+    """{name: value} of a student's file: its Path (for messages), what was asked (HANDED_OUT), the
+    file as handed out, or without its forward, and the student's bytes."""
     lines = io.StringIO(text.decode(errors="replace") + "\n", None).readlines()
     linecache.cache[str(place)] = (0, None, lines + pristine.splitlines(True), str(place))
     LINES[str(place)] = len(lines)
     try:
         base, theirs = ast.parse(pristine), ast.parse(text, place.name)
-        _splice(ast.increment_lineno(base, len(lines)), theirs, holes)
+        _splice(ast.increment_lineno(base, len(lines)), theirs, task["holes"], task["forward"])
         made = sys.modules[place.stem] = types.ModuleType(place.stem)
         exec(compile(base, str(place), "exec", dont_inherit=True), vars(made))
         return vars(made)
@@ -65,24 +65,8 @@ def sentence(error, name, place):
     return f"{name} raised {message(error)}{''.join(at[-1:])}"
 
 
-def of_forward(holes):
-    """Whether forwards were to be written."""
-    return not all("backward" in hole for hole in holes)
-
-
-def without_forward(text, holes):
-    """A handed-out file without the forward of what is to be written."""
-    tree = ast.parse(text)
-    for node in (node for _, body in _homes(tree) for node in body):
-        if isinstance(node, ast.FunctionDef) and not of_forward(holes) and (
-                node.name == "forward" or f"{node.name}_backward" in holes):
-            node.body = ast.parse("raise NotImplementedError('forward is not in this process: "
-                                  "derive the backward')").body
-    return ast.unparse(tree)
-
-
-def _splice(base, theirs, holes):
-    """Set what is `theirs` into `base`."""
+def _splice(base, theirs, holes, forward):
+    """Set what is `theirs` into `base`; `forward` whether forwards were asked for."""
     homes, taken, words, names, attributes = dict(_homes(base)), [], [], {"*"}, set()
     ours = {home: set().union(*map(_changed, body)) for home, body in homes.items()}
     written = [(home, node) for home, body in _homes(theirs) if home in homes
@@ -100,7 +84,7 @@ def _splice(base, theirs, holes):
         attributes |= {word for kind, word, _ in words if kind == "ATTRIBUTE"}
         new = [(home, node) for home, node in written if (home, node) not in taken
                and (_changed(node) - ours[home]) & (names | attributes if home else names)]
-    _refuse(words, [node for _, node in taken], base.body, of_forward(holes))
+    _refuse(words, [node for _, node in taken], base.body, forward)
     for home, body in homes.items():
         own = {node.name: node for node in body if isinstance(node, DEFINITIONS)}
         at = min(map(body.index, own.values()), default=len(body))
@@ -163,8 +147,7 @@ def _imports(nodes):
 
 
 def _refuse(words, nodes, base, forward):
-    """Raise NotOwn for what is no derivation, where it stands in plain sight; `forward` whether
-    forwards were asked for."""
+    """Raise NotOwn for what is no derivation, where it stands in plain sight."""
     own = {word for kind, word, _ in words if kind == "OWN"} | ({"forward"} if forward else set())
     for kind, word, line in words:
         if isinstance(word, complex) or word in NEEDLESS.get(kind, set()) - own:

@@ -254,7 +254,7 @@ def test_the_easiest_comes_first(tmp_path):
     ("LayerNorm", False, "dx_hat = dy * self.gain.data", "dy *= self.gain.data; dx_hat = dy",
      "but dy is written into, in place"),
     ("Linear", False, "self.b.grad +=", "self.b.grad =", "the gradient of b is wrong"),
-    ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(sizes: x ("),
+    ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(more axes; x ("),
     ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
 ])
 def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forward, right, wrong,
@@ -346,7 +346,7 @@ def test_what_is_used_is_taken_and_nothing_else(tmp_path, monkeypatch):
     ("DotAttention", "dq = scale * ", "dq = ", "the gradient of q is wrong"),
     ("Linear", "dy_rows = ", "self.b.data = 0 * self.b.data; dy_rows = ", "b.data is written into"),
     ("Tanh", "y = cache.y\n", "y = cache.y.copy(); cache.y += 1\n", "cache.y is written into"),
-    ("Linear", "self.b.grad += ", "self.b.grad[...] = self.b.grad[...] + ", "by += alone"),
+    ("Linear", "self.b.grad += ", "self.b.grad[...] = self.b.grad[...] + ", "(frozen parameters: += alone; "),
     ("SequenceLoss", '[:, None] if self.reduction == "none" else dloss', "", "reduction='none')"),
 ])
 def test_options_frozen_parameters_and_what_is_handed_in(tmp_path, monkeypatch, name, right, wrong,
