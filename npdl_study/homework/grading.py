@@ -1,6 +1,5 @@
 """Grades a class: a folder of submissions, each a folder with a student's files of one homework.
 
-    python -m npdl homework --out homework --layers Linear LayerNorm       what the class was given
     python -m npdl homework grade submissions --homework homework --out grades
 
 A task, what stands in its marked places (`splice`), runs in a process that can but compute
@@ -31,26 +30,24 @@ from npdl_study.homework.splice import NotOwn
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
-OUTSIDE = "note: submissions can compute, no more; a container is a second wall (page for teachers)"
 
 
 def tasks_of(homework):
-    """[what `isolated` is asked] for each task of a homework folder, but its questions."""
+    """[what `isolated` is asked] for each task of a homework folder, but its questions. Kept of
+    npdl's is what a layer's own run calls, less what is to be written and its forward twin."""
     try:
-        return [task | _process(**task) for task in read_json(Path(homework) / HANDED_OUT)]
+        tasks = read_json(Path(homework) / HANDED_OUT)
+        for task in tasks:
+            asked, _ = questions(task["name"], 0, task["forward"])
+            task["kept"] = reached(lambda asked=asked: answers(asked, {}))
+            task["gone"] = {(sys.modules[module].__file__, name)
+                            for module, hole in zip(task["own"], task["holes"], strict=True)
+                            for name in (hole, hole.removesuffix("_backward"))}
+        return tasks
     except (OSError, ValueError, TypeError, LookupError, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
-
-
-def _process(name, holes, own, forward, **task):
-    """What of npdl's is in the process: what a layer's own run calls, less what is to be written,
-    and the forward twin of that."""
-    asked, _ = questions(name, 0, forward)
-    gone = {(sys.modules[module].__file__, name) for module, hole in zip(own, holes, strict=True)
-            for name in (hole, hole.removesuffix("_backward"))}
-    return {"kept": reached(lambda: answers(asked, {})), "gone": gone}
 
 
 def submissions_of(folder):
@@ -214,7 +211,8 @@ def run(options):
     if not (0 < options.limit < 1e6 and 1 <= options.jobs <= 256):
         raise InputError(f"--limit {options.limit:g} --jobs {options.jobs}: must be seconds, above "
                          "0, and 1 to 256 tasks at a time")
-    print(OUTSIDE, flush=True)
+    print("note: submissions can compute, no more; a container is a second wall (page for "
+          "teachers)", flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,
                          options.jobs, options.resume)
     failed = [_sum(found) for found in graded.values()].count(None)

@@ -1,8 +1,7 @@
 """A process for a student's code: `isolated` starts it and reads what it says, `main` runs in it.
 
-It is handed questions and hands back arrays. No right answer is in there, no forward when
-backwards were asked for, no backward of npdl's but those that the layer calls, and Linux lets it
-do nothing but compute (`npdl.process.seal`).
+It is handed questions and hands back arrays. In there is no right answer, no forward when backwards
+were asked for, no backward but those that the layer calls; Linux lets it but compute (`seal`).
 """
 
 import gc
@@ -18,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from npdl import backend, core, errors, functions, process
-from npdl.core import walk
 from npdl_study.containment import called
 from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
 from npdl_study.trees import copied, leaves, placed, tupled
@@ -63,13 +61,11 @@ def isolated(asked, limit):
 
 
 def _unpacked(said):
-    """{name: array} of an answer, none for what is no answer, since it is a stranger's: floats,
-    and texts where errors are told."""
+    """{name: array} of a stranger's answer: floats, and texts where errors are told; or {}."""
     try:
         with np.load(io.BytesIO(said), allow_pickle=False) as found:
-            if sum(entry.file_size for entry in found.zip.infolist()) > MOST_SAID:
-                return {}
-            arrays = {name: found[name] for name in found.files}
+            size = sum(entry.file_size for entry in found.zip.infolist())
+            arrays = {name: found[name] for name in found.files if size <= MOST_SAID}
         return {name: array for name, array in arrays.items()
                 if array.dtype.kind == ("f" if name.count("/") > 1 else "U")
                 and str(array)}                         # raises where a text is none
@@ -78,10 +74,9 @@ def _unpacked(said):
 
 
 def answers(questions, classes, place=None):
-    """{"shape/kind/name": array} that layers answer to {shape: question} (`judging.questions`).
+    """{"shape/kind/name": array} that layers answer to {shape: question} (`judging.questions`);
+    `classes`, {name: class}, stand for npdl's own, `place` is the student's file.
 
-    classes   {name: class} to stand for npdl's own of these names
-    place     the student's file, for the lines of errors
     Kinds: output, gradient; again, the gradients of a second backward, added to the first; after,
     what was handed in, as it is then; or "shape/error", an exception in a sentence, in the end.
     """
@@ -98,7 +93,7 @@ def answers(questions, classes, place=None):
 
 def _answered(question, classes):
     layer, names, inputs = question["layer"], question["names"], question.get("inputs", ())
-    for part in walk(layer):
+    for part in core.walk(layer):
         part.__class__ = classes.get(type(part).__name__, type(part))
     cache = question.get("cache")
     if inputs:
@@ -121,8 +116,7 @@ def _arrays(kind, nests):
 
 
 def main():
-    """Answer what standard input asks by an npz. That student code comes now is said by the length
-    of another file: sealed, nothing can take it back."""
+    """Answer standard input by an npz. That student code comes now, another file's length says."""
     asked = pickle.load(sys.stdin.buffer)
     late = [name for name in MODULES if name.rpartition(".")[2].encode() in asked["handed_in"]]
     for name in (*late, *READING):

@@ -1,7 +1,7 @@
 """What a layer of homework must give: the same arrays as npdl's own layer of its name.
 
-`questions` makes what a class is asked, out of a seed, with npdl's own answers; whoever answers
-(`isolated.answers`) gets the questions alone. `judged` compares two sets of answers.
+`questions` are out of a seed, with npdl's own answers; whoever answers (`isolated.answers`) gets
+the questions alone. `judged` compares two sets of answers.
 """
 
 import contextlib
@@ -69,11 +69,7 @@ def _resized(nest, rows, axes, rng):
 
 def questions(name, seed, forward):
     """({shape: question}, {path: array} of npdl's own answers) for the SHAPES that npdl's layer
-    takes.
-
-    forward   whether forward is asked too, from inputs; else backward alone, from the cache of
-              npdl's own forward
-    """
+    takes: of backward alone, from the cache of npdl's own forward, or of `forward` too."""
     asked, wanted = {}, {}
     for shape, options in SHAPES.items():
         if options and not options_of(find_class(name), shape):
@@ -97,10 +93,10 @@ def _question(cls, shape, seed, forward):
         layer.__class__ = cls
     for _, param in layer.params():     # gradients are added to what is there
         param.grad = rng.standard_normal(param.shape).astype(dtype)
-    question = {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
-                "names": list(inspect.signature(cls.forward).parameters)[1:],
-                "floats": [any(True for _ in leaves(value)) for value in inputs]}
-    return question | ({"inputs": inputs, "options": options} if forward else {"cache": cache})
+    return {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
+            "names": list(inspect.signature(cls.forward).parameters)[1:],
+            "floats": [any(True for _ in leaves(value)) for value in inputs]} | (
+        {"inputs": inputs, "options": options} if forward else {"cache": cache})
 
 
 def judged(name, found, wanted):

@@ -19,10 +19,9 @@ def first_trouble(name):
         place = Path(f"{task['module']}.py").absolute()
         text = place.read_bytes()
         names = student_names(place, task, task["pristine"], text)
-    except NotOwn as trouble:
-        return str(trouble)
-    except (OSError, ValueError, LookupError, TypeError) as trouble:
-        return f"{message(trouble)}: put back what you were given"
+    except (NotOwn, OSError, ValueError, LookupError, TypeError) as trouble:
+        return (str(trouble) if isinstance(trouble, NotOwn) else
+                f"{message(trouble)}: put back what you were given")
     asked, wanted = questions(name, 0, task["forward"])
     _, why, shape = judged(name, answers(asked, names, place), wanted)
     told = shape and _blamed(student_names(place, task, task["text"], text)[name], shape)

@@ -1,8 +1,7 @@
 """What a student wrote in the marked places, set into the file as it was handed out.
 
-Taken are the functions that were asked for, and what these need of what only the student's file
-has: helpers, imports, constants and the statements that change them; all else is the handed-out
-file's. Tests in a homework folder and the grading of a class ask here alike.
+Taken are the functions that were asked for and what of the student's these need: helpers, imports,
+constants, the statements that change them. At home and in class it is this one splice.
 """
 
 import ast
@@ -48,10 +47,9 @@ def student_names(place, task, pristine, text):
         made = sys.modules[place.stem] = types.ModuleType(place.stem)
         exec(compile(base, str(place), "exec", dont_inherit=True), vars(made))
         return vars(made)
-    except NotOwn as error:
-        raise NotOwn(f"{place.name}: {error}") from error
     except (Exception, SystemExit) as error:
-        raise NotOwn(sentence(error, f"{place.name} can't be read: it", place)) from error
+        raise NotOwn(f"{place.name}: {error}" if isinstance(error, NotOwn) else
+                     sentence(error, f"{place.name} can't be read: it", place)) from error
 
 
 def sentence(error, name, place):

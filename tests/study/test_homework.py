@@ -346,7 +346,8 @@ def test_what_is_used_is_taken_and_nothing_else(tmp_path, monkeypatch):
     ("DotAttention", "dq = scale * ", "dq = ", "the gradient of q is wrong"),
     ("Linear", "dy_rows = ", "self.b.data = 0 * self.b.data; dy_rows = ", "b.data is written into"),
     ("Tanh", "y = cache.y\n", "y = cache.y.copy(); cache.y += 1\n", "cache.y is written into"),
-    ("Linear", "self.b.grad += ", "self.b.grad[...] = self.b.grad[...] + ", "(frozen parameters: += alone; "),
+    ("Linear", "self.b.grad += ", "self.b.grad[...] = self.b.grad[...] + ",
+     "(frozen parameters: += alone; "),
     ("SequenceLoss", '[:, None] if self.reduction == "none" else dloss', "", "reduction='none')"),
 ])
 def test_options_frozen_parameters_and_what_is_handed_in(tmp_path, monkeypatch, name, right, wrong,
