@@ -166,6 +166,14 @@ def test_what_is_hidden_is_not_there(tmp_path, capsys):
         assert found[name]["points"] == str(points) and words in found[name]["reason"], found[name]
 
 
+def test_what_else_a_layer_has_is_there(tmp_path, capsys):
+    hand_in(tmp_path, {"sizes": ("""
+        assert self.own.sizes
+        return self.own.backward(dy, cache.own), self.relu.backward(dy, cache.relu)
+""", None)}, layer="AddReLU")
+    assert graded(tmp_path)[2][0]["reason"] == ""
+
+
 def test_odd_folders(tmp_path, capsys):
     """Names that look alike keep their own grades and letters; a link, and a task handed in twice,
     are for the teacher; what is no folder is named."""
