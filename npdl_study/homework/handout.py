@@ -37,7 +37,7 @@ The tests need pytest: `python -m pip install pytest`.
   says W transposed, and its gradient is `self.W.grad`, of the same shape.
 - Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`.
 - Layers over the last axis take any axes before it: `(2, 3, D)`, and `(4, 2, 3, D)` too.
-- `dy`, the inputs and the cache are never changed. An array of your own may be, in place.
+- `dy`, inputs, parameters and cache are never changed. An array of your own may be, in place.
 - Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
   float32 out.
 {more}
@@ -68,7 +68,9 @@ TEST = '''\
 import pytest
 from npdl_study.homework.selftest import first_trouble
 
-LAYERS = {layers}
+LAYERS = [
+{layers}
+]
 WRONG = set()           # files; what else is wrong in one is told once this is right
 
 
@@ -86,7 +88,7 @@ def test(layer):
 
 def test_file(work):
     """The text of test_homework.py."""
-    return TEST.format(layers=work.graded)
+    return TEST.format(layers="\n".join(f"    {layer}," for layer in work.graded))
 
 
 def handed_out(work):

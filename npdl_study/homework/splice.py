@@ -23,10 +23,10 @@ MODULES = {"__future__", "abc", "collections", "collections.abc", "contextlib", 
 # What no derivation needs: to run or read other code, to take differences of forward.
 COMPLEX = {"complex", "complex64", "complex128"}
 NEEDLESS = {"GLOBAL": {"exec", "eval", "compile", "open", "__import__", "complex"},
-            "ATTRIBUTE": COMPLEX | {"imag", "forward"}, "CONSTANT": COMPLEX}
-KINDS = {"LOAD_GLOBAL": "GLOBAL", "LOAD_NAME": "GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS": "GLOBAL",
-         "LOAD_ATTR": "ATTRIBUTE", "LOAD_METHOD": "ATTRIBUTE", "LOAD_SUPER_ATTR": "ATTRIBUTE",
-         "IMPORT_FROM": "ATTRIBUTE", "LOAD_CONST": "CONSTANT", "STORE_NAME": "OWN"}
+            "ATTR": COMPLEX | {"imag", "forward"}, "CONST": COMPLEX}
+KINDS = {**dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), "GLOBAL"),
+         **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "ATTR"),
+         **dict.fromkeys(("LOAD_CONST", "RETURN_CONST"), "CONST"), "STORE_NAME": "OWN"}
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 LINES = {}          # {path of a student's file: how many lines it has}; then come the handed-out
 
@@ -79,7 +79,7 @@ def _splice(base, theirs, holes, forward):
         taken += new
         words += [word for _, node in new for word in _words(node)]
         names |= {word for kind, word, _ in words if kind == "GLOBAL"}
-        attributes |= {word for kind, word, _ in words if kind == "ATTRIBUTE"}
+        attributes |= {word for kind, word, _ in words if kind == "ATTR"}
         new = [(home, node) for home, node in written if (home, node) not in taken
                and (_changed(node) - ours[home]) & (names | attributes if home else names)]
     _refuse(words, [node for _, node in taken], base.body, forward)
