@@ -22,6 +22,9 @@ class _Discard:
     def __iadd__(self, gradient):
         return self
 
+    def __getitem__(self, index):
+        return self                                         # grad[i] += gradient
+
     def __setitem__(self, index, gradient):
         pass
 
