@@ -17,6 +17,10 @@ from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.errors import InputError
 from npdl.files import is_file
 
+HEADER = """\
+number     question (document 000, question 2.4a is worked out by python -m exercises 000.2.4a)
+"""
+
 
 def parse(argv):
     parser = OneLineParser(
@@ -55,8 +59,9 @@ def run(options):
     if options.list:
         rows = lookup.listing(options.only)
         before = [None, *(number for number, *_ in rows)]
-        ledger.write("-", "".join(f"{'' if number == last else number:<10} {title}\n"
-                                  for last, (number, title, _) in zip(before, rows, strict=False)))
+        ledger.write("-", HEADER + "".join(
+            f"{'' if number == last else number:<10} {title}\n"
+            for last, (number, title, _) in zip(before, rows, strict=False)))
         return 0
     if options.json and not Path(options.json).absolute().parent.is_dir():
         raise InputError(f"--json {options.json}: its folder does not exist; make it first")
