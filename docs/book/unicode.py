@@ -13,7 +13,7 @@ from html import escape
 LOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
 HIGH = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᵏⁿⁱʲᵗˣʸᶻᶠᵇᵈᵐᵖʰ'", "0123456789+−=()Tknijtxyzfbdmph′",
                 strict=True))
-SHORT = 36                      # letters in a bracket that stays on one line
+SHORT = 24                      # letters in a bracket that stays on one line
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 SCRIPT = re.compile(r"[A-Za-zΑ-ω0-9]+(?:,[a-z](?![A-Za-z]))?|.")
 TOKEN = re.compile(r"(?P<space>\s+)|(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_](?:\u0303|\u0302|"
