@@ -5,6 +5,7 @@ if __name__ == "__main__":
 
     begin()  # Ctrl-C is quiet from here on
 
+import argparse
 import os
 import shutil
 import sys
@@ -16,11 +17,23 @@ from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.errors import InputError, NpdlError
 from npdl.files import write_atomically
 
+DESCRIPTION = """\
+The questions of five course documents, 000 to 004, worked out by computing; and each claim that
+their solutions make, judged by the same numbers.
+
+  python -m exercises --list            the questions
+  python -m exercises 000.2.4a          one: its worked solution, and the verdicts on its claims
+  python -m exercises                   the verdicts on all claims (minutes)"""
+HEADER = """\
+number     question (document 000, question 2.4a is worked out by python -m exercises 000.2.4a)
+"""
+
 
 def parse(argv):
     parser = OneLineParser(
         prog="python -m exercises",
-        description="Answer the documents' questions by computing, and judge what they claim.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION,
     )
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="work out questions: numbers, 000.2.4 002.3, or words of one title")
@@ -52,6 +65,7 @@ def run(options):
     if options.list:
         rows = lookup.listing(options.only)
         before = [None, *(number for number, *_ in rows)]
+        print(HEADER, end="")
         for last, (number, title, _) in zip(before, rows, strict=False):
             print(f"{'' if number == last else number:<10} {title}")
         return 0

@@ -14,8 +14,8 @@ from exercises.framework import (
     shown_verdict,
 )
 from exercises.worked import paragraph
-from experiments.study import NOT_REPRODUCED
-from experiments.study import WORDS as RUNS
+from experiments.study.judge import NOT_REPRODUCED
+from experiments.study.judge import WORDS as RUNS
 
 ROOT = Path(__file__).parents[1]
 LEDGER = ROOT / "docs" / "generated" / "ledger.md"

@@ -157,7 +157,7 @@ class Config:
                          rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
     engine: str = setting(MACHINE, "fast", "what computes a step: the textbook as it stands "
-                          "(plain), to be read and stepped through, or the fast wing; equal but "
+                          "(plain), to be read and stepped through, or the fast engine; equal but "
                           "for rounding", allowed=ENGINES)
     threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine works on at "
                            "once, or BLAS's threads for a model that it does not know; else "

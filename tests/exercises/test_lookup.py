@@ -14,7 +14,8 @@ def printed(capsys, *given):
 
 
 def test_the_list_has_a_number_once_and_the_cause_before_its_effects(capsys):
-    lines = printed(capsys, "--list").splitlines()
+    header, *lines = printed(capsys, "--list").splitlines()
+    assert "python -m exercises 000.2.4a" in header and len(header) <= 100
     numbers = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert len(numbers) == len(set(numbers)) < len(lines)
     start = next(i for i, line in enumerate(lines) if line.startswith("002.1 "))
