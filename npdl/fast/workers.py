@@ -12,6 +12,7 @@ import functools
 import gc
 import itertools
 import multiprocessing
+import pickle
 import signal
 import sys
 import traceback
@@ -194,7 +195,8 @@ class Other:
         gone = {self.gone.pop() for _ in range(len(self.gone))}
         self.known -= gone
         try:
-            self.way.send((function, [self.brief(*item) for item in share], common, gone))
+            message = function, [self.brief(*item) for item in share], common, gone
+            self.way.send_bytes(pickle.dumps(message))      # of send's own copy an error holds on
         except OSError as error:
             raise self.lost() from error
 
