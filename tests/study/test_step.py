@@ -102,10 +102,11 @@ def test_stepping_changes_no_result(cls):
 
 # Made of layers that are stepped through by themselves.
 MADE_OF_OTHERS = {
-    "AutoencoderLoss", "BiRNN", "BiRNNLoss", "Block", "CrossDecoder", "Decoder", "DecoderBlock",
-    "Encoder", "GPT", "GPT2", "GRU", "GRULayer", "LSTM", "LSTMLM", "LSTMLayer",
-    "LSTMSeq2Seq", "Llama", "LlamaBlock", "PreNormBlock", "PreNormDecoderBlock", "RNN", "RNNLayer",
-    "Seq2Seq"}
+    "AttentiveRNN", "Autoencoder", "AutoencoderLoss", "BiRNN", "BiRNNLoss", "Bidirectional",
+    "Block", "CrossDecoder", "Decoder", "DecoderBlock", "Encoder", "FeedForward", "GPT", "GPT2",
+    "GRU", "GRULayer", "GroupedQueryAttention", "LSTM", "LSTMLM", "LSTMLayer", "LSTMSeq2Seq",
+    "Llama", "LlamaBlock", "MLP", "MultiHeadAttention", "PreNormBlock", "PreNormDecoderBlock",
+    "RNN", "RNNLayer", "Recurrent", "RecurrentLayer", "Seq2Seq", "SequenceLoss", "Sequential"}
 
 
 @pytest.mark.parametrize("name", [
