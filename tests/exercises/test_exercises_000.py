@@ -9,12 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exercises.d000 import beam_algorithm as algorithm
-from exercises.d000 import birnn_gradients, counting, normalisation, quantizer
+from exercises.d000 import counting, normalisation
 from exercises.d000 import decoding_trees as decoding
-from exercises.d000 import lora_costs as costs
-from exercises.d000 import lora_tradeoffs as tradeoffs
 from exercises.d000 import search_limits as limits
-from exercises.framework import FAILED
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from npdl.core import walk
+from npdl_study.check import verdicts
 from npdl_study.check.differences import LIMIT
 from tests.tools.cases import all_cases
 from tests.tools.gradcheck_table import check
@@ -20,8 +21,27 @@ MASKS = {"MultiHeadAttention": {"mask"}, "Block": {"mask"}, "PreNormBlock": {"ma
          "Seq2Seq": {"source_mask", "target_mask"}, "GraphAttention": {"neighbours"}}
 
 
+# What is made of layers that have cases of their own.
+COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.bidirectional")
+composed = [case for case in CASES if case.layer_class.__module__.startswith(COMPOSED)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradients_agree_with_finite_differences(case):
+def test_gradients_agree_with_finite_differences(case, monkeypatch):
+    """Every entry; of each array of a composed layer two, and two random directions of all."""
+    if case in composed:
+        monkeypatch.setattr(verdicts, "FEW", 2)
+        monkeypatch.setattr(verdicts, "MANY", 4)
+    agrees(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", composed, ids=str)
+def test_every_entry_of_a_composed_layer_agrees(case):
+    agrees(case)
+
+
+def agrees(case):
     assert any(isinstance(part, case.layer_class) for part in walk(build(case).layer))
     report = check(case)
     assert report.rows, "nothing was compared"
