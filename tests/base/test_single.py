@@ -1,6 +1,7 @@
 """`python -m npdl single MODEL`: a file that needs NumPy alone and computes what npdl computes."""
 
 import ast
+import functools
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from npdl.scripts.single import LOOPS, loop_of, single
 from tests.tools import slow
 
 STEPS = "range(200)"
+made_of = functools.cache(single)
 
 
 def ran(text, capsys):
@@ -21,7 +23,7 @@ def ran(text, capsys):
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_each_model_in_a_file_computes_the_same_digits(capsys, name):
-    made, short = single(name), "range(51)"
+    made, short = made_of(name), "range(51)"
     assert made.count(STEPS) == 1
     names = ", ".join(sorted(npdl.__all__))
     loop = "\n".join(line[4:] for line in loop_of(name).splitlines())
@@ -42,7 +44,7 @@ def test_each_file_learns_by_itself(tmp_path, name):
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_nothing_in_it_is_npdls_doors_or_is_missing(name):
-    text = single(name)
+    text = made_of(name)
     imported = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
                 for node in ast.walk(ast.parse(text))
                 if isinstance(node, (ast.Import, ast.ImportFrom))}

@@ -34,7 +34,7 @@ def test_the_corpus_is_what_it_promises():
     assert all(case.lines or case.change.right for case in cases())
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", slow.but(["cache", "lists", "functions"], STYLES))
 def test_one_mistake_in_every_style(style, tmp_path):
     case = next(c for c in cases(("layernorm",), (style,)) if c.change.name == "mean-constant")
     found, = run([case], tmp_path)

@@ -21,6 +21,7 @@ from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
 from npdl_study.homework.judging import questions
 from tests.study.test_homework import solved
+from tests.tools import slow
 
 pytestmark = pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS,
                                 reason="needs Linux's seccomp")
@@ -182,7 +183,8 @@ def test_odd_folders(tmp_path, capsys):
     assert "link: not graded: Linear: it is a link" in said
 
 
-@pytest.mark.parametrize("how", [{"forward": True}, {"level": "line"}, {"level": "lstm"}], ids=str)
+@pytest.mark.parametrize("how", slow.but(
+    ["{'forward': True}"], [{"forward": True}, {"level": "line"}, {"level": "lstm"}]), ids=str)
 def test_every_kind_of_homework(tmp_path, how):
     """npdl's own lines have full points, in whole files and in one line."""
     layers = None if "lstm" in how.values() else ["RNNCell", "Softmax"]

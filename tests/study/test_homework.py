@@ -230,6 +230,7 @@ def test_what_is_told_where_blame_cannot_look(tmp_path, monkeypatch):
     assert said.endswith("blame can't look: InputError: a debugger is there")
 
 
+@pytest.mark.slow
 def test_what_an_lstm_is_made_of_is_told_first(tmp_path):
     homework(tmp_path, level="lstm")
     status, output = run_tests(tmp_path)
@@ -280,6 +281,7 @@ def test_no_forward_makes_endless_gradients_right(tmp_path, monkeypatch):
     assert "the gradient of x is wrong" in said and "right as it is" not in said
 
 
+@pytest.mark.slow
 def test_which_line_depends_on_the_seed_alone(tmp_path):
     lines = [[hole.statement for hole in homework(tmp_path / str(i), level="line", seed=s).holes]
              for i, s in enumerate([0, 0, 1])]
