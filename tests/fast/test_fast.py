@@ -68,7 +68,7 @@ def test_every_value_meets_every_other_and_every_batch(kind):
 
 
 @every_model
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_batch(kind, threads):
     for seed, (batch, counted) in enumerate(itertools.product(BATCHES, COUNTED)):
         assert_equal(lambda: build(kind), drawn(batch, counted, seed), threads)
