@@ -34,12 +34,11 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--slow"):
-        return
-    skip = pytest.mark.skip(reason="minutes, not seconds; run with --slow")
-    for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
+    """Leave the slow ones out: not as skipped, which xdist would hand about one by one."""
+    if not config.getoption("--slow"):
+        slow = [item for item in items if "slow" in item.keywords]
+        items[:] = [item for item in items if "slow" not in item.keywords]
+        config.hook.pytest_deselected(items=slow)
 
 
 plot_curves = folder.plot_curves

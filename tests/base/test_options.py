@@ -1,6 +1,7 @@
 """Bad options to layers, losses, models, searches, optimizers and data: refused by name."""
 
 import inspect
+import itertools
 import math
 import re
 
@@ -89,9 +90,10 @@ FITS = {                                        # options that have to go with t
 
 
 def options():
-    """(class, option) of every option of every layer whose right values are known."""
-    return [(cls, name) for cls in npdl_layers()
-            for name in inspect.signature(cls.__init__).parameters if name in RIGHT]
+    """{class: its options whose right values are known}, of every layer that has any."""
+    found = {cls: [name for name in inspect.signature(cls.__init__).parameters if name in RIGHT]
+             for cls in npdl_layers()}
+    return {cls: names for cls, names in found.items() if names}
 
 
 def make(cls, name, value):
@@ -131,11 +133,11 @@ def check(call, value, right):
     assert "\n" not in message and (repr(value) in message or str(value) in message), message
 
 
-@pytest.mark.parametrize(("cls", "name"), options(),
-                         ids=lambda item: getattr(item, "__name__", item))
-def test_options_of_layers(cls, name):
-    for value in VALUES:
-        check(lambda value: make(cls, name, value), value, is_right(cls, name, value))
+@pytest.mark.parametrize(("cls", "names"), options().items(),
+                         ids=lambda item: getattr(item, "__name__", ""))
+def test_options_of_layers(cls, names):
+    for name, value in itertools.product(names, VALUES):
+        check(lambda value, name=name: make(cls, name, value), value, is_right(cls, name, value))
 
 
 def test_every_option_is_known():

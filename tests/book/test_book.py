@@ -40,7 +40,9 @@ PATHS = chapters.paths()
 NAMES = [path.stem for path in PATHS]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+@pytest.mark.parametrize("path", [       # the slowest is tried when the book is built
+    pytest.param(path, marks=pytest.mark.slow) if "grokking" in path.stem else path
+    for path in PATHS], ids=NAMES)
 def test_equations_hold_and_are_cited_by_the_source(path):
     chapter = read(path)
     complete(chapter)

@@ -21,6 +21,7 @@ from exercises.worked import (
     vec,
 )
 from npdl.errors import InputError
+from tests.tools import slow
 
 
 def test_numbers_as_they_are_written():
@@ -90,7 +91,11 @@ def test_every_question_has_its_worked_solution(module):
             assert max(map(len, step_lines(step)), default=0) <= 110
 
 
-@pytest.mark.parametrize("module", [m for m in SOLVED if hasattr(m, "picture")], ids=name_of)
+DRAWN = [module for module in SOLVED if hasattr(module, "picture")]
+
+
+@pytest.mark.parametrize("module", slow.but(["d004.head_columns"], DRAWN, name_of),
+                         ids=map(name_of, DRAWN))
 def test_a_picture_is_drawn_where_a_solution_speaks_of_one(module, tmp_path):
     path, = draw(module, tmp_path / "new")
     assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000

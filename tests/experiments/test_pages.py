@@ -26,7 +26,10 @@ def test_pages_and_figures_are_up_to_date(capsys):
     assert status == 0, f"run: python experiments/report.py\n{capsys.readouterr().out}"
 
 
-def test_what_is_no_longer_so_is_said(monkeypatch, capsys):
+def test_what_is_no_longer_so_is_said(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(report, "FIGURES", tmp_path)
+    monkeypatch.setattr(report, "drawn", lambda store: ({}, {}))
+    monkeypatch.setattr(report, "pages", lambda store, figures: {})
     monkeypatch.setattr(report, "facts", lambda store: {"the moon is full": False, "it is": True})
     assert report.main(["--check"]) == 1
     assert capsys.readouterr().out.endswith(

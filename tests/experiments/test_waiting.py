@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from experiments.bench import waiting
 
 
+@pytest.mark.slow
 def test_four_times_are_printed(monkeypatch, capsys):
     begun, popen = [], subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *a: begun.append(popen(*a)) or begun[-1])

@@ -33,6 +33,7 @@ from tests.tools.fast_cases import (
     drawn,
     grid,
     options,
+    sparse,
 )
 from tests.tools.fast_refusals import (
     assert_a_changed_batch_is_read_again,
@@ -42,14 +43,13 @@ from tests.tools.fast_refusals import (
 )
 
 KINDS = (GPT, LSTMLM)
-PARTS = 10                      # of the grid, each a test
 every_model = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("choices", [sparse, pytest.param(grid, marks=pytest.mark.slow)])
 @every_model
-def test_equals_the_textbook(kind, part):
-    for choice in grid(kind)[part::PARTS]:
+def test_equals_the_textbook(kind, choices):
+    for choice in choices(kind):
         try:
             assert_chosen(kind, choice)
         except Exception as error:
@@ -58,8 +58,8 @@ def test_equals_the_textbook(kind, part):
 
 @every_model
 def test_every_value_meets_every_other_and_every_batch(kind):
-    """In the grid: each pair of values of two options; and each option of the model."""
-    choices, values = grid(kind), options(kind)
+    """In the sparse grid: each pair of values of two options; and each option of the model."""
+    choices, values = sparse(kind), options(kind)
     taken = set(inspect.signature(kind.__init__).parameters) - {"self", "rng", *SIZES}
     assert taken <= set(values)
     for first, second in itertools.combinations(values, 2):
@@ -68,7 +68,7 @@ def test_every_value_meets_every_other_and_every_batch(kind):
 
 
 @every_model
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_batch(kind, threads):
     for seed, (batch, counted) in enumerate(itertools.product(BATCHES, COUNTED)):
         assert_equal(lambda: build(kind), drawn(batch, counted, seed), threads)

@@ -11,7 +11,7 @@ import pytest
 
 from npdl import backend
 from npdl.errors import BackendError, InputError
-from tests.tools import cupy_on_cpu, device
+from tests.tools import cupy_on_cpu, device, slow
 from tests.tools.device_helpers import SETTINGS, small_config
 from tests.tools.trained import trained
 
@@ -63,7 +63,7 @@ def start(script, tmp_path, cupy, *arguments):
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", slow.but(["missing", "driver"], PROBLEMS))
 def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
     done = start("train_gpt.py", tmp_path, cupy, "--backend", "cupy", "--quiet",

@@ -1,9 +1,12 @@
 """Every gradient of every layer against finite differences, in cases that reach everything."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from npdl.core import walk
+from npdl_study.check import verdicts
 from npdl_study.check.differences import LIMIT
 from tests.tools.cases import all_cases
 from tests.tools.gradcheck_table import check
@@ -20,8 +23,29 @@ MASKS = {"MultiHeadAttention": {"mask"}, "Block": {"mask"}, "PreNormBlock": {"ma
          "Seq2Seq": {"source_mask", "target_mask"}, "GraphAttention": {"neighbours"}}
 
 
+# What is made of layers that have cases of their own.
+COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
+            "npdl.layers.bidirectional")
+composed = [case for case in CASES if case.layer_class.__module__.startswith(COMPOSED)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradients_agree_with_finite_differences(case):
+def test_gradients_agree_with_finite_differences(case, monkeypatch):
+    """Every entry; of a composed layer each array along a random direction, in which all show."""
+    if case in composed:
+        for name, value in {"FEW": 0, "MANY": 0, "DIRECTIONS": 1}.items():
+            monkeypatch.setattr(verdicts, name, value)
+        case = dataclasses.replace(case, entries=None)
+    agrees(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", composed, ids=str)
+def test_entries_of_composed_layers_agree(case):
+    agrees(case)
+
+
+def agrees(case):
     assert any(isinstance(part, case.layer_class) for part in walk(build(case).layer))
     report = check(case)
     assert report.rows, "nothing was compared"

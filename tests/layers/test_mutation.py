@@ -16,7 +16,7 @@ from tests.tools.mutant_kinds import Replacement, all_mutants
 from tests.tools.mutation import CAUGHT, GOALS, REASONS, Checked, backward_functions, judge
 from tests.tools.mutation_score import counts, score, share, table
 
-SAMPLE = 50
+SAMPLE = 25
 CASES = 3                           # cases tried for each mutant here; the full score tries all
 
 

@@ -13,16 +13,24 @@ from tests.tools.running import build
 from tests.tools.shape_comments import Watcher, parse, read
 
 ROOT = Path(npdl.__file__).parents[1]
-# The fast wing's rows stand for nodes of a tree: its arrays are held by equality, not by letters.
-COMMENTS = {str(path): read(path, ROOT) for path in sorted((ROOT / "npdl").rglob("*.py"))
-            if path.parent.name != "fast"}
-ALL = [comment for comments in COMMENTS.values() for comment in comments]
 
 
 @pytest.fixture(scope="module")
-def watched():
+def comments():
+    """{path: comments}. The fast wing's rows stand for nodes of a tree: its arrays are held by
+    equality, not by letters."""
+    return {str(path): read(path, ROOT) for path in sorted((ROOT / "npdl").rglob("*.py"))
+            if path.parent.name != "fast"}
+
+
+def every(comments):
+    return [comment for own in comments.values() for comment in own]
+
+
+@pytest.fixture(scope="module")
+def watched(comments):
     """What a watcher saw while every case was built and run, forward and backward."""
-    with Watcher(COMMENTS) as watcher:
+    with Watcher(comments) as watcher:
         for case in all_cases():
             built = build(case)
             outputs, cache = built.forward()
@@ -30,18 +38,18 @@ def watched():
     return watcher
 
 
-@pytest.mark.parametrize("comment", ALL, ids=str)
-def test_a_shape_comment_is_run_and_true(comment, watched):
+def test_every_shape_comment_is_run_and_true(comments, watched):
     """It names what its line assigns. Functions beside the layers may be called by no case."""
-    assert comment.name in comment.assigned, f"{comment}: the line assigns {comment.assigned}"
-    assert comment not in watched.problems, f"{comment}: {watched.problems.get(comment)}"
-    if (comment.file, comment.function) in watched.entered or comment.function in (
-            "forward", "backward"):
-        assert comment in watched.reached
+    assert not watched.problems
+    for comment in every(comments):
+        assert comment.name in comment.assigned, f"{comment}: the line assigns {comment.assigned}"
+        if (comment.file, comment.function) in watched.entered or comment.function in (
+                "forward", "backward"):
+            assert comment in watched.reached, comment
 
 
-def test_the_central_layers_have_shape_comments():
-    commented = {(comment.file, comment.function) for comment in ALL}
+def test_the_central_layers_have_shape_comments(comments):
+    commented = {(comment.file, comment.function) for comment in every(comments)}
     central = {"norm": ["forward"], "attention": ["attend", "forward", "backward"],
                "recurrent": ["forward", "backward"], "transformer": ["forward"],
                "linear": ["forward", "backward"], "embedding": ["backward"]}

@@ -14,7 +14,7 @@ from npdl.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
 from tests.tools.model_folders import GPT2, TEMPLATE, small_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="the library that reads the tables")
-ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 1000,
+ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 200,
        "12345 1,000.50", "naïve café über ß", "日本語のテキスト 한국어 עברית", "😀👩‍👩‍👧 flags 🇩🇪",
        "e\u0301 \u200b \ufeff", "\x00\x01\x7f", "def f(x):\n    return x**2\n", "<|endoftext",
        "\u2028\u3000\u00a0 spaces", "\ufffd"]
@@ -51,9 +51,13 @@ def test_gpt2s_end_is_one_token_and_is_not_shown(gpt2):
     assert ours.prompt("").tolist() == [0] and ours.prompt("a").tolist() == [64]
 
 
+@pytest.fixture(scope="module")
+def words():
+    return Tokenizer(small_tokenizer())
+
+
 @pytest.mark.parametrize("text", ODD)
-def test_odd_texts_come_back_and_stream_as_they_are(text):
-    words = Tokenizer(small_tokenizer())
+def test_odd_texts_come_back_and_stream_as_they_are(text, words):
     ids = words.encode(text)
     assert words.decode(ids) == text
     more = words.stream([])
@@ -65,8 +69,7 @@ def test_odd_texts_come_back_and_stream_as_they_are(text):
             assert before + "".join(more(token) for token in ids[cut:]) + more() == text
 
 
-def test_a_command_lines_broken_bytes_become_one_sign():
-    words = Tokenizer(small_tokenizer())
+def test_a_command_lines_broken_bytes_become_one_sign(words):
     assert words.decode(words.encode("a\udcffb")) == "a\ufffdb"
 
 

@@ -1,26 +1,23 @@
 """`blame`: the first wrong line of a backward, what it should have been, and why."""
 
 import collections
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from npdl.__main__ import main
 from npdl.core import Cache, Layer, Param
 from npdl.layers.linear import Linear
 from npdl_study.blame.blame import assert_right, blame
 from npdl_study.blame.search import Search
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.subjects import Subject
-from tests.tools import blame_score
+from tests.tools import blame_score, slow
 from tests.tools.blame_score import functions
 from tests.tools.mutants import mutants
 from tests.tools.mutation_score import score, share
 from tests.tools.student import FAULTS, STUDENT, student
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_right_file_is_right(tmp_path):
@@ -31,7 +28,13 @@ def test_the_right_file_is_right(tmp_path):
     assert_right(layer, x)
 
 
-@pytest.mark.parametrize(("old", "new", "kind"), FAULTS, ids=[new for _, new, _ in FAULTS])
+# Of each kind one, by what is written; all with --slow.
+KINDS = ("(1 + hs", "self.b.grad = dz", "along)", "dz @ self.W.data", "self.b.grad += dz.mean(0)",
+         "along = (dy * h_hat)", "self.b.grad += dz")
+
+
+@pytest.mark.parametrize(("old", "new", "kind"), slow.but(KINDS, FAULTS, lambda fault: fault[1]),
+                         ids=[new for _, new, _ in FAULTS])
 def test_the_wrong_line_is_named(tmp_path, old, new, kind):
     cls, line = student(tmp_path, old, new)
     layer, x = cls.sample()
@@ -63,7 +66,7 @@ def test_the_turn_of_the_loop_is_named(tmp_path):
 
 def test_two_faults_the_first_is_named(tmp_path):
     text = STUDENT.replace("self.b.grad += dz", "self.b.grad = dz")
-    cls, line = student(tmp_path, "dh_hat - h_hat * along", "dh_hat + h_hat * along", text)
+    cls, line = student(tmp_path, "self.U.grad +=", "self.U.grad -=", text)
     report = blame(*cls.sample())
     assert not report.right and report.line
     assert any("the only wrong line" in note for note in report.notes)
@@ -128,7 +131,7 @@ def test_kinks_and_integers_are_said():
     assert report.right and "input ids is int64: it has no gradient" in str(report)
 
 
-@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("ends", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_a_backward_overwrites_is_said_and_put_back(ends):
     class Spoils(Linear):
         def backward(self, dy, cache):
@@ -215,17 +218,15 @@ def test_it_runs_under_a_debugger():
         sys.settrace(None)
 
 
-def run(*arguments, cwd=ROOT):
-    return subprocess.run([sys.executable, "-m", "npdl", *arguments], cwd=cwd, text=True,
-                          capture_output=True, env=None)
+def test_the_command_and_its_exit_status(tmp_path, capsys):
+    def run(*arguments):
+        return main(["blame", *arguments]), *capsys.readouterr()
 
-
-def test_the_command_and_its_exit_status(tmp_path):
     student(tmp_path, "(1 - hs", "(1 + hs")
-    wrong = run("blame", f"{tmp_path}/student.py:Net")
-    assert wrong.returncode == 1 and "student.py:40 in Net.backward" in wrong.stdout
-    right = run("blame", "LayerNorm")
-    assert right.returncode == 0 and right.stdout.startswith("right: 3 gradients")
+    status, said, _ = run(f"{tmp_path}/student.py:Net")
+    assert status == 1 and "student.py:40 in Net.backward" in said
+    status, said, _ = run("LayerNorm")
+    assert status == 0 and said.startswith("right: 3 gradients")
     for arguments, words in [
         (["Nothing"], "layer 'Nothing' is unknown"),
         ([f"{tmp_path}/student.py:Nobody"], "has no class 'Nobody'; it has: Net"),
@@ -233,9 +234,8 @@ def test_the_command_and_its_exit_status(tmp_path):
         (["LayerNorm", "--input", "x=2,a"], "a shape is lengths of at least 1"),
         (["Linear", "--input", "q=2,3"], "forward has no argument 'q'"),
     ]:
-        found = run("blame", *arguments)
-        assert found.returncode == 2 and words in found.stderr, found
-        assert found.stderr.count("\n") == 1 and not found.stdout
+        status, said, trouble = run(*arguments)
+        assert status == 2 and words in trouble and trouble.count("\n") == 1 and not said
 
 
 QUICK = {"LayerNorm.backward": {"LayerNorm"}, "LSTMCell.backward": {"LSTMCell"},

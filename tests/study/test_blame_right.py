@@ -187,6 +187,7 @@ def test_a_class_with_two_outputs_may_keep_its_cache_in_itself(right, wrong, tmp
     assert report.right is not bool(wrong) and report.source.startswith("da = " if wrong else "")
 
 
+@pytest.mark.slow
 def test_the_parts_and_the_other_lines_are_shown(tmp_path):
     text = """import numpy as np
 

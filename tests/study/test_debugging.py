@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "debugging.md").read_text(encoding="utf-8")
 
@@ -15,6 +17,7 @@ def run(command, typed, cwd=ROOT):
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_the_session_is_what_pdb_says(tmp_path):
     command = re.search(r"^python (-m pdb .* --out) runs/debug$", DOCUMENT, re.M)[1].split()
     session = re.search(r"^\(Pdb\).*?(?=^```)", DOCUMENT, re.M | re.S)[0]

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import itertools
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from npdl_study.homework.assignment import LAYERS, homework, student_module
 from npdl_study.homework.blanks import Source, reached_by, statements
 from npdl_study.homework.hints import line_hint
 from npdl_study.homework.selftest import first_trouble
+from tests.tools import slow
 
 ROOT = str(Path(__file__).parents[2])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -137,9 +139,9 @@ def test_a_file_holds_what_its_holes_need_and_no_answer(tmp_path):
     assert "#   cache has" in made.files["lstm_cell.py"]
 
 
-@pytest.mark.parametrize("forward", [False, True], ids=["backward", "forward"])
-@pytest.mark.parametrize("level", ["layer", "line"])
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize(("seed", "level", "forward"), slow.but(
+    [(0, "layer", False), (3, "line", False), (3, "layer", True), (0, "line", True)],
+    list(itertools.product((0, 3), ("layer", "line"), (False, True))), tuple))
 def test_no_file_of_a_folder_holds_what_another_one_asks_for(tmp_path, level, forward, seed):
     made = homework(tmp_path, [*LAYERS, "DotAttention", "GroupNorm", "InstanceNorm"][seed:], level,
                     forward, seed)
@@ -227,6 +229,7 @@ def test_what_is_told_where_blame_cannot_look(tmp_path, monkeypatch):
     assert said.endswith("blame can't look: InputError: a debugger is there")
 
 
+@pytest.mark.slow
 def test_what_an_lstm_is_made_of_is_told_first(tmp_path):
     homework(tmp_path, level="lstm")
     status, output = run_tests(tmp_path)
@@ -368,6 +371,7 @@ def test_no_forward_makes_endless_gradients_right(tmp_path, monkeypatch):
     assert "the gradient of x is wrong" in said and "right as it is" not in said
 
 
+@pytest.mark.slow
 def test_which_line_depends_on_the_seed_alone(tmp_path):
     lines = [[hole.statement for hole in homework(tmp_path / str(i), level="line", seed=s).holes]
              for i, s in enumerate([0, 0, 1])]

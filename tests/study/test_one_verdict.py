@@ -9,11 +9,17 @@ import pytest
 from npdl import assert_right, blame, gradcheck, step
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.target import build
+from tests.tools import slow
 from tests.tools.blame_corpus import cases
 
 LAYERS = ("Linear", "LayerNorm", "Softmax", "ReLU", "GRUCell", "DotAttention", "CrossEntropy",
           "GroupNorm", "Embedding", "ThresholdNeuron")
 EVERY = 101                     # of the corpus, so many cases apart
+# By default one of each kind of verdict, and each style in which a file may be written.
+QUICK_LAYERS = ("Linear", "LayerNorm", "ThresholdNeuron")
+QUICK_CASES = ("softmax/no-sum/dict", "swish/sigmoid-slope/cache", "folded/only-key/lists",
+               "cosine/length-of-the-other/self", "batchnorm/compact/tuple",
+               "temperature/as-it-is/functions")
 X = np.random.default_rng(2).standard_normal((3, 4))
 
 
@@ -43,13 +49,13 @@ def agreed(layer, inputs, options=None):
     return found["gradcheck"]
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", slow.but(QUICK_LAYERS, LAYERS))
 def test_of_npdls_layers(name):
     layer, inputs, options = sample(layer_classes()[name])
     assert agreed(layer, inputs, options) is (None if name == "ThresholdNeuron" else True)
 
 
-@pytest.mark.parametrize("case", list(cases())[::EVERY], ids=str)
+@pytest.mark.parametrize("case", slow.but(QUICK_CASES, list(cases())[::EVERY]), ids=str)
 def test_of_the_corpus(case, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(case.text)
@@ -107,8 +113,18 @@ def inside(text):
     return made
 
 
-@pytest.mark.parametrize(("forward", "backward", "right"), PAIRS)
-@pytest.mark.parametrize("where", [bare, cell, inside], ids=lambda where: where.__name__)
+def said(place):
+    where, forward, backward, _ = place
+    return f"{where.__name__}: {forward}, {backward}"
+
+
+WHERE = (bare, cell, inside)
+PLACES = [(where, *pair) for where in WHERE for pair in PAIRS]
+QUICK_PLACES = [said((WHERE[i % 3], *pair)) for i, pair in enumerate(PAIRS)]
+
+
+@pytest.mark.parametrize(("where", "forward", "backward", "right"),
+                         slow.but(QUICK_PLACES, PLACES, said), ids=map(said, PLACES))
 def test_wherever_the_class_was_made(where, forward, backward, right):
     made = where(SOURCE.replace("FORWARD", forward).replace("BACKWARD", backward))
     assert agreed(made(), (X,)) is right

@@ -21,6 +21,7 @@ from npdl_study.step.pictures import Summary
 from npdl_study.step.record import Recorder
 from npdl_study.step.step import step
 from tests.study.test_step_page import page_data
+from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]
 CLASSES = layer_classes()
@@ -100,17 +101,13 @@ def test_stepping_changes_no_result(cls):
         assert np.array_equal(one, other)
 
 
-# Made of layers that are stepped through by themselves.
-MADE_OF_OTHERS = {
-    "AutoencoderLoss", "BiRNN", "BiRNNLoss", "Block", "CrossDecoder", "Decoder", "DecoderBlock",
-    "Encoder", "GPT", "GPT2", "GRU", "GRULayer", "LSTM", "LSTMLM", "LSTMLayer",
-    "LSTMSeq2Seq", "Llama", "LlamaBlock", "PreNormBlock", "PreNormDecoderBlock", "RNN", "RNNLayer",
-    "Seq2Seq"}
+# Of each room of layers some, and those whose every gradient is 0.
+QUICK = ("BatchNorm", "CrossEntropy", "DotAttention", "Dropout", "Embedding", "GELU", "GRUCell",
+         "LSTMCell", "LayerNorm", "Linear", "MessagePassing", "RNNCell", "Softmax",
+         "ThresholdNeuron", "XOR")
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.slow) if name in MADE_OF_OTHERS else name
-    for name in sorted(CLASSES)])
+@pytest.mark.parametrize("name", slow.but(QUICK, sorted(CLASSES)))
 def test_every_layer_steps_and_no_right_value_is_called_wrong(name):
     cls = CLASSES[name]
     layer, inputs, options = sample(cls)

@@ -37,7 +37,8 @@ def tab():
         yield page
 
 
-@pytest.mark.parametrize("name", ["lstm", "layernorm", "block", "fails"])
+@pytest.mark.parametrize("name", [
+    pytest.param("lstm", marks=pytest.mark.slow), "layernorm", "block", "fails"])
 def test_every_step_shows_its_line_and_arrays(tab, pages, name):
     tab.open(pages[name].as_uri())
     count = tab.value("Number(document.getElementById('slider').max) + 1")

@@ -7,11 +7,13 @@ import pytest
 
 from npdl_study.check.target import build
 from npdl_study.step.step import step
+from tests.tools import slow
 from tests.tools.blame_corpus import MARK, whole_files
 
 # where all that the mistake's line reads is known to be right, and what it writes to be wrong
 CERTAIN = ("conv_cs", "conv_transposed", "gru_steps", "layernorm_chain", "lstm_peephole",
            "mlp_block", "negative_sampling", "powers", "rnn_steps")
+QUICK = ("layernorm_chain", "mlp_block", "negative_sampling", "powers")
 
 
 def accused(path, text):
@@ -26,9 +28,7 @@ def accused(path, text):
     return found, {n for n, line in enumerate(text.splitlines(), 1) if line.endswith(MARK)}, walk
 
 
-@pytest.mark.parametrize("file", [
-    pytest.param(file, marks=() if file in CERTAIN else pytest.mark.slow)
-    for file in whole_files()])
+@pytest.mark.parametrize("file", slow.but(QUICK, whole_files()))
 def test_only_the_mistake_is_called_wrong(file, tmp_path):
     found, marked, walk = accused(tmp_path / f"{file}.py", whole_files()[file])
     assert all(walk.notes[-1].startswith(f"line {line} in ") for line in found)     # blame's

@@ -5,6 +5,7 @@ new activation is in the proof, or refused, without a word here.
 """
 
 import inspect
+import itertools
 
 import numpy as np
 
@@ -75,6 +76,18 @@ def grid(kind):
     rng = stream(20)
     return [{name: values[rng.integers(len(values))] for name, values in options(kind).items()}
             for _ in range(DRAWN[kind])]
+
+
+def sparse(kind):
+    """A few choices of the grid: each pair of values of two options that it has, at least once."""
+    choices, pairs = grid(kind), list(itertools.combinations(options(kind), 2))
+    met = [{(a, b, choice[a], choice[b]) for a, b in pairs} for choice in choices]
+    left, found = set().union(*met), []
+    while left:
+        best = max(range(len(met)), key=lambda i: len(met[i] & left))
+        left -= met[best]
+        found.append(choices[best])
+    return found
 
 
 def build(kind, adapters=None, freeze=False, seed=1, **chosen):

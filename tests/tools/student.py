@@ -1,6 +1,7 @@
 """A student's file with a right backward, and the ways to make it wrong."""
 
 import importlib.util
+import linecache
 import sys
 
 STUDENT = '''
@@ -84,6 +85,7 @@ def student(tmp_path, old="", new="", text=STUDENT):
     wrong = text[:at] + new + text[at + len(old):]
     path = tmp_path / "student.py"
     path.write_text(wrong)
+    linecache.checkcache(str(path))                     # another text stood there before
     spec = importlib.util.spec_from_file_location(f"student_{abs(hash(wrong))}", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

@@ -16,7 +16,7 @@ from npdl.training.finetune import finetune_config, merge
 from npdl.training.loop import Trainer
 from npdl.training.recipes import new_config
 from npdl.training.run import load_run, resumed_config, train
-from tests.tools import commands, device
+from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
@@ -86,9 +86,14 @@ def test_a_smaller_modulus_and_another_operator_keep_every_token_s_place(base):
     assert finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("model, kind", [*(("gpt", kind) for kind in KINDS), ("lstm", "lora"),
-                                         ("lstm", "qlora")])
+RESUMED = [(model, kind, engine) for model, kind in (
+    *(("gpt", kind) for kind in KINDS), ("lstm", "lora"), ("lstm", "qlora")) for engine in ENGINES]
+
+
+@pytest.mark.parametrize("model, kind, engine", slow.but(
+    [("gpt", "lora", "fast"), ("gpt", "lora some", "plain"), ("gpt", "qlora", "plain"),
+     ("gpt", "qlora some", "fast"), ("lstm", "lora", "plain"), ("lstm", "qlora", "fast")],
+    RESUMED, tuple))
 def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, model, kind, engine):
     train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
     adapters, given = Adapters(**KINDS[kind]), {"operator": "-", "engine": engine, "threads": 2}
@@ -117,7 +122,7 @@ def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(
         train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
 
 
-@pytest.mark.parametrize("bits", [None, 8])
+@pytest.mark.parametrize("bits", [pytest.param(None, marks=pytest.mark.slow), 8])
 def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, capsys, bits):
     copy, out, plain = tmp_path / "copy", tmp_path / "tuned", tmp_path / "plain"
     shutil.copytree(base, copy)

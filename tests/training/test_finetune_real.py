@@ -1,5 +1,6 @@
 """Fine-tuning a real model's folder: run folders, resuming, merging, refusals."""
 
+import itertools
 import json
 import shutil
 
@@ -14,7 +15,7 @@ from npdl.training import checkpoint
 from npdl.training.folder import describe
 from npdl.training.metrics import read_records
 from npdl.training.run import load_run
-from tests.tools import commands, device
+from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
 from tests.tools.refusals import check_refused, status_of
@@ -24,7 +25,7 @@ from npdl.scripts import generate
 
 KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
          "full": ["--full"]}
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", slow.but(["qlora"], KINDS))
 IDS = np.arange(12).reshape(2, 6)
 
 
@@ -49,8 +50,9 @@ def arrays(out):
     return checkpoint.load(out / "checkpoint.npz")[0]
 
 
-@every_kind
-@pytest.mark.parametrize("model", ["model", "gpt2"])
+@pytest.mark.parametrize(("kind", "model"), slow.but(
+    [("lora", "gpt2"), ("qlora", "model"), ("full", "model")],
+    list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
     out = tmp_path / "run"
     assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, model=model) == 0
@@ -112,7 +114,7 @@ def test_the_device_path_gives_the_same_run(tmp_path, base):
         assert_same_records(there, here)
 
 
-@pytest.mark.parametrize("model", ["model", "gpt2"])
+@pytest.mark.parametrize("model", ["model", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_generating_by_every_method(base, capsys, model):
     source = generate.opened(base / model)
     for how in ({}, {"method": "beam", "width": 3},

@@ -18,6 +18,7 @@ from npdl.training.loop import Trainer
 from npdl.training.recipes import new_config
 from npdl.training.run import load_run, train
 from npdl.training.task import DatesTask
+from tests.tools import slow
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import assert_same_bytes, assert_same_runs, resumed_from, trained, updated
 from tests.training.test_training import script, wait_for_step
@@ -86,7 +87,7 @@ def test_padding_and_its_neighbours_change_no_loss(model):
         np.testing.assert_allclose(alone, loss, rtol=1e-12)
 
 
-@every_model
+@pytest.mark.parametrize("model", slow.but(["lstm-seq2seq"], SEQ2SEQ))
 def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch):
     """And so does a beam of one."""
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))

@@ -13,7 +13,7 @@ from npdl.training.config import Config
 from npdl.training.metrics import read_metrics
 from npdl.training.run import train
 from npdl.training.sweep import is_finished, work
-from tests.tools import commands
+from tests.tools import commands, slow
 from tests.tools.refusals import check_refused
 
 CONFIG = Config(p=5, width=8, heads=2, layers=1, steps=4, eval_first=0, eval_every=2, save_every=2)
@@ -52,7 +52,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", slow.but(["before the summary"], PLACES))
 def test_a_run_of_a_sweep_that_was_killed_at_its_end_comes_to_it(tmp_path, curves, place):
     assert work(CONFIG, tmp_path / "whole") == "finished"
     killed(lambda: work(CONFIG, tmp_path / "run"), PLACES[place])

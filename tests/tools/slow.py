@@ -1,0 +1,12 @@
+"""Grids of which a few points run by default, and all of them with --slow."""
+
+import pytest
+
+
+def but(quick, values, name=str):
+    """The values for parametrize: those whose name is not among the `quick` are marked slow."""
+    names = [name(value) for value in values]
+    assert set(quick) <= set(names), sorted(set(quick) - set(names))
+    return [value if name in quick else pytest.param(
+        *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
+        for name, value in zip(names, values, strict=True)]
