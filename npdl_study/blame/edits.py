@@ -215,6 +215,7 @@ def _turned(node, text):
         yield 1, "transposed", node.value
     yield 1, "transposed", f"({text}).T"
     yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
+    yield 1.5, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
     if isinstance(node, (ast.Name, ast.Attribute)):
         for place in ("::-1", ":, ::-1"):
             yield 1.6, "reversed", f"{text}[{place}]"
@@ -232,6 +233,8 @@ def _replaced(node, text, words):
         for form in SLOPES:
             if not isinstance(node, ast.Constant):
                 yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
+    elif isinstance(node, (ast.Call, ast.BinOp)):
+        yield from ((1.3, "name", other) for other in words.arrays)
 
 
 def _added(text, product, whole, words):

@@ -11,7 +11,7 @@ from npdl_study.blame.prove import Prove, unused_in
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import moved, shorter, shrunk
-from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, calls_of, hands_on
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, PROMISED, SOMETHING, calls_of, hands_on
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -104,7 +104,8 @@ class Search:
             return self._report(self._last_line(), "missing line", "a line is missing before it: "
                                 f"nothing is added to the gradient of {', '.join(absent)}")
         proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
-        if not proofs:                                  # right by its name, and not enough
+        if not proofs and not any(s.level == PROMISED for s in could):
+                                                        # right by its name, and not enough
             proofs = self._proofs(prove, [s for s in could if s.name])
         proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
             prove, could) or prove.missing()

@@ -44,7 +44,7 @@ class Suspect:
     bent: bool = False          # made of forward's values alone
     surely: bool = False        # that are few and mend many
     handed: str = ""            # the name of an argument of the backward
-    collects: str = ""
+    collects: set = ()          # the names of the parameters that it alone adds to
     J: object = None
     base: object = None
 

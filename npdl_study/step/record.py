@@ -159,9 +159,9 @@ class Recorder(Watch):
         super().stop()
         self.telling = False
 
-    def __call__(self, place, value):
+    def __call__(self, place, value, into=False):
         if not self.telling:
-            return value if place < 0 else super().__call__(place, value)
+            return value if place < 0 else super().__call__(place, value, into)
         frame = sys._getframe(1)
         while frame.f_code.co_name[0] == "<":           # a comprehension's
             frame = frame.f_back

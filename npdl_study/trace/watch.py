@@ -113,11 +113,16 @@ class Watch:
     def stop(self):
         self.only, self.add, self.put = None, {}, {}
 
-    def __call__(self, place, value):
+    def __call__(self, place, value, into=False):
+        """The value that a place is to have; with `into`, put into the array that it has."""
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if self.only is None or place not in self.only:
             return value
-        return self._nest(place, value)
+        new = self._nest(place, value)
+        if into and new is not value and isinstance(value, np.ndarray):
+            value[...] = new
+            return value
+        return new
 
     def _nest(self, place, value, depth=3):
         if is_float(value):
@@ -190,6 +195,13 @@ def _inside(code):
             yield from _inside(constant)
 
 
+def _loaded(target):
+    """What stands left of a sign, to be read."""
+    target = copy.deepcopy(target)
+    target.ctx = ast.Load()
+    return target
+
+
 class _Rewrite(ast.NodeTransformer):
     """Puts the hook around the expressions of one function."""
 
@@ -228,21 +240,31 @@ class _Rewrite(ast.NodeTransformer):
         place = ast.Constant(~(len(self.watch.marked) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
 
-    def _marked(self, node):
-        """A statement and its mark; one that adds to what is there is shown that first."""
+    def _marked(self, node, after):
+        """A statement, what comes after it, and its mark; one that adds to what is there is shown
+        that first."""
         if isinstance(node, ast.Return):
             node.value = ast.copy_location(self._marker(self.line, node.value), node)
             return node
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) or isinstance(
                 node.value, ast.Constant) and isinstance(node, ast.Expr):
             return node
-        found = [node, ast.copy_location(ast.Expr(self._marker(self.line)), node)]
+        found = [node, *after, ast.copy_location(ast.Expr(self._marker(self.line)), node)]
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
-            target = copy.deepcopy(node.target)
-            target.ctx = ast.Load()
+            target = _loaded(node.target)
             read = ast.Expr(self._hooked(target, copy.deepcopy(target)))
             found.insert(0, ast.copy_location(read, node))
         return found
+
+    def _changed(self, node):
+        """[the statement that hooks what `z *= e` leaves in z]; of `z += e` it is e that counts."""
+        if not isinstance(node, ast.AugAssign) or isinstance(node.op, ast.Add) or isinstance(
+                node.target, ast.Attribute):
+            return []
+        target = _loaded(node.target)
+        call = self._hooked(target, copy.deepcopy(target), True, (ast.unparse(target),))
+        call.args.append(ast.Constant(True))
+        return [ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)]
 
     def visit_ClassDef(self, node):
         return node
@@ -258,8 +280,8 @@ class _Rewrite(ast.NodeTransformer):
             if isinstance(node, (ast.For, ast.While)):
                 self.loops = (*loops, original)
             node = self._statement(node)
-            if self.watch.marks:
-                node = self._marked(node)
+            after = self._changed(node)
+            node = self._marked(node, after) if self.watch.marks else [node, *after]
             self.line, self.loops = outer, loops
             return node
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
