@@ -195,6 +195,9 @@ def _of_expression(node, parent, index, value, words):
         yield 1.5, "comparison", f"~({text})"
         return
     if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
+        if isinstance(parent, (ast.Call, ast.keyword)) and all(isinstance(
+                e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
+            yield from ((1, "axis", axis) for axis in AXES)
         return
     yield from _turned(node, text)
     yield from _replaced(node, text, words)
@@ -301,8 +304,6 @@ def _of_tuple(node):
         items = list(node.elts)
         items[i], items[j] = items[j], items[i]
         yield 1, "order", type(node)(items, node.ctx)
-    if node.elts and all(isinstance(e, ast.Constant) and type(e.value) is int for e in node.elts):
-        yield from ((1, "axis", axis) for axis in AXES)
 
 
 def _of_operator(node):

@@ -19,7 +19,7 @@ from npdl_study.trace.source import recompiled
 from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
 PART = "__npdl_part__"
-TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "name", "order")
+TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
 SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
 TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget

@@ -1,6 +1,7 @@
 """From a check that fails to the line at fault: locate, prove, say."""
 
 import ast
+import re
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from npdl_study.trace.syntax import header
 
 WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
+ALIKE = 0.11                    # costs of changes that differ by less are of one likelihood
+LIKELIER = 0.7                  # what a change of backward costs more than a likelier forward's
+SLIPS = ("axis", "number", "name")
+NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
 class Search:
@@ -109,14 +114,21 @@ class Search:
             proofs = self._proofs(prove, [s for s in could if s.name])
         proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
             prove, could) or prove.missing()
-        forward = self._forward_instead(prove)
-        if proofs:
-            return self._proved(sorted(proofs, key=lambda p: p.rank))
-        if forward is not None and (left or not could or forward.kind == "name") and not unused_in(
-                self.located.outermost.node):
+        forward, proofs = self._forward_instead(prove), sorted(proofs, key=lambda p: p.rank)
+        likelier = forward is not None and forward.kind in SLIPS and not NEUTRAL.search(
+            forward.new) and (not proofs or proofs[0].cost > forward.cost + LIKELIER)
+        if proofs and not likelier:
+            return self._proved(proofs)
+        if forward is not None and (proofs or left or not could or forward.kind == "name") and \
+                not unused_in(self.located.outermost.node):
             report = self._report(forward.line, "forward", self.notes.pop().removeprefix("or "))
             report.new = forward.new
+            if proofs:
+                self.notes.append(f"or backward is wrong in line {proofs[0].line.first}: with "
+                                  f"`{proofs[0].new}` every gradient is right too")
             return report
+        if proofs:
+            return self._proved(proofs)
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
             s.odds, *s.rank))
         if likely:
@@ -151,7 +163,7 @@ class Search:
             own = suspect.keys[0][0] if suspect.argument else suspect.line
             if own not in tried:
                 tried.add(own)
-                found = None if suspect.handed else prove.edit(suspect.line, suspect, most + 0.01)
+                found = None if suspect.handed else prove.edit(suspect.line, suspect, most + ALIKE)
                 if found is not None:
                     most = found.cost
                 if found is None or most > 1.5:
@@ -265,7 +277,7 @@ class Search:
         text = f"{says}; with `{best.new}` in place of `{best.old}` every gradient is right"
         either = tuple(sorted({p.line.first for p in proofs
                                if p.line.function is best.line.function
-                               and p.cost <= best.cost + 0.01}))
+                               and p.cost <= best.cost + ALIKE}))
         report = self._report(best.line, best.kind, text, best.suspect)
         report.new = best.new
         report.either = either if len(either) > 1 else ()

@@ -114,7 +114,11 @@ class Subject:
         return gradients | self.returned(returned), after
 
     def returned(self, gradients):
-        """{name: gradient} of what a backward returned."""
+        """{name: gradient} of what a backward returned; of one input that is a nest, as that."""
+        nest, *more = self.inputs or (None,)
+        if isinstance(nest, (tuple, list)) and not more and not (
+                isinstance(gradients, tuple) and len(gradients) == 1):
+            gradients = (gradients,)
         gradients, _ = placed(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         return dict(self._named(leaves(tupled(gradients))))
 
