@@ -5,6 +5,7 @@ bracket; or it takes a factor or a term away, or adds one that the function hold
 """
 
 import ast
+import contextlib
 import itertools
 import re
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} **
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
 UNUSED = 0.3                    # what an edit costs less that reads what nothing reads
+BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
@@ -54,38 +56,52 @@ class Edit:
     statement: object
     whole: object = None
     value: bool = False
+    around: tuple = ()          # what holds the part: (a node, the name of its field)
 
-    @property
-    def body(self):
-        """The statements that take the place of the statement."""
+    @contextlib.contextmanager
+    def made(self):
+        """The statements that take the place of the statement, while the block runs."""
         if self.part is None:
-            return _with_body(self.new, self.statement)
+            yield _with_body(self.new, self.statement)
+            return
         new = parsed(self.new) if isinstance(self.new, str) else self.new
-        return _with_body([cloned(self.whole, self.part, new)], self.statement)
+        ast.fix_missing_locations(new)
+        parent, name = self.around[:2]
+        held = getattr(parent, name)
+        items = [new if item is self.part else item for item in held] if isinstance(
+            held, list) else new
+        bodies = {part: getattr(self.whole, part) for part in BODIES if hasattr(self.whole, part)}
+        try:
+            setattr(parent, name, items)
+            yield _with_body([self.whole], self.statement)
+        finally:
+            setattr(parent, name, held)
+            vars(self.whole).update(bodies)
 
 
-def edits(statement, words, values=True, most=9.0):
-    """The Edits of a statement that cost less than `most`, the cheapest first; without `values`
-    those alone that change more than what it computes."""
+def edits(statement, words, values=True, most=9.0, least=0.0):
+    """The Edits of a statement that cost less than `most`, and no less than `least`, the cheapest
+    first; without `values` those alone that change more than what it computes."""
     whole = header(statement)
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
     inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
-    found = [(cost, kind, None, body) for cost, kind, body in of_statement(whole)]
+    found = [(cost, kind, None, body, ()) for cost, kind, body in of_statement(whole)]
     for part, around in _parts(whole):
         if values or part not in inner:
-            found += [(cost, kind, part, new) for cost, kind, new in
+            found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
     seen = set()
-    found = [(cost - UNUSED * any(n in words.unused for n in read(new)), kind, part, new)
-             for cost, kind, part, new in found]
-    for cost, kind, part, new in sorted(found, key=lambda f: f[0]):
+    if words.unused:
+        found = [(cost - UNUSED * bool(words.unused & read(new)), kind, part, new, around)
+                 for cost, kind, part, new, around in found]
+    for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
         key = (part, new if isinstance(new, str) else id(new))
-        if key not in seen:
-            seen.add(key)
-            yield Edit(cost, kind, part, new, statement, whole, part in inner)
+        if cost >= least and key not in seen:
+            yield Edit(cost, kind, part, new, statement, whole, part in inner, around)
+        seen.add(key)
 
 
 def read(new):
@@ -98,7 +114,7 @@ def read(new):
 def _with_body(body, statement):
     """Statements of which the heads of loops and choices have their own bodies again."""
     for node in (n for n in body if isinstance(n, type(statement))):
-        for part in ("body", "orelse", "handlers", "finalbody"):
+        for part in BODIES:
             if hasattr(statement, part):
                 setattr(node, part, getattr(statement, part))
     return body

@@ -23,7 +23,7 @@ WORK = 9_000_000                # values that the search may compute: some secon
 FORWARD = 150_000               # of these for a slip of forward's
 ALIKE = 0.11                    # costs of changes that differ by less are of one likelihood
 LIKELIER = 0.7                  # what a change of backward costs more than a likelier forward's
-SLIPS = ("axis", "number", "name")
+SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
@@ -185,14 +185,14 @@ class Search:
                 for line in f.lines if line not in own and "forward" not in f.qualname]
         rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
                                     line in by, hands_on(line.node)))
-        for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
+        for least, most in ((0, 1.4), (1.4, 1.9), (1.9, 9.0)):  # what is small in any comes first
             proofs = []
             for line in rest:
                 suspect = by.get(line)
                 if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
                         not isinstance(line.node, ast.Return):
                     suspect = None
-                found = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]))
+                found = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]), least)
                 if found is not None:
                     found.suspect = suspect if suspect is not None and suspect.could else None
                     proofs.append(found)

@@ -24,7 +24,9 @@ def proportional(goal, atoms, care=1.0):
     powers = ((a.label, a.array, "", a.weight) for a in power_products(goal, atoms, care=care))
     others = ((label, array, words, None) for label, array, words in
               _candidates(atoms, goal.shape))
-    for label, array, words, weight in itertools.chain(powers, others, _scaled(goal, atoms)):
+    seldom = (found for found in _scaled(goal, atoms) if not simple)
+    simple = False                                      # whether something simpler was found
+    for label, array, words, weight in itertools.chain(powers, others, seldom):
         with np.errstate(all="ignore"):
             array = array * care
             along, length = (array * unit).sum(), (array * array).sum()
@@ -32,6 +34,7 @@ def proportional(goal, atoms, care=1.0):
                 c = ratio_of(array, goal)
                 weight = _weight(label, atoms) if weight is None else weight
                 if c is not None and "." not in number_named(c, ()):
+                    simple = True
                     yield label, c, words, weight
                 elif c is not None:
                     odd.append((label, c, words, weight + 3))

@@ -5,6 +5,7 @@ value shifted where it is computed, or where it is used. So each use and each ti
 apart.
 """
 
+import functools
 from collections import defaultdict
 
 import numpy as np
@@ -29,6 +30,7 @@ def slope(loss, steps=STEPS):
     return np.nan
 
 
+@functools.lru_cache(maxsize=256)
 def direction(shape):
     return stream(0, 5, *shape).standard_normal(shape)
 
