@@ -88,10 +88,9 @@ def alone(layer, run, dout, used):
 
 
 @contextlib.contextmanager
-def kept(layer, inputs):
-    """Put parameters and inputs, of whole numbers too, back at the end, whatever wrote into
-    them."""
-    params = [(param, param.data) for _, param in layer.params()]
+def kept(params, inputs):
+    """Put Params and inputs, of whole numbers too, back at the end, whatever wrote into them."""
+    params = [(param, param.data) for param in params]
     arrays = [data for _, data in params] + list(_arrays(inputs))
     copies = [array.copy() for array in arrays]
     try:

@@ -253,7 +253,8 @@ def _replaced(node, text, words):
             if not isinstance(node, ast.Constant):
                 yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
     elif isinstance(node, (ast.Call, ast.BinOp)):
-        yield from ((1.3, "name", other) for other in words.arrays)
+        blank = "ones" in text or "zeros" in text
+        yield from ((1.3 - 0.3 * blank, "name", other) for other in words.arrays)
 
 
 def _added(text, product, whole, words):
@@ -268,6 +269,10 @@ def _added(text, product, whole, words):
         yield 2.1, "missing factor", f"({text}) / {a} ** 2"
         for form in SLOPES:
             yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
+    for names, own in words.forwards.items() if not product else ():
+        for a in own if names <= {"np", "xp", "math", "self"} else ():
+            yield 1.3, "missing factor", f"({text}) / {a}"
+            yield 1.3, "missing factor", f"({text}) * {a}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
     if not product or whole or text.isidentifier():

@@ -304,7 +304,6 @@ class Locate:
         zeros = "zeros" in suspect.line.text
         for key, value in suspect.values.items():
             name = self._promised(suspect, key)
-            suspect.promises |= bool(name)
             level = self._level(suspect, key, value, name, oracle, zeros)
             if level in (PROMISED, NOTHING):
                 suspect.order, suspect.level = suspect.at[key], level
@@ -402,9 +401,8 @@ class Locate:
             read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
                     and isinstance(n.ctx, ast.Load)}
             found = [bound[line.function, name] for name in read if (line.function, name) in bound]
-            suspect.follows = max([PENALTY[s.level] for s in found if s.line is not line and (
-                suspect.level != PROMISED or s.level == PROMISED or s.promises)], default=0) or (
-                not suspect.argument) and any(
+            suspect.follows = max([PENALTY[s.level] for s in found if s.line is not line],
+                                  default=0) or not suspect.argument and any(
                 other.could and other.line.function is not line.function
                 and other.order < suspect.order and other.level <= NOTHING
                 and other.line.function.code.co_name in calls_of(node) for other in self.suspects)

@@ -76,7 +76,8 @@ class Prove:
     def edit(self, line, suspect=None, most=9.0, least=0.0):
         """The Proof by the cheapest edit of a Line, cheaper than `most`, of those that cost
         `least`; or None."""
-        values = suspect is None or suspect.could is not False or len(line.places) > 1
+        own = 1 + (isinstance(line.node, ast.AugAssign) and not isinstance(line.node.op, ast.Add))
+        values = suspect is None or suspect.could is not False or len(line.places) > own
         found = edits(line.node, self.words(line), values, most, least)
         return self._first(line, suspect, ((edit, "") for edit in found))
 

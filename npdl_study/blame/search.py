@@ -17,12 +17,13 @@ from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
-from npdl_study.trace.syntax import header
+from npdl_study.trace.syntax import bound_by, header, names_of
 
 WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
 ALIKE = 0.11                    # costs of changes that differ by less are of one likelihood
 LIKELIER = 0.7                  # what a change of backward costs more than a likelier forward's
+TAKEN = 1.5                     # what a change costs that is doubted where it reads another line
 SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
@@ -114,6 +115,7 @@ class Search:
             proofs = self._proofs(prove, [s for s in could if s.name])
         proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
             prove, could) or prove.missing()
+        proofs += self._of_what_is_read(prove, min(proofs, key=lambda p: p.rank)) if proofs else []
         forward, proofs = self._forward_instead(prove), sorted(proofs, key=lambda p: p.rank)
         likelier = forward is not None and forward.kind in SLIPS and not NEUTRAL.search(
             forward.new) and (not proofs or proofs[0].cost > forward.cost + LIKELIER)
@@ -132,7 +134,11 @@ class Search:
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
             s.odds, *s.rank))
         if likely:
-            return self._of_suspect(likely[0], "", self._in_values(likely[0]))
+            report = self._of_suspect(likely[0], "", self._in_values(likely[0]))
+            alike = {s.line.first for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
+                     and s.line.function is likely[0].line.function}
+            report.either = tuple(sorted(alike)) if len(alike) > 1 else ()
+            return report
         handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
         if handing:                                     # there is no other line
             return self._of_suspect(handing[0], "", self._in_values(handing[0]))
@@ -199,6 +205,20 @@ class Search:
             if proofs:
                 return proofs
         return []
+
+    def _of_what_is_read(self, prove, best):
+        """The Proofs of lines that bind what the line of a Proof reads, of forward's values alone:
+        cheaper, or as cheap."""
+        by = {s.line: s for s in self.located.suspects if not s.argument}
+        read, found = names_of(header(best.line.node)), []
+        for line in best.line.function.lines if best.cost > TAKEN else ():
+            fixed = line not in by or set(by[line].values) <= self.located.fixed and not \
+                by[line].could                          # that was tried
+            if line.first < best.line.first and isinstance(
+                    line.node, ast.Assign) and fixed and bound_by(line.node) & read:
+                proof = prove.edit(line, None, best.cost + ALIKE)
+                found += [proof] * bool(proof)
+        return found
 
     def _forward_instead(self, prove):
         """Note a line of forward, of which a slip makes the backward right as it is: its Proof."""

@@ -38,7 +38,6 @@ class Suspect:
     effect: object = None
     error: object = None
     name: str = ""
-    promises: bool = False      # to be the gradient of something, by its name
     follows: int = 0
     widened: bool = False
     librarys: bool = False

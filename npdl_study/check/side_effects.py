@@ -54,7 +54,7 @@ def side_effects(check):
 
 def gradients(subject, dout, times=1, between=False):
     """{name: gradient} of the last of so many backwards on one cache."""
-    with kept(subject.layer, subject.inputs), np.errstate(all="ignore"):
+    with kept(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         _, cache = subject.run()
         if between:
             run_elsewhere(subject)
@@ -78,7 +78,7 @@ def run_elsewhere(subject):
 def written_into(subject, dout):
     """What the backward changes of what it was handed: "input x", "parameter W"."""
     handed = copied(dout)
-    with kept(subject.layer, subject.inputs), np.errstate(all="ignore"):
+    with kept(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         arrays = {name if name.startswith("input ") else f"parameter {name}": array
                   for name, array in subject.arrays.items()}
         before = copied(list(arrays.values()))
