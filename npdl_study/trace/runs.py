@@ -67,17 +67,17 @@ class Runs:
 
     @contextlib.contextmanager
     def _counted(self, what):
-        """Spend what a run computes; one of a function that is edited, which is not watched, as
-        much as the longest before it."""
+        """Spend what a run computes: as much as the longest before it, which the first tells."""
         if self.watch is None:
             yield
             return
         before = self.watch.work
-        try:
-            yield
-        finally:
-            self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
-            self.budget.spend(self.most[what])
+        with contextlib.nullcontext() if what in self.most else self.watch.counting():
+            try:
+                yield
+            finally:
+                self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
+                self.budget.spend(self.most[what])
 
     @contextlib.contextmanager
     def _watching(self, watched):

@@ -51,6 +51,8 @@ class Watch:
 
     def __init__(self, work, npdls=False):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
+        self.entered = self.always = False
+        self.edits = {}
         codes = _run_codes(work, npdls)
         inner = {c for code in codes for c in _inside(code)}
         codes = [code for code in codes if code not in inner]
@@ -58,7 +60,8 @@ class Watch:
         for f in gc.get_referrers(*codes) if codes else ():
             if isinstance(f, FunctionType):
                 holders.setdefault(f.__code__, []).append(f)
-        self.own = {code.co_name for code in codes}
+        self.always = any(not c.co_name.startswith("<") or c.co_name == "<lambda>" for c in inner)
+        self.own = {code.co_name for code in codes}         # always: what is made inside runs later
         for code in codes:
             found = defined(code)
             if found is None or code not in holders:
@@ -82,26 +85,44 @@ class Watch:
         for watched in self.functions:
             for f in watched.functions:
                 f.__globals__[HOOK] = self
-                f.__code__ = watched.rewritten
+        self.entered = True
+        self._hook(self.always)
         return self
 
     def __exit__(self, *_):
+        self._hook(False)
+        self.entered = False
         for watched in self.functions:
             for f in watched.functions:
-                f.__code__ = watched.code
                 f.__globals__.pop(HOOK, None)
+
+    def _hook(self, on):
+        """Let the functions run with their hooks, or as they were written, which is faster; one
+        that is edited as that."""
+        for watched in self.functions if self.entered else ():
+            code = self.edits.get(watched, watched.rewritten if on else watched.code)
+            for f in watched.functions:
+                f.__code__ = code
+
+    @contextlib.contextmanager
+    def counting(self):
+        """Count in `work` what runs, though it is not looked at."""
+        self._hook(True)
+        try:
+            yield
+        finally:
+            self._hook(self.always)
 
     @contextlib.contextmanager
     def edited(self, watched, code):
         """Run with another code in a function, itself not watched."""
-        before = [f.__code__ for f in watched.functions]
+        self.edits = {watched: code}
+        self._hook(self.always)
         try:
-            for f in watched.functions:
-                f.__code__ = code
             yield
         finally:
-            for f, own in zip(watched.functions, before, strict=True):
-                f.__code__ = own
+            self.edits = {}
+            self._hook(self.always)
 
     def start(self, only, record=False, add=None, put=None, frames=False):
         """From here on look at the places in `only`: record into `seen` and `locals`, shift by
@@ -109,9 +130,11 @@ class Watch:
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
+        self._hook(True)
 
     def stop(self):
         self.only, self.add, self.put = None, {}, {}
+        self._hook(self.always)
 
     def __call__(self, place, value, into=False):
         """The value that a place is to have; with `into`, put into the array that it has."""
