@@ -6,7 +6,7 @@ import math
 THRESHOLDS = {
     "GENERAL": (0.9, "a model generalises from this A_val on", "question 3 (d)"),
     "MEMORISED": (0.99, "a training set is known from this A_train on", "3 (d): about 1.0"),
-    "ONLY": (0.5, "a model only overfits up to this A_val", "question 3 (d)"),
+    "ONLY": (0.5, "a model overfits, and no more, up to this A_val", "question 3 (d)"),
     "ALL": (0.9995, "an accuracy is 100 % from here on", "rounds to 1.000"),
     "TREND": (0.5, "a trend is a rank correlation of this size",
               "chance gives it in 18 of 100 cases among nine settings, in 45 among five"),
@@ -67,6 +67,11 @@ def deviation(values):
     values = list(values)
     middle = mean(values)
     return math.sqrt(mean((v - middle) ** 2 for v in values))
+
+
+def only_overfits(run):
+    """The document's definition, question 3 (d): the training set is known, the rest is not."""
+    return run.best(A_TRAIN) >= MEMORISED and run.best(A_VAL) <= ONLY
 
 
 def falls(values):

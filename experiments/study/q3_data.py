@@ -4,14 +4,12 @@ import math
 
 from experiments.study.judge import Claim
 from experiments.study.measures import (
-    A_TRAIN,
     A_VAL,
     GENERAL,
     L_VAL,
-    MEMORISED,
-    ONLY,
     falls,
     mean,
+    only_overfits,
     slope,
     span,
 )
@@ -27,10 +25,6 @@ BOTH = {(m, r): config for m in CONFIGS for r, config in CONFIGS[m].items()}
 
 def best(runs, model, metric):
     return [runs[model, r].best(metric) for r in SHARES]
-
-
-def only_overfits(run):
-    return run.best(A_TRAIN) >= MEMORISED and run.best(A_VAL) <= ONLY
 
 
 def smallest_general(runs, model):

@@ -221,7 +221,7 @@ def answers():
               "least factor over B"),
         claim("6 (c), α", "A_val after the whole training is no lower than after a tenth of it, "
               "and higher for some B", "improves across all batch sizes",
-              accuracy_rises_with_alpha, "least and largest gain over B"),
+              accuracy_rises_with_alpha, "least and largest gain over B of the best so far"),
         claim("6 (c), L_val", "L_val is lowest with small B and large α",
               "small batch sizes and large α", lowest_where, "B and α of the lowest"),
         at_low("6 (c), L_val", "with a low budget large B mean significantly higher L_val, for "

@@ -111,7 +111,7 @@ def more_even(run):
 # where, claim, the document's words, test(entry), what its numbers are
 CLAIMS = (
     ("8 (b)", "many heads of the first layer give BOS most attention", "many heads of Layer 0",
-     many_heads, "heads of 4 with three of five queries or more"),
+     many_heads, "heads of 4 with three of five queries or more (many: two heads)"),
     ("8 (b)", "above all at early queries", "especially for early query positions", early_most,
      "weight on BOS above even, early, late"),
     ("8 (b)", "BOS matters less in the second layer", "strongest in Layer 0, less in Layer 1",
