@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from npdl_study.blame.statements import of_statement
 from npdl_study.trace.syntax import (
     binary,
-    cloned,
     header,
     indexed,
     indices,

@@ -20,13 +20,17 @@ def proportional(goal, atoms, care=1.0):
     if goal.size < 2 or size == 0:
         return
     unit = goal / np.sqrt((goal * goal).sum())
-    numbers, odd = numbers_of(atoms), []
-    powers = ((a.label, a.array, "", a.weight) for a in power_products(goal, atoms, care=care))
-    others = ((label, array, words, None) for label, array, words in
-              _candidates(atoms, goal.shape))
-    seldom = (found for found in _scaled(goal, atoms) if not simple)
-    simple = False                                      # whether something simpler was found
-    for label, array, words, weight in itertools.chain(powers, others, seldom):
+    numbers, odd, simple = numbers_of(atoms), [], []
+
+    def candidates():
+        for a in power_products(goal, atoms, care=care):
+            yield a.label, a.array, "", a.weight
+        for label, array, words in _candidates(atoms, goal.shape):
+            yield label, array, words, None
+        if not simple:
+            yield from _scaled(goal, atoms)
+
+    for label, array, words, weight in candidates():
         with np.errstate(all="ignore"):
             array = array * care
             along, length = (array * unit).sum(), (array * array).sum()
@@ -34,7 +38,7 @@ def proportional(goal, atoms, care=1.0):
                 c = ratio_of(array, goal)
                 weight = _weight(label, atoms) if weight is None else weight
                 if c is not None and "." not in number_named(c, ()):
-                    simple = True
+                    simple.append(label)
                     yield label, c, words, weight
                 elif c is not None:
                     odd.append((label, c, words, weight + 3))

@@ -133,7 +133,8 @@ class Recorder(Watch):
     def run(self, layer, inputs, forward, upstream):
         """The Recording of a forward, `forward()`, and a backward with the gradients
         `upstream(outputs)`; parameters and inputs are put back."""
-        with np.errstate(all="ignore"), kept([p for _, p in layer.params()], inputs), self, unwritten_is_nan():
+        params = [param for _, param in layer.params()]
+        with np.errstate(all="ignore"), kept(params, inputs), self, unwritten_is_nan():
             try:
                 self._begin("forward")
                 outputs, cache = forward()
