@@ -270,8 +270,8 @@ def _added(text, product, whole, words):
             yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
     for names, own in words.forwards.items() if not product else ():
         for a in own if names <= {"np", "xp", "math", "self"} else ():
-            yield 1.3, "missing factor", f"({text}) / {a}"
-            yield 1.3, "missing factor", f"({text}) * {a}"
+            yield 2, "missing factor", f"({text}) / {a}"
+            yield 2, "missing factor", f"({text}) * {a}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
     if not product or whole or text.isidentifier():
