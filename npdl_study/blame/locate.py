@@ -18,12 +18,11 @@ from npdl_study.blame.suspects import (
     PROVEN,
     SOMETHING,
     Suspect,
-    called,
     calls_of,
     frame_near,
     hands_on,
 )
-from npdl_study.trace.oracle import Oracle, plain
+from npdl_study.trace.oracle import Oracle, plain, stems
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
 
@@ -342,7 +341,8 @@ class Locate:
         adds = isinstance(getattr(suspect.line.node, "op", None), ast.Add)
         if suspect.argument or not names or adds and isinstance(suspect.line.node, ast.AugAssign):
             return ""
-        name = called(names[key[1] % len(names)])
+        text = names[key[1] % len(names)]
+        name = next(iter(stems(text)), "") if not text.split("[")[0].endswith(".grad") else ""
         return name if name in self.names else next(
             (n for n in self.names if n.lower() == name.lower()), "")
 

@@ -40,6 +40,16 @@ def plain(name):
     return name.split("[")[0].split(".")[-1].replace("_", "")
 
 
+def stems(name):
+    """What a name may be the gradient of: of dx, d_x, gx, grad_x, x_grad x, of W.grad W."""
+    if name.endswith(".grad"):
+        return [plain(name.removesuffix(".grad"))]
+    text = plain(name)
+    found = [text.removesuffix(end) for end in ("grad", "bar") if text.endswith(end)]
+    found += [text.removeprefix(begin) for begin in ("grad", "d", "g") if text.startswith(begin)]
+    return [stem for stem in dict.fromkeys(found) if stem]
+
+
 class Oracle:
     """The gradients of the values in the forward of Runs."""
 
