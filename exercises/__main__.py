@@ -5,7 +5,7 @@ if __name__ == "__main__":
 
     begin()  # Ctrl-C is quiet from here on
 
-import json
+import argparse
 import os
 import shutil
 import sys
@@ -14,14 +14,26 @@ from pathlib import Path
 from exercises import ledger, lookup
 from exercises.framework import failures, report
 from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
-from npdl.errors import InputError
-from npdl.files import is_file
+from npdl.errors import InputError, NpdlError
+from npdl.files import write_atomically
+
+DESCRIPTION = """\
+The questions of five course documents, 000 to 004, worked out by computing; and each claim that
+their solutions make, judged by the same numbers.
+
+  python -m exercises --list            the questions
+  python -m exercises 000.2.4a          one: its worked solution, and the verdicts on its claims
+  python -m exercises                   the verdicts on all claims (minutes)"""
+HEADER = """\
+number     question (document 000, question 2.4a is worked out by python -m exercises 000.2.4a)
+"""
 
 
 def parse(argv):
     parser = OneLineParser(
         prog="python -m exercises",
-        description="Answer the documents' questions by computing, and judge what they claim.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION,
     )
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="work out questions: numbers, 000.2.4 002.3, or words of one title")
@@ -33,8 +45,6 @@ def parse(argv):
     parts.add_argument("--claims", action="store_true", help="the document's claims alone")
     parser.add_argument("--only", nargs="+", metavar="DOCUMENT", default=[],
                         help="only these documents, such as 000")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", type=place,
-                        help="write the claims as JSON to FILE, or to standard output")
     parser.add_argument("--ledger", action="store_true",
                         help="write docs/generated/ledger.md again")
     options = parser.parse_args(argv)
@@ -44,7 +54,7 @@ def parse(argv):
         if getattr(options, part) and not options.question:
             raise InputError(f"--{part} without a question: name one, such as 000.2.4; --list "
                              "shows all")
-    for other in ("json", "ledger", "only"):
+    for other in ("ledger", "only"):
         if options.question and getattr(options, other):
             raise InputError(f"--{other} with a question: it is for all questions; leave out one")
     return options
@@ -55,13 +65,10 @@ def run(options):
     if options.list:
         rows = lookup.listing(options.only)
         before = [None, *(number for number, *_ in rows)]
-        ledger.write("-", "".join(f"{'' if number == last else number:<10} {title}\n"
-                                  for last, (number, title, _) in zip(before, rows, strict=False)))
+        print(HEADER, end="")
+        for last, (number, title, _) in zip(before, rows, strict=False):
+            print(f"{'' if number == last else number:<10} {title}")
         return 0
-    if options.json and not Path(options.json).absolute().parent.is_dir():
-        raise InputError(f"--json {options.json}: its folder does not exist; make it first")
-    if options.json not in (None, "-") and not is_file(options.json, or_nothing=True):
-        raise InputError(f"--json {options.json}: is there and is not a file; give a file's path")
     asked = lookup.chosen(options.question)
     exercises = lookup.modules(options.only)
     if options.figures:
@@ -73,14 +80,11 @@ def run(options):
     if asked:
         return report(lookup.show(asked, options.solution, options.claims, options.figures))
     claims, drawn = ledger.gather(exercises, options.figures, sys.stderr)
-    if options.json:
-        text = json.dumps(ledger.as_data(claims), indent=1, ensure_ascii=False) + "\n"
-        ledger.write(options.json, text)
     if options.ledger:
-        ledger.write(ledger.LEDGER, ledger.as_markdown(claims))
-    if options.json != "-":
-        width = min(max(shutil.get_terminal_size((96, 24)).columns - 1, 60), 120)
-        ledger.write("-", ledger.as_text(claims, width))
+        page = ledger.as_markdown(claims).encode()
+        write_atomically(ledger.LEDGER, lambda file: file.write(page))
+    width = min(max(shutil.get_terminal_size((96, 24)).columns - 1, 60), 120)
+    print(ledger.as_text(claims, width), end="")
     for path in [*drawn, *[ledger.LEDGER.relative_to(ledger.ROOT)] * options.ledger]:
         print(f"wrote {path}", file=sys.stderr)
     return report(failures([], claims))
@@ -98,7 +102,7 @@ def main(argv=None):
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (InputError, OSError) as error:
+    except (NpdlError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 

@@ -1,8 +1,6 @@
-"""Gather the claims of every exercise, and set them out: text, Markdown, data."""
+"""Gather the claims of every exercise, and set them out: text, Markdown."""
 
-import difflib
 import re
-import sys
 import time
 from itertools import groupby
 from pathlib import Path
@@ -16,9 +14,8 @@ from exercises.framework import (
     shown_verdict,
 )
 from exercises.worked import paragraph
-from experiments.study import NOT_REPRODUCED
-from experiments.study import WORDS as RUNS
-from npdl.files import write_atomically
+from experiments.study.judge import NOT_REPRODUCED
+from experiments.study.judge import WORDS as RUNS
 
 ROOT = Path(__file__).parents[1]
 LEDGER = ROOT / "docs" / "generated" / "ledger.md"
@@ -109,12 +106,6 @@ def run_counts(claims):
 
 def cited(claim):
     return " ".join(filter(None, (claim.document, claim.question, claim.part)))
-
-
-def as_data(claims):
-    """The claims as JSON objects: the fields of Claim, and the basis of the verdict."""
-    return [vars(claim) | {"verdict": str(claim.verdict), "basis": claim.basis}
-            for claim in claims]
 
 
 def as_text(claims, width=96):
@@ -230,18 +221,3 @@ def escape(text):
     shown = [re.sub(r"([\\*_<>\[\]$#~`])", r"\\\1", piece) if i % 2 == 0 else piece
              for i, piece in enumerate(pieces)]
     return "`".join(shown).replace("|", "\\|")
-
-
-def stale_lines(claims):
-    """How the page differs from what these claims give, as a diff; [] when it is up to date."""
-    kept = LEDGER.read_text(encoding="utf-8") if LEDGER.is_file() else ""
-    return list(difflib.unified_diff(kept.splitlines(), as_markdown(claims).splitlines(),
-                                     LEDGER.name, "now", n=0, lineterm=""))
-
-
-def write(path, text):
-    """Write text to a file, or to standard output for '-'."""
-    if str(path) == "-":
-        sys.stdout.write(text)
-    else:
-        write_atomically(path, lambda file: file.write(text.encode()))

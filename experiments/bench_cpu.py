@@ -13,6 +13,11 @@ turn. The machine must be idle: when other jobs use more than 5 % of it, the fig
 as disturbed and the exit status is 1. Without torch it is 2.
 """
 
+if __name__ == "__main__":
+    from npdl.console import begin
+
+    begin()         # Ctrl-C is quiet from here on
+
 import argparse
 import importlib.util
 import json

@@ -34,6 +34,7 @@ from npdl.console import OneLineParser, begin, folder, guarded
 from npdl.files import write_atomically
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
+from npdl_study.deviation import deviation
 from tests.tools.cases import all_cases
 from tests.tools.device_helpers import on_device, on_host, run_case
 
@@ -127,13 +128,10 @@ def difference(found, wanted):
     """The largest difference of two lists of arrays, as a share of an array's largest entry."""
     most = 0.0
     for a, b in zip(found, wanted, strict=True):
-        a, b = np.asarray(to_host(a)), np.asarray(to_host(b))
+        a, b = to_host(a), to_host(b)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             raise ArithmeticError(f"{a.dtype} {a.shape} where NumPy has {b.dtype} {b.shape}")
-        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-            return np.inf
-        a, b = (np.where(np.isfinite(x), x, 0).astype(float) for x in (a, b))
-        most = max(most, np.abs(a - b).max(initial=0.0) / max(1.0, np.abs(b).max(initial=0.0)))
+        most = max(most, deviation(a, b, 1.0))
     return most
 
 

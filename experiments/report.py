@@ -18,21 +18,12 @@ from pathlib import Path
 
 from experiments import rounding
 from experiments.grokking import answers as laboratory
-from experiments.study import (
-    launch,
-    q2_recipe,
-    q3_data,
-    q4_orders,
-    q5_size,
-    q6_compute,
-    q7_decay,
-    q8_attention,
-)
+from experiments.study import q2_recipe
 from experiments.study.figures import digest_of, write_png
 from experiments.study.judge import WORDS
 from experiments.study.measures import L_VAL, THRESHOLDS, span
 from experiments.study.pages import Table, cell, fill
-from experiments.study.questions import verdicts
+from experiments.study.questions import MODULES, RUNS, verdicts
 from experiments.study.records import NAMES, Store
 from experiments.trials import records
 from npdl.console import OneLineParser, guarded
@@ -41,10 +32,6 @@ from npdl.files import write_atomically
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "experiments" / "pages"
 FIGURES = ROOT / "experiments" / "results" / "figures"
-QUESTIONS = {"1 and 2: the default recipe": q2_recipe, "3: the share of data": q3_data,
-             "4: sums of two and of three": q4_orders, "5: layers and width": q5_size,
-             "6: batch size and budget": q6_compute, "7: weight decay": q7_decay,
-             "8: attention": q8_attention}
 MADE = "<!-- written by python experiments/report.py; do not edit it by hand -->"
 
 DESCRIPTION = """\
@@ -59,7 +46,7 @@ whose prose is in experiments/pages, the verdicts and figures in docs/generated.
 # --- numbers --------------------------------------------------------------------------------------
 def values(store, judged):
     """{name: text or Table} of everything that the pages by hand may have."""
-    made = {name: value for module in QUESTIONS.values() for name, value in
+    made = {name: value for module in MODULES.values() for name, value in
             module.values(store).items()}
     words = Counter(verdict.word for verdict in judged)
     return {**made, **rounded(store), **laboratory.values(), "claims": str(len(judged)),
@@ -69,7 +56,7 @@ def values(store, judged):
 
 def facts(store):
     """{what a page says beside its numbers: whether it is so}."""
-    return {words: true for module in (*QUESTIONS.values(), laboratory)
+    return {words: true for module in (*MODULES.values(), laboratory)
             for words, true in module.facts(store).items()}
 
 
@@ -92,7 +79,7 @@ def hours(store):
 
 def count_table(judged):
     rows = []
-    for title in QUESTIONS:
+    for title in MODULES:
         found = Counter(verdict.word for verdict in judged
                         if verdict.question in title.partition(":")[0])
         rows.append((title, *(str(found[word]) for word in WORDS), str(found.total())))
@@ -104,7 +91,7 @@ def count_table(judged):
 def runs_table(store):
     """Which code made the runs of each question, model and recipe."""
     rows = []
-    for name, configs in launch.QUESTIONS.items():
+    for name, configs in RUNS.items():
         for model in NAMES:
             for recipe in ("default", "release", "stated"):
                 mine = [c for c in configs if c.model == model]
@@ -139,7 +126,7 @@ def study_page(store, figures):
               "The default recipe, seeds 0 and 42: lines full and dashed, marks filled and "
               "hollow. Strong lines: the median of eleven evaluations around a step; faint: each "
               "evaluation. Tables: mean ± population deviation, the best of a column bold."]
-    for title, module in QUESTIONS.items():
+    for title, module in MODULES.items():
         blocks.append(f"## Question{'s' * (module is q2_recipe)} {title}")
         blocks += [f"![Figure {f.label}](../../experiments/results/figures/{f.name}.png)\n\n"
                    f"*Figure {f.label}. {cell(f.caption)}* <!-- data {f.digest()} -->"
@@ -179,7 +166,7 @@ BY_HAND = {"REPORT.md": ROOT / "experiments" / "REPORT.md",
 
 def drawn(store):
     """({title: its Figures}, {path: Figure} of these and the laboratory's)."""
-    figures = {title: module.figures(store) for title, module in QUESTIONS.items()}
+    figures = {title: module.figures(store) for title, module in MODULES.items()}
     every = {FIGURES / f"{f.name}.png": f for found in figures.values() for f in found}
     return figures, every | {laboratory.FIGURES / f"{f.name}.png": f for f in laboratory.figures()}
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -86,8 +87,10 @@ def begin():
     Standard streams that were closed lead nowhere from here on (else the next file that is opened
     would get their number, and what a library writes there). Scripts draw into files, whatever
     windows MPLBACKEND asks for, and warnings are for those who can change the code (python -W).
+    A package of TRAIN that the imports to come do not find is one line, and exit status 2.
     """
     signal.signal(signal.SIGINT, _leave)
+    sys.excepthook = _unguarded
     open_streams()
     os.environ["MPLBACKEND"] = "agg"
     if not sys.warnoptions:
@@ -118,10 +121,9 @@ def guarded(prog, work):
     except NpdlError as error:
         line = str(error)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in TRAIN:
+        line = _lacking(error)
+        if not line:
             raise
-        line = f"{missing} is not installed; install it with 'pip install {missing}'"
     except MemoryError as error:
         line = (f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
                 "choose a smaller --width, --batch or --p")
@@ -137,6 +139,26 @@ def guarded(prog, work):
     note(f"{prog}: {printable(line)}")
     _drop_unwritten(sys.stderr)
     return BAD
+
+
+def _lacking(error):
+    """The line for a package of TRAIN that is not there, with all that are not; "" for others."""
+    missing = (error.name or "").partition(".")[0]
+    if missing not in TRAIN:
+        return ""
+    also = [name for name in TRAIN if name == missing or importlib.util.find_spec(name) is None]
+    return (f"{missing} is not installed; install what is missing with "
+            f"'pip install {' '.join(also)}'")
+
+
+def _unguarded(kind, error, trace):
+    line = _lacking(error) if kind is ModuleNotFoundError else ""
+    if not line:
+        sys.__excepthook__(kind, error, trace)
+        return
+    spec = sys.modules["__main__"].__spec__
+    note(f"python -m {spec.parent}: {line}" if spec else f"{os.path.basename(sys.argv[0])}: {line}")
+    os._exit(BAD)
 
 
 def printable(text, but=""):

@@ -13,7 +13,7 @@ import copy
 
 from npdl.backend import to_device, to_host, xp
 from npdl.errors import InputError, check_gradient, check_state_dict, require_dtype
-from npdl.safetensors import SafetensorsFile, write
+from npdl.safetensors import read, write
 
 
 class _Discard:
@@ -21,6 +21,9 @@ class _Discard:
 
     def __iadd__(self, gradient):
         return self
+
+    def __getitem__(self, index):
+        return self                                         # grad[i] += gradient
 
     def __setitem__(self, index, gradient):
         pass
@@ -234,8 +237,7 @@ class Layer:
 
         Raises CheckpointError for a file that is none or is damaged, InputError as load_state_dict.
         """
-        file = SafetensorsFile(path)
-        self.load_state_dict({name: file.read(name) for name in file.entries})
+        self.load_state_dict(read(path))
 
     def count_params(self, embeddings=True):
         """The number of learned numbers; without `embeddings`, tables of tokens and positions

@@ -148,6 +148,13 @@ def _entry(name, about, start):
     return entry, begin, end
 
 
+def read(path):
+    """{name: array} of a file, in memory; BF16 comes as float32. Raises CheckpointError for a file
+    that is none, or is damaged."""
+    file = SafetensorsFile(path)
+    return {name: file.read(name) for name in file.entries}
+
+
 def write(path, arrays, metadata=None):
     """Write {name: array} as a safetensors file, whole or not at all.
 

@@ -3,13 +3,21 @@
 import os
 from pathlib import Path
 
+from npdl.console import explain
 from npdl.errors import InputError
 
+DESCRIPTION = """\
+Write mine.py: a layer with a forward, a backward and a sample input, to replace by your own.
+
+  python -m npdl example
+  python -m npdl step mine.py:MyLayer         line by line, each value checked
+  python -m npdl blame mine.py:MyLayer        the first wrong line, if there is one"""
 SOURCE = Path(__file__).with_name("mine.py")
 
 
 def add_arguments(parser):
     """Add the options of `python -m npdl example` to an argparse parser."""
+    explain(parser, DESCRIPTION)
     parser.add_argument("--out", default="mine.py", metavar="FILE", help="default: mine.py")
 
 

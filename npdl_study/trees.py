@@ -4,14 +4,19 @@ import contextlib
 
 import numpy as np
 
+from npdl.core import Cache
+
 
 def is_float(value):
     return value is not None and np.issubdtype(np.asarray(value).dtype, np.floating)
 
 
 def leaves(nest, path=""):
-    """Yield (path, array) for the float arrays of a nest of tuples and lists."""
-    if isinstance(nest, (tuple, list)):
+    """Yield (path, array) for the float arrays of a nest of tuples, lists and Caches."""
+    if isinstance(nest, Cache):
+        for name, item in vars(nest).items():
+            yield from leaves(item, f"{path}.{name}" if path else name)
+    elif isinstance(nest, (tuple, list)):
         names = getattr(nest, "_fields", range(len(nest)))
         for name, item in zip(names, nest, strict=True):
             yield from leaves(item, f"{path}.{name}" if path else str(name))

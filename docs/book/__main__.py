@@ -18,7 +18,8 @@ from npdl.files import new_folder
 
 
 def parse(argv):
-    parser = OneLineParser(prog="python -m docs.book", description="Build the book.")
+    parser = OneLineParser(prog="python -m docs.book", description="Build the book as a website, "
+                           "which needs no server: open index.html in its folder.")
     parser.add_argument("--out", default="build/book", metavar="DIR",
                         help="the site's folder (default: build/book); what is in it is replaced")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", default=[],

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 from docutils.utils.math.latex2mathml import tex2mathml
 
 ACCENTS = ("˙", "ˆ", "¯", "ˉ", "˜", "~", "→", "_")
-LONG = 60                       # letters of TeX: no wider than a phone
+LONG = 40                       # letters of TeX: no wider than a phone
+SIGN = r"(?<=[^=\s{(])\s*[+-]|\\,(?=\s*\\mathrm)"      # a sum's, or a product's of words
+SIZED = r"\\[bB]igg?\s*[()\[\]]"
 RELATION = (r"(?<![<>])=|\\(?:le|ge|ne|approx|leftarrow|Rightarrow)\b|<|>")
 ALSO = (                        # what docutils does not know, or sets differently from TeX
     (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
@@ -41,21 +43,29 @@ def mathml(tex, block=False):
 
 def in_parts(tex):
     """An equation as MathML in parts that a narrow page can put on lines of their own: cut where
-    it has wide spaces, each of these before its relations, and what is long before its signs."""
+    it has wide spaces, each of these before its relations, and what is long before its signs, which
+    may stand in a bracket of a size of its own (\\big)."""
     groups = []
     tex = re.sub(r"(\\Rightarrow)\s*\\quad\b", r"\1\\;", tex)     # an arrow begins its group
     for group in _cut(tex, r"\\q?quad\b"):
         parts = [piece for part in _cut(re.sub(r"^\s*\\q?quad\b", "", group), RELATION)
-                 for piece in (_cut(part, r"(?<=[^=\s{(])\s*[+-]") if len(part) > LONG else [part])]
-        groups.append("".join(mathml(part if n == 0 else "{}" + part, block=True)
+                 for piece in (_cut(part, SIGN, SIZED) if len(part) > LONG else [part])]
+        groups.append("".join(mathml(_balanced(part if n == 0 else "{}" + part), block=True)
                               for n, part in enumerate(parts)))
     return "".join(f'<span class="group">{group}</span>' for group in groups)
 
 
-def _cut(tex, pattern):
-    """The pieces of TeX before each match that stands in no bracket."""
+def _balanced(tex):
+    """A piece with an empty bracket for the one that another piece has."""
+    odd = sum(1 if sign[-1] in "([" else -1 for sign in re.findall(SIZED, tex))
+    return rf"\bigl.{tex}" if odd < 0 else rf"{tex}\bigr." if odd > 0 else tex
+
+
+def _cut(tex, pattern, open_ones=r"(?!)"):
+    """The pieces of TeX before each match that stands in no bracket, or only in `open_ones`."""
     pieces, depth, start = [], 0, 0
-    for match in re.finditer(rf"(?P<cut>{pattern})|(?P<open>\\begin|\\lVert|\\langle|[{{(\[])|"
+    for match in re.finditer(rf"{open_ones}|(?P<cut>{pattern})|"
+                             r"(?P<open>\\begin|\\lVert|\\langle|[{(\[])|"
                              r"(?P<close>\\end|\\rVert|\\rangle|[})\]])", tex):
         depth += bool(match["open"]) - bool(match["close"])
         if match["cut"] and depth == 0:

@@ -27,15 +27,19 @@ from npdl_study.check.target import find_class
 ON_PAPER = 'xmlns="http://www.w3.org/2000/svg" style="background: #fff; color: #222"'
 TOOLS = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
-INSTALL = f'''\
+
+
+def install(needed="npdl"):
+    """The first cell of a notebook that needs a module."""
+    return f'''\
 # npdl, where it is missing: from its wheel, beside this notebook
 import importlib.util
 from pathlib import Path
 
 wheel = Path("{WHEEL}")
-if importlib.util.find_spec("npdl") is None:
+if importlib.util.find_spec("{needed}") is None:
     if not wheel.exists():
-        raise SystemExit(f"npdl is missing: put {{wheel}}, which the book's first page links, "
+        raise SystemExit(f"{needed} is missing: put {{wheel}}, which the book's first page links, "
                          f"beside this notebook, into {{Path.cwd()}}")
     get_ipython().run_line_magic("pip", f"install -q {{wheel}}[train]")'''
 
@@ -57,7 +61,8 @@ def scripts(chapters, known):
     found = {c.name: chapter_script(c, known) for c in chapters}
     for path in sorted(TOOLS.glob("*.py")):
         first, rest = path.read_text(encoding="utf-8").split("\n\n", 1)
-        found[path.stem] = _joined([first, _code(INSTALL), rest])
+        needed = "matplotlib" if "import matplotlib" in rest else "npdl"
+        found[path.stem] = _joined([first, _code(install(needed)), rest])
     return found
 
 
@@ -95,7 +100,7 @@ def _code(text):
 
 def chapter_script(chapter, known):
     """A chapter as a percent script: its text, its equations, their checks as cells."""
-    return _joined([_words(f"# {chapter.title}"), _code(INSTALL), _code(_setup(chapter)),
+    return _joined([_words(f"# {chapter.title}"), _code(install()), _code(_setup(chapter)),
                     *_Script(chapter, known).cells()])
 
 

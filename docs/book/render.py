@@ -15,6 +15,7 @@ from docs.book.proofs import proof
 from docs.book.solved import asked
 from npdl.errors import InputError
 
+WIDE = 60               # a longer formula repeats its line of code, and is wider than a phone
 HEADER = """---
 myst:
   enable_extensions: [dollarmath]
@@ -110,7 +111,7 @@ class Page:
             code += f'<span class="note">{escape(line.comment)}</span>'
         beside = "".join([
             f'<span class="formula">{spaced(line.formula)}</span>'
-            if line.formula and origin else "",                 # plumbing has none
+            if line.formula and origin and len(line.said) < WIDE else "",
             f'<span class="origin">from {origin}</span>' if origin else ""])
         kind = "row" if beside else "row alone"
         right = f'<div class="beside">{beside}</div>' if beside else ""

@@ -51,8 +51,7 @@ def _pre(lines):
 
 def _step(step):
     """A step: its sentence, its formula, the same with numbers, its arrays or table."""
-    formulas = "".join(f'<div class="worked">{mathematics(text)}</div>'
-                       for text in (step.formula, step.numbers) if text)
+    formulas = "".join(mathematics(text) for text in (step.formula, step.numbers) if text)
     rest = [line.removeprefix("     ")
             for line in step_lines(replace(step, formula="", numbers=""))]
     return f"<li><p>{words(step.text)}</p>{formulas}{_pre(rest)}</li>"

@@ -5,6 +5,7 @@ are indices and exponents, also of a bracket; √ covers what follows. Nothing i
 of the formula, plain, are those of the line.
 """
 
+import itertools
 import re
 import unicodedata
 from html import escape
@@ -12,6 +13,7 @@ from html import escape
 LOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
 HIGH = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᵏⁿⁱʲᵗˣʸᶻᶠᵇᵈᵐᵖʰ'", "0123456789+−=()Tknijtxyzfbdmph′",
                 strict=True))
+SHORT = 24                      # letters in a bracket that stays on one line
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 SCRIPT = re.compile(r"[A-Za-zΑ-ω0-9]+(?:,[a-z](?![A-Za-z]))?|.")
 TOKEN = re.compile(r"(?P<space>\s+)|(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_](?:\u0303|\u0302|"
@@ -19,10 +21,23 @@ TOKEN = re.compile(r"(?P<space>\s+)|(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_
 
 
 def mathematics(text):
-    """MathML of lines of Unicode mathematics."""
-    rows = "".join(f'<mtr><mtd style="text-align: left">{_row(line.strip())}</mtd></mtr>'
-                   for line in text.split("\n"))
-    return f'<math><mtable displaystyle="true">{rows}</mtable></math>'
+    """HTML of lines of Unicode mathematics: a line may break at each space that no
+    short bracket holds."""
+    lines = "".join(f"<div>{_line(line.strip())}</div>" for line in text.split("\n"))
+    return f'<div class="worked">{lines}</div>'
+
+
+def _line(text):
+    places, at = [0], 0
+    while at < len(text):
+        end = _closing(text, at)
+        whole = end - at < SHORT or text[at - 1] in "√_^"
+        at = end + 1 if end and whole else at + 1
+        if text[at - 1] == " ":
+            places.append(at)
+    words = [text[a:b] for a, b in itertools.pairwise([*places, len(text)])]
+    return "".join(f'<math displaystyle="true">{_row(word)}</math>' if word.strip() else "\u2003"
+                   for word in words)
 
 
 def _row(text):

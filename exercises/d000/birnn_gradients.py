@@ -15,7 +15,6 @@ from exercises.d000.birnn_network import (
     given,
     jacobian,
     library_gradients,
-    relative,
     small,
     sound,
     state_slopes,
@@ -24,6 +23,7 @@ from exercises.d000.birnn_network import (
 from exercises.framework import Claim, judge, proved
 from exercises.probes import difference
 from exercises.worked import Check, Solution, Step, below, num, sub, terms
+from npdl_study.deviation import deviation
 
 QUESTION = f"""{EQUATIONS}\
 3.2   The gradients of L in f_t and b_t follow recursions. (a) Give the gradients of L_t, and the
@@ -51,9 +51,9 @@ def tanh_claim():
 
 def recursion_claims(net):
     g, T = document_gradients(net), len(net.x)
-    errors = {side: max(relative(g["total", side, t], state_slopes(net, side, t))
+    errors = {side: max(deviation(g["total", side, t], state_slopes(net, side, t))
                         for t in range(1, T + 1)) for side in "fb"}
-    wrong_way = relative(
+    wrong_way = deviation(
         g["local", "b", 1] + jacobian(net.weights, "b", forward(net)[1][2]).T @ g["total", "b", 2],
         state_slopes(net, "b", 1))
     ours = sound(net)
@@ -83,25 +83,25 @@ def local_claims(net):
     found, t, ours = [], 2, sound(net)
     e = y[t - 1] - net.z[t - 1]
     slope = difference(lambda value: ((net.z[t - 1] - value) ** 2).sum(), y[t - 1])
-    error = relative(2 * e, slope)
+    error = deviation(2 * e, slope)
     found.append(claim("2a", "The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)",
                        "2 (y_t - z_t)", proved(ours and error < LIMIT),
                        f"differences: {below(error)}"))
     for side in "fb":
         V = net.weights["V_" + side]
         moved = state_slopes(net, side, t, value=2)[t - 1]  # d y_t / d f_t
-        error = relative(V, moved)
+        error = deviation(V, moved)
         found.append(claim("2a", f"dy_t / d{side}_t = V_{side}.", f"V_{side}", f"V_{side}",
                            proved(ours and error < LIMIT), f"differences: {below(error)}"))
-        error = relative(g["local", side, t], 2 * moved.T @ e)
+        error = deviation(g["local", side, t], 2 * moved.T @ e)
         found.append(claim("2a", f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
                            f"2 V_{side}^T (y_t - z_t)", f"2 V_{side}^T (y_t - z_t)",
                            proved(ours and error < LIMIT), f"differences: {below(error)}"))
     truth = difference(lambda f_t: ((net.z[t - 1] - net.weights["V_f"] @ f_t
                                      - net.weights["V_b"] @ forward(net)[1][t]) ** 2).sum(),
                        forward(net)[0][t])
-    row = relative(2 * e @ net.weights["V_f"], truth)
-    wrong = relative(net.weights["V_f"] @ (2 * e), truth)
+    row = deviation(2 * e @ net.weights["V_f"], truth)
+    wrong = deviation(net.weights["V_f"] @ (2 * e), truth)
     found.append(claim(
         "2a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
         "2 (y_t - z_t) times V, then V^T in front in the result",
@@ -121,14 +121,14 @@ def jacobian_claims(net):
                            before)
         entries = np.array([[(1 - after[i] ** 2) * W["U_" + side][i, j] for j in range(len(after))]
                             for i in range(len(after))])
-        error = relative(entries, slope)
+        error = deviation(entries, slope)
         found.append(claim("2a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) "
                            f"(U_{side})_ij.", "as claimed", "as claimed",
                            proved(ours and error < LIMIT),
                            f"differences: {below(error)}"))
         matrix = jacobian(W, side, after)
-        error = relative(matrix, slope)
-        other = relative(W["U_" + side] @ np.diag(1 - after ** 2), slope)
+        error = deviation(matrix, slope)
+        other = deviation(W["U_" + side] @ np.diag(1 - after ** 2), slope)
         found.append(claim("2b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
                            "derived in (a) already", "as claimed",
                            proved(ours and error < LIMIT),
@@ -141,7 +141,7 @@ def weight_claims(net):
     g, (library, _) = document_gradients(net), library_gradients(net)
     found = []
     for name, state, other in (("W_b", "b", "x_t"), ("U_f", "f", "f_(t-1)")):
-        error = relative(g[name], library[name])
+        error = deviation(g[name], library[name])
         extra = "t = 1 counts too when f_0 is not zero" if name == "U_f" else "t = 1 to T"
         found.append(claim(
             "3", f"The gradient in {name} is the sum over t of diag(1 - {state}_t^2) times the "
@@ -166,7 +166,7 @@ def shape_claim(net, name, state, other):
     tensor = difference(step, W[name])                      # (d, d, d)
     factor = u if name == "W_b" else before
     exact = np.einsum("i,ik,l->ikl", 1 - after ** 2, np.eye(d), factor)
-    error = relative(exact, tensor)
+    error = deviation(exact, tensor)
     try:                                                    # as printed: (d, d) times (1, d)
         printed = np.diag(1 - after ** 2) @ factor[None]
     except ValueError:
@@ -195,7 +195,7 @@ def partial_claim(net):
                 for t in range(1, T + 1))
     once = sum(np.einsum("i,ikl->kl", g["local", "b", t], total[T + 1 - t])
                for t in range(1, T + 1))
-    right = relative(g["W_b"], truth) < LIMIT and relative(once, truth) < LIMIT
+    right = deviation(g["W_b"], truth) < LIMIT and deviation(once, truth) < LIMIT
     return claim(
         "3", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
         "chain rule, without saying which derivative of b_t",
@@ -203,7 +203,7 @@ def partial_claim(net):
         "of L_t alone",
         judge(right, "under-specified"),
         "both readings agree with differences; total times total counts later effects twice and "
-        f"is off by {100 * relative(twice, truth):.0f} %")
+        f"is off by {100 * deviation(twice, truth):.0f} %")
 
 
 def solutions():
@@ -216,7 +216,7 @@ def state_solution(net):
     f, b, y, _ = forward(net)
     g, e = document_gradients(net), y - net.z
     J_f, J_b = jacobian(W, "f", f[2]), jacobian(W, "b", b[1])
-    right = max(relative(g["total", side, t], state_slopes(net, side, t))
+    right = max(deviation(g["total", side, t], state_slopes(net, side, t))
                 for side in "fb" for t in range(1, T + 1))
     return Solution(
         "3.2",
@@ -282,7 +282,7 @@ def weight_solution(net):
         "∂L/∂W_b = Σₜ diag(1 − bₜ²) ∇bₜ L xₜᵀ and ∂L/∂U_f = Σₜ diag(1 − fₜ²) ∇fₜ L fₜ₋₁ᵀ, "
         "t = 1 to T.",
         tuple(Check(f"{whose}: the same two matrices.", all(
-            relative(sum(np.outer(a, v) for a, v in zip(deltas, inputs, strict=True)),
+            deviation(sum(np.outer(a, v) for a, v in zip(deltas, inputs, strict=True)),
                      found[name]) < LIMIT
             for name, deltas, inputs in (("W_b", a_b, net.x), ("U_f", a_f, f[:2]))))
             for whose, found in (("npdl's BiRNN", library), (

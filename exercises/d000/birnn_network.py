@@ -7,6 +7,7 @@ import numpy as np
 from exercises.probes import difference
 from exercises.worked import sub
 from npdl.models.birnn import BiRNN, BiRNNLoss
+from npdl_study.deviation import deviation
 
 EQUATIONS = """\
 A bidirectional RNN, all matrices d x d:
@@ -119,11 +120,6 @@ def state_slopes(net, direction, t, value=3):
     return difference(moved, np.zeros_like(net.f_first))
 
 
-def relative(error_of, truth):
-    """The largest difference, relative to the largest entry of `truth`."""
-    return float(np.abs(np.asarray(error_of) - truth).max() / np.abs(truth).max())
-
-
 LIMIT = 1e-8
 
 
@@ -135,11 +131,11 @@ def sound(net):
     by_states = sum(np.outer((1 - b[t] ** 2) * state_slopes(net, "b", t), x)
                     for t, x in enumerate(net.x, 1))
     errors = [abs(L - ours) / L, np.abs(f[0] - net.f_first).max(),
-              relative(library["W_b"], by_states), relative(difference(np.sin, b[1]),
+              deviation(library["W_b"], by_states), deviation(difference(np.sin, b[1]),
                                                             np.diag(np.cos(b[1]))),
-              *(relative(jacobian(net.weights, side, b[1]),
+              *(deviation(jacobian(net.weights, side, b[1]),
                          (1 - b[1] ** 2)[:, None] * net.weights["U_" + side]) for side in "fb"),
-              *(relative(library[name], weight_slopes(net, name)) for name in WEIGHTS)]
+              *(deviation(library[name], weight_slopes(net, name)) for name in WEIGHTS)]
     return bool(max(errors) < LIMIT)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from exercises.framework import Claim, judge, judgement
+from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, num, sub, terms
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
@@ -90,38 +90,15 @@ def completions(step=0.4, highest=-0.1, lowest=-8.0):
     }
 
 
-def shown_mass(tree, path=()):
-    """[(path, share of the probability that its printed branches hold)] of every inner node."""
-    branches = {word: value if isinstance(value, tuple) else (value, {})
-                for word, value in tree.items()}
-    found = [(path, sum(math.exp(log_p) for log_p, _ in branches.values()))] if branches else []
-    for word, (_, below) in branches.items():
-        found += shown_mass(below, (*path, word))
-    return found
-
-
 def claims():
-    return [left_out_claim(), *greedy_claims(), *step_claims(), *result_claims()]
-
-
-def left_out_claim():
-    mass = dict(shown_mass(PRINTED_TREE))
-    words = math.ceil((1 - mass["the",]) / math.exp(-3.6))
-    return claim(
-        "4", "Only improbable paths are left out of the tree.", "removed for clarity",
-        "improbable one by one, not together: the printed branches hold " + ", ".join(
-            f"{100 * share:.1f} % after {' '.join(path) or '<BOS>'}"
-            for path, share in mass.items()),
-        judge(all(share < 0.5 for share in mass.values()), "under-specified"),
-        f"sums of e^log p; after 'the' at least {words} more words must exist, none above -3.6 if "
-        "the two printed ones are the largest; all answers rest on that")
+    return [*greedy_claims(), *step_claims(), *result_claims()]
 
 
 def greedy_claims():
     (words, total), = decode(PRINTED_TREE, "greedy")
     added = math.isclose(total, path_sum(PRINTED_TREE, words))
     log_p = path_sum(PRINTED_TREE, words[:1])
-    p, both = math.exp(log_p), math.exp(path_sum(PRINTED_TREE, words[:2]))
+    p = math.exp(log_p)
     return [
         claim("4a", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
               f"({', '.join(words)})", judge(words == ("the", "red", "rectangle")),
@@ -133,10 +110,6 @@ def greedy_claims():
               f"log p = {log_p}, so p = {p:.4f}; the word is the arg max, the number the max",
               judge(0 <= log_p <= 1, if_false="slip"),
               "a probability is not negative; the same slip stands in the lines for w2 and w3"),
-        claim("4a", "The second word's probability is conditioned on the first word.",
-              "p(w2 | w1)", f"p(w2 | <BOS>, w1) = {both:.5f} / {p:.5f} = {both / p:.4f}",
-              judgement("convention", provided=math.isclose(both / p, math.exp(-3.3))),
-              "the whole prefix decides; leaving out <BOS> changes nothing, as it is always there"),
     ]
 
 
@@ -231,50 +204,6 @@ def printed_is_best(red, green):
 
 def names(paths):
     return "; ".join(f"({', '.join(path)})" for path in paths)
-
-
-PICTURE = (12, 5.6)
-
-
-def picture(figure):
-    """Both beams side by side."""
-    left, right = figure.subplots(1, 2)
-    kept = {words for step in beam_steps(PRINTED_TREE, max_len=2) for words, _, k in step if k}
-    draw_tree(left, kept, {("a", "blue")}, "beam search of width 2: keeps the two best sums")
-    printed = {words for paths in PRINTED_BEAM.values() for words in paths}
-    draw_tree(right, printed, set(PRINTED_BEAM[2]), "the document: keeps -5.0, prunes -4.9")
-
-
-def draw_tree(ax, kept, expanded, title):
-    """One tree; `kept` paths are green, leaves below `expanded` candidates, the rest grey."""
-    rows = {("the", "green"): 7, ("the", "red", "circle"): 5.7, ("the", "red", "rectangle"): 4.7,
-            ("a", "blue", "ellipse"): 3.2, ("a", "blue", "square"): 2.2, ("a", "red"): 0.9}
-    y = dict(rows) | {("the", "red"): 5.2, ("a", "blue"): 2.7, ("the",): 6.1, ("a",): 1.8, (): 4}
-    y["a", "red", "?"] = 0.9
-    for path in sorted(y, key=len):
-        if not path:
-            ax.annotate("<BOS>", (0, y[path]), ha="center", va="center", bbox=box("#a8d5a2"))
-            continue
-        unknown = path[-1] == "?"
-        live = path in kept or (unknown and ("a", "red") in kept)
-        parent = path[:-1]
-        ax.plot([len(parent), len(path)], [y[parent], y[path]], zorder=0, linewidth=2,
-                color="#2f7d32" if live else "#bbbbbb", linestyle=":" if unknown else "-")
-        text = "not printed" if unknown else f"{path[-1]}\n{path_sum(PRINTED_TREE, path):.1f}"
-        colour = "#a8d5a2" if path in kept else "#fff2b3" if parent in expanded else "#e0e0e0"
-        ax.annotate(text, (len(path), y[path]), ha="center", va="center", fontsize=9,
-                    bbox=box("#fff2b3" if unknown and live else colour))
-    ax.set_title(title)
-    ax.set_xlim(-0.4, 3.5)
-    ax.set_xticks(range(4), ["start", "step 1", "step 2", "step 3"])
-    ax.set_yticks([])
-    ax.set_xlabel("green: kept   yellow: candidate   grey: pruned   (sums of log-probabilities)")
-    for side in ("top", "left", "right"):
-        ax.spines[side].set_visible(False)
-
-
-def box(colour):
-    return {"boxstyle": "round", "facecolor": colour, "edgecolor": "#555555"}
 
 
 EXAMPLE = ("The tree of the question, its log-probabilities as edges. Log-probabilities are added "
@@ -380,8 +309,7 @@ def beam_solution(width=2):
             for step in beam_steps(PRINTED_TREE, width, 2)] == ours),
          Check(f"With a word after {phrase(open_prefix)} a little above or below these bounds, "
                "npdl's beam search ends as said.",
-               bounds_decide(bounds, known))), EXAMPLE,
-        picture="both beams as trees, the right one and the document's")
+               bounds_decide(bounds, known))), EXAMPLE)
 
 
 def bounds_decide(bounds, known, margin=0.01):

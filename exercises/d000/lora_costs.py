@@ -7,7 +7,6 @@ import numpy as np
 from exercises.d000.lora_layer import LowRankLayer, Size, choices, counted, exact, ratios
 from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, num
-from npdl.adapt import merged_linear
 
 QUESTION = """\
 4.4  One layer: attention of h heads, each with d x d matrices W_Q, W_K, W_V, and W_O (dh x d);
@@ -47,18 +46,7 @@ def shape_claims():
     params = {part: {bits: LowRankLayer(SHOWN, bits, bits).trainable(part) for bits in (None, 4)}
               for part in ("FFN", "MHA")}
     sizes = f"d = {d}, r = {r}, h = {h}"
-    swapped, refused = A @ B.T, False                       # the answer's B is our B^T
-    try:
-        A @ B                                               # A times (r x d)^T
-    except ValueError:
-        refused = True
     return [
-        a("B is an r x d matrix.", "r x d in the answer, d x r and transposed in the question",
-          f"A {A.shape[0]} x {A.shape[1]}, B {B.shape[0]} x {B.shape[1]} at {sizes}",
-          judge(refused and np.allclose(
-              swapped, merged_linear(layer.F).W.data - layer.F.base.weight(), atol=1e-5),
-              "convention"),
-          "either way 2dr numbers; with B r x d the product is A B, and A B^T does not exist"),
         *[a(f"LFFN with {name} has 2dr trainable parameters.", "2dr",
             f"{params['FFN'][bits]} = 2dr at {sizes}",
             proved(params["FFN"][bits] == A.size + B.size == 2 * d * r),

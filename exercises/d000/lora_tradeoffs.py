@@ -97,11 +97,11 @@ def claims():
 
 
 def method_claims(d=64, r=4):
-    plain, packed, chosen = (Block(d, num_heads=4) for _ in range(3))
+    plain, packed = (Block(d, num_heads=4) for _ in range(2))
     before = plain.state_dict()
     add_lora(plain, r)
     quantize_linears(packed)
-    everywhere, few = add_lora(packed, r), add_lora(chosen, r, where=("W_Q", "W_V"))
+    add_lora(packed, r)
     after = plain.state_dict()
     kept = sum(np.array_equal(value, after.get(name, after.get(".base.".join(
         name.rsplit(".", 1))))) for name, value in before.items())
@@ -116,12 +116,6 @@ def method_claims(d=64, r=4):
               f"numbers learn in both; {one.stored_bytes:,} and {two.stored_bytes:,} bytes",
               judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
               "npdl's report of both models"),
-        claim("1", "LoRA adapts some layers, such as attention; QLoRA adapts all linear layers.",
-              "a difference between the methods",
-              f"either can do either: {len(everywhere)} maps or {len(few)} by one option",
-              judge(len(everywhere) > len(few) == 2, "convention"),
-              "where adapters go does not depend on how the base is stored; the papers' "
-              "experiments differ in it"),
         claim("1", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
               "use cases", f"7e9 frozen numbers: {seven * 4 / 1e9:.0f} GB in 32 bits, "
               f"{seven * 2 / 1e9:.0f} GB in 16, {seven * 4.127 / 8 / 1e9:.1f} GB in 4 with double "
@@ -223,23 +217,6 @@ def inference_claims(d=64, r=4):
     ]
 
 
-PICTURE = (7, 4.4)
-
-
-def picture(figure):
-    """Training and test error against the rank."""
-    found = fit_errors(ranks := (0, 1, 2, 3, 4, 6, 8, 12, 16), draws=100)
-    ax = figure.subplots()
-    ax.plot(ranks, [found[r][0] for r in ranks], marker="s", label="training data")
-    ax.errorbar(ranks, [found[r][1] for r in ranks], [found[r][2] for r in ranks], marker="o",
-                capsize=3, label="new data")
-    ax.axvline(2, color="grey", linestyle=":", label="rank of the true update")
-    ax.set(xlabel="rank r of the adapter (d = 16, 32 noisy samples)", ylabel="mean squared error",
-           title="A higher rank fits its data better, not new data")
-    ax.grid(alpha=0.3)
-    ax.legend()
-
-
 W = np.array([[0.7, -0.25], [0.45, -0.55]])
 A, B = np.array([[1.0], [2.0]]), np.array([[0.1], [-0.1]])
 X = np.array([[1.0, 0.5]])
@@ -324,7 +301,7 @@ def rank_solution(d=4):
                all(adapted(np.zeros((d, d)), update, r).count_params() == 2 * d * r
                    for r in ranks[1:]))),
         f"An update of {d} x {d} with the singular values "
-        f"{', '.join(num(s, 1) for s in sizes)}.", picture="training and test error by rank")
+        f"{', '.join(num(s, 1) for s in sizes)}.")
 
 
 def flat(codes):

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from exercises.framework import Claim, judge, judgement
+from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, listing, num, terms
 from npdl.layers.norms import statistics
 
@@ -40,11 +40,10 @@ PRINTED = {
 claim = partial(Claim, "000", "Q1")
 
 
-def exact_statistics(tensor, axes, correction=0):
+def exact_statistics(tensor, axes):
     """Mean and variance over `axes` as lists of fractions, in the order of the other axes.
 
     tensor    (N, C, L) integers or anything that Fraction takes exactly
-    correction  0: divide by the count n; 1: by n - 1
     """
     tensor = np.asarray(tensor)
     groups = {}
@@ -53,7 +52,7 @@ def exact_statistics(tensor, axes, correction=0):
         groups.setdefault(key, []).append(Fraction(tensor[index].item()))
     means = [sum(group) / len(group) for group in groups.values()]
     variances = [
-        sum((value - mean) ** 2 for value in group) / (len(group) - correction)
+        sum((value - mean) ** 2 for value in group) / len(group)
         for group, mean in zip(groups.values(), means, strict=True)
     ]
     return means, variances
@@ -77,7 +76,7 @@ def misprints(printed, exact):
 
 
 def claims():
-    return [*axes_claims(), *number_claims(), divisor_claim()]
+    return [*axes_claims(), *number_claims()]
 
 
 def axes_claims():
@@ -156,51 +155,6 @@ def misread(kind):
     return ""
 
 
-def divisor_claim():
-    _, biased = exact_statistics(TENSOR, DEFINED_AXES["batch"])
-    _, unbiased = exact_statistics(TENSOR, DEFINED_AXES["batch"], correction=1)
-    ratio = unbiased[0] / biased[0]
-    return claim(
-        "", "The variance divides by the number of values n.", "n (the default of np.var)",
-        f"per channel {listing(map(float, biased), '.4f')} with n, "
-        f"{listing(map(float, unbiased), '.4f')} with n - 1",
-        judgement("convention", provided=np.allclose(
-            library_statistics(TENSOR, "batch")[1], np.array(biased, float))),
-        "normalisation itself uses n, npdl's too; running averages of batch normalisation use "
-        f"n - 1 (here {ratio} times as much)",
-    )
-
-
-PICTURE = (11, 5.4)
-
-
-def picture(figure):
-    """One picture: which numbers share a mean, as defined and as the document has it."""
-    axes = figure.subplots(2, 3)
-    for column, kind in enumerate(DEFINED_AXES):
-        for row, (label, used) in enumerate((("definition", DEFINED_AXES),
-                                             ("document", DOCUMENT_AXES))):
-            draw_groups(axes[row, column], used[kind], f"{label}: {kind}")
-    figure.suptitle("Entries of one colour share one mean and one variance")
-
-
-def draw_groups(ax, axes, title):
-    """The tensor as a table (samples down; channels, then features across), a colour a group."""
-    N, C, L = TENSOR.shape
-    index = np.indices(TENSOR.shape)
-    kept = [axis for axis in range(3) if axis not in axes]
-    group = np.ravel_multi_index([index[a] for a in kept], [TENSOR.shape[a] for a in kept])
-    ax.imshow(group.reshape(N, C * L), cmap="tab10", vmin=0, vmax=9, alpha=0.55, aspect="auto")
-    for n, c, feature in np.ndindex(N, C, L):
-        ax.text(c * L + feature, n, TENSOR[n, c, feature], ha="center", va="center")
-    for c in range(1, C):
-        ax.axvline(c * L - 0.5, color="black", linewidth=1.5)
-    ax.set_title(f"{title} ({group.max() + 1} groups)", fontsize=10)
-    ax.set_xticks(range(C * L), [f"c{c + 1} f{k + 1}" for c in range(C) for k in range(L)],
-                  fontsize=8)
-    ax.set_yticks(range(N), [f"sample {n + 1}" for n in range(N)], fontsize=8)
-
-
 SHARED = {
     "batch": ("one channel, over all samples and features", "channel"),
     "layer": ("one sample, over all its channels and features", "sample"),
@@ -233,8 +187,7 @@ def solutions():
         + ": the numbers of the three tables.",
         (Check("npdl's normalisation layers take the same means and variances from this tensor.",
                right),),
-        "The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.",
-        picture="which entries share a mean, by colour")]
+        "The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")]
 
 
 def size(kind):

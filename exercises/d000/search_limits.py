@@ -114,34 +114,6 @@ def beam_claims(results, widths, N, T, full):
     ]
 
 
-PICTURE = (7, 4.4)
-
-
-def picture(figure):
-    """How often each width finds the best sequence, against what it costs."""
-    widths = (1, 2, 3, 4, 6, 8, 16)
-    ax = figure.subplots()
-    for spread, colour in ((0.5, "#c44e52"), (1.5, "#4c72b0"), (3.0, "#55a868")):
-        rng = np.random.default_rng(1)
-        hits = dict.fromkeys(widths, 0)
-        for _ in range(120):
-            scorer = Tree(random_tree(rng, 4, 4, spread))
-            best = exhaustive_search(scorer, 4).best.tokens
-            for width in widths:
-                hits[width] += beam_search(scorer, width, 4).best.tokens == best
-        p = np.array([hits[width] / 120 for width in widths])
-        ax.errorbar(widths, 100 * p, 100 * np.sqrt(p * (1 - p) / 120), marker="o", capsize=3,
-                    color=colour, label=f"logits of standard deviation {spread}")
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(widths, ["1 (greedy)", *map(str, widths[1:])])
-    ax.set_ylim(0, 103)
-    ax.set_xlabel("beam width B (4 words, 4 steps: 256 sequences)")
-    ax.set_ylabel("most probable sequence found, % of 120 trees")
-    ax.set_title("Beam search: the flatter the model, the wider the beam it needs")
-    ax.legend(loc="lower right")
-    ax.grid(alpha=0.3)
-
-
 # {first word: (its probability, {second word: its probability})}
 PROBABILITIES = {
     "a": (0.5, {"u": 0.34, "v": 0.33, "w": 0.33}),
@@ -178,8 +150,7 @@ def solutions():
         "choices instead of one, at B times the cost and without a guarantee.",
         (Check("npdl's greedy, beam (width 1, 2, 3) and exhaustive search end the same way.",
                [tuple(words) for (words,) in library] == [tuple(found[:2]) for found in ours]),),
-        "Three first words, and a few second ones; all probabilities can be multiplied by hand.",
-        picture="how often each width finds the best sequence of random trees")]
+        "Three first words, and a few second ones; all probabilities can be multiplied by hand.")]
 
 
 def best_of(width):

@@ -78,39 +78,18 @@ def probe(P, length=3.0):
 def claims(d=8, n=12):
     rng = np.random.default_rng(0)
     X, P = rng.standard_normal((n, d)), orthogonal(d, rng)
-    return [*premise_claims(X, P, rng), *aligned_claims(X, P, rng), *orthogonal_claims(X, P, rng)]
+    return [*premise_claims(d, rng), *aligned_claims(X, P, rng), *orthogonal_claims(X, P, rng)]
 
 
-def premise_claims(X, P, rng):
-    n, d = X.shape
+def premise_claims(d, rng):
     S = (square := rng.standard_normal((d, d))) + square.T
     error = np.abs(symmetric(*np.linalg.eigh(S)[::-1]) - S).max()
-    columns = X.T.shape[1] == d                             # can a d x n matrix times d x d be?
-    keys = {h: attention_weights(X, np.eye(d), np.eye(d) * np.sqrt(h)) for h in (1, 4)}
-    apart = np.abs(keys[1] - keys[4]).max()
-    one = np.eye(d)
-    any_basis = max(np.abs(symmetric(orthogonal(d, rng), np.ones(d)) - one).max() for _ in range(5))
     return [
-        claim("", "X = [x_1, ..., x_n] with x_i in R^d, and Q = X W_Q.", "vectors in a row",
-              "the x_i are the rows of X (n x d); as columns it would be W_Q X",
-              judge(not columns, "convention"),
-              f"n = {n}, d = {d}: a d x n matrix times a d x d one does not exist"),
-        claim("", "The scores are divided by sqrt(d_k).", "d_k is never defined",
-              f"the width of the keys: d_k = d = {d} by the given shapes; d / h, were they split "
-              "among h heads, as 'each head' in the question suggests",
-              judge(apart > 0.01, "under-specified"),
-              f"the weights for d_k = {d} and for {d} / 4 (4 heads) differ by up to {apart:.2f} on "
-              "the same scores"),
         claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
               "two assumptions",
               "the second follows from the first, with orthogonal eigenvectors",
               proved(error < 1e-12), f"P diag P^T gives a random symmetric matrix back to "
               f"{below(error, 1e-12)}"),
-        claim("1", "A symmetric matrix has one eigenvector matrix P.", "P_Q, P_K",
-              "only up to order and signs, and with equal eigenvalues not even that",
-              judge(any_basis < 1e-12, "under-specified"),
-              "five random orthogonal P all diagonalise the identity; without choosing: W_Q and "
-              "W_K have common eigenvectors exactly if W_Q W_K = W_K W_Q"),
     ]
 
 
@@ -122,10 +101,6 @@ def aligned_claims(X, P, rng):
     tokens = probe(P)
     against = attention_weights(tokens, symmetric(P, np.ones(d)), symmetric(P, -np.ones(d)))
     own, opposite = (float(against[0, k] * len(tokens)) for k in (0, d))
-    R = orthogonal(d, rng)
-    plain = attention_weights(X, np.eye(d), np.eye(d))
-    turned = attention_weights(X @ R, np.eye(d), np.eye(d))
-    same = np.abs(plain - turned).max()
     strong = np.ones(d)
     strong[0] = 4.0
     A = attention_weights(tokens, symmetric(P, strong), symmetric(P, strong))
@@ -143,12 +118,6 @@ def aligned_claims(X, P, rng):
               f"W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
               f"p_1 {own:.1e} times the uniform weight, the key along -p_1 {opposite:.1f} times; "
               "holds if a direction is a line, or if both matrices are positive definite"),
-        claim("1", "The common eigenvectors are special directions.",
-              "directions aligned with them",
-              "not if all products are equal: then no direction is favoured, all being "
-              "eigenvectors", judge(same < 1e-12, "under-specified"),
-              f"W_Q = W_K = 1: turning all inputs changes no weight (error {below(same, 1e-12)}); "
-              "the eigenvectors always span all of R^d"),
         claim("1", "Attention favours keys along the common eigenvectors.", "to be proved",
               "those with the largest positive lambda_k mu_k, and only relative to the others",
               judge(along[0] > 0.99 > along[1], "under-specified"),
@@ -200,38 +169,6 @@ def orthogonal_claims(X, P, rng):
               f"{off_line(symmetric(P, values), P[0]):.2f}, times column 1 by "
               f"{below(off_line(symmetric(P, values), P[:, 0]), 1e-12)}"),
     ]
-
-
-PICTURE = (7.6, 5.6)
-
-
-def picture(figure):
-    """Attention entropy against the eigenvalues' size, for five pairs of projections."""
-    d = n = 16
-    rng = np.random.default_rng(1)
-    P, other, X = orthogonal(d, rng), orthogonal(d, rng), rng.standard_normal((40, n, d))
-    half, first = np.arange(d) < d // 2, np.where(np.arange(d) == 0, 1.0, 0.25)
-    signs = np.where(rng.permutation(d) < d // 2, 1.0, -1.0)
-    pairs = {
-        "aligned, all products 1": (P, signs, P, signs),
-        "aligned, all products -1": (P, signs, P, -signs),
-        "aligned, one product 16 times the others": (P, first, P, first),
-        "not aligned (random)": (P, signs, other, signs),
-        "as little aligned as possible (Hadamard)": (np.eye(d), signs, hadamard(d), signs),
-        "orthogonal on non-zero eigenvalues": (P, 1.0 * half, P, 1.0 * ~half),
-    }
-    sizes = np.linspace(0, 3, 25)
-    ax = figure.subplots()
-    for (label, (A, a, B, b)), style in zip(
-            pairs.items(), ("-", "--", ":", "-.", (0, (1, 1)), "-"), strict=True):
-        ax.plot(sizes, [np.mean([entropy(attention_weights(x, symmetric(A, s * a),
-                                                           symmetric(B, s * b))) for x in X])
-                        for s in sizes], linestyle=style, linewidth=2, label=label)
-    ax.set(xlabel="size of the largest eigenvalues of W_Q and W_K", ylim=(0, 1.03),
-           ylabel="entropy of the attention weights / log n",
-           title=f"Attention over n = {n} random inputs of width d = {d}")
-    ax.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
 
 
 P = np.array([[0.6, -0.8], [0.8, 0.6]])
@@ -295,8 +232,7 @@ def aligned_solution():
                np.allclose(X @ W_Q @ (X @ W_K).T, scores)),
          Check("npdl's attention has these weights.",
                np.allclose(attention_weights(X, W_Q, W_K), weights))),
-        "d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.",
-        picture="entropy of the weights for aligned and other projections")
+        "d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.")
 
 
 def orthogonal_solution(d=4, n=3):

@@ -113,26 +113,6 @@ def unscaled():
         f"with the scale, {raw[-1][2] / raw[0][2]:.0e} times without")
 
 
-PICTURE = (10, 4.2)
-
-
-def picture(figure):
-    """Saturation of the softmax against the width of queries and keys."""
-    widths = 2 ** np.arange(1, 10)
-    left, right = figure.subplots(1, 2)
-    for scaled, name in ((False, "q.k"), (True, "q.k / sqrt(d)")):
-        found = np.array([saturation(d, scaled, count=300) for d in widths])
-        left.semilogx(widths, found[:, 0], "o-", base=2, label=name)
-        right.loglog(widths, found[:, 2], "o-", base=2, label=name)
-    left.set(title="the largest of 16 attention weights", ylabel="mean", ylim=(0, 1))
-    right.set(title="length of the gradient of q", ylabel="median")
-    right.set_yscale("log", base=10)
-    for axis in (left, right):
-        axis.set_xlabel("width d")
-        axis.grid(alpha=0.3)
-        axis.legend(title="score")
-
-
 def means_over_scales(d, m):
     """d m^2, and what it is over sqrt(d), over 1 and over d, as whole numbers."""
     e = mean([m] * d)
@@ -212,8 +192,7 @@ def worked_unscaled():
                abs(sample.var() / 16 - 1) < 0.03),
          Check("the last slope is a difference of two of npdl's softmaxes",
                abs((above - below) / (2 * step) - slope) < 1e-9)),
-        "Standard normal q and k (μ = 0, σ = 1), two keys.",
-        picture="the softmax's largest weight and the gradient of q against d")
+        "Standard normal q and k (μ = 0, σ = 1), two keys.")
 
 
 def claims():

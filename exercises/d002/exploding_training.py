@@ -58,9 +58,8 @@ def cross_entropy_slopes(margins=(1.0, 10.0, 100.0)):
 
 
 def claims():
-    bent, bent_losses = training(updates=4)
-    straight, straight_losses = training(squash=None)
-    slopes, unstable = cross_entropy_slopes(), [_unstable(straight_losses), _unstable(bent_losses)]
+    bent, straight = training(updates=4)[0], training(squash=None)[0]
+    slopes = cross_entropy_slopes()
     grow = exponential(bent), exponential(straight)
     return [
         claim_of(
@@ -79,25 +78,12 @@ def claims():
             judge(all(slope < 0.1 for _, slope in slopes), if_false="slip"),
             "cross-entropy " + listing([loss for loss, _ in slopes]) + " has slopes "
             + listing([slope for _, slope in slopes]) + ": it does not flatten as it rises"),
-        claim_of(
-            "exploding", "the loss curve oscillates or diverges",
-            "oscillating or diverging loss curves",
-            f"without tanh it diverges, {listing(straight_losses, '.2g')}; with tanh it can also "
-            f"jump once and stay there, {listing(bent_losses, '.2g')}",
-            judge(all(unstable), if_false="under-specified" if any(unstable) else "wrong"),
-            "the same two recurrences, losses before and after each update; after the jump every "
-            "state is at an end of tanh, where the gradient is 0"),
     ]
 
 
 def exponential(weights):
     """Whether |w| grows by 20 % or more at every update."""
     return all(b >= 1.2 * a for a, b in pairwise(map(abs, weights)))
-
-
-def _unstable(losses):
-    """Whether the loss is not finite in the end, or still moving at the last update."""
-    return not math.isfinite(losses[-1]) or abs(losses[-1] - losses[-2]) > 1e-6
 
 
 START, STEPS = 1.0, 3                       # h_0, and how often w is used

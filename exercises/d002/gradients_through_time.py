@@ -182,23 +182,6 @@ def claims():
     return [*effects(), *causes()]
 
 
-PICTURE = (10, 4.2)
-
-
-def picture(figure):
-    """Length of the gradient against the number of steps back, for several spectral radii."""
-    axes = figure.subplots(1, 2, sharey=True)
-    panels = ((0.0, "no input: tanh is the identity"), (1.0, "input of variance 1: tanh bends"))
-    for axis, (size, title) in zip(axes, panels, strict=True):
-        for radius in (0.8, 0.9, 1.0, 1.1, 1.25):
-            norms = gradient_norms(rnn_cell(recurrent_matrix(radius)), input_size=size)
-            axis.semilogy(norms, label=f"{radius:g}")
-        axis.set(title=title, xlabel="steps back from the loss")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("length of dL/dh, 1 at the loss")
-    axes[0].legend(title="spectral radius")
-
-
 W = ((0.85, 0.35), (0.35, 0.85))            # eigenvalues 1.2 on (1, 1) and 0.5 on (1, −1)
 GRADIENT = (1.0, 0.0)
 
@@ -283,8 +266,7 @@ def through_time():
          Check("both eigenvectors: W (1, 1) = λ₁ (1, 1) and W (1, −1) = λ₂ (1, −1)",
                np.allclose(np.array(W) @ [1, 1], large) and
                np.allclose(np.array(W) @ [1, -1], [small, -small]))),
-        "Two units, W symmetric, a gradient that begins in the first unit alone.",
-        picture="the gradient's length against the steps back, for five spectral radii")
+        "Two units, W symmetric, a gradient that begins in the first unit alone.")
 
 
 def solutions():

@@ -165,13 +165,6 @@ def reset_gate():
         proved(max(left[0], error) < 1e-12),
         f"h' against tanh(x W): error {below(error)}; dh'/dh has length {below(left[0])}")
     yield claim_of(
-        "c", "then the past state is not remembered at all", "no contribution of h",
-        "only in the limit: sigmoids stay inside (0, 1), and what is left is of the order "
-        "(1 - z) + r",
-        judge(left[1] > 1e-3, "under-specified"),
-        f"length of dh'/dh for 8 units: {left[1]:.3f} at z = 0.99, r = 0.01; {left[2]:.3f} at "
-        "z = 0.9, r = 0.1 (the identity: 2.828)")
-    yield claim_of(
         "c", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
         "at z = 1, r = 0 each output is a function of its own input alone; near it, of the last "
         f"few: {left[1]**5:.0e} of a change 5 steps back is left at z = 0.99, r = 0.01",

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from exercises.d002.gradient_remedies import forget_gate_norms
 from exercises.d002.gradients_through_time import (
     eigenvalues_2,
     gradient_norms,
@@ -53,18 +52,6 @@ def carried(f, steps):
     return f**steps
 
 
-def drift(steps=50, width=8, seed=2):
-    """Root mean square of C_T - C_0 and of C_0 when f = 1 and everything else is random."""
-    cell = lstm_cell(width, forget=0.0, seed=seed)
-    cell.b.data[width:2 * width] = 1000.0
-    rng = np.random.default_rng(seed)
-    h = np.zeros((200, width))
-    first = c = rng.standard_normal((200, width))
-    for x in rng.standard_normal((steps, 200, cell.W_x.shape[0])):
-        (h, c), _ = cell.forward(x, (h, c))
-    return float(np.sqrt(((c - first) ** 2).mean())), float(np.sqrt((first**2).mean()))
-
-
 def key_term():
     """Claims on dC_t/dC_(t-1) = f."""
     direct, f, total = memory_jacobians(lstm_cell(recurrent=2.0))
@@ -88,29 +75,15 @@ def key_term():
         "what is left is the product of the f: near 1 has to mean 1 - f well below 1/T",
         judge(left[2] > 0.9, "confirmed", "under-specified"),
         f"after 100 steps {listing(left, '.2g')} at f = {listing(gates, 'g')}")
-    start = forget_gate_norms(0.0)[50]
-    yield claim_of(
-        "b", "LSTMs maintain the gradient's magnitude by their gates", "maintain it",
-        "they can, when they have learned or been given f near 1; at f near 1/2 they vanish",
-        judge(start > 0.1, "confirmed", "under-specified"),
-        f"length after 50 steps with all biases 0: {start:.1e}; with forget bias 5: "
-        f"{forget_gate_norms(5.0)[50]:.2f}")
 
 
 def comparisons():
-    """Claims on the identity, on standard networks, and on explosion."""
-    moved, size = drift()
+    """Claims on standard networks, and on explosion."""
     flat, linear = (gradient_norms(rnn_cell(recurrent_matrix(radius)))[-1]
                     for radius in (1.0, 0.8))
     bent = gradient_norms(rnn_cell(recurrent_matrix(1.0)), input_size=1.0)[-1]
     halves = gradient_norms(rnn_cell(0.5 * np.eye(2)), 3)
     burst = error_lengths(lstm_cell(recurrent=8.0), 60, size=1e-40)
-    yield claim_of(
-        "b", "with f near 1 the memory acts as the identity function", "like an identity",
-        "its derivative does; the memory itself is C + i C~, which moves unless i is near 0",
-        judge(moved < 0.1 * size, "confirmed", "under-specified"),
-        f"f = 1 exactly, 50 random steps: C moves by {moved:.1f} from a start of {size:.1f} "
-        "(root mean squares)")
     yield claim_of(
         "b", "it is the squashing activations that make a plain RNN's gradients diminish",
         "repeated squashing by activations",

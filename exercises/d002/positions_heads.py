@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from exercises.d002.attention_cost import counted
 from exercises.framework import Claim, judge, judgement, proved
 from exercises.worked import Check, Solution, Step, below, num, vec
 from npdl.functions import softmax
@@ -145,7 +144,6 @@ def sines():
     d = 64
     beyond = outside(d, d)
     shares = [relative_head(offset=offset) for offset in (-1, 1)]
-    lengths = np.linalg.norm(table, axis=1)
     yield claim_of(
         "1", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
         "the usual sinusoids", "npdl's table with exponent 2k/d, entry by entry; d has to be even",
@@ -155,12 +153,6 @@ def sines():
         "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
         judge(beyond == 0, if_false="slip"),
         f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the vector")
-    yield claim_of(
-        "1", "the encoding is added to the token embedding as it is", "added directly",
-        "the usual form; the original model multiplies embeddings by sqrt(d) first, so that they "
-        "outweigh it",
-        judgement("convention", provided=float(np.ptp(lengths)) < 1e-9),
-        f"d = 64: an encoding has length sqrt(d/2) = {lengths[7]:.2f}, every one")
     yield claim_of(
         "1", "positions let the model learn dependencies on (relative) position",
         "learning dependencies based on positions",
@@ -176,8 +168,6 @@ def heads():
     one, two = two_places(1), two_places(2)
     apart, trained = twin_heads()
     known = abs(twin_heads(updates=0, apart=0.5)[0] - 0.5) < 1e-12
-    costs = [counted(20, 20, 64, heads) for heads in (1, 4, 8)]
-    scores = [heads * 20 * 20 for heads in (1, 8)]
     yield claim_of(
         "2", "several heads attend to different parts of the sequence at once",
         "different parts simultaneously", "yes: one head returns one mixture, two can return both",
@@ -189,20 +179,6 @@ def heads():
         "nothing makes them differ but their random starts: heads that start alike stay alike",
         judge(apart > 1e-6, "confirmed", "under-specified", provided=known),
         f"20 updates move W_Q by {trained:.2f} and the two heads apart by {below(apart)}")
-    yield claim_of(
-        "2", "several heads keep the net from relying on one attention pattern",
-        "prevents over-reliance on a single pattern",
-        "they allow several patterns; they force none, as heads that start alike show",
-        judge(apart > 1e-6, "confirmed", "under-specified", provided=known),
-        f"difference of the two heads' W_Q after training: {below(apart)}")
-    yield claim_of(
-        "2", "parallel computation is an advantage of multi-head attention",
-        "in the list of its advantages, with self-attention as the reason",
-        "over recurrent networks, yes; over a single head, no: more heads change neither the "
-        "multiplications nor the steps",
-        judge(costs[0] != costs[-1], if_false="under-specified"),
-        f"20 tokens, k = 64: {costs[0]:,} multiplications with 1, 4 and 8 heads alike; only the "
-        f"weights to hold grow, {scores[0]} to {scores[1]}")
     yield claim_of(
         "2", "heads find syntax, coreference, word senses and alignments",
         "agreement, coreference, meanings, alignments",

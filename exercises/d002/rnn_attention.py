@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from exercises.framework import Claim, judge, judgement, proved
+from exercises.framework import Claim, judge, proved
 from exercises.probes import influence
 from exercises.worked import Check, Solution, Step, below, listing, num, terms, vec
 from npdl.functions import softmax
@@ -183,7 +183,6 @@ def benefits():
 def matrices():
     """Claims of part (b)."""
     by_row, by_column = matrix_form_errors()
-    difference, *sums = scores_and_weights(*np.random.default_rng(6).standard_normal((2, 5, 4)))
     yield claim_of(
         "b", "attention of many queries is softmax(Q K^T) V, softmax along each row",
         "A = softmax(Q K^T), output A V",
@@ -191,25 +190,6 @@ def matrices():
         proved(by_row < 1e-12 < 1e-3 < by_column),
         f"against a loop over the definition: error {below(by_row)}; along columns it would be "
         f"{by_column:.1f}")
-    yield claim_of(
-        "a and b", "what an attention score is", "e_tl in (a), alpha_i and A in (b)",
-        "the name is used for the numbers before the softmax and for the weights after it; npdl "
-        "calls the first scores, the second weights",
-        judgement("convention", provided=abs(sums[1] - 1) < 1e-12 < abs(sums[0] - 1)),
-        f"5 random vectors: one row of (a)'s scores adds up to {sums[0]:.2f}, one of (b)'s to "
-        f"{sums[1]:.2f}")
-    yield claim_of(
-        "b", "the scores are q.k, not divided by sqrt(d)", "softmax(Q K^T)",
-        "as the question has it; transformers divide by sqrt(d), which gives other weights",
-        judgement("convention", provided=difference > 1e-3),
-        f"d = 4, random vectors: the weights differ by up to {difference:.2f}")
-
-
-def scores_and_weights(Q, K):
-    """(largest difference of unscaled and scaled weights, sum of the scores, sum of the weights)
-    of npdl's attention; the sums are those of the first query."""
-    A, scaled = (layer().forward(Q, K, K)[1].A for layer in (DotAttention, ScaledDotAttention))
-    return float(np.abs(A - scaled).max()), float((Q @ K.T)[0].sum()), float(A[0].sum())
 
 
 def claims():

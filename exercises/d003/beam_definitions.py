@@ -55,83 +55,23 @@ def likely(p, least, max_len=9):
     return count
 
 
-# What y_0 may be: (whether a start symbol stands before the words, whether |y| counts it).
-NUMBERINGS = {"y_0 is a given start symbol that |y| does not count": (True, False),
-              "y_0 is a start symbol that |y| counts": (True, True),
-              "y_0 is the first word": (False, False)}
-
-
-def numbered(words, start, counted):
-    """(the token y_|y| or None, the product of the probabilities from j = 1), from y_0 on.
-
-    words [(token, probability)]; `start` puts a symbol of probability 1 before them, which |y|
-    takes in if it is `counted`.
-    """
-    y = [("<s>", 1.0), *words] if start else list(words)
-    length = len(words) + counted
-    return (y[length][0] if length < len(y) else None, math.prod(p for _, p in y[1:]))
-
-
-def ties(branches, width):
-    """How many complete hypotheses of all beams have the best score."""
-    result = search(_renamed(branches), width, stop=False)
-    scores = [h.log_prob for step in result.steps for h in step.kept if h.complete]
-    return sum(score == max(scores) for score in scores)
-
-
 def definitions():
     """Claims on the definitions (10) to (13)."""
     trees = [random_tree(seed) for seed in range(150)]
     searches = [search(branches, 4, stop=False) for branches in trees]
     complete = sum(bool(step.finished) for result in searches for step in result.steps[:-1])
     total = sum(len(result.steps) - 1 for result in searches)
-    short = sum(len(step.kept) < 4 for result in searches for step in result.steps)
     yield claim_of(
         "(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
         "of those that are not complete: the text forbids to expand these, the formula does not",
         judge(complete == 0, "confirmed", "under-specified"),
         f"150 random trees, width 4: {complete} of {total} beams to be expanded held complete "
         "hypotheses")
-    yield claim_of(
-        "(12)", "B_t is a list of b hypotheses", "b-length list",
-        "of at most b: the first steps have few hypotheses to expand, and so have the last",
-        judge(short == 0, "confirmed", "under-specified"),
-        f"width 4: {short} of {total + len(searches)} beams are shorter")
-    tie = {"a": (0.5, {END: 0.4, "c": (0.6, {END: 1.0})}), "b": (0.5, {END: 1.0})}
-    other = {"b": tie["b"], "a": tie["a"]}
-    ends = [math.exp(search(_renamed(tree), 1).best.log_prob) for tree in (tie, other)]
-    yield claim_of(
-        "(12)", "top^b selects the b best scoring items", "quite literally the top b",
-        "with equal scores it is not determined, and the outcome can depend on the choice",
-        judge(ends[0] == ends[1], "confirmed", "under-specified"),
-        f"two words of 0.5, width 1: the best found is {ends[0]:.1f} or {ends[1]:.1f}, as one or "
-        "the other comes first")
-    equal = ties({word: (0.5, {END: 1.0}) for word in "ab"}, 2)
-    yield claim_of(
-        "(13)", "best_(<=t) is the best completed hypothesis", "max of a set of scores s",
-        "as defined it is a score; the hypothesis is the one that has it, or several with ties",
-        judge(equal == 1, if_false="convention"),
-        f"two words of 0.5, each before </s>, width 2: {equal} hypotheses have the best score; "
-        "npdl keeps score and tokens of the one found first")
-    yield from indices_and_optimum()
+    yield from optimum()
 
 
-def indices_and_optimum():
-    """Claims on indices and on the existence of the maximum."""
-    words = (("a", 0.6), (END, 0.5))
-    found = {name: numbered(words, *reading) for name, reading in NUMBERINGS.items()}
-    right = (END, math.prod(p for _, p in words))
-    fits = [name for name, (last, product) in found.items()
-            if last == right[0] and math.isclose(product, right[1])]
-    yield claim_of(
-        "(10)", "y_<t is (y_0 .. y_(t-1)), the last token y_|y|, and scores start at j = 1",
-        "indices from 0 and from 1 in one definition",
-        f"all three fit where {' or '.join(fits) or 'nothing'}; else y_|y| is no token or the "
-        "first word has no score",
-        judge(len(fits) == len(found), if_false="under-specified", provided=bool(fits)),
-        f"'{' '.join(word for word, _ in words)}' of 0.6 and 0.5: " + "; ".join(
-            f"{name}: y_|y| = {last or 'missing'}, product from j = 1 {product:.1f}"
-            for name, (last, product) in found.items()))
+def optimum():
+    """Claim on the existence of the maximum."""
     counts = [likely(0.3, least) for least in (0.1, 0.01)]
     none = exhaustive_search(SteadyModel(0.0), 6, eos=0).best
     yield claim_of(
@@ -141,11 +81,6 @@ def indices_and_optimum():
         judge(none is not None, "confirmed", "under-specified"),
         f"</s> of 0.3, endless sequences: {counts[0]} of at most 10 reach 0.1, {counts[1]} of at "
         "most 100 reach 0.01; with </s> of probability 0 none is complete")
-
-
-def _renamed(tree):
-    """The same tree with its first words named in their order, which settles ties."""
-    return {f"w{n}": branch for n, branch in enumerate(tree.values())}
 
 
 def claims():

@@ -151,29 +151,6 @@ def claims():
     return list(rule())
 
 
-PICTURE = (10, 4)
-
-
-def picture(figure):
-    """The best live and the best complete score at each step, and where the rule stops."""
-    for axis, seed in zip(figure.subplots(1, 2, sharey=True), (2, 11), strict=True):
-        branches = random_tree(seed)
-        steps = search(branches, 3, stop=False).steps
-        stop = len(search(branches, 3).steps)
-        t = [step.length for step in steps]
-        axis.plot(t, [step.bound if step.bound > -math.inf else np.nan for step in steps], "o-",
-                  label="best live score")
-        axis.plot(t, [step.best.log_prob if step.best else np.nan for step in steps], "s-",
-                  label="best complete score so far")
-        axis.axvline(stop, color="gray", ls="--", label=f"the rule stops (t = {stop})")
-        axis.axhline(best_of_all(branches).log_prob, color="black", ls=":", lw=1,
-                     label="best of all sequences")
-        axis.set(title=f"random tree {seed}, width 3", xlabel="step t")
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    figure.axes[0].set_ylabel("sum of log-probabilities")
-
-
 TREE = {"a": (0.5, {END: 0.2, "c": (0.5, {END: 1.0}), "d": (0.3, {END: 1.0})}),
         "b": (0.4, {END: 0.9, "c": (0.1, {END: 1.0})}), END: 0.1}
 
@@ -266,8 +243,7 @@ def proof():
                and abs(math.exp(found.best.log_prob) - best) < 1e-12),
          Check("in this tree it is also the best of all sequences",
                abs(math.exp(best_of_all(TREE).log_prob) - best) < 1e-12)),
-        "Scores are sums of log-probabilities; the table shows probabilities beside them.",
-        picture="the best live and the best complete score at each step, and the stop")
+        "Scores are sums of log-probabilities; the table shows probabilities beside them.")
 
 
 def solutions():

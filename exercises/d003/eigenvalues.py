@@ -171,15 +171,6 @@ def premises():
         judge(min(shares) > 0.5, "confirmed", "under-specified"),
         f"32 x 32 normal entries of variance g^2/32: rho < 1 in "
         f"{listing([100 * s for s in shares], '.0f')} % of 200 at g = {listing(gains, 'g')}")
-    W = np.array([[0.5, 1.0], [0.0, 0.5j]])
-    same = np.abs(moduli(W.T) - moduli(W.conj().T)).max()
-    differ = np.abs(W.T @ W.T - W.conj().T @ W.conj().T).max()
-    yield claim_of(
-        "(14)", "W^T in h_t = W^T h_(t-1), for a complex W", "W^T",
-        "the transpose without conjugation, as printed; with conjugation h_t is another, and the "
-        "moduli of the eigenvalues are the same",
-        judge(same < 1e-9 < differ, "convention"),
-        f"[[0.5, 1], [0, 0.5i]]: two steps differ by up to {differ:.2f}, moduli by {below(same)}")
 
 
 def _root(W, t):
@@ -194,26 +185,6 @@ def _root(W, t):
 
 def claims():
     return [*answers(), *premises()]
-
-
-PICTURE = (7.5, 4.5)
-
-
-def picture(figure):
-    """The length of h_t for five matrices: normal, defective, non-normal."""
-    Q = random_orthogonal(4)
-    shown = {
-        "normal, rho = 1.05": 1.05 * Q, "Jordan block, rho = 1": jordan(1.0, 4),
-        "orthogonal, rho = 1": Q, "Jordan block, rho = 0.9": jordan(0.9, 4),
-        "normal, rho = 0.9": 0.9 * Q,
-    }
-    axis = figure.subplots()
-    for name, W in shown.items():
-        axis.semilogy(state_norms(W, np.full(4, 0.5), 120), label=name)
-    axis.set(xlabel="step t", ylabel="length of h_t, 1 at the start",
-             title="h_t = W^T h_(t-1): the eigenvalues decide in the end, not at the start")
-    axis.grid(alpha=0.3)
-    axis.legend()
 
 
 W_T = ((0.5, 0.35), (0.0, 1.2))             # Wᵀ; its eigenvectors are (1, 0) and (1, 2)
@@ -325,8 +296,7 @@ def powers():
                and math.isclose(spectral_radius(np.array(W_T)), large)),
          Check("the Jordan block to the power 10, by products",
                np.linalg.matrix_power(jordan(1.0, 2), 10)[0, 1] == jordan_power(1, 2, 10)[1])),
-        f"n = 2, h₀ = {vec(H_0, 0)}.",
-        picture="the length of hₜ for normal, orthogonal and defective matrices")
+        f"n = 2, h₀ = {vec(H_0, 0)}.")
 
 
 def solutions():

@@ -20,10 +20,9 @@ TITLES = {"2.3": "Attention weights with a causal mask"}
 claim = partial(Claim, "004", "Problem 2.3")
 
 
-def printed_mask(length, strict=False):
-    """M of the document as booleans (S, S); with `strict`, only k < t: the past without itself."""
-    return np.array([[k < t or (k == t and not strict) for k in range(length)]
-                     for t in range(length)])
+def printed_mask(length):
+    """M of the document as booleans (S, S)."""
+    return np.array([[k <= t for k in range(length)] for t in range(length)])
 
 
 def weights_with(scores, mask, masked=-np.inf):
@@ -37,7 +36,7 @@ def weights_with(scores, mask, masked=-np.inf):
 def claims():
     layer = MultiHeadAttention(8, 2, rng=1, dtype="float64")
     x = np.random.default_rng(0).standard_normal((6, 8))
-    return [mask_claim(), reach_claim(layer, x), strict_claim(), weights_claim(), large_claim(),
+    return [mask_claim(), reach_claim(layer, x), weights_claim(), large_claim(),
             shape_claim()]
 
 
@@ -63,18 +62,6 @@ def reach_claim(layer, x):
         f"{int((free > 1e-9).sum())} without", proved(causal and free.min() > 1e-9),
         f"every token of S = {S} changed in turn; later tokens move an output by "
         f"{below(masked[future].max())}")
-
-
-def strict_claim():
-    scores = np.random.default_rng(2).standard_normal((4, 4))
-    A = weights_with(scores, printed_mask(4, strict=True))
-    lost = [t + 1 for t in range(4) if np.isnan(A[t]).any()]
-    return claim(
-        "only the past", "A causal model attends to past inputs alone.",
-        "past only (text); k <= t (formula)", "past and present: k <= t",
-        judge(not lost, if_false="under-specified"),
-        f"taken literally (k < t) row {lost[0]} sees nothing and its softmax is 0 / 0; holds when "
-        "the past includes the token itself, as the formula has it")
 
 
 def weights_claim():

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, below, vec
+from exercises.worked import Check, Solution, Step, Table, vec
 from npdl.models.gpt import GPT, attentions, hidden_states
 
 QUESTION = """\
@@ -24,26 +24,8 @@ def model(norm="post", num_layers=3):
     return GPT(36, 8, num_layers, 2, norm=norm, dtype="float64")
 
 
-def states(norm="post", num_layers=3):
-    """{which states are meant: an array (B, L, S, D), L the number of blocks}."""
-    gpt = model(norm, num_layers)
-    x, _ = gpt.positions.forward(gpt.embedding.forward(IDS)[0])
-    _, cache = gpt.forward(IDS)
-    outputs = hidden_states(cache)
-    return {"the blocks' outputs": outputs,
-            "the blocks' inputs": np.concatenate([x[:, None], outputs[:, :-1]], 1)}
-
-
-def readout_gap(norm):
-    """Largest difference of the logits and the classifier applied to the last hidden state."""
-    gpt = model(norm)
-    logits, cache = gpt.forward(IDS)
-    y, _ = gpt.classifier.forward(hidden_states(cache)[:, -1])
-    return float(abs(y - logits).max())
-
-
 def claims():
-    return [*shape_claims(), norm_claim(), states_claim()]
+    return [*shape_claims(), norm_claim()]
 
 
 def shape_claims(B=2, S=6, V=36, d=8, L=3, H=2):
@@ -71,21 +53,6 @@ def norm_claim():
         judge(gap < 1e-9, if_false="under-specified"),
         f"same weights: logits differ by up to {gap:.2f}; pre-norm learns {more} numbers more; "
         "holds with the figure that the text points to")
-
-
-def states_claim():
-    found = states()
-    outputs, inputs = found.values()
-    apart = float(abs(outputs - inputs).max())
-    gaps = {norm: readout_gap(norm) for norm in ("post", "pre")}
-    return claim(
-        "which states", "hidden_states holds the hidden states per layer, num_layers of them.",
-        "hidden states per layer",
-        "the blocks' outputs, as npdl has it; the blocks' inputs, the embedding first, are as many",
-        judge(apart < 1e-9, if_false="under-specified"),
-        f"both {outputs.shape}, different by up to {apart:.2f}; classifier of the last output: "
-        f"the logits with post-norm ({below(gaps['post'])}), off by {gaps['pre']:.2f} with "
-        "pre-norm, whose last norm comes between")
 
 
 D = 4

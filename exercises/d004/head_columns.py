@@ -145,31 +145,6 @@ def attention_claims(B=2, S=5, m=3, d=4):
     ]
 
 
-PICTURE = (9, 4.6)
-
-
-def picture(figure, num_heads=4, head_size=8):
-    """Which columns of x each head reads, under three readings of the index."""
-    shown = ("num_heads * j + 1", "num_heads * j + l", "head_size * j + l")
-    axes = figure.subplots(3, 1, sharex=True)
-    for ax, indexing in zip(axes, shown, strict=True):
-        counts = np.zeros((num_heads, num_heads * head_size))
-        for j, row in enumerate(columns(indexing, num_heads, head_size)):
-            for column in row[row < counts.shape[1]]:
-                counts[j, column] += 1
-        image = ax.imshow(counts, aspect="auto", cmap="magma_r", vmin=0, vmax=head_size)
-        used, _ = coverage(indexing, num_heads, head_size)
-        ax.set_title(f"{indexing}: {used} of {counts.shape[1]} columns are read", fontsize=10)
-        ax.set_ylabel("head j")
-        ax.set_yticks(range(num_heads))
-        ax.set_xticks(np.arange(-0.5, counts.shape[1]), minor=True)
-        ax.set_yticks(np.arange(-0.5, num_heads), minor=True)
-        ax.grid(which="minor", color="lightgrey", linewidth=0.6)
-        ax.tick_params(which="minor", length=0)
-    axes[-1].set_xlabel(f"column of x ({num_heads} heads of width {head_size})")
-    figure.colorbar(image, ax=axes, label="times the head reads the column")
-
-
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])      # three tokens, two heads of width 1
 SCALE = math.log(2)                                     # W_Q = ln 2 · I, so that e^score = 2^(..)
 
@@ -206,8 +181,7 @@ def split(m=2, d=3):
         (Check("npdl's split_heads gives the table's y, and merge_heads the row again",
                y[0, :, 0].ravel().tolist() == [r[3] for r in rows]
                and layer.join(y)[0, 0].tolist() == row.tolist()),),
-        f"m = {m} heads of width d = {d}, one token.",
-        picture="the columns that each head reads, under three readings of the index")
+        f"m = {m} heads of width d = {d}, one token.")
 
 
 def weights_of(column):

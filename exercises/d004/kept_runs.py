@@ -9,8 +9,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from exercises.framework import FAILED, Claim, Verdict, judge
-from experiments import study
 from experiments.study import q5_size, q7_decay
+from experiments.study.questions import verdicts
 
 QUESTION = """\
 Problem 4. An LSTM and a GPT learn sums modulo a prime. With numbers, figures and words the document
@@ -43,7 +43,7 @@ def answered_in(number):
 
 
 def claims():
-    return [*map(judged, study.verdicts()), *setting_claims()]
+    return [*map(judged, verdicts()), *setting_claims()]
 
 
 def judged(verdict):

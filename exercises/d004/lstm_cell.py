@@ -184,22 +184,6 @@ def forget_claim():
     )
 
 
-PICTURE = (7, 4.2)
-
-
-def picture(figure):
-    """tanh against sigma: where the two printed candidates are equal, and where not."""
-    ax = figure.subplots()
-    z = np.linspace(-4, 4, 401)
-    ax.plot(z, np.tanh(z), label="tanh z: candidate with W and U apart")
-    ax.plot(z, sigmoid(z), "--", label="sigma(z): candidate with [W U], as printed")
-    ax.plot([math.asinh(1)], [math.sqrt(0.5)], "ko", label="the only place where they are equal")
-    ax.axhline(0, color="grey", linewidth=0.8)
-    ax.set(xlabel="z = W x + U h + b", ylabel="candidate", title="One candidate, printed twice")
-    ax.grid(alpha=0.3)
-    ax.legend(loc="upper left", fontsize=9)
-
-
 X, H, C = 1.0, 0.5, 0.4
 WEIGHTS = {"i": (1.0, 1.0, 0.0), "f": (0.0, 2.0, 1.0), "o": (1.0, -1.0, 0.0),
            "c": (0.5, 1.0, 0.0)}            # W, U, b of each gate
@@ -245,8 +229,7 @@ def cell():
         "is shown.",
         (Check("npdl's LSTM cell with these weights gives the same c' and h'",
                abs(c_own[0, 0] - c) < 1e-12 and abs(h_own[0, 0] - h) < 1e-12),),
-        f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.",
-        picture="the candidate by tanh and, as printed once, by σ")
+        f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.")
 
 
 def solutions():

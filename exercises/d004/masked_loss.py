@@ -77,7 +77,7 @@ def claims():
     logits, targets, eq, mask = data = example()
     counted = answer_mask(targets, eq, mask)
     return [value_claim(data, counted), component_claim(logits, targets, counted),
-            accuracy_claim(data, counted), reduction_claim(data), empty_claim(), *average_claims(),
+            accuracy_claim(data, counted), reduction_claim(data), *average_claims(),
             training_claim(), *simplex_claims(), stable_claim()]
 
 
@@ -130,23 +130,6 @@ def reduction_claim(data):
         "'mean' is the formula.", "two one-dimensional tensors of length B",
         f"shapes {parts['none'][0].shape} and {parts['none'][1].shape}; their sums and means agree",
         proved(fits), f"B = {B}, npdl's loss_and_accuracy")
-
-
-def empty_claim():
-    logits, targets, eq, mask = example(2, (2,))
-    short = answer_mask(targets, eq + 9, mask)[:1]
-    loss, _ = SequenceLoss().forward(logits[:1], targets[:1], short)
-    try:
-        loss_by_sums(logits[:1], targets[:1], short)
-        defined = True
-    except ZeroDivisionError:
-        defined = False
-    return claim(
-        "empty", "The loss and the accuracy are defined for every sample.",
-        "1 / |RHS|, no condition", "without a right-hand side the loss is 0 / 0 and the accuracy "
-        f"1 (an empty product); npdl returns {float(loss):.0f} and 1",
-        judge(defined, if_false="under-specified", provided=not short.any()),
-        "holds where every sample has a token after =, as all of this data do")
 
 
 def average_claims():

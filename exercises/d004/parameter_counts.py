@@ -83,10 +83,6 @@ def lstm_claims():
         modules.append((lstm_formula(d, h, L, bias), learned(LSTM(d, h, L, bias=bias)),
                         sum(printed.values())))
     tried = len(modules)
-    same_width, other_width = (sum(
-        lstm_table(11, d + more, h, L, bias)["layer 1"]
-        == learned(LSTM(d, h, L, bias=bias).layers[0])
-        for (d, h, L), bias in product(SIZES, (True, False))) for more in (0, 1))
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
             f"{TABLE[name]}", f"{tried - count} of {tried} counted models agree",
@@ -110,11 +106,6 @@ def lstm_claims():
             judge(theirs == tried, provided=right == tried),
             f"counting LSTM modules: ours agrees in {right} of {tried}, the printed total in "
             f"{theirs}; it is too large by V d_e + V d_h + b V", weight="answer"),
-        ask("d_e", "d_x was asked for, the tables have d_e.", "d_e in the tables, d_x in the "
-            "question and in 1.4", "the same number: what the embedding gives out is what layer 1 "
-            "reads", judge(same_width == tried > other_width, "convention"),
-            f"layer 1 by the tables with d_e = d_x: {same_width} of {tried} agree with npdl's; "
-            f"with d_e = d_x + 1: {other_width}"),
         ask("two biases", "A gate has one bias vector.", "4 d_h for each layer",
             f"4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
             f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})",

@@ -9,9 +9,7 @@ import numpy as np
 from exercises.framework import Claim, judge, proved
 from exercises.probes import learned
 from exercises.worked import Check, Solution, Step, below, num, vec
-from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import SinusoidalPositions, sinusoidal
-from npdl.layers.transformer import Decoder
 from npdl.models.gpt import GPT
 
 QUESTION = """\
@@ -52,19 +50,9 @@ def rotation(d, offset, exponent="k/d"):
     return R
 
 
-def order_gap(num_layers, mask, seed=0):
-    """Largest change of the last token's output when the tokens before it change places."""
-    decoder = Decoder(num_layers, 8, 2, 2, rng=seed, dtype="float64")
-    x = np.random.default_rng(seed).standard_normal((1, 5, 8))
-    moved = x[:, [2, 0, 3, 1, 4]]
-    y, _ = decoder.forward(x, mask)
-    other, _ = decoder.forward(moved, mask)
-    return float(abs(y[:, -1] - other[:, -1]).max())
-
-
 def claims():
     return [exponent_claim(), unique_claim(), relative_claim(), longer_claim(), fixed_claim(),
-            order_claim(), sum_claim()]
+            sum_claim()]
 
 
 def exponent_claim():
@@ -149,21 +137,6 @@ def fixed_claim():
         "npdl's SinusoidalPositions")
 
 
-def order_claim():
-    free = max(order_gap(layers, None) for layers in (1, 2))
-    one, two = order_gap(1, causal_mask(5)), order_gap(2, causal_mask(5))
-    return claim(
-        "Problem 2.7", "order", "A transformer has no inherent sense of order: positions must be "
-        "told to it.", "no inherent sense of order",
-        f"without a mask the last output stays when earlier tokens change places ({below(free)}); "
-        f"with the causal mask it stays for one block ({below(one)}) but moves by {two:.2f} for "
-        "two",
-        judge(max(free, one, two) < 1e-9, if_false="under-specified",
-              provided=np.array_equal(causal_mask(5), np.tri(5, dtype=bool))),
-        "decoders without positions; holds without a mask: a causal mask lets each token count "
-        "what it sees, and the next block reads that")
-
-
 def sum_claim():
     model = GPT(36, 8, 1, 2, dtype="float64")
     ids = np.array([[3, 1, 4, 1]])
@@ -176,25 +149,6 @@ def sum_claim():
         proved(error < 1e-9),
         "tokens 3 1 4 1; the two 1s differ by their positions only "
         f"({np.linalg.norm(x[0, 1] - x[0, 3]):.2f} apart)")
-
-
-PICTURE = (10.5, 4.2)
-
-
-def picture(figure):
-    """The two tables, and how long their waves are."""
-    axes = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
-    for ax, name in zip(axes, ("k/d", "2k/d"), strict=False):
-        image = ax.imshow(sinusoidal(64, D, name, "float64")[:, ::2], aspect="auto", cmap="RdBu",
-                          vmin=-1, vmax=1)
-        ax.set(title=f"exponent {name}: the sines", xlabel="k (dimension i = 2k)",
-               ylabel="position")
-        axes[2].semilogy(range(D // 2), wavelengths(D, name), label=f"exponent {name}")
-    figure.colorbar(image, ax=axes[1], label="entry")
-    axes[2].axhline(64, color="grey", linestyle=":", label="64 positions")
-    axes[2].set(title=f"wave length, d = {D}", xlabel="k", ylabel="positions for one turn")
-    axes[2].grid(alpha=0.3)
-    axes[2].legend(fontsize=9)
 
 
 WIDTH_SHOWN = 4
@@ -234,8 +188,7 @@ def table():
                np.allclose(PE, sinusoidal(4, WIDTH_SHOWN, "k/d", "float64"))
                and np.allclose(usual, sinusoidal(4, WIDTH_SHOWN, "2k/d", "float64"))),
          Check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))),
-        f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.",
-        picture="the tables of both exponents, and how long their waves are")
+        f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.")
 
 
 def embedded(ids):

@@ -23,18 +23,17 @@ from .cases import make_batch
 class EqualEngine(FastEngine):
     """Computes all positions, whether they count or not."""
 
-    def piece(self, batch, part, shared):
-        rows = Rows(batch.inputs[part], share=False, words=False)
-        counted = Counted(rows, batch.targets[part], batch.counted[part], len(batch),
-                          self.model.classifier.sizes[1], every=True)
-        return Piece(rows, counted, part, len(batch))
+    @staticmethod
+    def piece(ids, targets, counted, shared, sequences, batch, V):
+        rows = Rows(ids, share=False, words=False)
+        return Piece(rows, Counted(rows, targets, counted, batch, V, every=True), sequences, batch)
 
 
 class NeededEngine(FastEngine):
     """Computes what counts for each sequence by itself, as dropout needs it."""
 
-    def piece(self, batch, part, shared):
-        return super().piece(batch, part, shared=False)
+    def part(self, batch, sequences, shared):
+        return super().part(batch, sequences, shared=False)
 
 
 WING = {"equal": EqualEngine, "needed": NeededEngine, "shared": FastEngine}

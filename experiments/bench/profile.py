@@ -20,7 +20,7 @@ WING = [
       for name, direction in zip(names, ("forward", "backward"), strict=True)),
     (kernels, "add_to_table", ("Embedding", "backward")),
     (prefix.Rows, "__init__", ("prefixes and words", "build")),
-    (flat.Flat, "step", ("optimizer", "step")), (flat.Flat, "clip", ("optimizer", "clip")),
+    (flat.Flat, "update", ("optimizer", "step")), (flat.Flat, "clip", ("optimizer", "clip")),
 ]
 USERS = (engine, gpt, lstm)         # modules that have names of another by `from ... import`
 

@@ -2,7 +2,7 @@
 
     python -m experiments.bench.waiting
 
-The README's loop at document 004's sizes, milliseconds a step, with BLAS's own number of threads
+The textbook's step at document 004's sizes, milliseconds a step, with BLAS's own number of threads
 and inside `with BLASThreads(1)`.
 """
 
@@ -13,26 +13,20 @@ import subprocess
 import sys
 import time
 
-from npdl import GPT, AdamW, BLASThreads, SequenceLoss, clip_by_global_norm
-from npdl.data import ModularArithmetic, batch_indices
+from npdl import BLASThreads
+from npdl.training.config import Config
+from npdl.training.loop import Trainer
 
 BUSY = "while True: pass"
 
 
 def step_times(steps):
-    """Seconds of each of so many steps, of a fresh GPT, after one that is not counted."""
-    data = ModularArithmetic(p=31)
-    model = GPT(data.vocabulary.size, max_len=data.sequence_length)
-    optimizer, loss_of, times = AdamW(model, weight_decay=1.0), SequenceLoss(), []
-    for step in range(steps + 1):
+    """Seconds of each of so many updates of a fresh GPT, after one that is not counted. The
+    engine's own bounds of threads, which it sets as a context, are not in force."""
+    trainer, times = Trainer(Config(engine="plain", clip=1.0)), []
+    for _ in range(steps + 1):
         began = time.perf_counter()
-        batch = data.train.take(batch_indices(len(data.train), 512, step, seed=0))
-        logits, cache = model.forward(batch.inputs)
-        _, c_loss = loss_of.forward(logits, batch.targets, batch.answer_mask)
-        optimizer.zero_grad()
-        model.backward(loss_of.backward(1.0, c_loss), cache)
-        clip_by_global_norm(optimizer.params.values(), 1.0)
-        optimizer.step()
+        trainer.update()
         times.append(time.perf_counter() - began)
     return times[1:]
 

@@ -5,8 +5,3 @@ question has a module: its runs, numbers, figure and the document's claims as ro
 what becomes of a claim, `questions` asks it for all; `report` (`python experiments/report.py`)
 fills the pages from them.
 """
-
-from experiments.study.judge import NOT_REPRODUCED, OPEN, REPRODUCED, WORDS, Verdict
-from experiments.study.questions import verdicts
-
-__all__ = ["NOT_REPRODUCED", "OPEN", "REPRODUCED", "WORDS", "Verdict", "verdicts"]

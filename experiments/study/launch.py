@@ -9,14 +9,7 @@ import argparse
 import contextlib
 import dataclasses
 
-from experiments.study import (
-    q2_recipe,
-    q3_data,
-    q4_orders,
-    q5_size,
-    q6_compute,
-    q7_decay,
-)
+from experiments.study.questions import RUNS
 from experiments.study.records import SEEDS, is_done, keep, with_recipe
 from npdl.backend import using
 from npdl.console import OneLineParser, guarded, place
@@ -49,25 +42,19 @@ The experimental study of document 004, Problem 4: all its runs, for both models
 
 The runs are kept in experiments/results/study/; the same command again goes on where it was."""
 
-# In the order in which the first seeds are run: what decides most, for its cost, comes first.
-QUESTIONS = {"sanity": q2_recipe.RUNS, "mixed": q4_orders.RUNS, "data": q3_data.RUNS,
-             "model": q5_size.RUNS, "decay": q7_decay.RUNS, "compute": q6_compute.RUNS,
-             "further": q2_recipe.MORE}
-
-
 def runs_of(questions, seeds=None):
     """The runs of some questions, of all their seeds or of some, each once, the most decisive
     first.
 
     The sanity check with SEEDS, or those asked for; the first seed of the other questions, in the
-    order of QUESTIONS; then the other seeds, the longest run last. A seed asked for that is not
+    order of RUNS; then the other seeds, the longest run last. A seed asked for that is not
     of SEEDS repeats the runs of the first one.
     """
-    listed = [c for name in QUESTIONS if name in questions for c in QUESTIONS[name]]
+    listed = [c for name in RUNS if name in questions for c in RUNS[name]]
     configs = [c for c in listed if seeds is None or c.seed in seeds]
     configs += [dataclasses.replace(c, seed=seed) for seed in seeds or () if seed not in SEEDS
                 for c in listed if c.seed == SEEDS[0]]
-    checked = {dataclasses.replace(c, seed=0) for c in QUESTIONS["sanity"]}
+    checked = {dataclasses.replace(c, seed=0) for c in RUNS["sanity"]}
     foremost = list(seeds or SEEDS)
 
     def rank(config):
@@ -117,7 +104,7 @@ def keeping(root, configs):
 
 def show(root, anew=False, recipe="default"):
     """One line for each question: runs kept, finished, and steps still to make."""
-    for name in QUESTIONS:
+    for name in RUNS:
         configs = read_by(recipe, [name])
         gone = [c for c in configs if not is_done(c, anew)]
         have = len(configs) - len(gone)
@@ -128,7 +115,7 @@ def show(root, anew=False, recipe="default"):
 def parser():
     p = OneLineParser(description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("questions", nargs="*", metavar="QUESTION",
-                   help=f"of {', '.join(QUESTIONS)} (default: all)")
+                   help=f"of {', '.join(RUNS)} (default: all)")
     p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
                    help="seeds of the runs (default: 0 42, in further 1 2 3)")
     p.add_argument("--models", nargs="+", choices=("lstm", "gpt"), default=("lstm", "gpt"),
@@ -151,9 +138,9 @@ def parser():
 def main(arguments=None):
     p = parser()
     options = p.parse_args(arguments)
-    unknown = [name for name in options.questions if name not in QUESTIONS]
+    unknown = [name for name in options.questions if name not in RUNS]
     if unknown:
-        p.error(f"question {unknown[0]!r} is unknown; choose from {', '.join(QUESTIONS)}")
+        p.error(f"question {unknown[0]!r} is unknown; choose from {', '.join(RUNS)}")
 
     out = options.out or ("runs/study" + f"-{engine_digest()}" * options.anew)
 
@@ -161,9 +148,9 @@ def main(arguments=None):
         if options.list:
             show(out, options.anew, options.recipe)
             return 0
-        chosen = [c for c in read_by(options.recipe, options.questions or QUESTIONS, options.seeds)
+        chosen = [c for c in read_by(options.recipe, options.questions or RUNS, options.seeds)
                   if c.model in options.models]
-        with keeping(out, dict.fromkeys([*runs_of(QUESTIONS), *chosen])):
+        with keeping(out, dict.fromkeys([*runs_of(RUNS), *chosen])):
             configs = [c for c in chosen if not is_done(c, options.anew)]
             if options.backend == "cupy":
                 with using("cupy"):             # say in one line, and once, what is missing

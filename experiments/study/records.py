@@ -12,7 +12,6 @@ from experiments.keeping import UNREADABLE, read_record, short, write_record
 from npdl.errors import InputError
 from npdl.files import read_json, reason
 from npdl.training.config import Config
-from npdl.training.folder import checked_config
 from npdl.training.metrics import METRICS
 from npdl.training.origin import engine_digest
 from npdl.training.recipes import RECIPES
@@ -120,7 +119,7 @@ def read_kept(path):
     """What `keep` wrote into a file; InputError for anything else."""
     try:
         stored = read_record(path)
-        checked_config(stored["config"])
+        Config.from_json(stored["config"])
         columns = stored["records"]
         steps = columns["step"]
         for name in (*METRICS, *columns):

@@ -5,12 +5,11 @@ Shapes: N equations, S positions of the model's input (one less than the longest
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from numbers import Real
 from operator import index as as_index
 
 import numpy as np
 
-from npdl.errors import InputError
+from npdl.errors import InputError, checked_ids, is_integer, require_number
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
@@ -63,7 +62,7 @@ class Vocabulary:
 
     def decode(self, ids):
         """Text of a 1-D sequence of ids; InputError if one is out of range."""
-        return " ".join(self.tokens[i] for i in _index_array("ids", ids, self.size))
+        return " ".join(self.tokens[i] for i in _places("ids", ids, self.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ class Examples:
 
     def take(self, indices):
         """The examples at these places (1-D integers in [0, N)), as copies."""
-        rows = _index_array("indices", indices, len(self))
+        rows = _places("indices", indices, len(self))
         return Examples(self.inputs[rows], self.targets[rows], self.eq_positions[rows],
                         self.mask[rows], self.orders[rows])
 
@@ -112,8 +111,9 @@ class ModularArithmetic:
         self.p = _integer("p", p, 2)
         self.q = self.p if q is None else _integer("q", q, 1, MOST_NUMBERS)
         self.operator, self.orders = operator, _checked_orders(orders)
-        self.r_train, self.seed = _checked_fraction(r_train), _integer("seed", seed, 0, 2**32 - 1)
+        self.r_train, self.seed = r_train, _integer("seed", seed, 0, 2**32 - 1)
         self.symmetric, self.stratified = bool(symmetric), bool(stratified)
+        require_number("r_train", r_train, lambda share: 0 < share <= 1, "a number in (0, 1]")
         self._check_options()
         largest = max(self.p, self.q)
         numbers = _integer("numbers", largest if numbers is None else numbers, largest,
@@ -218,31 +218,19 @@ def _shown(value):
     return " ".join(repr(value).split())[:60]
 
 
-def _integer(name, value, low, high=None):
-    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
-    try:
-        number = None if isinstance(value, bool) else as_index(value)
-    except TypeError:
-        number = None
-    if number is None or number < low or (high is not None and number > high):
-        raise InputError(f"{name} = {_shown(value)}; it must be {allowed}; give such a value")
-    return number
+def _integer(name, value, low, high=2**63 - 1):
+    require_number(name, value, lambda n: is_integer(n) and low <= n <= high,
+                   f"an integer from {low} to {high}")
+    return int(value)
 
 
-def _index_array(name, values, limit):
-    """`values` as a 1-D int64 array, all in [0, limit)."""
-    try:
-        array = np.asarray(values)
-    except ValueError:  # rows of unequal lengths
-        array = np.empty((0, 0))
-    if array.shape == (0,):
-        return np.empty(0, dtype=np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"{name} = {_shown(values)}; they must be a 1-D sequence of integers")
-    outside = array[(array < 0) | (array >= limit)]
-    if outside.size:
-        raise InputError(f"{name} contain {outside[0]}; allowed: 0 to {limit - 1}; remove it")
-    return array.astype(np.int64, copy=False)
+def _places(what, values, size):
+    """`values` as an array of integers below `size`, after a check that they are."""
+    empty = isinstance(values, (list, tuple)) and not values
+    places = np.empty(0, np.int64) if empty else checked_ids(values, size, what)
+    if places.ndim != 1:
+        raise InputError(f"{what} have shape {places.shape}; they must be a 1-D sequence")
+    return places
 
 
 def _checked_orders(orders):
@@ -253,12 +241,6 @@ def _checked_orders(orders):
     if kept not in ((2,), (3,), (2, 3)):
         raise InputError(f"orders = {_shown(orders)}; choose (2,), (3,) or (2, 3)")
     return kept
-
-
-def _checked_fraction(r_train):
-    if not isinstance(r_train, Real) or isinstance(r_train, bool) or not 0 < r_train <= 1:
-        raise InputError(f"r_train = {_shown(r_train)}; it must be a number in (0, 1]")
-    return float(r_train)
 
 
 def _is_prime(n):

@@ -15,7 +15,7 @@ from npdl.fast.gpt import FastGPT
 from npdl.fast.loss import Counted, loss_backward, loss_forward, measured
 from npdl.fast.lstm import FastLSTM
 from npdl.fast.prefix import Rows
-from npdl.fast.threads import Workers
+from npdl.fast.workers import Part, workers_for
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 
@@ -96,12 +96,11 @@ class FastEngine:
             raise InputError(f"the fast engine: {why}; use PlainEngine")
         self.model = model
         kind = MODELS[type(model)]
-        self.flat = Flat(optimizer, kind.together(model))
-        self.workers = Workers(model, self.flat, threads if is_host() else 1, kind)
-        for worker, grad in zip(self.workers.models, self.workers.grads, strict=True):
-            worker.joined = self.flat.blocks(self.flat.data), self.flat.blocks(grad)
+        shadows = [model.shadow() for _ in range(threads - 1 if is_host() else 0)]
+        self.flat = Flat(optimizer, kind.together(model), shadows)
+        self.workers = workers_for(kind, [model, *shadows], self.flat)
         self.held = held_by(model)
-        self.pieces_of = weakref.WeakKeyDictionary()    # {batch: (its arrays then, its pieces)}
+        self.parts_of = weakref.WeakKeyDictionary()     # {batch: (its arrays then, its parts)}
 
     def __enter__(self):
         self.workers.__enter__()
@@ -115,21 +114,9 @@ class FastEngine:
 
         `rng` is a function that makes the generator of dropout's masks, or None for no dropout.
         """
-        def learn(worker, piece):
-            if not piece.counted.size:
-                return 0.0
-            masks = None if rng is None else Masks(rng(), piece)
-            logits, cache = start(worker, piece, masks)
-            loss, log_p = loss_forward(logits, piece.counted, worker.arena)
-            worker.backward(loss_backward(log_p, piece.counted, worker.arena), cache)
-            return loss
-
-        pieces = self.pieces(batch, shared=rng is None)
-        self.workers.zero_grad()
-        for worker in self.workers.models:
-            worker.arena.written.clear()
-        losses = self.workers.map(learn, pieces)
-        self.workers.sum_grads()
+        parts = self.parts(batch, shared=rng is None)
+        losses = self.workers.run(learn, [(part, rng and rng()) for part in parts])
+        self.flat.sum_grads()
         return functools.reduce(operator.add, losses)
 
     def clip(self, max_norm):
@@ -139,50 +126,77 @@ class FastEngine:
     def update(self, lr=None):
         """One step of the optimizer."""
         self.flat.check()
-        self.flat.step(lr, self.workers.each)
+        self.flat.step(lr, self.workers.run)
 
     def measure(self, batch):
         """Each sequence's loss and how many of its counted tokens come out right: two (B,)."""
-        def look(worker, piece):
-            logits, _ = start(worker, piece, None)
-            return measured(logits, piece.counted, worker.arena)
-
-        results = self.workers.map(look, self.pieces(batch))
+        results = self.workers.run(look, [(part, None) for part in self.parts(batch)])
         loss, right = (np.concatenate(parts) for parts in zip(*results, strict=True))
         return loss, right
 
-    def pieces(self, batch, shared=True):
-        """The batch in as many pieces as there are workers, or more where it is large."""
+    def parts(self, batch, shared=True):
+        """The batch in as many Parts as there are workers, or more where it is large."""
         self.flat.check()
         for attributes, held in self.held:
             if any(attributes.get(name) != value for name, value in held.items()):
                 raise InputError("a layer or a parameter of the model was replaced since the "
                                  "engine was made; make the engine afterwards")
         arrays = batch.inputs, batch.targets, batch.counted
-        before, known = self.pieces_of.get(batch, ((), {}))
+        before, known = self.parts_of.get(batch, ((), {}))
         if not before or not all(map(np.array_equal, arrays, before)):
             self.check(*arrays)
             known = {}
-            self.pieces_of[batch] = [np.copy(array) for array in arrays], known
+            self.parts_of[batch] = [np.copy(array) for array in arrays], known
         if shared not in known:
-            parts = max(len(self.workers.models), -(-len(batch) // batch.chunk))
-            cuts = np.array_split(np.arange(len(batch)), min(parts, len(batch)))
-            known[shared] = [self.piece(batch, slice(cut[0], cut[-1] + 1), shared) for cut in cuts]
+            count = max(len(self.workers.models), -(-len(batch) // batch.chunk))
+            cuts = np.array_split(np.arange(len(batch)), min(count, len(batch)))
+            known[shared] = [self.part(batch, slice(int(cut[0]), int(cut[-1]) + 1), shared)
+                             for cut in cuts]
         return known[shared]
 
     def check(self, ids, targets, counted):
         """The doors of the textbook's model and loss."""
-        self.workers.models[0].check(ids)
+        self.workers.workers[0].check(ids)
         check_loss_shapes((*np.shape(ids), self.model.classifier.sizes[1]), targets, counted)
 
-    def piece(self, batch, part, shared):
-        ids, targets, counted = batch.inputs[part], batch.targets[part], batch.counted[part]
+    def part(self, batch, sequences, shared):
+        """The Part of a batch with these sequences."""
+        ids, targets, counted = (
+            each[sequences] for each in (batch.inputs, batch.targets, batch.counted))
         # Of a text everything counts, and little is equal; for a GPU a gather costs more than
         # what it saves.
         shared = shared and not counted.all() and is_host()
+        return Part(self.piece, ids, targets, counted, shared, sequences, len(batch),
+                    self.model.classifier.sizes[1])
+
+    @staticmethod
+    def piece(ids, targets, counted, shared, sequences, batch, V):
+        """The Piece that a Part is made into."""
         rows = Rows(ids, shared, words=shared)
-        V = self.model.classifier.sizes[1]
-        return Piece(rows, Counted(rows, targets, counted, len(batch), V), part, len(batch))
+        return Piece(rows, Counted(rows, targets, counted, batch, V), sequences, batch)
+
+
+def learn(worker, parts, _):
+    """[the loss of each part], its gradients in the worker's memory, which had others."""
+    worker.grad[...] = 0
+    worker.arena.written.clear()
+    return [loss_of(worker, part.made, rng) for part, rng in parts]
+
+
+def loss_of(worker, piece, rng):
+    """The loss of a piece, its gradients being added; dropout's numbers come from `rng`."""
+    if not piece.counted.size:
+        return 0.0
+    logits, cache = start(worker, piece, None if rng is None else Masks(rng, piece))
+    loss, log_p = loss_forward(logits, piece.counted, worker.arena)
+    worker.backward(loss_backward(log_p, piece.counted, worker.arena), cache)
+    return loss
+
+
+def look(worker, parts, _):
+    """[`measured` of each part]."""
+    return [measured(start(worker, part.made, None)[0], part.made.counted, worker.arena)
+            for part, _ in parts]
 
 
 def start(worker, piece, masks):

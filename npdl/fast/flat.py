@@ -7,23 +7,28 @@ operation, and an update goes through blocks that stay in the processor's cache.
 
 import math
 
+import numpy as np
+
 from npdl.backend import is_host, xp
 from npdl.errors import InputError
 from npdl.fast import fused
 from npdl.optim import SGD, Adam, AdamW
 
 BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
+ROW = 128      # numbers: every row of the memory begins at a multiple, as a processor's cache and
+               # a device like it
 
 
 class Flat:
-    """The memory of an optimizer's parameters. Make it before any shadow of the model.
+    """The memory of an optimizer's parameters, and of the gradients that `shadows` of the model
+    collect: one array, a row for each.
 
     Parameters with `decay` come first, so that an update treats at most two stretches. `together`
     are tuples of names that shall lie side by side, along their last axis, where they can: three
     maps of one input are then one matrix, `blocks(flat)[names]`.
     """
 
-    def __init__(self, optimizer, together=()):
+    def __init__(self, optimizer, together=(), shadows=()):
         self.optimizer = optimizer
         params = optimizer.params
         joined = [names for names in together if can_join([params.get(name) for name in names])]
@@ -33,19 +38,72 @@ class Flat:
         self.groups = sorted(groups, key=lambda names: not params[names[0]].decay)
         self.names = [name for names in self.groups for name in names]
         self.shapes = [[params[name].data.shape for name in names] for names in self.groups]
-        self.data = self.packed({name: param.data for name, param in params.items()})
-        self.grad = xp.zeros_like(self.data)
         self.decayed = sum(param.data.size for param in params.values() if param.decay)
-        views = zip(self.views(self.data), self.views(self.grad), strict=True)
-        for name, (data, grad) in zip(self.names, views, strict=True):
-            params[name].data, params[name].grad = data, grad
-        self.held = [(name, p, p.data, p.grad, p.decay) for name, p in params.items()]
-        self.moments = {}
-        for moment in optimizer.moments:
-            arrays = getattr(optimizer, moment)
-            flat = self.packed(arrays)
-            arrays.update(zip(self.names, self.views(flat), strict=True))
-            self.moments[moment] = flat
+        self.size = sum(param.data.size for param in params.values())
+        self.dtype = params[self.names[0]].data.dtype
+        self.params = [params, *(dict(shadow.params()) for shadow in shadows)]
+        self.shape = 1 + len(optimizer.moments) + len(self.params), -(-self.size // ROW) * ROW
+        self.settle()
+
+    def settle(self, store=None):
+        """Move all numbers into `store`, bytes that processes share, or into memory of its own."""
+        optimizer = self.optimizer
+        before = [{name: param.data for name, param in self.params[0].items()},
+                  *(getattr(optimizer, moment) for moment in optimizer.moments),
+                  *({name: params[name].grad for name in self.names} for params in self.params)]
+        self.open(store)
+        rows = self.data, *self.moments.values(), *self.grads
+        for row, arrays in zip(rows, before, strict=True):
+            for name, view in zip(self.names, self.views(row), strict=True):
+                view[...] = arrays[name]
+        for moment, row in self.moments.items():
+            getattr(optimizer, moment).update(zip(self.names, self.views(row), strict=True))
+        for params, grad in zip(self.params, self.grads, strict=True):
+            self.bind(params, grad)
+        self.held = [(name, p, p.data, p.grad, p.decay) for name, p in self.params[0].items()]
+
+    def open(self, store):
+        """Cut the memory into the rows data, moments and grads, one for each model."""
+        self.store = store
+        if store is None:
+            memory = xp.empty(self.shape, self.dtype)
+        else:
+            memory = np.frombuffer(store, self.dtype).reshape(self.shape)
+        self.data, *rows = (row[: self.size] for row in memory)
+        names = self.optimizer.moments
+        self.moments, self.grads = dict(zip(names, rows, strict=False)), rows[len(names) :]
+
+    def bind(self, params, grad):
+        """Make the Params {name: Param} of a model views of this memory, gradients of `grad`."""
+        views = zip(self.views(self.data), self.views(grad), strict=True)
+        for name, (data, its_grad) in zip(self.names, views, strict=True):
+            params[name].data, params[name].grad = data, its_grad
+
+    def __getstate__(self):
+        """For another process: the shared memory and how it is cut, no model and no optimizer."""
+        bare = object.__new__(type(self.optimizer))
+        vars(bare).update(self.settings())
+        kept = ("groups", "names", "shapes", "decayed", "size", "dtype", "shape", "store")
+        return {"optimizer": bare, **{name: getattr(self, name) for name in kept}}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.open(self.store)
+
+    @property
+    def nbytes(self):
+        """Bytes of the whole memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def grad(self):
+        """The model's own gradient; the others are its shadows'."""
+        return self.grads[0]
+
+    def sum_grads(self):
+        """Add the shadows' gradients to the model's, in a fixed order."""
+        for grad in self.grads[1:]:
+            self.grads[0] += grad
 
     def check(self):
         """Raise InputError where a Param is no longer what it was when this memory was made."""
@@ -54,14 +112,6 @@ class Flat:
                 raise InputError(f"{name} got other arrays, was frozen or freed, or has another "
                                  "decay since the engine was made; make the engine afterwards, "
                                  "and one for each model")
-
-    def packed(self, arrays):
-        """{name: array} in one flat array, in the order of the groups."""
-        some = arrays[self.names[0]]
-        flat = xp.empty(sum(math.prod(arrays[name].shape) for name in self.names), some.dtype)
-        for name, view in zip(self.names, self.views(flat), strict=True):
-            view[...] = arrays[name]
-        return flat
 
     def blocks(self, flat):
         """{names: the array that they share} of a flat array."""
@@ -82,34 +132,44 @@ class Flat:
                 yield block[..., start : start + shape[-1]]
                 start += shape[-1]
 
-    def gradients_of(self, shadow):
-        """Give a shadow of the model one flat gradient, and return it."""
-        grad = xp.zeros_like(self.data)
-        by_name = dict(shadow.params())
-        for name, view in zip(self.names, self.views(grad), strict=True):
-            by_name[name].grad = view
-        return grad
-
     def clip(self, max_norm):
         """npdl.optim.clip_by_global_norm. A BLAS norm would change its bits with its threads."""
-        norm = xp.sqrt((self.grad * self.grad).sum())
-        self.grad *= xp.minimum(max_norm / (norm + 1e-6), 1.0).astype(self.grad.dtype)
+        spare = self.grads[-1] if len(self.grads) > 1 else None     # it has been added
+        norm = xp.sqrt(xp.multiply(self.grad, self.grad, out=spare).sum())
+        self.grads[0] *= xp.minimum(max_norm / (norm + 1e-6), 1.0).astype(self.grad.dtype)
         return norm
 
-    def step(self, lr=None, each=map):
-        """The optimizer's step, block by block; `each`, which stands for `map`, may use threads."""
+    def settings(self):
+        """What an update reads of the optimizer, but for its moments."""
+        arrays = {"params", *self.optimizer.moments}
+        return {name: value for name, value in vars(self.optimizer).items() if name not in arrays}
+
+    def step(self, lr=None, run=None):
+        """The optimizer's step, block by block; `run` (Threads.run) shares the blocks out."""
         optimizer = self.optimizer
         optimizer.steps += 1
         lr = float(optimizer.lr if lr is None else lr)
-        size, decayed = self.data.size, self.decayed
+        size, decayed = self.size, self.decayed
         block = BLOCK if is_host() else max(size, 1)
         parts = [
             (slice(start, min(start + block, end)), decay)
             for begin, end, decay in ((0, decayed, optimizer.weight_decay), (decayed, size, 0.0))
             for start in range(begin, end, block)
         ]
-        update = UPDATES[type(optimizer)]
-        list(each(lambda part: update(self, part[0], lr, part[1]), parts))
+        if run is None:
+            self.update(parts, self.settings(), lr)
+        else:
+            run(update, parts, (self.settings(), lr))
+
+    def update(self, parts, settings, lr):
+        """The optimizer's step, with these settings, of some parts: (slice, decay)."""
+        vars(self.optimizer).update(settings)
+        return [UPDATES[type(self.optimizer)](self, part, lr, decay) for part, decay in parts]
+
+
+def update(worker, parts, common):
+    """Flat.update in whichever thread or process."""
+    return worker.flat.update(parts, *common)
 
 
 def sgd(flat, part, lr, decay):

@@ -158,7 +158,7 @@ def state(i, f, o, g, c_prev, c, tanh_c, h, spare):
 
 
 @fused
-def state_backward(dh, dh_next, dc, dc_next, f, o, tanh_c):
+def state_backward(dh, dh_next, dc, dc_next, o, tanh_c):
     """dh += dh_next; dc = dh * o * (1 - tanh_c**2) + dc_next   (LSTMCell.backward)."""
     if dh_next is not None:
         dh = xp.add(dh, dh_next, out=dh)

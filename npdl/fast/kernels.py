@@ -23,6 +23,7 @@ from npdl.layers.norm import LayerNorm
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
                         # with ones are many times faster
+TURNED = 64             # rows of so many numbers are turned into columns for their maximum
 ROWS = 512              # whose shares in a sum of products are made and added up at a time
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
@@ -339,13 +340,11 @@ def along(x, m):
 def row_max(x, m):
     """The maximum over the last axis of (N, S), kept as length 1."""
     N, S = x.shape
-    if not is_host() or S > SHORT_AXIS:
+    if not is_host() or S > TURNED:
         return x.max(-1, keepdims=True)
-    top = m.empty(N, 1)
-    top[...] = x[:, :1]
-    for i in range(1, S):
-        np.maximum(top, x[:, i : i + 1], out=top)
-    return top
+    columns = m.empty(S, N)
+    columns[...] = x.T
+    return columns.max(0)[:, None]
 
 
 @functools.lru_cache(maxsize=64)

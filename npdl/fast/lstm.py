@@ -184,7 +184,7 @@ def through_time(cell, dh, dz, cache, rows, m):
             i, f, o, g = now.each
             dc = m.empty(run.nodes, H)
             c_prev = cache.above[t] if t in cache.above else steps[t - 1].c if t else None
-            fused.state_backward(dh_now, dh_next, dc, dc_next, f, o, now.tanh_c)
+            fused.state_backward(dh_now, dh_next, dc, dc_next, o, now.tanh_c)
             dc_next = m.empty(run.nodes, H) if t else None
             fused.gates_backward(*dz_each, i, f, o, g, dc, dh_now, c_prev, now.tanh_c, dc_next)
             if t == 0:

@@ -34,9 +34,7 @@ class Lookup:
 
     def take(self, x, out):
         """out[..., n, :] = x[..., index[n], :]."""
-        if self.same:
-            out[...] = x
-        elif is_host():
+        if is_host():
             np.take(x, self.index, axis=-2, out=out, mode="clip")   # the indices are right, and
         else:                                                       # "raise" would buffer
             xp.take(x, self.index, axis=-2, out=out)
@@ -136,19 +134,20 @@ class Words(Entries):
     """
 
     def __init__(self, rows):
-        found = [np.unique(rows.tokens[level], return_inverse=True) for level in rows.levels]
-        counts = [len(tokens) for tokens, _ in found]
+        tokens, inverses = zip(*[np.unique(rows.tokens[level], return_inverse=True)
+                                 for level in rows.levels], strict=True)
+        counts = [len(level) for level in tokens]
         ends = np.cumsum(counts)
         self.size = int(ends[-1])
         self.most = max(counts)
-        self.tokens = np.concatenate([tokens for tokens, _ in found])
+        self.tokens = np.concatenate(tokens)
         self.positions = np.repeat(np.arange(len(counts)), counts)
         starts = ends - counts
-        index = [inverse + start for (_, inverse), start in zip(found, starts, strict=True)]
+        index = [inverse + start for inverse, start in zip(inverses, starts, strict=True)]
         self.rows = Lookup(np.concatenate(index), self.size)
         self.levels = [
             (level, slice(int(end - n), int(end)), Lookup(inverse, n))
-            for level, (_, inverse), end, n in zip(rows.levels, found, ends, counts, strict=True)
+            for level, inverse, end, n in zip(rows.levels, inverses, ends, counts, strict=True)
         ]
 
     @classmethod

@@ -146,7 +146,7 @@ class LearnedPositions(Layer):
 POSITIONS = ("k/d", "2k/d", "learned")
 
 
-def positions_of(kind, max_len, d_model, rng, dtype):
+def positions_of(kind, max_len, d_model, *, rng, dtype):
     """The layer that adds positions: LearnedPositions, or SinusoidalPositions of an exponent."""
     require_choice("positions", kind, POSITIONS)
     if kind == "learned":

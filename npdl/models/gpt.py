@@ -31,7 +31,7 @@ class GPT(Layer):
                  ffn_bias=False, eps=1e-5, classifier_bias=True):
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
-        self.positions = positions_of(positions, max_len, d_model, rng, dtype)
+        self.positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
         self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias=bias, norm=norm,
                                activation=activation, dropout=dropout, ffn_bias=ffn_bias, rng=rng,
                                dtype=dtype, norm_bias=norm_bias, eps=eps)

@@ -31,11 +31,11 @@ class Seq2Seq(Layer):
                      dropout=dropout, ffn_bias=True, rng=rng, dtype=dtype)
         self.source_embedding = Embedding(source_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
-        self.source_positions = positions_of(positions, max_len, d_model, rng, dtype)
+        self.source_positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
         self.encoder = Encoder(num_layers, d_model, num_heads, **stack)
         self.target_embedding = Embedding(target_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
-        self.target_positions = positions_of(positions, max_len, d_model, rng, dtype)
+        self.target_positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
         self.decoder = CrossDecoder(num_layers, d_model, num_heads, **stack)
         self.classifier = Linear(d_model, target_vocab, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)

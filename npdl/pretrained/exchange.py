@@ -2,8 +2,8 @@
 
     arrays = to_torch(model)                            # {name: NumPy array}
     from_torch(model, arrays)                           # into npdl's parameters, in place
-    write_safetensors("model.safetensors", arrays)
-    from_torch(model, read_safetensors("model.safetensors"))
+    npdl.safetensors.write("model.safetensors", arrays)
+    from_torch(model, npdl.safetensors.read("model.safetensors"))
 
 With torch itself:  ``{n: t.numpy() for n, t in module.state_dict().items()}``.
 
@@ -27,7 +27,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl import safetensors
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
 from npdl.core import Param, walk
@@ -107,20 +106,6 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
                              f"this model's {fitting.dtype}")
     for param, _, fitting in cast:
         param.data[...] = to_device(fitting)
-
-
-def read_safetensors(path):
-    """{name: NumPy array} of a safetensors file, in memory; BF16 comes as float32.
-
-    Raises CheckpointError for a file that is none, or is damaged.
-    """
-    file = safetensors.SafetensorsFile(path)
-    return {name: file.read(name) for name in file.entries}
-
-
-def write_safetensors(path, arrays):
-    """Write {name: array} as a safetensors file, whole or not at all."""
-    safetensors.write(path, arrays)
 
 
 def _renamed(name, rename):

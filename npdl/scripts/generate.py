@@ -13,28 +13,57 @@ of train-seq2seq translates its prompt, a date.
   python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
 """
 
+import dataclasses
 import math
 import time
-from dataclasses import dataclass
 
 from npdl.console import describe, note, place, show
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.wiring import continuation
-from npdl.errors import InputError, require_positive
+from npdl.errors import InputError
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
 from npdl.pretrained import is_model, load
+from npdl.training.options import (
+    COUNT,
+    NATURAL,
+    POSITIVE,
+    SHARE,
+    add_settings,
+    check,
+    count,
+    option_of,
+    setting,
+)
 from npdl.training.run import load_run
 
-METHODS = {             # what each method can be told, and what it is when it is not
-    "greedy": {},
-    "beam": {"width": 5, "length_power": 0.0, "n_best": 1},
-    "sample": {"count": 1, "temperature": 1.0, "top_k": None, "top_p": None, "seed": 0},
-}
+METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # their own options
 TOKENS = {"arithmetic": 8, "dates": 16, "text": 500, "model": 200}
 LISTED = ("arithmetic", "dates")                # one line each, with its probability
-MOST = {"tokens": 100_000, "width": 1000}       # what memory has to hold
 AT_ONCE = 64                                    # continuations drawn together, then shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a prompt is continued; `tokens` and `keep` are Source's where they are None."""
+
+    chat: bool = setting("text", False, "a real model: hand it the prompt as its chat template "
+                         "has it, and write its answer")
+    method: str = setting("text", "greedy", "the most probable token each time; beam search; or "
+                          "random draws", allowed=tuple(METHODS))
+    tokens: int | None = setting("text", None, "tokens at most", "N", count(100_000))
+    keep: int | None = setting("text", None, "not an LSTM: tokens that stay when the window is "
+                               "full", "N", NATURAL)
+    width: int = setting("beam search", 5, "hypotheses kept", "W", count(1000))
+    length_power: float = setting("beam search", 0.0, "rank finished ones by log probability / "
+                                  "length^A", "A")
+    n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
+    count: int = setting("sampling", 1, "continuations to draw", "N", COUNT)
+    temperature: float = setting("sampling", 1.0, "below 1: closer to greedy", "T", POSITIVE)
+    top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
+    top_p: float | None = setting("sampling", None, "only the most probable tokens that together "
+                                  "reach P", "P", SHARE)
+    seed: int = setting("sampling", 0, "of the draws", allowed=NATURAL)
 
 
 def add_arguments(p):
@@ -43,33 +72,14 @@ def add_arguments(p):
     p.add_argument("run", type=place, help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompt", nargs="?", default=None, help="what to continue: an equation's tokens "
                    "apart, or text (default: BOS, or a new line)")
-    p.add_argument("--chat", action="store_true", default=False, help="a real model: hand it the "
-                   "prompt as its chat template has it, and write its answer")
-    p.add_argument("--method", choices=tuple(METHODS), default="greedy",
-                   help="the most probable token each time; beam search; or random draws "
-                   "(default: greedy)")
-    p.add_argument("--tokens", type=int, metavar="N", default=None, help="tokens at most "
-                   f"(default: {TOKENS['text']}; real models, which end by themselves: "
-                   f"{TOKENS['model']}; equations, likewise: {TOKENS['arithmetic']})")
-    p.add_argument("--keep", type=int, metavar="N", default=None, help="not an LSTM: tokens that "
-                   "stay when the window is full (default: all but one, which recomputes it "
-                   "at every token; of a real model half, which is faster and forgets more)")
-    beam = p.add_argument_group("beam search")
-    beam.add_argument("--width", type=int, metavar="W", help="hypotheses kept (default: 5)")
-    beam.add_argument("--length-power", type=float, metavar="A", help="rank finished ones by log "
-                      "probability / length^A (default: 0)")
-    beam.add_argument("--n-best", type=int, metavar="N", help="results to show (default: 1)")
-    draw = p.add_argument_group("sampling")
-    draw.add_argument("--count", type=int, metavar="N", help="continuations to draw (default: 1)")
-    draw.add_argument("--temperature", type=float, metavar="T", help="below 1: closer to greedy "
-                      "(default: 1)")
-    draw.add_argument("--top-k", type=int, metavar="K", help="only the K most probable tokens")
-    draw.add_argument("--top-p", type=float, metavar="P", help="only the most probable tokens that "
-                      "together reach P")
-    draw.add_argument("--seed", type=int, help="of the draws (default: 0)")
+    add_settings(p, "generate", METHODS.values(), Settings(
+        tokens=f"{TOKENS['text']}; real models, which end by themselves: {TOKENS['model']}; "
+               f"equations, likewise: {TOKENS['arithmetic']}",
+        keep="all but one, which recomputes it at every token; of a real model half, which is "
+             "faster and forgets more"))
 
 
-@dataclass
+@dataclasses.dataclass
 class Source:
     """What a folder gives: a model, its vocabulary, which of TOKENS' kinds it is, and what ends
     its texts (a token, several, or None)."""
@@ -125,53 +135,42 @@ def of_run(run):
     return Source(run.model, words, "arithmetic", words.eos)
 
 
-def generate(source, prompt=None, method="greedy", tokens=None, keep=None, chat=False, each=None,
-             **how):
+def generate(source, prompt=None, method="greedy", each=None, **how):
     """Hypotheses that continue `prompt` with a Source, and the ids of the prompt.
 
     The best one is first; random ones come as they are drawn, AT_ONCE at a time. each(sequence,
-    token) is called as tokens are chosen, but in beam search. `how` holds METHODS' options.
+    token) is called as tokens are chosen, but in beam search. `how` holds other Settings.
     Raises InputError for what cannot be done.
     """
-    settings = method_settings(method, how)
-    ids, model, eos = source.encode(prompt, chat), source.model, source.ends
+    chosen = Settings(method=method, **how)
+    check(chosen)
+    for field in dataclasses.fields(chosen):
+        owner = next(name for name, group in METHODS.items() if group == field.metadata["group"])
+        if field.name in how and owner not in ("greedy", method):
+            raise InputError(f"{option_of(field.name)} goes with --method {owner}, not {method}")
+    ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
     slides = source.kind != "dates" and not isinstance(model, LSTMLM)
+    keep = chosen.keep
     if keep is not None and not slides:
         raise InputError("--keep is a GPT's; this run's model sees everything that came before")
     if keep is None and source.kind == "model":
         keep = model.max_len // 2       # its window is long, and takes as many tokens' time anew
-    tokens = TOKENS[source.kind] if tokens is None else tokens
-    require_positive(tokens=tokens)
-    for name, value in (("tokens", tokens), ("width", settings.get("width", 1))):
-        if value > MOST[name]:
-            raise InputError(f"--{name} {value}: must be {MOST[name]} or less")
+    tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
     options = {"capacity": len(ids) + tokens, "keep": keep} if slides else {}
     if source.kind == "dates":
         options = {"first": [source.words.bos]}
     scorer = continuation(model, ids, **options)
     if method == "beam":
-        n_best = settings["n_best"]
-        result = beam_search(scorer, settings["width"], tokens, eos, settings["length_power"],
-                             n_best, keep_steps=False)
-        return (result.finished + result.unfinished)[:n_best], ids
+        result = beam_search(scorer, chosen.width, tokens, eos, chosen.length_power,
+                             n_best=chosen.n_best, keep_steps=False)
+        return (result.finished + result.unfinished)[:chosen.n_best], ids
     if method == "sample":
-        rng, count = generator(settings.pop("seed")), settings.pop("count")
-        require_positive(count=count)
-        return (hypothesis for start in range(0, count, AT_ONCE) for hypothesis in
-                sample(scorer, tokens, rng, eos, min(AT_ONCE, count - start), **settings,
+        rng = generator(chosen.seed)
+        return (hypothesis for start in range(0, chosen.count, AT_ONCE) for hypothesis in
+                sample(scorer, tokens, rng, eos, min(AT_ONCE, chosen.count - start),
+                       temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p,
                        each=each)), ids
     return greedy(scorer, tokens, eos, each), ids
-
-
-def method_settings(method, how):
-    """METHODS' settings of a method, with `how` in their places."""
-    odd = next((name for name in how if name not in METHODS[method]), None)
-    if odd is not None:
-        owner = next(name for name, options in METHODS.items() if odd in options)
-        raise InputError(f"--{odd.replace('_', '-')} goes with --method {owner}, not {method}")
-    if how.get("seed", 0) < 0:
-        raise InputError(f"--seed {how['seed']}: must be 0 or more")
-    return {**METHODS[method], **how}
 
 
 class Live:
@@ -200,15 +199,15 @@ def run(options):
     """Write what the options ask for; the exit status."""
     options = vars(options)
     source = opened(options.pop("run"))
-    streams = (source.kind not in LISTED and options["method"] != "beam"
+    streams = (source.kind not in LISTED and options.get("method") != "beam"
                and options.get("count", 1) == 1)
     return (streamed if streams else listed)(source, options)
 
 
 def streamed(source, options):
     """One text, written as it comes."""
-    first = source.encode(options["prompt"], options["chat"])
-    live = Live(source, first, "" if options["chat"] else source.words.decode(first))
+    first = source.encode(options["prompt"], "chat" in options)
+    live = Live(source, first, "" if "chat" in options else source.words.decode(first))
     found, ids = generate(source, **options, each=live)
     [hypothesis] = found
     show(live.text())
@@ -221,7 +220,7 @@ def streamed(source, options):
 def listed(source, options):
     """Equations, dates, several texts, or what a beam search found."""
     found, ids = generate(source, **options)
-    longest, prompt = 0, [] if options["chat"] else ids
+    longest, prompt = 0, [] if "chat" in options else ids
     for i, hypothesis in enumerate(found):
         if i and source.kind not in LISTED:
             print("-" * 40)

@@ -15,10 +15,12 @@ been.
   python -m npdl train-{name} --resume --out runs/minus
 """
 
+import dataclasses
+import functools
 import textwrap
 
 from npdl import backend
-from npdl.console import describe, offer_all, place
+from npdl.console import describe, offer_all
 from npdl.errors import InputError
 from npdl.training import run
 from npdl.training.config import (
@@ -33,9 +35,10 @@ from npdl.training.config import (
     Config,
 )
 from npdl.training.nonfinite import Watch
-from npdl.training.options import add_settings, option_of
+from npdl.training.options import COUNT, add_settings, check, option_of, setting
 from npdl.training.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
 
+PROCESS = "this process"
 TRANSLATE = """Train an encoder-decoder to translate dates, written in many ways, into ISO 8601.
 
 "March 3rd, 2021", "wed 3 mar 2021", "03/03/21" (month first), "3.3.21" (day first) -> 2021-03-03.
@@ -54,16 +57,6 @@ stops; --resume goes on, bit for bit.
 """
 
 
-def add_gpt(parser):
-    """Add the options of train-gpt to an argparse parser."""
-    _add(parser, "gpt", __doc__.format(a="a", model="GPT", name="gpt", heads=" and four heads"))
-
-
-def add_lstm(parser):
-    """Add the options of train-lstm to an argparse parser."""
-    _add(parser, "lstm", __doc__.format(a="an", model="LSTM", name="lstm", heads=""))
-
-
 def add_seq2seq(parser):
     """Add the options of train-seq2seq to an argparse parser."""
     describe(parser, TRANSLATE)
@@ -75,23 +68,13 @@ def add_seq2seq(parser):
     run_options(parser, "runs/<model>-dates-seed<seed>")
 
 
-def run_gpt(options):
-    """Train a GPT as the options say; returns the exit status."""
-    return _train("gpt", options)
-
-
 def run_seq2seq(options):
-    """Train an encoder-decoder as the options say; returns the exit status."""
-    return _train(getattr(options, "model", SEQ2SEQ[0]), options)
+    return _train(options, getattr(options, "model", SEQ2SEQ[0]))
 
 
-def run_lstm(options):
-    """Train an LSTM as the options say; returns the exit status."""
-    return _train("lstm", options)
-
-
-def _add(parser, model, description):
-    describe(parser, description)
+def _add(parser, model, a, heads=""):
+    """Add the options of train-gpt or train-lstm to an argparse parser."""
+    describe(parser, __doc__.format(a=a, model=model.upper(), name=model, heads=heads))
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
                       for name, value in TEXT_DEFAULTS[model].items())
     parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)
@@ -106,32 +89,39 @@ def _add(parser, model, description):
                 "runs/<model>-text-<file>-seed<seed>")
 
 
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """One process's part in a run."""
+
+    out: str | None = setting(PROCESS, None, "the run's folder", "DIR")
+    resume: bool = setting(PROCESS, False, "go on with the run in --out, exactly where its "
+                           "checkpoint is")
+    for_steps: int | None = setting(PROCESS, None, "make N more updates now, save and leave; "
+                                    "--resume goes on", "N", COUNT)
+    quiet: bool = setting(PROCESS, False, "show nothing")
+    check: bool = setting(PROCESS, False, "look at every layer's numbers at every step: say where "
+                          "the first NaN or infinity is made (slower)", rare=True)
+
+
 def run_options(parser, folder):
-    """Add the options of one process's part in a run; `folder` says where --out is by default."""
+    """Add the options of Process; `folder` says where --out is by default."""
     offer_all(parser)
-    group = parser.add_argument_group("this process")
-    group.add_argument("--out", metavar="DIR", default=None, type=place,
-                       help=f"the run's folder (default: {folder})")
-    group.add_argument("--resume", action="store_true", default=False, help="go on with the run "
-                       "in --out, exactly where its checkpoint is")
-    group.add_argument("--for-steps", type=int, metavar="N", default=None, help="make N more "
-                       "updates now, save and leave; --resume goes on")
-    group.add_argument("--quiet", action="store_true", default=False, help="show nothing")
-    group.add_argument("--check", action="store_true", default=False, help="look at every layer's "
-                       "numbers at every step: say where the first NaN or infinity is made "
-                       "(slower)").rare = True
+    add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
 
 
 def parsed(options):
     """(settings that were given, --out, --resume, npdl.training.run.train's other arguments)."""
     given = vars(options)
-    how = {"quiet": given.pop("quiet"), "for_steps": given.pop("for_steps")}
-    if given.pop("check"):
-        how["check"] = Watch
-    return given, given.pop("out"), given.pop("resume"), how
+    process = Process(**{field.name: given.pop(field.name) for field in dataclasses.fields(Process)
+                         if field.name in given})
+    check(process)
+    how = {"quiet": process.quiet, "for_steps": process.for_steps,
+           "check": Watch if process.check else None}
+    return given, process.out, process.resume, how
 
 
-def _train(model, options):
+def _train(options, model):
+    """Train a model as the options say; returns the exit status."""
     given, folder, resume, how = parsed(options)
     command = Config(model=model).command
     if resume:
@@ -145,3 +135,9 @@ def _train(model, options):
         folder = folder or run.default_folder(config)
     backend.use(config.backend)
     return run.train(config, folder, resume, **how)
+
+
+add_gpt = functools.partial(_add, model="gpt", a="a", heads=" and four heads")
+add_lstm = functools.partial(_add, model="lstm", a="an")
+run_gpt = functools.partial(_train, model="gpt")
+run_lstm = functools.partial(_train, model="lstm")

@@ -6,7 +6,6 @@ import os
 from npdl.adapt.quantize import ROUNDINGS
 from npdl.backend import NAMES as BACKENDS
 from npdl.errors import InputError
-from npdl.files import LARGEST_NUMBER
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import POSITIONS
 from npdl.schedule import SCHEDULES
@@ -18,6 +17,7 @@ from npdl.training.options import (
     NATURAL,
     NOT_NEGATIVE,
     POSITIVE,
+    SHARE,
     check,
     count,
     setting,
@@ -56,13 +56,11 @@ class Adapters:
     bits: int | None = setting(ADAPTERS, None, "QLoRA: bits a number of the frozen linear maps",
                                "M")
     block: int | None = setting(ADAPTERS, None, "numbers that share a step size; none: a whole "
-                                "matrix", "N")
+                                "matrix", "N", COUNT)
     rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
 
     def __post_init__(self):
         check(self)
-        if isinstance(self.block, int) and self.block >= LARGEST_NUMBER:
-            raise InputError(f"--block {self.block}: must be below 2^63")
         if self.bits is None and (self.block is not None or self.rounding != "floor"):
             raise InputError("--block and --rounding say how to quantize; give --bits too")
 
@@ -73,9 +71,9 @@ class Config:
 
     engine   what computes a step, with results equal but for rounding: "plain" the textbook,
              "fast" npdl.fast
-    threads  parts of a batch that the fast engine works on at once, each by a thread, or BLAS's
-             threads for a model that it does not know; results repeat bit for bit for the same
-             number
+    threads  parts of a batch that the fast engine works on at once, each in a process or a thread,
+             or BLAS's threads for a model that it does not know; results repeat bit for bit for
+             the same number
     numbers  the vocabulary's numbers are 0..numbers-1; None for as many as p and q need
     text     a file to train on instead, character by character (npdl.training.text_task), with
              windows of `block` characters; sha256 and characters are read from it
@@ -98,7 +96,7 @@ class Config:
     stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
                                rare=True)
     r_train: float = setting(ARITHMETIC, 0.5, "share of the equations, or of the text, to train "
-                             "on, in (0, 1]; 1 leaves no validation set", "R")
+                             "on, in (0, 1]; 1 leaves no validation set", "R", SHARE)
     numbers: int | None = setting(None, None)
     text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
     sha256: str | None = setting(None, None)
@@ -159,7 +157,7 @@ class Config:
                          rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
     engine: str = setting(MACHINE, "fast", "what computes a step: the textbook as it stands "
-                          "(plain), to be read and stepped through, or the fast wing; equal but "
+                          "(plain), to be read and stepped through, or the fast engine; equal but "
                           "for rounding", allowed=ENGINES)
     threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine works on at "
                            "once, or BLAS's threads for a model that it does not know; else "
@@ -181,9 +179,6 @@ class Config:
                              "other")
         if self.pretrained is not None and self.text is None:
             raise InputError("--text: is missing; name the text to fine-tune on")
-        if self.text is not None and not (type(self.r_train) in (int, float)
-                                          and 0 < self.r_train <= 1):
-            raise InputError(f"--r-train {self.r_train!r}: must be a number in (0, 1]")
 
     @property
     def translates(self):

@@ -7,10 +7,7 @@ curves.png        loss and accuracy over steps, once there are two records
 summary.json      best values, the steps that reached them, wall time
 """
 
-import dataclasses
-import math
 import os
-import typing
 from pathlib import Path
 
 from npdl import adapt
@@ -137,7 +134,7 @@ def read_config(folder):
     """The Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
-        config = checked_config(read_json(path)["config"])
+        config = Config.from_json(read_json(path)["config"])
         real = config.pretrained is not None
         facts = config.sha256, config.pretrained_sha256 if real else config.characters
         if config.text is not None and None in facts:
@@ -152,43 +149,10 @@ def read_config(folder):
                          "or start a new run") from error
 
 
-def checked_config(values):
-    """Config.from_json for values that anybody may have written, each of its type.
-
-    Raises what Python does for wrong types: ValueError, TypeError, AttributeError, OverflowError.
-    """
-    config = Config.from_json(values)
-    _check_types(config)
-    return config
-
-
 def made_by(folder):
     """The versions (npdl.training.origin) that a run's settings were written with, or {}."""
     found = read_json(Path(folder) / "config.json").get("versions")
     return found if isinstance(found, dict) else {}
-
-
-def _check_types(settings):
-    """Raise ValueError unless each setting of a Config, or of its adapters, is of its type."""
-    for name, kind in typing.get_type_hints(type(settings)).items():
-        value = getattr(settings, name)
-        if not _is_of(value, kind):
-            raise ValueError(f"{name} is {str(value)[:40]!r}")
-        if dataclasses.is_dataclass(value):
-            _check_types(value)
-
-
-def _is_of(value, kind):
-    parts = typing.get_args(kind)
-    if typing.get_origin(kind) is tuple:
-        if not isinstance(value, tuple) or (parts[-1] is not ... and len(value) != len(parts)):
-            return False
-        return all(_is_of(item, parts[0]) for item in value)
-    if parts:                               # one of several types
-        return any(_is_of(value, part) for part in parts)
-    if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)
-    return type(value) is kind
 
 
 def write_config(folder, config, made=None):

@@ -38,8 +38,8 @@ class Trainer:
         if config.decay == "matrices":
             optim.matrices_only(self.model)
         self.optimizer = make_optimizer(config, self.model)
-        self.learning_rate = schedule(config.schedule, config.lr, config.steps, config.warmup,
-                                      config.lr_min)
+        self.learning_rate = schedule(config.schedule, lr=config.lr, total=config.steps,
+                                      warmup=config.warmup, lr_min=config.lr_min)
         plain_threads = 1 if config.pretrained is None else config.threads
         self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
                                   plain_threads)

@@ -9,7 +9,6 @@ Source: the JSON Lines convention.
 
 import json
 import os
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -48,15 +47,11 @@ class MetricsWriter:
         Raises InputError for what JSON cannot hold, NaN and infinity included; CheckpointError
         when the system refuses the write.
         """
-        if self._file.closed:
-            raise InputError(f"{self.path}: the metrics writer is closed; open a new one")
-        if not isinstance(record, Mapping):
-            raise InputError(f"record is a {type(record).__name__}; a record is a dict; wrap it")
         try:
-            line = json.dumps(dict(record), allow_nan=False, default=_to_python) + "\n"
+            line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"{self.path}: record {str(dict(record))[:80]!r} cannot be written as JSON "
+                f"{self.path}: record {str(record)[:80]!r} cannot be written as JSON "
                 f"({reason(error)}); use finite numbers, text, bools, None, lists and dicts"
             ) from error
         try:

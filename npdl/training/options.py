@@ -6,7 +6,8 @@ is checked, and a command gets its options; what is not given is absent from wha
 
 import argparse
 import dataclasses
-import math
+import functools
+import sys
 import typing
 from collections.abc import Callable
 
@@ -14,28 +15,26 @@ from npdl.console import place
 from npdl.errors import InputError
 from npdl.files import LARGEST_NUMBER
 
-REAL = (int, float)
-
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers of a type for which `holds` is true; `words` say which those are."""
+    """Numbers for which `holds` is true; `words` say which those are."""
 
-    kind: type | tuple
     holds: Callable
     words: str
 
 
-COUNT = Range(int, lambda n: 1 <= n < LARGEST_NUMBER, "an integer, 1 or more, below 2^63")
-NATURAL = Range(int, lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more, below 2^63")
-NOT_NEGATIVE = Range(REAL, lambda x: 0 <= x < math.inf, "a finite number, 0 or more")
-POSITIVE = Range(REAL, lambda x: 0 < x < math.inf, "a finite number above 0")
-BELOW_1 = Range(REAL, lambda x: 0 <= x < 1, "at least 0 and below 1")
+COUNT = Range(lambda n: 1 <= n < LARGEST_NUMBER, "an integer, 1 or more, below 2^63")
+NATURAL = Range(lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more, below 2^63")
+NOT_NEGATIVE = Range(lambda x: x >= 0, "a finite number, 0 or more")
+POSITIVE = Range(lambda x: x > 0, "a finite number above 0")
+SHARE = Range(lambda x: 0 < x <= 1, "a number in (0, 1]")
+BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 
 def count(most):
     """The Range of the integers from 1 to `most`."""
-    return Range(int, lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
+    return Range(lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
 
 
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
@@ -57,17 +56,36 @@ def option_of(name):
     return f"--{name.replace('_', '-')}"
 
 
+types_of = functools.cache(typing.get_type_hints)
+
+
 def check(table):
-    """Raise InputError unless each value of a table is one that its setting allows."""
+    """Raise InputError unless each value of a table is of its type, and one that its setting
+    allows: the values of options, of a stranger's config.json and of a call alike."""
     for field in dataclasses.fields(table):
         value, allowed = getattr(table, field.name), field.metadata["allowed"]
+        kind, option = types_of(type(table))[field.name], option_of(field.name)
         if isinstance(allowed, tuple) and value not in allowed:
-            raise InputError(f"{option_of(field.name)} {value!r}: choose one of "
+            raise InputError(f"{option} {value!r:.40}: choose one of "
                              f"{', '.join(map(str, allowed))}")
-        if isinstance(allowed, Range) and not (value is None and field.default is None):
-            if (isinstance(value, bool) or not isinstance(value, allowed.kind)
-                    or not allowed.holds(value)):
-                raise InputError(f"{option_of(field.name)} {value!r}: must be {allowed.words}")
+        holds = allowed.holds if isinstance(allowed, Range) else lambda value: True
+        if not _is_of(value, kind) or not (value is None or holds(value)):
+            wanted = getattr(allowed, "words", f"of type {getattr(kind, '__name__', kind)}")
+            raise InputError(f"{option} {value!r:.40}: must be {wanted}")
+
+
+def _is_of(value, kind):
+    """Whether a value is of an annotation's type; an integer is a float, and no float is inf."""
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        return (isinstance(value, tuple) and (parts[-1] is ... or len(value) == len(parts))
+                and all(_is_of(item, parts[0]) for item in value))
+    if parts:                               # one of several types
+        return any(_is_of(value, part) for part in parts)
+    if kind is float:
+        return (isinstance(value, (int, float)) and not isinstance(value, bool)
+                and abs(value) <= sys.float_info.max)
+    return type(value) is kind
 
 
 def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
@@ -76,7 +94,7 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
     left_out  names of settings that this command has no option for
     shown     what is shown as the default instead of the one in `defaults`
     """
-    kinds = typing.get_type_hints(type(defaults))
+    kinds = types_of(type(defaults))
     for group in groups:
         added = parser.add_argument_group(group)
         for field in dataclasses.fields(defaults):

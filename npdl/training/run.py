@@ -53,8 +53,6 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     another process works in it, or a text cannot be read, CheckpointError when its files cannot
     be written or read, BackendError when a GPU fails.
     """
-    if for_steps is not None and for_steps < 1:
-        raise InputError(f"--for-steps {for_steps}: must be 1 or more")
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"training needs {' and '.join(missing)}; install what is missing with "

@@ -9,13 +9,13 @@ import itertools
 import numpy as np
 
 from npdl_study.blame.operands import (
+    agree,
     is_length,
     is_plain,
     number_named,
     numbers_of,
     ratio_of,
     readable,
-    same,
 )
 from npdl_study.blame.power_products import power_products
 from npdl_study.blame.sums import proportional
@@ -23,15 +23,15 @@ from npdl_study.blame.sums import proportional
 MOST = 12                       # of one kind that are tried
 
 
-def fits(value, wanted, text, atoms):
+def fits(value, wanted, text, operands):
     """(cost, kind, expression, words) of what could be meant by an expression that gives `value`
     where `wanted` is right, the simplest first."""
-    if np.shape(value) != np.shape(wanted) or same(value, wanted):
+    if np.shape(value) != np.shape(wanted) or agree(value, wanted):
         return []
     found = []
     for look in (_factors, _terms, _wholes, _orders):
         with np.errstate(all="ignore"):
-            found += itertools.islice(look(value, wanted, text, atoms), MOST)
+            found += itertools.islice(look(value, wanted, text, operands), MOST)
     return sorted(found, key=lambda f: f[0])
 
 
@@ -47,7 +47,7 @@ def _number(c, numbers):
     return named
 
 
-def _factors(value, wanted, text, atoms):
+def _factors(value, wanted, text, operands):
     c = ratio_of(value, wanted)
     own = _bracketed(text)
     if c is not None:
@@ -57,7 +57,7 @@ def _factors(value, wanted, text, atoms):
             yield 1.25, "sign", f"-{own}", "the sign is wrong"
             return
         says = f"it is {readable(1 / c)} times what it should be"
-        for label, n in numbers_of(atoms):
+        for label, n in numbers_of(operands):
             odd = 1.5 + 0.5 * is_length(label)
             for new, factor in ((f"{own} * {label}", n), (f"{own} / {label}", 1 / n),
                                 (f"{own} * np.sqrt({label})", abs(n) ** 0.5),
@@ -71,21 +71,21 @@ def _factors(value, wanted, text, atoms):
     if value.size < 2 or (wanted[value == 0] != 0).any():
         return
     quotient = np.where(value == 0, 0, wanted / np.where(value == 0, 1, value))
-    for atom in power_products(quotient, atoms, 2):
-        c = ratio_of(value * atom.array, wanted)
+    for operand in power_products(quotient, operands, 2):
+        c = ratio_of(value * operand.array, wanted)
         if c is None:
             continue
-        label = atom.label.removeprefix("1 / ")
-        number = _number(c, numbers_of(atoms))
-        new = f"{own} / {_bracketed(label)}" if label != atom.label else f"{own} * {label}"
+        label = operand.label.removeprefix("1 / ")
+        number = _number(c, numbers_of(operands))
+        new = f"{own} / {_bracketed(label)}" if label != operand.label else f"{own} * {label}"
         new += "" if number == "1" else f" * ({number})"
-        yield (2 + 0.3 * atom.weight + 2 * ("." in number), "missing factor", new,
+        yield (2 + 0.3 * operand.weight + 2 * ("." in number), "missing factor", new,
                f"a factor is missing: {new.removeprefix(own).strip()}")
 
 
-def _terms(value, wanted, text, atoms):
-    numbers = numbers_of(atoms)
-    for label, c, words, weight in proportional(wanted - value, atoms):
+def _terms(value, wanted, text, operands):
+    numbers = numbers_of(operands)
+    for label, c, words, weight in proportional(wanted - value, operands):
         number = _number(abs(c), numbers)
         term = label if number == "1" else f"{number} * {_product(label)}"
         sign = "-" if c < 0 else "+"
@@ -95,21 +95,21 @@ def _terms(value, wanted, text, atoms):
                f"{text} {sign} {term}", f"a term is missing: {sign} {term}{words}")
 
 
-def _wholes(value, wanted, text, atoms):
-    numbers = numbers_of(atoms)
-    for label, c, words, weight in proportional(wanted, atoms):
+def _wholes(value, wanted, text, operands):
+    numbers = numbers_of(operands)
+    for label, c, words, weight in proportional(wanted, operands):
         number = _number(c, numbers)
         new = label if number == "1" else f"-{_product(label)}" if number == "-1" else \
             f"{number} * {_product(label)}"
         yield (3.2 + 0.3 * weight + 3 * ("." in number), "expression", new,
                f"it should be {new}{words}")
-    for atom in atoms:                                  # a + products: dy + dq
-        if atom.array.shape == wanted.shape and atom.weight < 2 and wanted.size > 1:
-            for more in power_products(wanted - atom.array, atoms, 2):
-                c = ratio_of(more.array, wanted - atom.array)
+    for operand in operands:                                  # a + products: dy + dq
+        if operand.array.shape == wanted.shape and operand.weight < 2 and wanted.size > 1:
+            for more in power_products(wanted - operand.array, operands, 2):
+                c = ratio_of(more.array, wanted - operand.array)
                 if c is not None and is_plain(c):
                     term = more.label if abs(c) == 1 else f"{readable(abs(c))} * {more.label}"
-                    new = f"{atom.label} {'-' if c < 0 else '+'} {term}"
+                    new = f"{operand.label} {'-' if c < 0 else '+'} {term}"
                     yield 3.6 + 0.3 * more.weight, "expression", new, f"it should be {new}"
 
 
@@ -120,28 +120,28 @@ def _product(label):
     return f"({label})" if plus else label
 
 
-def _orders(value, wanted, text, atoms):
+def _orders(value, wanted, text, operands):
     own = _bracketed(text)
     for count in range(1, value.ndim + 1):
         for axes in itertools.combinations(range(value.ndim), count):
-            if same(np.flip(value, axes), wanted):
+            if agree(np.flip(value, axes), wanted):
                 index = ", ".join("::-1" if i in axes else ":" for i in range(axes[-1] + 1))
                 yield 1.5, "reversed", f"{own}[{index}]", ""
     for i, j in itertools.combinations(range(value.ndim), 2):
-        if value.shape[i] == value.shape[j] and same(np.swapaxes(value, i, j), wanted):
+        if value.shape[i] == value.shape[j] and agree(np.swapaxes(value, i, j), wanted):
             yield 1.4, "transposed", f"{own}.swapaxes({i}, {j})", "it is transposed"
     for axis, n in enumerate(value.shape):
         for by in (1, -1) if n > 1 else ():
-            if same(np.roll(value, by, axis), wanted):
+            if agree(np.roll(value, by, axis), wanted):
                 yield 1.8, "moved", f"np.roll({text}, {by}, {axis})", ""
-    for atom in atoms if wanted.ndim else ():
-        pairs = list(zip(atom.array.shape, wanted.shape, strict=False))
-        if atom.array.ndim != wanted.ndim or sum(n != m for n, m in pairs) != 1:
+    for operand in operands if wanted.ndim else ():
+        pairs = list(zip(operand.array.shape, wanted.shape, strict=False))
+        if operand.array.ndim != wanted.ndim or sum(n != m for n, m in pairs) != 1:
             continue
         axis = next(i for i, (n, m) in enumerate(pairs) if n != m)
         n, m = pairs[axis]
         for first in range(n - m + 1):
-            part = np.take(atom.array, range(first, first + m), axis)
-            if same(part, wanted) and part.any():
+            part = np.take(operand.array, range(first, first + m), axis)
+            if agree(part, wanted) and part.any():
                 index = ", ".join([":"] * axis + [f"{first}:{first + m}"])
-                yield 2, "part", f"{atom.label}[{index}]", "another part of the array is meant"
+                yield 2, "part", f"{operand.label}[{index}]", "another part of the array is meant"

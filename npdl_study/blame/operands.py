@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.core import Cache, Layer, Param
+from npdl_study.deviation import deviation
 
 CLOSE = 1e-6
 
 
 @dataclass
-class Atom:
+class Operand:
     """An array that the function holds, or a simple expression of one."""
 
     label: str
@@ -22,13 +23,13 @@ class Atom:
     slope: bool = False
 
 
-def same(a, b):
-    scale = max(np.abs(b).max(initial=0), 1e-9)
-    return np.shape(a) == np.shape(b) and bool((np.abs(a - b) <= CLOSE * scale).all())
+def agree(a, b):
+    """Whether two arrays agree, to rounding."""
+    return deviation(a, b, 1e-9) <= CLOSE
 
 
 def operands(names, like, source=""):
-    """The Atoms among a function's locals: arrays, numbers, fields of caches, parameters."""
+    """The Operands among a function's locals: arrays, numbers, fields of caches, parameters."""
     found = {}
 
     turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
@@ -44,7 +45,7 @@ def operands(names, like, source=""):
         if isinstance(value, (int, float, np.ndarray, np.number)):
             array = np.asarray(value)
             if array.dtype.kind in "fiub" and array.size <= 4096 and (array.size or None):
-                found.setdefault(label, Atom(label, array.astype(float), weight))
+                found.setdefault(label, Operand(label, array.astype(float), weight))
 
     for name, value in names.items():
         add(name, value, 0)
@@ -55,28 +56,29 @@ def operands(names, like, source=""):
             for field, item in vars(value).items():
                 add(f"{name}.{field}" + ".data" * isinstance(item, Param),
                     item.data if isinstance(item, Param) else item, 0)
-    for atom in list(found.values()):                   # of dy (B, T, D), the turn's own dy[:, t]
-        if atom.array.ndim == np.ndim(like) + 1 > 1 and not re.search(r"\[[^\"]", atom.label):
-            for text, at, odd in _turns(turns, atom.array.shape[1]):
-                add(f"{atom.label}[:, {text}]", atom.array[:, at], 1 + odd)
-    for atom in list(found.values()):                   # 1 where an array of classes points
-        a = atom.array
+    for operand in list(found.values()):            # of dy (B, T, D), the turn's own dy[:, t]
+        if operand.array.ndim == np.ndim(like) + 1 > 1 and not re.search(r"\[[^\"]", operand.label):
+            for text, at, odd in _turns(turns, operand.array.shape[1]):
+                add(f"{operand.label}[:, {text}]", operand.array[:, at], 1 + odd)
+    for operand in list(found.values()):                   # 1 where an array of classes points
+        a = operand.array
         if np.ndim(like) and a.shape == np.shape(like)[:-1] and a.size > 1 \
                 and (a == np.round(a)).all() and 0 <= a.min() <= a.max() < np.shape(like)[-1]:
-            add(f"np.eye({np.shape(like)[-1]})[{atom.label}]",
+            add(f"np.eye({np.shape(like)[-1]})[{operand.label}]",
                 np.eye(np.shape(like)[-1])[a.astype(int)], 1)
     if np.ndim(like) == 2 and len(set(np.shape(like))) == 1 < np.shape(like)[0]:
         add(f"np.eye({np.shape(like)[0]})", np.eye(len(like)), 1)
-    own, atoms = set(), []
-    for atom in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label, "." in a.label)):
-        key = (atom.array.shape, atom.array.tobytes())
-        if key not in own:                              # x, and the same as cache.x
-            own.add(key)
-            atoms.append(atom)
-    for atom in atoms:
-        atom.read = re.search(rf"(?<![\w.]){re.escape(atom.label)}(?!\w)", source) is not None
-        atom.weight += not atom.read
-    return sorted(atoms, key=lambda a: (not a.read, a.array.shape != np.shape(like), a.array.size))
+    seen, kept = set(), []
+    for operand in sorted(found.values(), key=lambda a: (a.weight, "[" in a.label, "." in a.label)):
+        key = (operand.array.shape, operand.array.tobytes())
+        if key not in seen:                              # x, and the same as cache.x
+            seen.add(key)
+            kept.append(operand)
+    for operand in kept:
+        operand.read = re.search(rf"(?<![\w.]){re.escape(operand.label)}(?!\w)", source) is not None
+        operand.weight += not operand.read
+    return sorted(kept, key=lambda a: (not a.read, a.array.shape != np.shape(like),
+                                           a.array.size))
 
 
 def _turns(turns, length):
@@ -93,15 +95,15 @@ def fitted(array, shape):
     return next((f for _, f in _spread(array, shape)), None)
 
 
-def fittings(atoms, shape):
-    """Atoms broadcast to a shape, in every way in which axes may be put in: x, x[:, None, :]."""
+def fittings(operands, shape):
+    """Operands broadcast to a shape, in every way in which axes may be put in: x, x[:, None, :]."""
     found, own = [], set()
-    for atom in sorted(atoms, key=lambda a: a.weight):
-        for index, array in _spread(atom.array, shape) if atom.array.size > 1 else ():
+    for operand in sorted(operands, key=lambda a: a.weight):
+        for index, array in _spread(operand.array, shape) if operand.array.size > 1 else ():
             key = array.tobytes()
             if key not in own:
                 own.add(key)
-                found.append(Atom(atom.label + index, array, atom.weight))
+                found.append(Operand(operand.label + index, array, operand.weight))
     return found
 
 
@@ -121,16 +123,17 @@ def is_mask(array):
     return bool(np.isin(array, (0.0, 1.0)).all())
 
 
-def derived(atoms):
-    """Atoms, and what a slope is made of: 1 - a, 1 - a**2, a > 0."""
+def derived(operands):
+    """Operands, and what a slope is made of: 1 - a, 1 - a**2, a > 0."""
     with np.errstate(all="ignore"):
-        for atom in atoms:
-            a, label = atom.array, atom.label
-            yield atom
+        for operand in operands:
+            a, label = operand.array, operand.label
+            yield operand
             slopes = [(f"(1 - {label})", 1 - a)]
             if not is_mask(a):
                 slopes += [(f"(1 - {label}**2)", 1 - a * a), (f"({label} > 0)", 1.0 * (a > 0))]
-            yield from (Atom(text, array, atom.weight + 1, slope=True) for text, array in slopes)
+            yield from (Operand(text, array, operand.weight + 1, slope=True)
+                        for text, array in slopes)
 
 
 def ratio_of(v, wanted):
@@ -139,7 +142,7 @@ def ratio_of(v, wanted):
     if not np.isfinite(size) or size == 0:
         return None
     c = float((v * wanted).sum() / size)
-    return c if c != 0 and same(c * v, wanted) else None
+    return c if c != 0 and agree(c * v, wanted) else None
 
 
 def readable(number):
@@ -159,13 +162,13 @@ def is_plain(number):
     return "." not in readable(number) and "e" not in readable(number)
 
 
-def numbers_of(atoms):
+def numbers_of(operands):
     """[(label, value)] of the function's numbers, and of the lengths of its arrays."""
-    found = [(a.label, float(a.array.ravel()[0])) for a in atoms if a.array.size == 1]
-    for atom in atoms:
-        if atom.array.size > 1:
-            found += [(f"{atom.label}.shape[{i}]", n) for i, n in enumerate(atom.array.shape)]
-            found += [(f"{atom.label}.size", atom.array.size)] * (atom.array.ndim > 1)
+    found = [(a.label, float(a.array.ravel()[0])) for a in operands if a.array.size == 1]
+    for operand in operands:
+        if operand.array.size > 1:
+            found += [(f"{operand.label}.shape[{i}]", n) for i, n in enumerate(operand.array.shape)]
+            found += [(f"{operand.label}.size", operand.array.size)] * (operand.array.ndim > 1)
     first = {}
     for label, value in found:
         first.setdefault(value, label)

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from npdl_study.blame.operands import Atom, derived, fittings, is_mask, same
+from npdl_study.blame.operands import Operand, agree, derived, fittings, is_mask
 
 BASES, SLOPES = 14, 40          # arrays that are tried, and their slopes: 1 - a, 1 - a**2
 ENTRIES = 32                    # of the array, that the powers are found from
 POWERS = {-3, -2, -1.5, -1, -0.5, 0.5, 1, 1.5, 2, 3}
 
 
-def power_products(goal, atoms, most=4, care=1.0):
-    """Yield the Atoms a * b / c**2 ... of which `goal` is a multiple where `care` is 1 (it is 0
+def power_products(goal, operands, most=4, care=1.0):
+    """Yield the Operands a * b / c**2 ... of which `goal` is a multiple where `care` is 1 (it is 0
     elsewhere), the simplest first.
 
     The logarithm of such a product is linear in the powers; so these are solved for, for every
@@ -24,11 +24,11 @@ def power_products(goal, atoms, most=4, care=1.0):
     count = int(known.sum())
     if count < 2 or not np.isfinite(goal).all():
         return
-    fits = fittings(atoms, goal.shape)
+    fits = fittings(operands, goal.shape)
     zeros = ~known & (np.broadcast_to(care, goal.shape) == 1)
     masks = [m for m in derived(fits) if is_mask(m.array)
              and ((m.array * care == 0) == ~known).all()] if zeros.any() else []
-    yield from masks[:1] if masks and same(
+    yield from masks[:1] if masks and agree(
         *_scaled(goal, masks[0].array * care)) else ()
     bases = [a for a in fits if _varies(a.array[known])][:BASES]
     slopes = [d for d in derived(fits[:BASES]) if d.slope and _varies(d.array[known])][:SLOPES]
@@ -53,7 +53,7 @@ def power_products(goal, atoms, most=4, care=1.0):
                 whole = found if mask is None else replace(
                     _product([(found, 1), (mask, 1)]), weight=found.weight + 1)
                 whole = replace(whole, array=whole.array * care)
-                if same(*_scaled(goal, whole.array)):
+                if agree(*_scaled(goal, whole.array)):
                     yield whole
 
 
@@ -83,17 +83,17 @@ def _scaled(goal, array):
 
 
 def _product(factors):
-    """The Atom of [(atom, power)], those that divide last."""
+    """The Operand of [(operand, power)], those that divide last."""
     over = [(a, p) for a, p in factors if p > 0]
     under = [(a, -p) for a, p in factors if p < 0]
     array, weight = np.ones(()), 0
-    for atom, power in factors:
-        base = atom.array if power == round(power) else np.abs(atom.array)
+    for operand, power in factors:
+        base = operand.array if power == round(power) else np.abs(operand.array)
         with np.errstate(all="ignore"):
             array = array * base**power
-        weight += 1 + atom.weight + (abs(power) != 1)
+        weight += 1 + operand.weight + (abs(power) != 1)
     text = " * ".join(_powered(a.label, p) for a, p in over) or "1"
-    return Atom(text + "".join(f" / {_powered(a.label, p)}" for a, p in under), array, weight)
+    return Operand(text + "".join(f" / {_powered(a.label, p)}" for a, p in under), array, weight)
 
 
 def _powered(label, power):

@@ -13,22 +13,22 @@ MOST_ATOMS = 24
 LARGEST = 1 << 14               # entries of a product that is tried
 
 
-def proportional(goal, atoms, care=1.0):
+def proportional(goal, operands, care=1.0):
     """(label, factor, words, weight) of the candidates of which `goal` is a multiple where `care`
     is 1, odd factors last."""
     size = np.abs(goal).max(initial=0)
     if goal.size < 2 or size == 0:
         return
     unit = goal / np.sqrt((goal * goal).sum())
-    numbers, odd, simple = numbers_of(atoms), [], []
+    numbers, odd, simple = numbers_of(operands), [], []
 
     def candidates():
-        for a in power_products(goal, atoms, care=care):
+        for a in power_products(goal, operands, care=care):
             yield a.label, a.array, "", a.weight
-        for label, array, words in _candidates(atoms, goal.shape):
+        for label, array, words in _candidates(operands, goal.shape):
             yield label, array, words, None
         if not simple:
-            yield from _scaled(goal, atoms)
+            yield from _scaled(goal, operands)
 
     for label, array, words, weight in candidates():
         with np.errstate(all="ignore"):
@@ -36,7 +36,7 @@ def proportional(goal, atoms, care=1.0):
             along, length = (array * unit).sum(), (array * array).sum()
             if along * along > (1 - 1e-9) * length > 0:
                 c = ratio_of(array, goal)
-                weight = _weight(label, atoms) if weight is None else weight
+                weight = _weight(label, operands) if weight is None else weight
                 if c is not None and "." not in number_named(c, ()):
                     simple.append(label)
                     yield label, c, words, weight
@@ -46,40 +46,41 @@ def proportional(goal, atoms, care=1.0):
     yield from named or odd[:1]
 
 
-def _scaled(goal, atoms):
+def _scaled(goal, operands):
     """Matrix products and sums of products, times or by one array or two, that give `goal`."""
-    few = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
+    few = [a for a in operands if a.array.size > 1][:MOST_ATOMS]
     sums = (found for label, product in _products(few[:8], goal.shape)
             for found in _sums(label, product, goal.shape))
     for label, array, *words in itertools.chain(_matrix_products(few, goal.shape), sums):
         if array.all():
-            for by in power_products(goal / array, atoms, 2):
+            for by in power_products(goal / array, operands, 2):
                 inner = label if ".sum(" in label else f"({label})"
                 yield f"{by.label} * {inner}", array * by.array, "".join(words), None
 
 
-def _weight(label, atoms):
+def _weight(label, operands):
     """How much is in an expression: its operations, and what its arrays weigh."""
-    read = [a.weight for a in atoms if re.search(rf"(?<![\w.]){re.escape(a.label)}(?!\w)", label)]
+    read = [a.weight for a in operands
+            if re.search(rf"(?<![\w.]){re.escape(a.label)}(?!\w)", label)]
     return 1 + len(re.findall(r" [*@+-] |sum", label)) + max(read, default=0)
 
 
-def _products(atoms, shape):
+def _products(operands, shape):
     """(label, array) of arrays, and of products of two, outer and matrix products too."""
-    for atom in atoms:
-        yield atom.label, atom.array
-    for a, b in itertools.combinations_with_replacement(atoms, 2):
+    for operand in operands:
+        yield operand.label, operand.array
+    for a, b in itertools.combinations_with_replacement(operands, 2):
         try:
             if np.prod(np.broadcast_shapes(a.array.shape, b.array.shape)) <= LARGEST:
                 yield f"{a.label} * {b.label}", a.array * b.array
         except ValueError:
             continue
-    yield from _matrix_products(atoms, shape)
+    yield from _matrix_products(operands, shape)
 
 
-def _matrix_products(atoms, shape):
+def _matrix_products(operands, shape):
     """(label, array) of the outer and matrix products of two arrays that have a shape."""
-    for a, b in itertools.permutations(atoms, 2):
+    for a, b in itertools.permutations(operands, 2):
         if a.array.ndim == b.array.ndim == 1 and (a.array.size, b.array.size) == tuple(shape):
             yield f"np.outer({a.label}, {b.label})", np.outer(a.array, b.array)
         if a.array.ndim < 2 or b.array.ndim < 2:
@@ -95,13 +96,13 @@ def _matrix_products(atoms, shape):
                     continue
 
 
-def _candidates(atoms, shape):
+def _candidates(operands, shape):
     """(label, array, words) of what a missing term may be beside products of powers."""
-    atoms = [a for a in atoms if a.array.size > 1][:MOST_ATOMS]
+    operands = [a for a in operands if a.array.size > 1][:MOST_ATOMS]
     flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
-             for a in atoms for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
+             for a in operands for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
     sums = []
-    for label, product in itertools.chain(_products(atoms, shape), flips):
+    for label, product in itertools.chain(_products(operands, shape), flips):
         if product.shape == tuple(shape):
             yield label, product, ""
         sums += _sums(label, product, shape)

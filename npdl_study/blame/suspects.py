@@ -59,7 +59,8 @@ class Suspect:
 
     @property
     def rank(self):
-        """The likeliest is the least: of what is no gradient the first, of gradients the last."""
+        """What to sort by, the likeliest suspect first: by level; within one, of what is no
+        gradient the statement that ran first, of gradients the one that ran last."""
         return self.level, not self.known, self.order if self.level <= NOTHING else -self.order
 
     def gives(self, value):

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from npdl.core import walk
+from npdl_study.deviation import deviation
 from npdl_study.trees import leaves
 
 CLOSE = 1e-5
@@ -64,10 +65,7 @@ class _Seen:
 
 def similar(a, b):
     """Whether two arrays of one shape agree."""
-    if np.shape(a) != np.shape(b):
-        return False
-    scale = max(float(np.abs(b).max(initial=0)), np.finfo(float).tiny)
-    return bool((np.abs(np.asarray(a) - b) < CLOSE * scale).all())
+    return deviation(a, b) < CLOSE
 
 
 def compare(computed, wanted):
@@ -88,7 +86,7 @@ def compare(computed, wanted):
                 return "missing sum", f"a sum over axis {axis} is missing"
     if computed.shape != wanted.shape:
         return "shape", f"its shape is {computed.shape}; it must be {wanted.shape}"
-    off = np.abs(computed - wanted).max() / max(np.abs(wanted).max(), np.finfo(float).tiny)
+    off = deviation(computed, wanted)
     if off < SMALL:
         return "small", (f"it is off by {off:.1g} of its size: an eps that one of the two passes "
                          "does not have, or a constant that is rounded?")

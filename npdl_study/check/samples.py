@@ -291,15 +291,20 @@ def layer_classes():
             if isinstance(cls, type) and issubclass(cls, Layer) and cls is not Layer}
 
 
-def sample(cls, seed=0):
-    """(layer, inputs, options) for a class: its own `sample()`, or npdl's for its name.
+def sample(cls, seed=0, **options):
+    """(layer, inputs, options) for a class: its own `sample()`, or npdl's for its name, there made
+    with these options of the constructor too.
 
     Raises InputError when there is none.
     """
     own = getattr(cls, "sample", None)
     if callable(own):
         return _taken_apart(own(), cls)
-    found = _of_name(cls, SAMPLES, stream(seed, 11))
+    made = type(cls.__name__, (cls,), {"__init__": lambda self, *given, **named: cls.__init__(
+        self, *given, **named, **options)}) if options else cls
+    found = _of_name(made, SAMPLES, stream(seed, 11))
+    if options:
+        found[0].__class__ = cls
     if found is not None:
         return found
     raise InputError(f"no inputs are known for {cls.__name__}: give it a classmethod sample() that "

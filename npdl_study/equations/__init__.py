@@ -1,5 +1,6 @@
 """An equation as it is printed, in TeX, and whether it holds for arrays.
 
+    tree        the nodes of an expression
     tex         the notation: TeX read into a tree
     values      what a tree is, with arrays, functions and numbers for its symbols
     holds       Equation(tex).holds(dx=dx, ...): both sides compared; Close, which compares arrays

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.deviation import deviation
 from npdl_study.equations.tex import NotRead, read
+from npdl_study.equations.tree import Apply, Number
 from npdl_study.equations.values import COMPARED, Values
 
 REL = 1e-9
@@ -22,7 +24,7 @@ def difference(a, b):
     kind = "complex128" if "c" in (a.dtype.kind, b.dtype.kind) else "float64"
     a, b = a.astype(kind), b.astype(kind)
     assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
-    return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+    return deviation(a, b, 0.0 if b.any() else 1.0)
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Equation:
         return f"holds, worst {self.close.worst:.0e}"
 
     def _relation(self, values, op, left, right, rel, tight):
-        domains = values.indices(("tuple", (left, right)))
+        domains = values.indices(Apply("several", (left, right)))
         for name, over in domains.items():
             if over is None:
                 raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
@@ -92,7 +94,7 @@ class Equation:
                     side.append(value.reshape(-1))
         a, b = (np.concatenate(side) for side in sides)
         if op in ("=", "<-"):
-            self.close.sharp += right == ("number", 0.0)
+            self.close.sharp += right == Number(0.0)
             assert self.close(a, b, rel), (
                 f"{self.tex} does not hold: the sides differ by {difference(a, b):.1e}")
         else:

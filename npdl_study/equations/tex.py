@@ -1,11 +1,22 @@
 """TeX read into a tree: relations of expressions, in the notation of the book.
 
-A node is a tuple with its kind first. A symbol keeps its scripts as they are written; whether `W_x`
-is a name of its own or the entry x of W, only its bindings can tell (values.py).
+A symbol keeps its scripts as they are written; whether `W_x` is a name of its own or the entry x of
+W, only its bindings can tell (values.py).
 """
 
 import re
 from dataclasses import dataclass
+
+from npdl_study.equations.tree import (
+    Apply,
+    Big,
+    Call,
+    Cases,
+    Entry,
+    Number,
+    Symbol,
+    Where,
+)
 
 SPACES = re.compile(r"\\[,;:! ]|\\q?quad\b|~|\s+|(?P<size>\\[bB]igg?[lr]?\b)")
 TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}"
@@ -105,16 +116,16 @@ class _Reader:
     def expression(self):
         sign = self.take("+", "-")
         made = self.term()
-        made = ("neg", made) if sign == "-" else made
+        made = Apply("neg", (made,)) if sign == "-" else made
         while (sign := self.take("+", "-")) is not None:
-            made = ("add" if sign == "+" else "sub", made, self.term())
+            made = Apply("add" if sign == "+" else "sub", (made, self.term()))
         return made
 
     def term(self):
         made = self.factor()
         while self.ahead() not in STOPS and not (self.inside_bars and self.ahead() == "|"):
             kind = OPERATIONS.get(self.take(*OPERATIONS), "by")
-            made = (kind, made, self.factor())
+            made = Apply(kind, (made, self.factor()))
         return made
 
     # -- factors -------------------------------------------------------------------------------
@@ -130,10 +141,11 @@ class _Reader:
     def powered(self, made):
         while (script := self.take("^", "_")) is not None:
             if script == "_":
-                made = ("item", made, self.written()[1])
+                made = Entry(made, self.written()[1])
+            elif self.take(r"\top"):
+                made = Apply("transposed", (made,))
             else:
-                made = ("transposed", made) if self.take(r"\top") else (
-                    "power", made, self.group())
+                made = Apply("power", (made, self.group()))
         return made
 
     def group(self):
@@ -151,11 +163,10 @@ class _Reader:
         if self.take("^"):
             power = self.group()
         if self.take("("):
-            made = ("call", ("symbol", name + "_prime" * bool(prime), None, None, ""),
-                    self.several(")"))
+            made = Call(Symbol(name + "_prime" * bool(prime)), self.several(")"))
         else:
-            made = ("call", ("symbol", name, None, None, ""), (self.factor(),))
-        return ("power", made, power) if power else self.powered(made)
+            made = Call(Symbol(name), (self.factor(),))
+        return Apply("power", (made, power)) if power else self.powered(made)
 
     def several(self, closing):
         found = [self.expression()]
@@ -189,7 +200,7 @@ class _Reader:
             condition = inner.relations()
         if inner.ahead() is not None:
             inner.fail()
-        return ("big", kind, tuple(names), start, high, members, condition, self.term())
+        return Big(kind, tuple(names), start, high, members, condition, self.term())
 
     def index(self):
         self.at += 1
@@ -219,28 +230,28 @@ class _Reader:
             self.fail()
         if text[0].isdigit():
             self.at += 1
-            return ("number", float(text))
+            return Number(float(text))
         if self.take("("):
             found, self.inside_bars = self.inside_bars, False
             inner = self.several(")")
             self.inside_bars = found
-            return inner[0] if len(inner) == 1 else ("tuple", inner)
+            return inner[0] if len(inner) == 1 else Apply("several", inner)
         if self.take("["):
-            return ("beside", self.several("]"))
+            return Apply("beside", self.several("]"))
         if self.take("|"):
             return self.closed("|", "abs", bars=True)
         if text in BRACKETS:
             self.at += 1
             return self.closed(*BRACKETS[text])
         if self.take(r"\langle"):
-            return ("inner", *self.several(r"\rangle"))
+            return Apply("inner", self.several(r"\rangle"))
         if self.take(r"\sqrt"):
-            return ("call", ("symbol", "sqrt", None, None, ""), (self.group(),))
+            return Call(Symbol("sqrt"), (self.group(),))
         if self.take(r"\frac"):
             return self.fraction()
         if self.take(r"\mathbf{1}"):
             self.need("[")
-            made = ("where", self.relations())
+            made = Where(self.relations())
             self.need("]")
             return made
         if self.take(r"\begin{cases}"):
@@ -249,20 +260,20 @@ class _Reader:
 
     def closed(self, closing, kind, bars=False):
         before, self.inside_bars = self.inside_bars, bars
-        made = (kind, self.expression())
+        made = Apply(kind, (self.expression(),))
         self.inside_bars = before
         self.need(closing)
         return made
 
     def fraction(self):
         if self.ahead(1) != r"\partial":
-            return ("over", self.group(), self.group())
+            return Apply("over", (self.group(), self.group()))
         indices = ()                                    # an entry of `partial`, with all indices
         for _ in range(2):
             self.at += 2
-            indices += (Token(",", ",", False),) * bool(indices) + self.symbol(True)[2][1]
+            indices += (Token(",", ",", False),) * bool(indices) + self.symbol(True).low[1]
             self.need("}")
-        return ("item", ("symbol", "partial", None, None, ""), indices)
+        return Entry(Symbol("partial"), indices)
 
     def cases(self):
         found = []
@@ -271,7 +282,7 @@ class _Reader:
             self.need("&")
             found.append((value, self.relations()))
             self.take(r"\\")
-        return ("cases", tuple(found))
+        return Cases(tuple(found))
 
     def symbol(self, scripts):
         base = self.name()
@@ -290,10 +301,10 @@ class _Reader:
                 break
             else:
                 high = self.written()
-        made = ("symbol", base, low, high, attribute)
+        made = Symbol(base, low, high, attribute)
         while self.ahead() in ("(", "[") and self.tokens[self.at].glued:
             closing = ")" if self.take("(") else self.take("[") and "]"
-            made = ("call", made, self.several(closing))
+            made = Call(made, self.several(closing))
         return made
 
     def is_name(self):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from npdl_study.equations.tex import NotRead, script
+from npdl_study.equations.tree import Big, Entry, Symbol, Where, children
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
@@ -15,8 +16,8 @@ BUILT_IN = {
     "min": lambda *a: np.min(a[0]) if len(a) == 1 else np.minimum(*a)}
 COMPARED = {"<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
             "=": np.equal, "!=": np.not_equal}
-CHILDREN = {"neg", "add", "sub", "times", "dot", "over", "by", "mod", "power", "transposed",
-            "abs", "norm", "floor", "ceil", "inner", "tuple", "beside"}
+BIG = {"sum": (0.0, np.add), "prod": (1.0, np.multiply), "max": (-np.inf, np.maximum),
+       "min": (np.inf, np.minimum)}
 
 
 class Values:
@@ -37,34 +38,33 @@ class Values:
     # -- symbols and their scripts --------------------------------------------------------------
 
     def resolved(self, node, suffix=""):
-        """(value, its indices) of a symbol, as `given` and `around` have it."""
-        _, base, low, high, attribute = node
-        sub, sup = (f"_{s[0]}" if s else "" for s in (low, high))
-        rest = attribute + suffix
-        ways = [(base + "_at" + rest, (high, low))] if sup.startswith("_(") else []
-        ways += [(base + sup + sub + rest, ()), (base + sub + rest, (high,)),
-                (base + sup + rest, (low,)), (base + rest, (high, low))]
-        found = []
-        for rank, place in zip((0, 1, 4), (self.given, self.around, BUILT_IN), strict=True):
-            if place is self.around and base == "e" and not low and not rest:
-                continue                                # e^x is Euler's, unless e is given
-            for name, scripts in ways:
-                if name in place:
-                    scripts = [s[1] for s in scripts if s]
-                    weak = bool(scripts) and isinstance(place[name], np.ndarray)
-                    found.append((rank + 1.5 * weak, place[name], scripts))
+        """(value, its indices) of a symbol: by its longest name first, of what is given first; but
+        a name beats an array of which the symbol would be an entry."""
+        sub, sup = (f"_{s[0]}" if s else "" for s in (node.low, node.high))
+        base, rest = node.base, node.attribute + suffix
+        ways = [(base + "_at" + rest, (node.high, node.low))] if sup.startswith("_(") else []
+        ways += [(base + sup + sub + rest, ()), (base + sub + rest, (node.high,)),
+                 (base + sup + rest, (node.low,)), (base + rest, (node.high, node.low))]
+
+        def ways_in(place):
+            return [(place[name], [s[1] for s in scripts if s])
+                    for name, scripts in ways if name in place]
+
+        euler = base == "e" and not node.low and not rest           # unless e is given
+        found = ways_in(self.given) + ([] if euler else ways_in(self.around))
+        found.sort(key=lambda way: bool(way[1]) and isinstance(way[0], np.ndarray))
+        found += ways_in(BUILT_IN)
         if not found:
             raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
-        _, value, scripts = min(found, key=lambda one: one[0])      # a name beats an array's entry
+        value, scripts = found[0]
         return value, [script(one) for one in scripts]
 
     def symbol(self, node, at, suffix=""):
-        _, base, low, high, attribute = node
-        if not low and not high and not attribute and base in at:
-            return at[base]
+        if node.bare and node.base in at:
+            return at[node.base]
         value, scripts = self.resolved(node, suffix)
         for one in scripts:
-            value = item(value, [self.of(i, at) for i in one], base)
+            value = item(value, [self.of(i, at) for i in one], node.base)
         return float(value) if isinstance(value, np.bool_) else value
 
     def indices(self, node, bound=frozenset()):
@@ -82,8 +82,8 @@ class Values:
         return found
 
     def _indices(self, node, bound):
-        kind = node[0] if isinstance(node, tuple) and node else None
-        if kind == "symbol":
+        """(index, what it goes over or None) of every place of an index in a tree."""
+        if isinstance(node, Symbol):
             try:
                 value, scripts = self.resolved(node)
             except NotRead:
@@ -91,27 +91,12 @@ class Values:
             for one in scripts:
                 yield from self._of_script(one, value, bound)
                 value = self._entry(value, one)
-        elif kind == "big":
-            yield from self._indices(node[7], bound | set(node[2]))
-        elif kind == "item":
-            inner = script(node[2])
-            yield from self._indices(node[1], bound)
-            yield from self._of_script(inner, None, bound)
-        elif kind == "call":
-            yield from self._indices(node[1], bound)
-            for part in node[2]:
-                yield from self._indices(part, bound)
-        elif kind == "cases":
-            for value, chain in node[1]:
-                yield from self._indices(value, bound)
-                yield from self._indices(("where", chain), bound)
-        elif kind == "where":
-            for _, left, right in node[1]:
-                yield from self._indices(left, bound)
-                yield from self._indices(right, bound)
-        elif kind in CHILDREN:
-            for part in node[1] if kind in ("tuple", "beside") else node[1:]:
-                yield from self._indices(part, bound)
+        if isinstance(node, Big):
+            bound = bound | set(node.names)
+        for part in children(node):
+            yield from self._indices(part, bound)
+        if isinstance(node, Entry):
+            yield from self._of_script(script(node.script), None, bound)
 
     def _entry(self, value, one):
         """value[one] where no index of it is open, else None."""
@@ -122,47 +107,44 @@ class Values:
 
     def _of_script(self, one, value, bound):
         for place, index in enumerate(one):
-            if index[0] == "symbol" and index[2:] == (None, None, ""):
-                if index[1] not in bound:
-                    yield index[1], extent(value, place)
-            else:
-                for node in _symbols(index):
-                    if node[2:] == (None, None, "") and node[1] not in bound:
-                        if not self.known(node[1]) or isinstance(
-                                self.given.get(node[1]), range | list):
-                            yield node[1], None
-                    else:
-                        yield from self._indices(node, bound)
+            if isinstance(index, Symbol) and index.bare:
+                if index.base not in bound:
+                    yield index.base, extent(value, place)
+                continue
+            for node in _symbols(index):
+                if not node.bare or node.base in bound:
+                    yield from self._indices(node, bound)
+                elif not self.known(node.base) or isinstance(self.given.get(node.base),
+                                                             range | list):
+                    yield node.base, None
 
     # -- values ---------------------------------------------------------------------------------
 
     def of(self, node, at=None):
         """The value of a tree where the indices are `at`."""
-        at = {} if at is None else at
-        kind, *parts = node
-        if kind in ("number", "symbol", "big", "cases", "where", "call", "item"):
-            return getattr(self, kind)(node, at)
-        if kind in ("tuple", "beside"):
-            values = [self.of(part, at) for part in parts[0]]
-            return tuple(values) if kind == "tuple" else beside(values)
-        if kind == "norm" and "norm" in self.given:
-            return self.given["norm"](self.of(parts[0], at))
-        first, *others = (self.of(part, at) for part in parts)
-        return getattr(Apply, kind)(first, *others)
+        return getattr(self, type(node).__name__.lower())(node, {} if at is None else at)
 
     def number(self, node, at):
-        return node[1]
+        return node.value
+
+    def apply(self, node, at):
+        parts = [self.of(part, at) for part in node.parts]
+        if node.operation == "norm" and "norm" in self.given:
+            return self.given["norm"](*parts)
+        return OPERATIONS[node.operation](*parts)
 
     def call(self, node, at):
-        function = self.of(node[1], at)
-        arguments = [self.of(part, at) for part in node[2]]
-        return function(*arguments) if callable(function) else item(function, arguments, node[1][1])
+        function = self.of(node.function, at)
+        arguments = [self.of(part, at) for part in node.arguments]
+        if callable(function):
+            return function(*arguments)
+        return item(function, arguments, node.function.base)
 
-    def item(self, node, at):
-        return item(self.of(node[1], at), [self.of(i, at) for i in script(node[2])], "...")
+    def entry(self, node, at):
+        return item(self.of(node.array, at), [self.of(i, at) for i in script(node.script)], "...")
 
     def where(self, node, at):
-        return np.all([self.compared(*one, at) for one in node[1]], 0) * 1.0
+        return np.all([self.compared(*one, at) for one in node.chain], 0) * 1.0
 
     def compared(self, op, left, right, at):
         """Whether a relation holds, entry by entry."""
@@ -173,81 +155,70 @@ class Values:
 
     def cases(self, node, at):
         """Each value where its condition holds."""
-        values = [self.of(value, at) for value, _ in node[1]]
-        conditions = [self.where(("where", chain), at) > 0 for _, chain in node[1]]
+        values = [self.of(value, at) for value, _ in node.rows]
+        conditions = [self.of(Where(chain), at) > 0 for _, chain in node.rows]
         return np.select(np.broadcast_arrays(*conditions), np.broadcast_arrays(*values), np.nan)
 
     def big(self, node, at):
-        _, kind, names, start, high, members, condition, body = node
-        if start is not None:
-            overs = [range(round(self.of(start, at)), round(self.of(high, at)) + 1)]
-        elif members is not None:
-            overs = [self.of(members, at)]
-        else:
-            inside = self.indices(body)
-            overs = [self.given[n] if isinstance(self.given.get(n), range | list)
-                     else inside.get(n) for n in names]
+        total, step = BIG[node.kind]
+        for values in itertools.product(*self._overs(node, at)):
+            here = at | dict(zip(node.names, values, strict=True))
+            if not node.condition or all(self.compared(*one, here) for one in node.condition):
+                total = step(total, self.of(node.body, here))
+        return total
+
+    def _overs(self, node, at):
+        """What each index of a Big goes over."""
+        if node.start is not None:
+            return [range(round(self.of(node.start, at)), round(self.of(node.high, at)) + 1)]
+        if node.members is not None:
+            return [self.of(node.members, at)]
+        inside = self.indices(node.body)
+        overs = [self.given[n] if isinstance(self.given.get(n), range | list)
+                 else inside.get(n) for n in node.names]
         if None in overs:
-            raise NotRead(f"what {names} goes over is not known: holds({names[0]}=range(...))")
-        step = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
-        total = None
-        for values in itertools.product(*overs):
-            here = at | dict(zip(names, values, strict=True))
-            if condition and not all(self.compared(*one, here) for one in condition):
-                continue
-            value = self.of(body, here)
-            total = value if total is None else step(total, value)
-        return {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}[kind] if (
-            total is None) else total
+            raise NotRead(f"what {node.names} goes over is not known: "
+                          f"holds({node.names[0]}=range(...))")
+        return overs
 
 
-class Apply:
-    """The operations on values."""
+# -- the operations on values ------------------------------------------------------------------
 
-    def neg(a):
-        return -np.asarray(a)
+def by(a, b):
+    """Side by side: of a function its value, a factor, or the product of matrices."""
+    if callable(a):
+        return a(b)
+    return a * np.asarray(b) if not np.ndim(a) or not np.ndim(b) else np.asarray(a) @ b
 
-    def add(a, b):
-        return np.asarray(a) + b
 
-    def sub(a, b):
-        return np.asarray(a) - b
+def dot(a, b):
+    product = np.multiply(a, b)
+    return product.sum(-1) if np.ndim(a) and np.ndim(b) else product
 
-    def times(a, b):
-        return np.asarray(a) * b
 
-    def over(a, b):
-        return np.asarray(a) / b
+def transposed(a):
+    return np.swapaxes(a, -1, -2) if np.ndim(a) > 1 else a
 
-    def mod(a, b):
-        return np.mod(a, b)
 
-    def power(a, b):
-        return np.asarray(a) ** b
+def inner(a, b):
+    if np.shape(a) != np.shape(b):
+        raise NotRead(f"the two sides of a bracket have shapes {np.shape(a)}, {np.shape(b)}")
+    return np.multiply(a, b).sum()
 
-    def by(a, b):
-        """Side by side: of a function its value, a factor, or the product of matrices."""
-        if callable(a):
-            return a(b)
-        return a * np.asarray(b) if not np.ndim(a) or not np.ndim(b) else np.asarray(a) @ b
 
-    def dot(a, b):
-        if np.ndim(a) and np.ndim(b):
-            return (np.asarray(a) * b).sum(-1)
-        return np.asarray(a) * b
+def beside(*values):
+    """Arrays side by side; a number fills the shape of the first."""
+    shape = np.shape(values[0])
+    return np.concatenate([np.broadcast_to(v, shape) if shape and not np.ndim(v)
+                           else np.atleast_1d(v) for v in values], -1)
 
-    def transposed(a):
-        return np.swapaxes(a, -1, -2) if np.ndim(a) > 1 else a
 
-    def inner(a, b):
-        if np.shape(a) != np.shape(b):
-            raise NotRead(f"the two sides of a bracket have shapes {np.shape(a)}, {np.shape(b)}")
-        return (np.asarray(a) * b).sum()
-
-    def norm(a):
-        return np.sqrt((np.asarray(a) ** 2).sum())
-
-    abs, floor, ceil = staticmethod(np.abs), staticmethod(np.floor), staticmethod(np.ceil)
+OPERATIONS = {
+    "neg": np.negative, "add": np.add, "sub": np.subtract, "times": np.multiply,
+    "over": np.true_divide, "mod": np.mod, "power": np.power, "abs": np.abs, "floor": np.floor,
+    "ceil": np.ceil, "by": by, "dot": dot, "transposed": transposed, "inner": inner,
+    "beside": beside, "several": lambda *values: values,
+    "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
 
 
 def item(value, places, name):
@@ -266,13 +237,6 @@ def item(value, places, name):
     return np.asarray(value)[tuple(places)]
 
 
-def beside(values):
-    """Arrays side by side; a number fills the shape of the first."""
-    shape = np.shape(values[0])
-    return np.concatenate([np.broadcast_to(v, shape) if shape and not np.ndim(v)
-                           else np.atleast_1d(v) for v in values], -1)
-
-
 def extent(value, place):
     """What the index at a place goes over; None where the value does not tell."""
     if isinstance(value, Mapping):
@@ -285,8 +249,7 @@ def extent(value, place):
 
 
 def _symbols(node):
-    if isinstance(node, tuple) and node and node[0] == "symbol":
+    if isinstance(node, Symbol):
         yield node
-    elif isinstance(node, tuple):
-        for part in node[1:]:
-            yield from _symbols(part)
+    for part in children(node):
+        yield from _symbols(part)

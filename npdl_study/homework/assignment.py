@@ -8,6 +8,7 @@ its cell and its way through time. The files are made from npdl's source (blanks
 by grading.
 """
 
+import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl_study.check.target import find_class
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
-from npdl_study.homework.handout import readme, test_file
+from npdl_study.homework.handout import HANDED_OUT, handed_out, readme, test_file
 
 LEVELS = ("layer", "line", "lstm")
 # The easiest first, and what is called before what calls it.
@@ -38,7 +39,8 @@ class Homework:
 
     def text_files(self):
         """{name: text} of everything in the folder."""
-        return {**self.files, "test_homework.py": test_file(self), "README.md": readme(self)}
+        return {**self.files, "test_homework.py": test_file(self), "README.md": readme(self),
+                HANDED_OUT: json.dumps(handed_out(self))}
 
 
 def homework(out, layers=None, level="layer", forward=False, seed=0):

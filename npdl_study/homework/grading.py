@@ -1,23 +1,19 @@
 """Grades a class: a folder of submissions, each a folder with a student's files of one homework.
 
-    python -m npdl homework --out homework --layers Linear LayerNorm       what the class was given
     python -m npdl homework grade submissions --homework homework --out grades
 
-Graded is what stands in the marked places (`splice`), in a process for each task (`isolated`) that
-can do nothing but compute, and gives arrays back; they are compared here (`judging`).
-Grades are written after each submission, and none costs another its own.
+A task, what stands in its marked places (`splice`), runs in a process that can but compute
+(`isolated`); what that gives back is compared here (`judging`). None costs another its grade.
 """
 
-import ast
 import csv
 import hashlib
 import io
 import os
 import platform
 import secrets
-import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from npdl.console import printable
@@ -25,107 +21,93 @@ from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl.process import SEALS
 from npdl.training.config import usable_cores
-from npdl_study.check.target import find_class
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
-from npdl_study.homework.isolated import RUNNING, NotGraded, answers, end, isolated
+from npdl_study.homework.handout import HANDED_OUT
+from npdl_study.homework.isolated import NotGraded, answers, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
-from npdl_study.homework.splice import handed_out, of_forward
+from npdl_study.homework.splice import NotOwn
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
-OUTSIDE = "note: submissions can compute, no more; a container is a second wall (page for teachers)"
 
 
 def tasks_of(homework):
-    """[what `isolated` is asked] for each task of a homework folder, but its questions."""
+    """[what `isolated` is asked] for each task of a homework folder, but its questions. Kept of
+    npdl's is what a layer's own run calls, less what is to be written and its forward twin."""
     try:
-        path = Path(homework) / "test_homework.py"
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = next(ast.literal_eval(node.value) for node in tree.body
-                     if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS")
-        return [_task(path.with_name(f"{module}.py").read_text(encoding="utf-8"), module,
-                      find_class(name).__name__, own) for (module, name), own in found.items()]
-    except (OSError, SyntaxError, ValueError, StopIteration, InputError) as error:
+        tasks = read_json(Path(homework) / HANDED_OUT)
+        for task in tasks:
+            asked, _ = questions(task["name"], 0, task["forward"])
+            task["kept"] = reached(lambda asked=asked: answers(asked, {}))
+            task["gone"] = {(sys.modules[module].__file__, name)
+                            for module, hole in zip(task["own"], task["holes"], strict=True)
+                            for name in (hole, hole.removesuffix("_backward"))}
+        return tasks
+    except (OSError, ValueError, TypeError, LookupError, InputError) as error:
         raise InputError(f"--homework {homework}: is no folder that `python -m npdl homework` "
                          f"wrote ({message(error)}); give the one that the class was given"
                          ) from error
 
 
-def _task(text, module, name, originals):
-    """What of npdl's is in the process: what a layer's own run calls, less what is to be written,
-    and the forward twin of that."""
-    places = [own.partition(":") for own in originals]
-    holes = [qualname for _, _, qualname in places]
-    pristine, imports = handed_out(text, holes)
-    asked, _ = questions(name, 0, of_forward(holes))
-    return {"module": module, "name": name, "holes": holes, "pristine": pristine,
-            "imports": imports, "kept": reached(lambda: answers(asked, {})),
-            "gone": {(sys.modules[where].__file__, gone) for where, _, hole in places
-                     for gone in (hole, hole.removesuffix("_backward"))}}
-
-
 def submissions_of(folder):
-    """{name, as it can be shown: folder} of the submissions, by name."""
+    """({name, as it can be shown: folder} of the submissions, by name; the names of the rest)."""
     try:
-        places = sorted(p for p in Path(folder).iterdir()
-                        if p.is_dir() and not p.name.startswith("."))
+        folder = Path(folder).resolve()
+        if Path.cwd().is_relative_to(folder):
+            raise ValueError("Python is run in it, and takes students' folders for its modules; "
+                             "go where submissions are not, say cd ..")
+        found = {printable(place.name.replace("\\", "\\\\")): place
+                 for place in sorted(folder.iterdir())}
+        places = {name: place for name, place in found.items()
+                  if place.is_dir() and not name.startswith(".")}
         if not places:
-            raise ValueError("it holds no folders")
+            raise ValueError("it holds no folders; zip files are to be unzipped")
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
                          "one folder for each student") from error
-    return {printable(place.name.replace("\\", "\\\\")): place for place in places}
+    return places, [name for name in found if name not in places]
 
 
-def grade_class(folder, homework, out, limit=60.0, jobs=None, resume=False):
-    """{name: {task: {"points", "reason"}}}, which `out` has too, after each submission.
+def grade_class(folder, homework, out, limit=60.0, jobs=1, resume=False):
+    """{name: {task: {"points", "reason"}}}, which `out` has too, after each submission; folders and
+    options as the command has them.
 
-    folder, homework, out   as the command has them; `limit` seconds for each task
-    jobs                    tasks at a time (as many as there are cores if None)
-    resume                  go on in `out`: who is graded there is not graded again
     Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
-    tasks, submissions = tasks_of(homework), submissions_of(folder)
+    tasks, (submissions, others) = tasks_of(homework), submissions_of(folder)
     names, out = [task["name"] for task in tasks], Path(out)
     graded = _begun(out, names, resume)
-    with ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        waiting = {name: [pool.submit(one_task, place, task, seed, limit) for task in tasks]
+    for name in others:
+        print(f"{name}: passed over, for it is no student's folder")
+    with ThreadPool(jobs) as pool:
+        waiting = {name: [pool.apply_async(one_task, (place, task, seed, limit)) for task in tasks]
                    for name, place in submissions.items() if name not in graded
                    for seed in [secrets.randbelow(1 << 31)]}
-        try:
-            for name, futures in waiting.items():
-                graded[name] = dict(zip(names, map(_told, futures), strict=True))
-                _write(out, names, graded, name)
-        finally:                        # Ctrl-C, a full disk: nothing goes on
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(RUNNING):
-                end(process)
+        for name, results in waiting.items():
+            graded[name] = {task: one.get() for task, one in zip(names, results, strict=True)}
+            _write(out, names, graded, name)
     return graded
 
 
 def one_task(place, task, seed, limit):
-    """(points, why not all) of a task, in a submission's folder."""
-    text, why = _handed_in(place, f"{task['module']}.py")
-    if not why:
-        asked, wanted = questions(task["name"], seed, of_forward(task["holes"]))
-        found, ended = isolated(task | {"text": text, "questions": asked}, limit)
-        why = str(found.get("refused", "" if found else ended))
-    return (0, why) if why else judged(task["name"], found, wanted)[:2]
-
-
-def _told(future):
-    """{"points", "reason"} of a task; points of None where the grader failed."""
+    """{"points", "reason"} of a task in a submission's folder; points of None where the grader
+    failed."""
     try:
-        points, reason = future.result()
+        text = _handed_in(place, f"{task['module']}.py")
+        asked, wanted = questions(task["name"], seed, task["forward"])
+        found = isolated(task | {"handed_in": text, "questions": asked}, limit)
+        points, why, _ = judged(task["name"], found, wanted)
+    except (NotOwn, NotGraded) as error:
+        points, why = None if isinstance(error, NotGraded) else 0, str(error)
     except Exception as error:          # whatever it is, it may not cost the others their grades
-        points, reason = None, str(error) if isinstance(error, NotGraded) else message(error)
-    return {"points": points, "reason": printable(reason[:4000])}
+        points, why = None, message(error)
+    return {"points": points, "reason": printable(why[:4000])}
 
 
 def _handed_in(place, name):
-    """(the bytes of the file of this name in a submission, "" or why it has none)."""
-    os.listdir(place)                   # raises what rglob is silent about
+    """The bytes of the file of this name in a submission."""
+    inside = sorted(os.listdir(place))              # raises what rglob is silent about
     if place.is_symlink():
         raise NotGraded("it is a link: put the folder itself there")
     found = [path for path in sorted(place.rglob(name)) if path.is_file() and not path.is_symlink()]
@@ -133,8 +115,9 @@ def _handed_in(place, name):
         one, another = (path.relative_to(place) for path in found[:2])
         raise NotGraded(f"{name} is there {len(found)} times, {one} and {another}: leave one")
     if not found or found[0].stat().st_size > MOST_BYTES:
-        return b"", f"{name} " + ("has more than 1 MiB" if found else "is not there")
-    return found[0].read_bytes(), ""
+        raise NotOwn(f"{name} has more than 1 MiB" if found else
+                     f"{name} is not there; there is {', '.join(inside[:9]) or 'nothing'}")
+    return found[0].read_bytes()
 
 
 def _begun(out, tasks, resume):
@@ -182,27 +165,27 @@ def reasons(found):
 
 def letter(name, found):
     """A text for a student: the points of each task, and why."""
-    lines = [f"{name}: {_of(_sum(found), POINTS * len(found))}"]
+    lines = [f"{name}: {_of(_sum(found), len(found))}"]
     for task, told in found.items():
-        lines += ["", f"{task}: {_of(told['points'], POINTS)}", f"  {told['reason']}".rstrip()]
+        lines += ["", f"{task}: {_of(told['points'], 1)}", f"  {told['reason']}".rstrip()]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _of(points, most):
-    return "not graded" if points is None else f"{points} of {most}"
+def _of(points, tasks):
+    return "not graded" if points is None else f"{points} of {POINTS * tasks}"
 
 
 def table(tasks, graded):
     """grades.csv: a row for each submission, its points of each task and in all, and why."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["submission", *tasks, "points", "of", "reason"])
+    rows = [["submission", *tasks, "points", "of", "reason"]]
     for name, found in graded.items():
         points = [*(told["points"] for told in found.values()), _sum(found)]
-        cells = [name, *("not graded" if n is None else str(n) for n in points),
-                 str(POINTS * len(tasks)), reasons(found)]
-        rows.writerow([f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
-                       for cell in cells])
+        rows.append([name, *("not graded" if n is None else str(n) for n in points),
+                     str(POINTS * len(tasks)), reasons(found)])
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        [f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell for cell in row]
+        for row in rows)
     return text.getvalue()
 
 
@@ -215,7 +198,7 @@ def add_arguments(parser):
                         "folder, for grades.csv, grades.json and a text for each student")
     parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
                         help="for each task (default: 60)")
-    parser.add_argument("--jobs", type=int, default=None, metavar="N",
+    parser.add_argument("--jobs", type=int, default=usable_cores(), metavar="N",
                         help="tasks at a time (default: one for each core)")
     parser.add_argument("--resume", action="store_true",
                         help="go on in --out: who is graded there is not graded again")
@@ -225,13 +208,11 @@ def run(options):
     """Grade, write the grades, and say each submission's points."""
     if (sys.platform, platform.machine()) not in SEALS:
         raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
-    if not 0 < options.limit < 1e6:
-        raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
-    if options.jobs is not None and not 1 <= options.jobs <= 256:
-        raise InputError(f"--jobs {options.jobs}: must be 1 to 256")
-    for number in (signal.SIGTERM, signal.SIGHUP):      # as with Ctrl-C
-        signal.signal(number, signal.default_int_handler)
-    print(OUTSIDE, flush=True)
+    if not (0 < options.limit < 1e6 and 1 <= options.jobs <= 256):
+        raise InputError(f"--limit {options.limit:g} --jobs {options.jobs}: must be seconds, above "
+                         "0, and 1 to 256 tasks at a time")
+    print("note: submissions can compute, no more; a container is a second wall (page for "
+          "teachers)", flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, options.limit,
                          options.jobs, options.resume)
     failed = [_sum(found) for found in graded.values()].count(None)

@@ -1,7 +1,13 @@
-"""The README and the test file of a homework folder."""
+"""What is in a homework folder beside its exercises: README, tests, the exercises as handed out."""
+
+import ast
 
 from npdl_study.homework.judging import SAME
 
+# [task], the easiest first: a class (name) of module.py; the functions that are to be written there
+# (holes, "Linear.backward"), and where npdl has them (own, "npdl.layers.linear"); whether these are
+# forwards; the module's text, and the same without the forward of what is to be written (pristine).
+HANDED_OUT = "handed_out.json"
 README = """\
 # Homework: {title}
 
@@ -31,19 +37,19 @@ The tests need pytest: `python -m pip install pytest`.
   says W transposed, and its gradient is `self.W.grad`, of the same shape.
 - Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`.
 - Layers over the last axis take any axes before it: `(2, 3, D)`, and `(4, 2, 3, D)` too.
-- `dy`, the inputs and the cache are never changed. An array of your own may be, in place.
+- `dy`, inputs, parameters and cache are never changed. An array of your own may be, in place.
 - Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
   float32 out.
 {more}
-Helpers and constants of your own belong into the same file. Your functions are set into the file as
-it was handed out, with the helpers that they use: what else you change in it is not graded. They
-may use NumPy, math and what the file imports; a backward that calls forward, to take differences,
-is no derivation.
+Helpers and constants of your own belong into the same file. The tests, here and in class, set your
+functions into the file as it was handed out (`handed_out.json`), with what they use of yours: what
+else you change in it is not graded. They may use NumPy, math and what the file imports; a backward
+that calls forward, to take differences, is no derivation.
 
 The tests compare your outputs and gradients with those of npdl's own layer in float64, to {limit}
-of the largest entry, for more than one size and number of axes, and tell the first thing that is
-wrong with each layer. These files were made from npdl's own source, so npdl has a solution to
-each: look at it afterwards.
+of the largest entry, for more than one size, number of axes and option (`bias=False`), with frozen
+parameters too, and tell the first thing that is wrong with each layer. These files were made from
+npdl's own source, so npdl has a solution to each: look at it afterwards.
 """
 
 FORWARD = """\
@@ -62,10 +68,9 @@ TEST = '''\
 import pytest
 from npdl_study.homework.selftest import first_trouble
 
-# (file, class): what of npdl's own the class must do without; the easiest first
-LAYERS = {{
+LAYERS = [
 {layers}
-}}
+]
 WRONG = set()           # files; what else is wrong in one is told once this is right
 
 
@@ -74,7 +79,7 @@ def test(layer):
     file, name = layer
     if file in WRONG:
         pytest.skip(f"{{name}} is made of what is not right yet in {{file}}.py")
-    trouble = first_trouble(file, name, LAYERS[layer])
+    trouble = first_trouble(name)
     if trouble:
         WRONG.add(file)
         pytest.fail(trouble, pytrace=False)
@@ -83,12 +88,31 @@ def test(layer):
 
 def test_file(work):
     """The text of test_homework.py."""
-    rows = []
+    return TEST.format(layers="\n".join(f"    {layer}," for layer in work.graded))
+
+
+def handed_out(work):
+    """What HANDED_OUT holds."""
+    tasks = []
     for module, name in work.graded:
-        wanted = [f'"{h.original}"' for h in work.holes if h.file == f"{module}.py"]
-        wanted = ",\n        ".join(wanted)
-        rows.append(f'    ("{module}", "{name}"): [\n        {wanted},\n    ],')
-    return TEST.format(layers="\n".join(rows))
+        text = work.files[f"{module}.py"]
+        holes = {hole.qualname: hole.original.partition(":")[0] for hole in work.holes
+                 if hole.file == f"{module}.py"}
+        tasks.append({"module": module, "name": name, "holes": [*holes], "own": [*holes.values()],
+                      "forward": work.forward, "text": text,
+                      "pristine": text if work.forward else without_forward(text, holes)})
+    return tasks
+
+
+def without_forward(text, holes):
+    """The text of an exercise in which the forward of what is to be written raises."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (
+                node.name == "forward" or f"{node.name}_backward" in holes):
+            node.body = ast.parse("raise NotImplementedError('forward is not in this process: "
+                                  "derive the backward')").body
+    return ast.unparse(tree)
 
 
 def readme(work):

@@ -167,6 +167,7 @@ def _called(body):
 
 
 def _attributes(body, name):
+    """What some statements read of `name`, say of self or of cache, each once."""
     return list(dict.fromkeys(
         n.attr for s in body for n in ast.walk(s)
         if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name))

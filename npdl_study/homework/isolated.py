@@ -1,11 +1,9 @@
 """A process for a student's code: `isolated` starts it and reads what it says, `main` runs in it.
 
-It is handed questions and hands back arrays. No right answer is in there, no forward when
-backwards were asked for, no backward of npdl's but those that the layer calls, and Linux lets it
-do nothing but compute (`npdl.process.seal`).
+It is handed questions and hands back arrays. In there is no right answer, no forward when backwards
+were asked for, no backward but those that the layer calls; Linux lets it but compute (`seal`).
 """
 
-import contextlib
 import gc
 import importlib
 import io
@@ -19,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from npdl import backend, core, errors, functions, process
-from npdl.core import walk
 from npdl_study.containment import called
 from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
 from npdl_study.trees import copied, leaves, placed, tupled
@@ -28,7 +25,6 @@ NPDL = os.path.dirname(core.__file__) + os.sep
 ENGINE = {module.__file__ for module in (backend, core, errors, functions, process)}
 READING = ("unicodedata", "encodings.cp1252", "encodings.latin_1")     # imported late, by Python
 MOST_SAID = 4 << 20         # bytes of an answer
-RUNNING = set()             # processes of student code
 
 
 class NotGraded(Exception):
@@ -36,7 +32,7 @@ class NotGraded(Exception):
 
 
 def isolated(asked, limit):
-    """({name: array} that a process of student code answers, how it ended)."""
+    """{name: array} that a process of student code answers. Raises NotOwn when it does not."""
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     with (open(os.memfd_create("given"), "w+b") as given,       # no disk, which may be full
@@ -44,43 +40,32 @@ def isolated(asked, limit):
           open(os.memfd_create("answer"), "w+b") as out):
         pickle.dump(asked | {"limit": limit, "parent": os.getpid(), "begun": begun.fileno()}, given)
         given.seek(0)
-        child = subprocess.Popen([sys.executable, "-BPm", __spec__.name], stdin=given, stdout=out,
-                                 stderr=out, env=environment, start_new_session=True,
-                                 pass_fds=[begun.fileno()])
-        RUNNING.add(child)
         try:
-            status = child.wait(limit)
+            status = subprocess.run([sys.executable, "-BPm", __spec__.name], timeout=limit,
+                                    stdin=given, stdout=out, stderr=out, env=environment,
+                                    start_new_session=True, pass_fds=[begun.fileno()]).returncode
             ended = (f"ended by signal {-status}" if status < 0 else
                      "ended the program before its tests were done")
         except subprocess.TimeoutExpired:
             ended = f"not at an end after {limit:g} seconds"
-        finally:
-            end(child)
-            RUNNING.discard(child)
         out.seek(0)
         said = out.read(MOST_SAID)
         is_begun = os.fstat(begun.fileno()).st_size
     if not is_begun:                    # the process's own traceback
         last = said.decode(errors="replace").splitlines()[-1:]
         raise NotGraded(f"{ended}, before student code was read: {' '.join(last)}")
-    return _unpacked(said), ended
-
-
-def end(child):
-    """End a process."""
-    child.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(5)                   # one that the system can't end is left behind
+    found = _unpacked(said)
+    if not found or "refused" in found:
+        raise NotOwn(found.get("refused", ended))
+    return found
 
 
 def _unpacked(said):
-    """{name: array} of an answer, none for what is no answer, since it is a stranger's: floats,
-    and texts where errors are told."""
+    """{name: array} of a stranger's answer: floats, and texts where errors are told; or {}."""
     try:
         with np.load(io.BytesIO(said), allow_pickle=False) as found:
-            if sum(entry.file_size for entry in found.zip.infolist()) > MOST_SAID:
-                return {}
-            arrays = {name: found[name] for name in found.files}
+            size = sum(entry.file_size for entry in found.zip.infolist())
+            arrays = {name: found[name] for name in found.files if size <= MOST_SAID}
         return {name: array for name, array in arrays.items()
                 if array.dtype.kind == ("f" if name.count("/") > 1 else "U")
                 and str(array)}                         # raises where a text is none
@@ -89,10 +74,9 @@ def _unpacked(said):
 
 
 def answers(questions, classes, place=None):
-    """{"shape/kind/name": array} that layers answer to {shape: question} (`judging.questions`).
+    """{"shape/kind/name": array} that layers answer to {shape: question} (`judging.questions`);
+    `classes`, {name: class}, stand for npdl's own, `place` is the student's file.
 
-    classes   {name: class} to stand for npdl's own of these names
-    place     the student's file, for the lines of errors
     Kinds: output, gradient; again, the gradients of a second backward, added to the first; after,
     what was handed in, as it is then; or "shape/error", an exception in a sentence, in the end.
     """
@@ -109,7 +93,7 @@ def answers(questions, classes, place=None):
 
 def _answered(question, classes):
     layer, names, inputs = question["layer"], question["names"], question.get("inputs", ())
-    for part in walk(layer):
+    for part in core.walk(layer):
         part.__class__ = classes.get(type(part).__name__, type(part))
     cache = question.get("cache")
     if inputs:
@@ -121,6 +105,8 @@ def _answered(question, classes):
         yield from _arrays(kind, dict(zip(names, tupled(returned), strict=False)))
         yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
         yield from _arrays("after", {"dy": dy, **dict(zip(names, inputs, strict=False))})
+        yield from _arrays("after", {f"{name}.data": p.data for name, p in layer.params()})
+        yield from _arrays("after", {} if inputs else {"cache": cache})
 
 
 def _arrays(kind, nests):
@@ -130,11 +116,13 @@ def _arrays(kind, nests):
 
 
 def main():
-    """Answer what standard input asks by an npz. That student code comes now is said by the length
-    of another file: sealed, nothing can take it back."""
+    """Answer standard input by an npz. That student code comes now, another file's length says."""
     asked = pickle.load(sys.stdin.buffer)
-    for name in (*MODULES, *READING, *asked["imports"]):
+    late = [name for name in MODULES if name.rpartition(".")[2].encode() in asked["handed_in"]]
+    for name in (*late, *READING):
         importlib.import_module(name)
+    exec(asked["pristine"], {"__name__": "handed_out"})     # imports too
+    np.__all__[:] = [name for name in np.__all__ if name in vars(np)]       # of import *
     np.savez(io.BytesIO(), np.zeros(1))         # imports what it needs
     _take_out(asked["gone"], asked["kept"])
     out, nowhere = open(os.dup(1), "wb", 0), open(os.devnull, "w", errors="replace")
@@ -145,7 +133,7 @@ def main():
     os.write(asked["begun"], b".")
     place, packed = Path(f"{asked['module']}.py"), io.BytesIO()
     try:
-        names = student_names(place, asked["holes"], asked["text"], asked["pristine"])
+        names = student_names(place, asked, asked["pristine"], asked["handed_in"])
         np.savez(packed, **answers(asked["questions"], names, place))
     except NotOwn as error:
         np.savez(packed, refused=str(error))
@@ -154,12 +142,12 @@ def main():
 
 
 def _take_out(gone, kept):
-    """Have npdl's functions raise: those `gone`, {(file, name)}, or neither `kept` nor ENGINE's."""
+    """Have npdl's functions raise: `gone`, and forwards and backwards not `kept` nor ENGINE's."""
     for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
         code = function.__code__
         file, where = code.co_filename, (code.co_filename, code.co_qualname)
-        taken = where in gone or file not in ENGINE and where not in kept
-        if taken and file.startswith(NPDL):
+        ward = file not in ENGINE and where not in kept and "ward" in code.co_qualname
+        if (where in gone or ward) and file.startswith(NPDL):
             function.__code__ = _gone.__code__.replace(co_freevars=code.co_freevars)
 
 

@@ -1,7 +1,7 @@
 """What a layer of homework must give: the same arrays as npdl's own layer of its name.
 
-`questions` makes what a class is asked, out of a seed, with npdl's own answers; whoever answers
-(`isolated.answers`) gets the questions alone. `judged` compares two sets of answers.
+`questions` are out of a seed, with npdl's own answers; whoever answers (`isolated.answers`) gets
+the questions alone. `judged` compares two sets of answers.
 """
 
 import contextlib
@@ -20,14 +20,21 @@ from npdl_study.trees import cast, leaves, rebuilt, upstream
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
 SAME, SAME_FLOAT32, SMALL = 1e-11, 1e-3, 1e-3
 POINTS = 3          # of a task: gradients, other sizes, and with both of these manners
-# How a layer is tried: its sample; that in float32; more rows; one or two more axes before these;
-# and, of a recurrent stack, two layers, sequences of several lengths, a state to start from.
-SHAPES = ("sample", "float32", "rows", "axes", "stack")
+OPTIONS = {"activation": "relu", "affine": False, "average": "token", "bias": False, "eps": 0.3,
+           "exponent": "2k/d", "factor": 0.6, "ffn_bias": True, "ignored": 1, "norm": "pre",
+           "norm_bias": False, "padding_id": 1, "qkv_bias": True, "reduction": "none",
+           "rope_theta": 3.0, "scale": 0.6, "smoothing": 0.2}
+# How a layer is tried, {shape: options of its constructor}. "stack" is of a recurrent stack two
+# layers, sequences of several lengths, a state to start from; "scaled" the cache of KIN's forward.
+SHAPES = {"sample": {}, "in float32": {}, "more rows": {}, "more axes": {}, "stack": {},
+          "frozen parameters: += alone": {}, "options": OPTIONS, "sum": {"reduction": "sum"},
+          "scaled": {}}
+KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
 
 
 def instance(cls, shape, seed):
     """(layer, inputs, options) in float64: numbers, sizes and number of axes are the seed's."""
-    layer, inputs, options = sample(cls, seed)
+    layer, inputs, options = sample(cls, seed, **options_of(cls, shape))
     rng = stream(seed, 15)
     rows, axes = int(rng.integers(3, 7)), rng.integers(2, 5, rng.integers(1, 3)).tolist()
     if shape == "stack":
@@ -35,9 +42,19 @@ def instance(cls, shape, seed):
         states = tuple(rng.standard_normal((2, rows + 3, 3)) for _ in range(2))
         inputs = (rng.standard_normal((rows + 3, 4, 2)),
                   states if cls.__name__ == "LSTM" else states[0])
-    elif shape in ("rows", "axes"):
-        inputs = _resized(inputs, rows, axes if shape == "axes" else [], rng)
-    return *as_float64(layer, inputs, seed), options
+    elif shape.startswith("more"):
+        inputs = _resized(inputs, rows, axes if shape == "more axes" else [], rng)
+    layer, inputs = as_float64(layer, inputs, seed)
+    if shape.startswith("frozen"):
+        layer.set_trainable(False)
+    return layer, inputs, options
+
+
+def options_of(cls, shape):
+    """{name: value} of a class's own options that are not its defaults in this shape."""
+    taken = inspect.signature(cls.__init__).parameters
+    return {name: value if value != taken[name].default else not value
+            for name, value in SHAPES[shape].items() if name in taken}
 
 
 def _resized(nest, rows, axes, rng):
@@ -52,13 +69,11 @@ def _resized(nest, rows, axes, rng):
 
 def questions(name, seed, forward):
     """({shape: question}, {path: array} of npdl's own answers) for the SHAPES that npdl's layer
-    takes.
-
-    forward   whether forward is asked too, from inputs; else backward alone, from the cache of
-              npdl's own forward
-    """
+    takes: of backward alone, from the cache of npdl's own forward, or of `forward` too."""
     asked, wanted = {}, {}
-    for shape in SHAPES:
+    for shape, options in SHAPES.items():
+        if options and not options_of(find_class(name), shape):
+            continue
         with contextlib.suppress(Exception):    # each layer says in its own way that it does not
             question = _question(find_class(name), shape, seed, forward)
             told = answers({shape: copy.deepcopy(question)}, {})
@@ -68,49 +83,60 @@ def questions(name, seed, forward):
 
 
 def _question(cls, shape, seed, forward):
-    layer, inputs, options = instance(cls, shape, seed)
-    dtype = "float32" if shape == "float32" else "float64"
+    kin = find_class(KIN[cls.__name__]) if shape == "scaled" and not forward else None
+    layer, inputs, options = instance(kin or cls, shape, seed)
+    dtype = "float32" if shape == "in float32" else "float64"
     layer, inputs, rng = layer.astype(dtype), cast(inputs, dtype), stream(seed, 17)
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
+    if kin:
+        layer.__class__ = cls
     for _, param in layer.params():     # gradients are added to what is there
         param.grad = rng.standard_normal(param.shape).astype(dtype)
-    question = {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
-                "names": list(inspect.signature(cls.forward).parameters)[1:],
-                "floats": [any(True for _ in leaves(value)) for value in inputs]}
-    return question | ({"inputs": inputs, "options": options} if forward else {"cache": cache})
+    return {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
+            "names": list(inspect.signature(cls.forward).parameters)[1:],
+            "floats": [any(True for _ in leaves(value)) for value in inputs]} | (
+        {"inputs": inputs, "options": options} if forward else {"cache": cache})
 
 
 def judged(name, found, wanted):
-    """(points, why not all, the shapes with wrong gradients) of answers beside npdl's own,
-    `wanted`: a point for the sample, one for all other shapes, and with both one for manners."""
-    told = {shape: _wrong(name, shape, found, wanted)
-            for shape in dict.fromkeys(path.split("/")[0] for path in wanted)}
-    wrong = {shape: why for shape, why in told.items() if why}
-    rude = "" if wrong else _rude(found, wanted)
-    points = POINTS - bool(wrong or rude) - ("sample" in wrong) - bool({*wrong} - {"sample"})
-    why = next(iter(wrong.values()), rude and f"the gradients are right, but {rude}")
-    return points, why, [shape for shape in wrong if wrong[shape].startswith("the gradient of")]
+    """(points, why not all, the shape whose gradient is wrong, if that is why) of answers beside
+    npdl's own, `wanted`: a point for the sample, one for all other shapes, and with both one for
+    manners."""
+    lost = {"sample": [], "others": [], "manners": []}
+    for path, array in wanted.items():
+        shape, kind, what = path.split("/")
+        given, error = found.get(path), found.get(f"{shape}/error")
+        wrong = difference(given, array)
+        if kind == "again" or given is not None and (kind == "after" or not wrong):
+            if rude := _rude(kind, given, array):
+                lost["manners"].append((f"the gradients are right, but {what}{rude}", ""))
+        else:
+            said = f"{name}.forward: output " if kind == "output" else "the gradient of "
+            wrong, shown = (error, "") if given is None and error else (said + what + wrong, shape)
+            lost["sample" if shape == "sample" else "others"].append(
+                (f"{wrong}{_where(name, shape, wanted)}", shown * (kind == "gradient")))
+    why, shape = [*lost["sample"], *lost["others"], *lost["manners"], ("", "")][0]
+    points = POINTS - bool(lost["sample"]) - bool(lost["others"]) - any(lost.values())
+    return points, why, shape
 
 
-def _of(given, start):
-    return {path.removeprefix(start): array for path, array in given.items()
-            if path.startswith(start)}
+def _where(name, shape, wanted):
+    """What is special in a shape, in brackets."""
+    said = [f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items()] or [
+        f"{path.split('/')[2]} {array.shape}" for path, array in wanted.items()
+        if path.startswith(f"{shape}/gradient/")]
+    return f" ({shape}; {', '.join(said)})" if shape != "sample" else ""
 
 
-def _wrong(name, shape, found, wanted):
-    """What is wrong with outputs or gradients of one shape, in a sentence."""
-    sizes = ", ".join(f"{path} {array.shape}"
-                      for path, array in _of(wanted, f"{shape}/gradient/").items())
-    where = {"sample": "", "float32": " (in float32)"}.get(shape, f" (sizes: {sizes})")
-    for kind, words in (("output", f"{name}.forward: output"), ("gradient", "the gradient of")):
-        own, theirs = (_of(given, f"{shape}/{kind}/") for given in (wanted, found))
-        said = [f"{words} {path}{difference(theirs.get(path), array)}"
-                for path, array in own.items() if difference(theirs.get(path), array)]
-        if own.keys() - theirs and f"{shape}/error" in found:
-            said = [str(found[f"{shape}/error"])]
-        if said:
-            return "; ".join(said) + where
+def _rude(kind, given, array):
+    """What right gradients may still get wrong: writing into what was handed in, float32."""
+    if kind == "after" and not np.array_equal(given, array):
+        return " is written into, in place: write into a copy"
+    if kind == "again" and difference(given, array):
+        return " has another gradient in a second backward: the first changes something"
+    if kind in ("output", "gradient") and given.dtype != array.dtype == np.float32:
+        return f" is {given.dtype}, not float32: a number or an array of another dtype came in"
     return ""
 
 
@@ -126,19 +152,3 @@ def difference(found, wanted):
     with np.errstate(over="ignore"):
         error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), SMALL)
     return "" if error <= same else f" is wrong, by {error:.2g} of its largest entry"
-
-
-def _rude(found, wanted):
-    """What right gradients may still get wrong: writing into what was handed in, float32."""
-    for path, array in _of(wanted, "sample/after/").items():
-        if not np.array_equal(found.get(f"sample/after/{path}"), array):
-            return f"{path} is written into, in place: write into a copy"
-    for path, array in _of(wanted, "sample/again/").items():
-        if difference(found.get(f"sample/again/{path}"), array):
-            return f"{path} has another gradient in a second backward: the first changes something"
-    for path in _of(wanted, "float32/"):
-        dtype = found.get(f"float32/{path}", np.empty(0)).dtype
-        if dtype != np.float32:
-            return (f"{path.replace('/', ' ')} is {dtype}, not float32: a number or an array of "
-                    "another dtype came in")
-    return ""

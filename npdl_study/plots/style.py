@@ -10,7 +10,7 @@ from npdl.files import write_atomically
 
 # Okabe and Ito's palette: apart for every kind of colour vision.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY = "#E69F00", "#56B4E9"
+ORANGE = "#E69F00"
 INK, SOFT, GRID = "#333333", "#777777", "#e4e4e4"
 SEQUENTIAL = "cividis"          # reads the same in grey and for every kind of colour vision
 

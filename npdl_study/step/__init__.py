@@ -5,6 +5,6 @@
     marks           what is known of each value: the oracle's word (trace.oracle), or blame's
     fold            which statements are mathematics, and shown
     pictures        an array in a few numbers and a small picture
-    maths, forms    a line of code as a formula, in Unicode and in MathML
+    maths, markup   a line of code as a formula, in Unicode and in MathML
     show_terminal, show_html (with page/)   the Walk as lines, and as a page that plays
 """

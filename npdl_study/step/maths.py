@@ -8,7 +8,7 @@ A statement in which something else is left, such as a conversion or a list, has
 import ast
 import builtins
 
-from npdl_study.step.forms import MathML, Text
+from npdl_study.step.markup import MathML, Text
 
 GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "eps": "ε", "theta": "θ",
          "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "omega": "ω"}

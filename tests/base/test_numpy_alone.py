@@ -12,15 +12,16 @@ from npdl.training.run import train
 
 ALONE = """
 import sys
+from runpy import run_module
 for name in ("joblib", "matplotlib", "threadpoolctl", "tqdm"):
     sys.modules[name] = None                # to import it raises ModuleNotFoundError
-from npdl.__main__ import main
-sys.exit(main(sys.argv[1:]))
+del sys.argv[0]
+run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def alone(folder, *arguments):
-    done = subprocess.run([sys.executable, "-c", ALONE, *arguments], cwd=folder, text=True,
+def alone(folder, *arguments, module="npdl"):
+    done = subprocess.run([sys.executable, "-c", ALONE, module, *arguments], cwd=folder, text=True,
                           capture_output=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
     return done.returncode, done.stdout, done.stderr
 
@@ -46,12 +47,21 @@ def test_what_needs_numpy_alone(folder, command):
     assert status == 0 and out and not err, err
 
 
+ALL = "joblib matplotlib threadpoolctl tqdm"
+
+
 @pytest.mark.parametrize("command, missing", [
     (["train-gpt", "--out", "new"], "threadpoolctl tqdm matplotlib"),
     (["finetune", "gpt", "--operator", "-", "--out", "new", "--quiet"],
      "threadpoolctl tqdm matplotlib"),
-    (["plot", "curves", "gpt"], "matplotlib")], ids=["train", "finetune", "plot"])
+    (["plot", "curves", "gpt"], ALL)], ids=["train", "finetune", "plot"])
 def test_what_needs_more_says_so_in_a_line(folder, command, missing):
     status, out, err = alone(folder, *command)
     assert status == 2 and err.count("\n") == 1 and f"'pip install {missing}'" in err, err
     assert not (folder / "new").exists()
+
+
+@pytest.mark.parametrize("module", ["exercises", "experiments.study"])
+def test_what_is_not_of_npdl_says_so_too(tmp_path, module):
+    status, out, err = alone(tmp_path, "--list", module=module)
+    assert (status, out) == (2, "") and err.count("\n") == 1 and f"'pip install {ALL}'" in err, err

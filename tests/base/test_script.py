@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("resource", reason="closed descriptors and SIGHUP are POSIX's")
 
-from exercises.__main__ import main as exercises_command
 from npdl.__main__ import main as npdl_command
 from npdl.training import checkpoint
 from npdl.training.config import Config
@@ -70,8 +69,7 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
 @pytest.mark.parametrize("odd", ["pipe", "folder", "socket"])
 @pytest.mark.parametrize("command, arguments", [
     (npdl_command, ["plot", "curves", "{run}", "--out"]),
-    (npdl_command, ["step", "Linear", "--no-check", "--html"]),
-    (exercises_command, ["--only", "001", "--json"])])
+    (npdl_command, ["step", "Linear", "--no-check", "--html"])])
 def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, command, arguments, odd):
     """A socket stands for a device, which takes more rights to make, and to lose."""
     train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)

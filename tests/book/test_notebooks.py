@@ -16,7 +16,7 @@ pytest.importorskip("pygments")
 import npdl
 from docs.book import notebooks
 from docs.book.chapter import BookError
-from docs.book.notebooks import INSTALL, WHEEL
+from docs.book.notebooks import WHEEL, install
 from docs.book.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,15 +27,17 @@ get_ipython = Shell
 """
 
 
-def first_cell(folder, before=""):
+def first_cell(folder, before="", needed="npdl"):
     """The first cell of a notebook, run where nothing is installed."""
-    return subprocess.run([sys.executable, "-I", "-S", "-c", before + INSTALL], cwd=folder,
+    return subprocess.run([sys.executable, "-I", "-S", "-c", before + install(needed)], cwd=folder,
                           capture_output=True, text=True)
 
 
-def test_a_notebook_without_npdl_asks_for_the_wheel(tmp_path):
-    done = first_cell(tmp_path)
+@pytest.mark.parametrize("needed", ["npdl", "matplotlib"])
+def test_a_notebook_without_what_it_needs_asks_for_the_wheel(tmp_path, needed):
+    done = first_cell(tmp_path, needed=needed)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"{needed} is missing: ")
     assert f"put {WHEEL}" in done.stderr and str(tmp_path) in done.stderr
 
 
@@ -44,7 +46,7 @@ def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
     done = first_cell(tmp_path, IPYTHON)
     assert (done.returncode, done.stdout) == (0, f"pip install -q {WHEEL}[train]\n"), done.stderr
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(INSTALL, {})                               # here npdl is
+        exec(install(), {})                             # here npdl is
     assert said.getvalue() == ""
 
 

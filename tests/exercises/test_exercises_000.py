@@ -136,7 +136,6 @@ def test_numbers_of_sequences_and_probabilities():
     assert counting.count_sequences(4, 0) == 1
     assert counting.probabilities_read(3, 2) == 3 + 9
     assert counting.probabilities_read(3, 2, shared=False) == 2 * 9
-    assert counting._work(3, 2) == 3 + 9
     assert counting.total_probability(3, 2) == pytest.approx(1)
 
 
@@ -169,11 +168,6 @@ def test_greedys_sequence_never_survives(first, second):
     assert ("the", "red", "rectangle") not in dict(beam)
     assert beam[0][1] == pytest.approx(max(-9.9, -4.9 + first, -4.9 + second))
     assert (("a", "blue", "square") in dict(beam)) or min(first, second) >= -5.0
-
-
-def test_what_the_trees_printed_branches_hold():
-    tree = {"x": (math.log(0.5), {"y": math.log(0.25)}), "z": (math.log(0.125), {})}
-    assert decoding.shown_mass(tree) == [((), pytest.approx(0.625)), (("x",), pytest.approx(0.25))]
 
 
 def test_thresholds_of_the_best_sequence():
@@ -256,9 +250,7 @@ def test_exact_statistics(seed, axes):
 
 
 def test_a_group_of_two_has_its_variances():
-    means, variances = normalisation.exact_statistics([[[0, 2]]], (2,), correction=1)
-    assert (means, variances) == ([1], [2])
-    assert normalisation.exact_statistics([[[0, 2]]], (2,))[1] == [1]
+    assert normalisation.exact_statistics([[[0, 2]]], (2,)) == ([1], [1])
 
 
 def test_misprints_are_those_beyond_half_of_the_last_place():

@@ -84,11 +84,6 @@ def test_our_differences_count_where_npdl_agrees(monkeypatch, scale):
         assert not says((gradients | {name: gradients[name] * (1 + 1e-6)}, L))
 
 
-def test_relative_errors():
-    assert birnn.relative([1, 2], np.array([1, 4])) == 0.5
-    assert birnn.relative(np.array([3.0]), np.array([-2.0])) == 2.5
-
-
 def test_a_random_network_has_its_sizes():
     net = birnn.example(T=2, d=60, scale=2)
     assert [net.weights[name].std() for name in birnn.WEIGHTS] == pytest.approx([2] * 6, rel=0.1)

@@ -40,15 +40,8 @@ def test_exploding_training():
     assert (w, loss) == (0.5, 2.25) and new == pytest.approx(0.5 - 0.1 * 2 * 1.5)
     assert exploding.cross_entropy_slopes((0.0,)) == [pytest.approx((math.log(2), 0.5))]
     found = [claim.verdict for claim in claims_of(exploding)]
-    assert found == ["under-specified", "slip", "under-specified"]
+    assert found == ["under-specified", "slip"]
     assert exploding.exponential([1, -1.3, 1.7]) and not exploding.exponential([1, 1.1, 5])
-
-
-@pytest.mark.parametrize("losses, moving", [
-    ((1.0, math.inf), True), ((1.0, 2.0), True), ((3.0, 2.0, 2.0), False), ((1.0, math.nan), True),
-    ((5.0, 1.0, 1.0 + 1e-7), False), ((1.0, 1.0, 1.01), True)])
-def test_losses_that_do_not_settle(losses, moving):
-    assert exploding._unstable(losses) == moving
 
 
 def test_training_by_hand():
@@ -310,8 +303,7 @@ def test_problem_4():
     alone = memory.memory_jacobians(statements.lstm_cell(recurrent=0.0))
     assert alone[2] == pytest.approx(alone[0], abs=1e-12)   # no U: nothing goes through h
     assert memory.carried(0.5, 10) == 2**-10
-    assert memory.drift()[0] > memory.drift()[1]
-    assert [c.verdict for c in claims_of(memory)].count("under-specified") == 6
+    assert [c.verdict for c in claims_of(memory)].count("under-specified") == 4
     assert "wrong" not in verdicts(memory).values()
     assert [c.verdict for c in claims_of(lstm_gradient)].count("wrong") == 1
 
@@ -320,8 +312,6 @@ def test_the_memory_by_hand():
     assert memory.carried(1, 9) == memory.carried(0, 0) == 1 and memory.carried(0.5, 3) == 0.125
     jacobian, f, _ = memory.memory_jacobians(memory._open_cell())
     assert jacobian == pytest.approx(np.eye(6)) and f.tolist() == [1] * 6
-    moved, size = memory.drift(steps=1)
-    assert 0 < moved < 1 and size == pytest.approx(1, abs=0.1)
     assert memory.kept(0.5, 3) == 0.125
     assert memory.bounds(0.25, 2) == pytest.approx((0.5, math.log(4) / 2))
     assert memory.plain_factor(((2, 1), (1, 2)), 0.0, 2) == (3, 1, 3, 9)
@@ -354,7 +344,7 @@ def test_a_forget_gate_alone_is_a_power():
 def test_problem_3():
     found = {(c.part, c.verdict) for c in claims_of(statements)}
     assert {(part, "confirmed") for part in "abcd"} <= found
-    assert {("a, summary", "under-specified"), ("b, summary", "wrong")} <= found
+    assert ("b, summary", "wrong") in found
     assert [verdict for _, verdict in found].count("wrong") == 1
     large = statements.lstm_cell(recurrent=8.0, forget=0.0)
     assert statements.error_lengths(large, 60, 1e-40)[-1] > 1

@@ -35,22 +35,6 @@ def test_few_sequences_are_likely(p, least):
     assert definitions.likely(p, least) <= 1 / least * (1 + 1e-9)
 
 
-def test_numberings():
-    words = (("a", 0.5), ("b", 0.25), (END, 0.125))
-    assert definitions.numbered(words, True, False) == (END, 2**-6)
-    assert definitions.numbered(words, True, True) == (None, 2**-6)
-    assert definitions.numbered(words, False, False) == (None, 2**-5)
-    assert definitions.numbered(words[:1], False, False) == (None, 1)
-
-
-def test_hypotheses_that_share_the_best_score():
-    twins = {word: (0.5, {END: 1.0}) for word in "ab"}
-    assert (definitions.ties(twins, 1), definitions.ties(twins, 2)) == (1, 2)
-    assert definitions.ties(beam.pruned_tree(), 2) == 1
-    assert definitions._renamed({"x": (0.5, {}), "y": (0.25, {})}) == {
-        "w0": (0.5, {}), "w1": (0.25, {})}
-
-
 def test_a_model_of_steady_probabilities():
     model = definitions.SteadyModel(0.5)
     assert np.exp(model.start()[0]) == pytest.approx(np.array([[0.5, 0.25, 0.25]]))

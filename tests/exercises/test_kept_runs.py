@@ -4,7 +4,8 @@ import pytest
 
 from exercises.d004 import kept_runs
 from exercises.framework import FAILED
-from experiments import study
+from experiments.study.judge import Verdict
+from experiments.study.questions import verdicts
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +15,7 @@ def claims():
 
 def test_every_verdict_of_the_study_is_in_the_ledger_in_its_word(claims):
     by_runs = [claim for claim in claims if claim.basis == "runs"]
-    assert [str(claim.verdict) for claim in by_runs] == [v.word for v in study.verdicts()]
+    assert [str(claim.verdict) for claim in by_runs] == [v.word for v in verdicts()]
     assert {claim.number for claim in by_runs} == {f"4.{n}" for n in range(2, 9)}
     assert not [claim for claim in claims if claim.verdict == FAILED]
 
@@ -35,7 +36,7 @@ def test_every_link_is_a_heading_of_the_report(claims):
 def test_a_verdict_as_a_claim(changes, where, verdict):
     given = {"where": "3 (d)", "claim": "it is 2", "document": "2", "word": "open", "agree": 1,
              "of": 4, "note": "default 1 of 2", "numbers": "L: 3"}
-    claim = kept_runs.judged(study.Verdict(**given | changes))
+    claim = kept_runs.judged(Verdict(**given | changes))
     assert (claim.part, claim.verdict) == (where, verdict)
     assert claim.evidence == (f"{(given | changes)['agree']} of {(given | changes)['of']} answers "
                               f"agree; {(given | changes)['note']}")

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from experiments.study import WORDS, measures, q2_recipe, q7_decay, questions, records, verdicts
-from experiments.study.judge import Claim, choices, judge, question_of, verdict, word_of
+from experiments.study import measures, q2_recipe, q7_decay, questions, records
+from experiments.study.judge import WORDS, Claim, choices, judge, question_of, verdict, word_of
 from experiments.study.measures import THRESHOLDS, correlation, slope
 from experiments.study.records import Store, parameters, variant, with_recipe
 from npdl.training.task import make_model, make_task
@@ -125,7 +125,7 @@ def test_up_to_step_100_the_grid_is_every_step(monkeypatch):
 
 # --- the study's own claims -----------------------------------------------------------------------
 def test_every_claim_has_a_verdict_by_the_kept_runs():
-    found = verdicts()
+    found = questions.verdicts()
     assert len(found) > 100 and {v.word for v in found} == set(WORDS)
     assert {v.question for v in found} == {"2", "3", "4", "5", "6", "7", "8"}
     assert len({(v.where, v.claim) for v in found}) == len(found)

@@ -6,10 +6,10 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from experiments import report
-from experiments.study import verdicts
 from experiments.study.figures import digest_of, draw_panels, write_png
 from experiments.study.pages import Table, fill
 from experiments.study.panels import best_table, family, figure
+from experiments.study.questions import verdicts
 from experiments.study.records import Store, variant
 from npdl.errors import InputError
 

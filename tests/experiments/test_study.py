@@ -26,7 +26,7 @@ BEYOND = ("further",)               # runs that the document does not ask for
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A study of four small runs; returns the folder for them."""
-    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL})
+    monkeypatch.setattr(launch, "RUNS", {"sanity": SMALL})
     monkeypatch.setattr(records, "RESULTS", tmp_path / "kept")
     monkeypatch.setattr(launch, "LOOK", 0.05)
     return tmp_path / "runs"
@@ -39,7 +39,7 @@ def finish(config, root):
 def test_the_study_has_the_documents_runs():
     settings = {name: {(c.model, c.seed, c.r_train, c.layers, c.width, c.batch, c.weight_decay,
                         c.steps, c.p, c.orders) for c in configs}
-                for name, configs in launch.QUESTIONS.items() if name not in BEYOND}
+                for name, configs in launch.RUNS.items() if name not in BEYOND}
     counts = {"sanity": 4, "data": 36, "mixed": 4, "model": 36, "compute": 20, "decay": 8}
     assert {name: len(runs) for name, runs in settings.items()} == counts
     assert settings["sanity"] < settings["data"] and settings["sanity"] < settings["model"]
@@ -49,13 +49,13 @@ def test_the_study_has_the_documents_runs():
 
 
 def test_the_most_decisive_runs_come_first():
-    runs = launch.runs_of([name for name in launch.QUESTIONS if name not in BEYOND])
-    assert set(runs[:4]) == set(launch.QUESTIONS["sanity"])
+    runs = launch.runs_of([name for name in launch.RUNS if name not in BEYOND])
+    assert set(runs[:4]) == set(launch.RUNS["sanity"])
     first = [run for run in runs[4:] if run.seed == 0]
     assert runs[4:4 + len(first)] == first
     place = {run: i for i, run in enumerate(first)}
     ends = [(min(found), max(found)) for name in ("mixed", "data", "model", "decay", "compute")
-            for found in [[place[run] for run in launch.QUESTIONS[name] if run in place]]]
+            for found in [[place[run] for run in launch.RUNS[name] if run in place]]]
     assert all(last < start for (_, last), (start, _) in zip(ends, ends[1:], strict=False))
     costs = [launch.cost(run) for run in runs[4 + len(first):]]
     assert costs == sorted(costs) and len(costs) == 48
@@ -64,20 +64,20 @@ def test_the_most_decisive_runs_come_first():
 def test_other_seeds_repeat_the_first_ones_runs():
     runs = launch.runs_of(["sanity", "decay"], (7,))
     assert {dataclasses.replace(run, seed=0) for run in runs} == {
-        run for name in ("sanity", "decay") for run in launch.QUESTIONS[name] if run.seed == 0}
+        run for name in ("sanity", "decay") for run in launch.RUNS[name] if run.seed == 0}
     assert {run.seed for run in runs} == {7}
     assert not set(launch.runs_of(["sanity"], (0,))) & set(runs)
 
 
 def test_further_seeds_are_run_after_the_documents():
-    further = launch.QUESTIONS["further"]
+    further = launch.RUNS["further"]
     assert len(set(further)) == 6 and {run.seed for run in further} == {1, 2, 3}
-    documents = {run for name, runs in launch.QUESTIONS.items() if name not in BEYOND
+    documents = {run for name, runs in launch.RUNS.items() if name not in BEYOND
                  for run in runs}
     assert {dataclasses.replace(run, seed=0) for run in further} < documents
-    runs = launch.runs_of(launch.QUESTIONS)
+    runs = launch.runs_of(launch.RUNS)
     assert set(further) <= set(runs) and not set(further) & set(runs[:60])
-    assert not set(further) & set(launch.runs_of(launch.QUESTIONS, [0, 42]))
+    assert not set(further) & set(launch.runs_of(launch.RUNS, [0, 42]))
     assert {run for run in launch.runs_of(["sanity"], [1])} < set(further)
 
 
@@ -95,7 +95,7 @@ def test_a_recipe_changes_the_clip_and_the_start_alone():
 
 @pytest.mark.slow
 def test_what_another_engine_made_is_made_anew_and_stands_beside_it(small, capsys, monkeypatch):
-    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL[:1]})
+    monkeypatch.setattr(launch, "RUNS", {"sanity": SMALL[:1]})
     assert launch.main(["--out", str(small), "--jobs", "1"]) == 0
     path, today = records.path_of(SMALL[0]), records.engine_digest()
     stored = records.kept(SMALL[0])
@@ -178,7 +178,7 @@ def test_a_finished_run_that_was_not_kept_is_kept_by_the_next_call(small, monkey
 
 
 def test_main_runs_and_keeps_everything(small, capsys, monkeypatch):
-    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL[1:3]})
+    monkeypatch.setattr(launch, "RUNS", {"sanity": SMALL[1:3]})
     assert launch.main(["--out", str(small), "--jobs", "2"]) == 0
     assert all(records.kept(config) for config in SMALL[1:3])
     assert "2 finished" in capsys.readouterr().out
@@ -253,7 +253,7 @@ def test_damaged_records_are_one_line(small, capsys, monkeypatch, name):
         os.mkfifo(path)
     else:
         path.write_bytes(spoilt(name, path.read_bytes()))
-    monkeypatch.setattr(launch, "QUESTIONS", {"sanity": SMALL[:1]})
+    monkeypatch.setattr(launch, "RUNS", {"sanity": SMALL[:1]})
     for command, arguments in ((launch.main, ["--list", "--out", str(small)]),
                                (report.main, ["--check"])):
         assert command(arguments) == 2

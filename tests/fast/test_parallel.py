@@ -1,106 +1,275 @@
-"""Work shared out among the wing's threads, and the process's settings while they work."""
+"""Work shared out among the wing's threads and processes, and the process's settings meanwhile."""
 
+import itertools
+import multiprocessing
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from npdl.fast.flat import Flat
-from npdl.fast.threads import HAND_OVER, Workers
+from npdl.backend import stream
+from npdl.errors import InputError
+from npdl.fast import workers
+from npdl.fast.engine import FastEngine
+from npdl.fast.flat import UPDATES, Flat
+from npdl.fast.workers import Part, Processes, Threads, WorkerLost
 from npdl.layers.linear import Linear
+from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
+from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, AdamW
+from npdl.process import has_ended
 from npdl.training.engine import PlainEngine, make_engine
+from tests.tools.fast_cases import build, drawn
+
+both = pytest.mark.parametrize("way", [Threads, Processes])
 
 
-def workers(count, make=lambda model: model):
+class Room:
+    """What a worker is made into, in these tests."""
+
+    def __init__(self, model):
+        self.model = model
+
+
+def room(count, way=Threads):
+    """`count` workers on a Linear."""
     model = Linear(2, 2)
-    return Workers(model, Flat(SGD(model)), count, make)
+    shadows = [model.shadow() for _ in range(count - 1)]
+    return way(Room, [model, *shadows], Flat(SGD(model), (), shadows))
 
 
+def twice(worker, share, more):
+    return [(2 * item, other + more, os.getpid()) for item, other in share]
+
+
+def add(worker, share, _):
+    worker.grad[...] = 0
+    for amount, _ in share:
+        worker.model.W.grad += amount
+    return [id(worker.model) for _ in share]
+
+
+def fail(worker, share, at):
+    if at in [item for item, _ in share]:
+        raise InputError(f"{at} is refused")
+    return [item for item, _ in share]
+
+
+def interrupted(worker, share, parent):
+    if os.getpid() == parent:
+        raise KeyboardInterrupt
+    return ["late" for _ in share]
+
+
+def of_part(worker, share, _):
+    return [(part.made, id(part)) for part, _ in share]
+
+
+@both
 @pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("items", [0, 1, 2, 5])
-def test_each_gives_its_results_in_the_order_of_the_items(count, items):
-    with workers(count) as several:
-        assert several.each(lambda item: 2 * item, iter(range(items))) == [
-            2 * item for item in range(items)]
+def test_results_come_in_the_order_of_the_items(way, count):
+    with room(count, way) as several:
+        for items in (0, 1, 2, 5):
+            given = [(item, 10) for item in range(items)]
+            done = several.run(twice, given, 1)
+            assert [each[:2] for each in done] == [(2 * item, 11) for item, _ in given]
+            used = len({pid for *_, pid in done})
+            assert used == min(1 if way is Threads else count, items)
+        assert several.flat.store is None or way is Processes
+    assert several.run(twice, [(1, 2), (3, 4)], 0) == [(2, 2, os.getpid()), (6, 4, os.getpid())]
 
 
+@both
 @pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_pieces_go_to_shadows_that_share_parameters_but_not_gradients(count, pieces):
-    def add(layer, piece):
-        layer.W.grad += piece
-        return layer, piece
-
-    with workers(count) as several:
-        for _ in range(2):              # a second step begins at zero
-            several.zero_grad()
-            done = several.map(add, list(range(1, pieces + 1)))
-            several.sum_grads()
-    assert [piece for _, piece in done] == list(range(1, pieces + 1))
-    assert len({id(layer.W.data.base) for layer, _ in done}) == 1
-    assert len({id(layer) for layer, _ in done}) == min(count, pieces)
+def test_workers_share_parameters_but_not_gradients(way, count):
+    with room(count, way) as several:
+        for pieces in (1, 5):           # a second step begins at zero
+            several.run(add, [(n, None) for n in range(1, pieces + 1)])
+            several.flat.sum_grads()
     own = several.models[0]
-    np.testing.assert_array_equal(own.W.grad, pieces * (pieces + 1) / 2)
+    np.testing.assert_array_equal(own.W.grad, 15)
     assert np.shares_memory(own.W.grad, several.flat.grad)
+    assert len({id(model.W.data.base) for model in several.models}) == 1
 
 
-def test_an_error_in_a_thread_is_the_callers():
-    def fail(model, piece):
-        if piece == 2:
-            raise ZeroDivisionError
+@both
+def test_an_error_elsewhere_is_the_callers_and_leaves_no_answer_behind(way):
+    items = [(1, None), (2, None)]
+    with room(2, way) as several:
+        for at in (1, 2):
+            with pytest.raises(InputError, match=f"^{at} is refused"):
+                several.run(fail, items, at)
+            assert several.run(fail, items, 0) == [1, 2]
 
-    with workers(2) as several, pytest.raises(ZeroDivisionError):
-        several.map(fail, [1, 2])
+
+def test_ctrl_c_here_leaves_no_answer_behind_and_ends_no_process():
+    with room(2, Processes) as several:
+        os.kill(several.others[0].process.pid, signal.SIGINT)       # a terminal tells all
+        with pytest.raises(KeyboardInterrupt):
+            several.run(interrupted, [(1, None), (2, None)], os.getpid())
+        assert several.run(fail, [(1, None), (2, None)], 0) == [1, 2]
+
+
+def test_a_part_travels_once_and_is_forgotten_with_the_callers():
+    parts = [Part(divmod, n, 3) for n in (7, 8)]
+    with room(2, Processes) as several:
+        other, places = several.others[0], []
+        for _ in range(2):
+            done = several.run(of_part, [(part, None) for part in parts])
+            assert [made for made, _ in done] == [(2, 1), (2, 2)]
+            places.append(done[1][1])
+        assert places[0] == places[1] and other.known == {parts[1].number}
+        parts.clear()
+        several.run(of_part, [])
+        assert other.known == set()
+
+
+def test_a_process_that_was_killed_is_named_in_one_line():
+    with room(3, Processes) as several:
+        process = several.others[1].process
+        process.kill()
+        process.join()
+        for _ in range(2):
+            with pytest.raises(WorkerLost, match="worker 2 .* by signal 9, .*--threads 1") as error:
+                several.run(fail, [(n, None) for n in range(3)], None)
+            assert "\n" not in str(error.value)
+    assert not multiprocessing.active_children()
+    np.testing.assert_array_equal(several.models[0].W.data, several.flat.views(
+        several.flat.data).__next__())
+
+
+ORPHANS = """
+import sys
+from tests.fast.test_parallel import *
+workers.START = sys.argv[1]
+if __name__ == "__main__":
+    several = room(2, Processes).__enter__()
+    print(several.others[0].process.pid, flush=True)
+    {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["time.sleep(60)", "pass", "raise SystemExit(3)"])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_no_process_outlives_its_parent(tmp_path, start, end):
+    script = tmp_path / "script.py"
+    script.write_text(ORPHANS.format(end))
+    memory = Path("/dev/shm")
+    before = set(memory.iterdir()) if memory.exists() else set()
+    with subprocess.Popen([sys.executable, script, start], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": os.getcwd()}) as parent:
+        child = int(parent.stdout.readline())
+        if "sleep" in end:
+            parent.kill()
+    assert parent.returncode == {"time.sleep(60)": -9, "pass": 0}.get(end, 3)
+    limit = time.monotonic() + 20
+    while not has_ended(child) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert has_ended(child)
+    assert not memory.exists() or set(memory.iterdir()) <= before
+
+
+def trained(kind, optimizer, drop, count):
+    """The bits of some steps of an engine with three workers, twice entered."""
+    model = build(kind)
+    fast = FastEngine(model, optimizer(model, 0.05, weight_decay=0.1), count)
+    batches, found = [drawn("few shared", "ragged"), drawn("many shared", "all")], []
+    for _ in range(2):
+        with fast:
+            for i, batch in enumerate(batches):
+                rng = (lambda place=i: stream(place)) if drop else None
+                found += [fast.step(batch, rng), fast.clip(0.5), *fast.measure(batch)]
+                fast.update(0.01 * i)
+    return type(fast.workers), [np.asarray(each).tobytes() for each in (
+        *found, *(param.data for _, param in model.params()))]
+
+
+def assert_same_bits(kinds, monkeypatch):
+    for kind, optimizer, drop in kinds:
+        monkeypatch.setattr(workers, "WORTH", 1e9)
+        way, wanted = trained(kind, optimizer, drop, 3)
+        assert way is Threads
+        monkeypatch.setattr(workers, "WORTH", 0)
+        assert trained(kind, optimizer, drop, 3) == (Processes, wanted)
+
+
+def test_processes_have_the_bits_of_threads(monkeypatch):
+    assert_same_bits([(GPT, AdamW, True), *((LSTMLM, kind, False) for kind in UPDATES)],
+                     monkeypatch)
+
+
+@pytest.mark.slow
+def test_so_have_those_that_begin_anew(monkeypatch):
+    monkeypatch.setattr(workers, "START", "spawn")
+    assert_same_bits(itertools.product((GPT, LSTMLM), (AdamW,), (True, False)), monkeypatch)
+
+
+def test_where_processes_do_not_pay_there_are_threads(monkeypatch):
+    def way(count=2, freeze=False):
+        model = build(GPT, freeze=freeze)
+        return type(FastEngine(model, AdamW(model), count).workers)
+
+    assert way() is Threads                     # a small model
+    monkeypatch.setattr(workers, "WORTH", 0)
+    assert way() is Processes
+    assert way(1) is way(freeze=True) is Threads
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert way() is Threads
 
 
 def settings():
-    """What a training changes of its process: the switch interval, and BLAS's threads."""
-    blas = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
-    return round(sys.getswitchinterval(), 6), blas
+    """What a training changes of its process: BLAS's threads."""
+    return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
 
+@both
 @pytest.mark.parametrize("first_leaves_first", [True, False])
-def test_two_trainings_leave_the_process_as_it_was(first_leaves_first):
-    before, both = settings(), [workers(2), workers(2)]
-    for one in both:
+def test_two_trainings_leave_the_process_as_it_was(way, first_leaves_first):
+    before, two = settings(), [room(2, way), room(2, way)]
+    for one in two:
         one.__enter__()
-    for one in both if first_leaves_first else both[::-1]:
-        assert settings() == (HAND_OVER, [1] * len(before[1]))
+    for one in two if first_leaves_first else two[::-1]:
+        assert settings() == [1] * len(before)
         one.__exit__(None, None, None)
     assert settings() == before
 
 
 def test_so_do_two_trainings_of_the_plain_engine():
-    _, before = settings()
+    before = settings()
     both = [PlainEngine(None, None), PlainEngine(None, None)]
     for one in both:
         one.__enter__()
     for one in both:
-        assert settings()[1] == [1] * len(before)
+        assert settings() == [1] * len(before)
         one.__exit__(None, None, None)
-    assert settings()[1] == before
+    assert settings() == before
 
 
 @pytest.mark.parametrize("least_leaves_first", [True, False])
 def test_of_different_counts_the_least_holds(least_leaves_first):
     """A training whose products have two threads, while one row of text is generated."""
-    _, before = settings()
+    before = settings()
     with threadpool_limits(limits=3, user_api="blas"):
         two, one = PlainEngine(None, None, 2), PlainEngine(None, None)
-        assert settings()[1] == [3] * len(before)
+        assert settings() == [3] * len(before)
         two.__enter__()
-        assert settings()[1] == [2] * len(before)
+        assert settings() == [2] * len(before)
         one.__enter__()
-        assert settings()[1] == [1] * len(before)
+        assert settings() == [1] * len(before)
         for leaving, left in ((one, 2), (two, 3)) if least_leaves_first else ((two, 1), (one, 3)):
             leaving.__exit__()
-            assert settings()[1] == [left] * len(before)
+            assert settings() == [left] * len(before)
         with PlainEngine(None, None, 9):
-            assert settings()[1] == [3] * len(before)       # never more than there were
-    assert settings()[1] == before
+            assert settings() == [3] * len(before)       # never more than there were
+    assert settings() == before
 
 
 def test_what_the_wing_does_not_know_has_blas_threads(capsys):

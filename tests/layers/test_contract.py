@@ -8,6 +8,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl.optim import AdamW
 from npdl.safetensors import write
 from npdl_study.check.subjects import randomise
+from npdl_study.deviation import deviation
 from npdl_study.trees import cast, leaves
 from tests.tools.cases import all_cases, strided
 from tests.tools.running import arrays_in, build, case_rng, covers, each, npdl_layers
@@ -30,10 +31,8 @@ def close(found, wanted, relative, floor=0.0):
     """Every array within `relative` of its largest entry, or of `floor` where that is larger."""
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():
-        assert found[name].shape == array.shape, name
-        scale = max(np.abs(array).max(initial=0), floor)
-        error = np.abs(found[name] - array).max(initial=0)
-        assert error <= relative * scale, f"{name}: {error:.2e} of {scale:.2e}"
+        error = deviation(found[name], array, floor)
+        assert error <= relative, f"{name}: {error:.2e}"
 
 
 class Called:

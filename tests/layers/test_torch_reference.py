@@ -12,6 +12,7 @@ from npdl.backend import stream
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl_study.check.subjects import randomise
+from npdl_study.deviation import deviation
 from tests.tools import torch_names
 from tests.tools import torch_reference as reference
 from tests.tools.composites import WithLoss
@@ -33,8 +34,7 @@ LSTMS = {
 
 def same(found, wanted, what=""):
     wanted = wanted.detach().numpy() if torch.is_tensor(wanted) else wanted
-    scale = max(1.0, np.abs(wanted).max(initial=0))
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10 * scale, err_msg=what)
+    assert deviation(found, wanted, 1.0) <= 1e-10, what
 
 
 def pairs():

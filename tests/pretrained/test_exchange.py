@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from npdl import safetensors
 from npdl.adapt import add_lora
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
@@ -12,7 +13,7 @@ from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import GRU, LSTM, LSTMCell
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.pretrained.exchange import from_torch, read_safetensors, to_torch, write_safetensors
+from npdl.pretrained.exchange import from_torch, to_torch
 
 DTYPES = {"float32": 1e-5, "float64": 1e-10}
 GPT_NAMES = {"decoder.blocks": "blocks", "decoder.norm": "final_norm",
@@ -202,8 +203,8 @@ def test_a_file_of_another_precision_is_cast():
 
 def test_a_model_through_a_file(tmp_path):
     model, path = GPT(5, 4, 1, 2, max_len=4, rng=1), tmp_path / "model.safetensors"
-    write_safetensors(path, to_torch(model))
+    safetensors.write(path, to_torch(model))
     other = GPT(5, 4, 1, 2, max_len=4, rng=2)
-    from_torch(other, read_safetensors(path))
+    from_torch(other, safetensors.read(path))
     for name, array in model.state_dict().items():
         np.testing.assert_array_equal(other.state_dict()[name], array)

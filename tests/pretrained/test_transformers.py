@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="parity with transformers needs torc
 from npdl.decoding import greedy
 from npdl.decoding.wiring import continuation
 from npdl.pretrained import load
+from npdl_study.deviation import deviation
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
@@ -80,9 +81,8 @@ def pair(name, folder, dtype):
 def close(found, wanted, dtype, what):
     """Within 1e-10 (1e-5 in float32) of the largest number, or of 1."""
     wanted = wanted.detach().numpy()
-    limit = {"float64": 1e-10, "float32": 1e-5}[dtype] * max(1, np.abs(wanted).max())
     assert found.dtype == wanted.dtype == dtype
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=limit, err_msg=what)
+    assert deviation(found, wanted, 1.0) <= {"float64": 1e-10, "float32": 1e-5}[dtype], what
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -78,7 +78,7 @@ def test_tokens_and_names():
     assert [t.word for t in tokens(r"d\hat x_{t-1}\,\Big(\lambda\Big)")] == [
         "d", "hat", "x", "_", "{", "t", "-", "1", "}", "(", "lam", ")"]
     (_, left, _), = read(r"dW_{\mathrm{emb}} = i d + j")[0]
-    assert left[:2] == ("symbol", "dW") and left[2][0] == "emb"
+    assert left.base == "dW" and left.low[0] == "emb"
 
 
 def test_a_bound_can_be_asked_to_be_reached():

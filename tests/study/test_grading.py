@@ -20,7 +20,8 @@ from npdl_study.homework import isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
 from npdl_study.homework.judging import questions
-from tests.study.test_homework import solved
+from npdl_study.homework.splice import NotOwn
+from tests.study.test_homework import solved, styled
 
 pytestmark = pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS,
                                 reason="needs Linux's seccomp")
@@ -40,7 +41,7 @@ STUDENTS = {
     "wrong": (RIGHT.replace("rows.T @", "2 * rows.T @"), lambda text:
               text + "\n\nopen('/tmp/npdl-written', 'w').write('the whole file was run')\n", 0,
               "the gradient of W is wrong"),
-    "two_axes": (RIGHT.replace("sum_rows(dy_rows)", "dy.sum(0)"), None, 1, "(sizes: x ("),
+    "two_axes": (RIGHT.replace("sum_rows(dy_rows)", "dy.sum(0)"), None, 1, "(more axes; x ("),
     "rude": (RIGHT.replace("rows, dy_rows", "dy *= 2; dy = dy / 2; rows, dy_rows"),
              None, 2, "dy is written into"),
     "sets": (RIGHT.replace("W.grad +=", "W.grad ="), None, 0, "the gradient of W is wrong"),
@@ -51,18 +52,21 @@ STUDENTS = {
                "\n\nHALF = 0.5\n\n\ndef product(layer, a, b):\n"
                "    return layer.turned(a) @ b * HALF * 2\n\n\n"
                "raise SystemExit('no helper: not run')\n", 3, ""),
+    "stylish": (RIGHT, styled, 3, ""),
+    "lying": ("\n        raise NotImplementedError('\\x1b[2J\\n=1+1')\n", None, 0,
+              "not written: ?[2J =1+1"),
     "greek": (RIGHT.replace("dy_rows", "µ"), lambda text: "# coding: latin-1\n" + text, 3, ""),
     "raising": (RIGHT.replace("rows.T @", "rows @"), None, 0,
                 ": self.W.grad += rows @ dy_rows)"),
     "forward": (ZEROS, lambda text: text.replace("        y = ", "        y = 0 * x[..., :1] + ", 1)
-                .replace("return y, Cache(", "return 0 * y, Cache("), 0, "the gradient of W"),
+                .replace("return y, Cache(", "return 0 * y, Cache("), 0, "the gradient of x"),
     "endless": ("\n        while True:\n            pass\n", None, 0, "not at an end after 5 s"),
     "crashing": ("\n        np.lib.stride_tricks.as_strided(dy, (1 << 40,), (8,)).sum()\n", None,
                  0, "ended by signal"),
     "hungry": ("\n        return np.ones(1 << 40)\n", None, 0, "MemoryError"),
     "leaving": ("\n        raise KeyboardInterrupt\n", None, 0, "ended the program before"),
     "float32": (RIGHT.replace("rows, dy_rows", "dy = dy if dy.dtype == 'float64' else 2 * dy\n"
-                              "        rows, dy_rows"), None, 1, "(in float32)"),
+                              "        rows, dy_rows"), None, 1, "(in float32; x ("),
     "borrowed": ("\n        from npdl.layers.linear import Linear as Own\n"
                  "        return Own.backward(self, dy, cache)\n", None, 0,
                  "imports npdl.layers.linear: write it here"),
@@ -151,7 +155,7 @@ def test_a_class(tmp_path, capsys):
 def test_no_two_submissions_are_asked_the_same():
     (_, one), (_, another) = (questions("Linear", seed, False) for seed in (1, 2))
     assert not np.array_equal(one["sample/gradient/x"], another["sample/gradient/x"])
-    assert one["axes/gradient/x"].shape != another["axes/gradient/x"].shape
+    assert one["more axes/gradient/x"].shape != another["more axes/gradient/x"].shape
 
 
 def test_what_is_hidden_is_not_there(tmp_path, capsys):
@@ -162,24 +166,38 @@ def test_what_is_hidden_is_not_there(tmp_path, capsys):
         assert found[name]["points"] == str(points) and words in found[name]["reason"], found[name]
 
 
+def test_what_else_a_layer_has_is_there(tmp_path, capsys):
+    hand_in(tmp_path, {"sizes": ("""
+        assert self.own.sizes
+        return self.own.backward(dy, cache.own), self.relu.backward(dy, cache.relu)
+""", None)}, layer="AddReLU")
+    assert graded(tmp_path)[2][0]["reason"] == ""
+
+
 def test_odd_folders(tmp_path, capsys):
     """Names that look alike keep their own grades and letters; a link, and a task handed in twice,
-    are for the teacher."""
+    are for the teacher; what is no folder is named."""
     long = "n" * 245
     right, blank = STUDENTS["right"], STUDENTS["blank"]
     hand_in(tmp_path, {"v\\x01'": right, "v\\x01": blank, "v\x01": blank, f"{long}_right": right,
                        f"{long}_wrong": blank, "twice/a": blank, "twice/b": right})
     (tmp_path / "class" / "link").symlink_to(f"{long}_right")
+    for name in (".hidden", "zipped"):
+        (tmp_path / "class" / name).mkdir()
+    for name in ("zoe\n.zip", "zipped/hw.zip"):
+        (tmp_path / "class" / name).touch()
     status, grades, _ = graded(tmp_path)
     points = {name: found["Linear"]["points"] for name, found in grades["submissions"].items()}
     assert status == 2 and points == {
         "v\\\\x01'": 3, "v\\\\x01": 0, "v\\x01": 0, f"{long}_right": 3, f"{long}_wrong": 0,
-        "twice": None, "link": None}
+        "twice": None, "link": None, "zipped": 0}
     letters = [path.read_text() for path in (tmp_path / "grades" / "students").iterdir()]
-    assert len(letters) == 7 and f"{long}_right: 3 of 3" in "".join(letters)
+    assert len(letters) == 8 and f"{long}_right: 3 of 3" in "".join(letters)
     said = capsys.readouterr().out
     assert "twice: not graded: Linear: linear.py is there 2 times, a/linear.py and b/" in said
     assert "link: not graded: Linear: it is a link" in said
+    assert ".hidden: passed over, " in said and "zoe\\n.zip: passed over, " in said
+    assert "is not there; there is hw.zip" in str(grades["submissions"]["zipped"])
 
 
 @pytest.mark.parametrize("how", [{"forward": True}, {"level": "line"}, {"level": "lstm"}], ids=str)
@@ -270,7 +288,8 @@ def test_whoever_is_killed_is_graded(tmp_path, monkeypatch):
                     "os.kill(os.getpid(), 9)\n")
     fake.chmod(0o755)
     monkeypatch.setattr(isolated.sys, "executable", str(fake))
-    assert isolated.isolated({}, 20) == ({}, "ended by signal 9")
+    with pytest.raises(NotOwn, match="ended by signal 9"):
+        isolated.isolated({}, 20)
 
 
 SEALED = """
@@ -341,6 +360,8 @@ def test_answers_are_read_with_distrust():
     (["nothing", "--homework", "homework"], "cannot be read"),
     (["empty", "--homework", "homework"], "holds no folders"),
     (["class", "--homework", "empty"], "is no folder that `python -m npdl homework` wrote"),
+    ([".", "--homework", "homework"], "Python is run in it"),
+    (["..", "--homework", "homework"], "Python is run in it"),
     (["class", "--homework", "homework", "--limit", "0"], "--limit 0"),
     (["class", "--homework", "homework", "--jobs", "0"], "--jobs 0"),
 ])

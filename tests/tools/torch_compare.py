@@ -14,6 +14,7 @@ import torch
 
 from npdl.backend import stream
 from npdl_study.check.subjects import randomise
+from npdl_study.deviation import deviation
 from npdl_study.trees import leaves, mapped, only, upstream
 
 
@@ -56,13 +57,6 @@ def tensor_leaves(nest, path=""):
         yield path or "0", nest
 
 
-def difference(found, wanted):
-    """The largest difference, relative to the largest number where that is above 1."""
-    wanted = wanted.detach().numpy()
-    assert found.shape == wanted.shape, f"{found.shape} is not torch's {wanted.shape}"
-    return float(np.abs(found - wanted).max(initial=0)) / max(1.0, np.abs(wanted).max(initial=0))
-
-
 def differences(pair, seed):
     """{"output 0" or a gradient's name: difference from torch} of one drawing, in float64."""
     rng = stream(zlib.crc32(str(pair).encode()), seed)
@@ -79,7 +73,8 @@ def differences(pair, seed):
     given = dict(leaves(dout))
     torch.autograd.backward(list(t_outputs.values()),
                             [torch.tensor(given[path]) for path in t_outputs])
-    found = {f"output {path}": difference(own[path], y) for path, y in t_outputs.items()}
+    found = {f"output {path}": deviation(own[path], y.detach(), 1.0)
+             for path, y in t_outputs.items()}
     wanted = {f"input {path}": x for path, x in tensor_leaves(t_inputs)}
     wanted |= {name: P[name] for name, _ in layer.params()}
     gradients = {f"input {path}": g for path, g in leaves(
@@ -88,7 +83,7 @@ def differences(pair, seed):
     assert gradients.keys() == wanted.keys(), gradients.keys() ^ wanted.keys()
     for name, x in wanted.items():
         grad = torch.zeros_like(x) if x.grad is None else x.grad
-        found[name] = difference(gradients[name], grad)
+        found[name] = deviation(gradients[name], grad, 1.0)
     return found
 
 

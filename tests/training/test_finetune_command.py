@@ -31,7 +31,7 @@ BAD = [
     (("{base}", "--alpha", -1), "--alpha -1.0"),
     (("{base}", "--where", "W_X"), "no linear map fits where = ('W_X',)"),
     (("{base}", "--bits", 1), "bits = 1"),
-    (("{base}", "--bits", 4, "--block", 0), "block = 0"),
+    (("{base}", "--bits", 4, "--block", 0), "--block 0: must be"),
     (("{base}", "--block", 64), "give --bits too"),
     (("{base}", "--rounding", "nearest"), "give --bits too"),
     (("{base}", "--text", "play.txt"), "was trained on modular arithmetic"),
@@ -43,7 +43,7 @@ BAD = [
     (("{base}", "--merge", "--rank", 2), "--rank: means nothing to --merge"),
     (("{base}", "--merge", "--check"), "--check: means nothing to --merge"),
     (("{base}", "--merge", "--for-steps", 2), "--for-steps: means nothing to --merge"),
-    (("{base}", "--for-steps", 0), "--for-steps 0: must be 1 or more"),
+    (("{base}", "--for-steps", 0), "--for-steps 0: must be"),
     (("--resume",), "holds no run"),
     (("--resume", "--rank", 3), "--rank: the adapters"),
 ]

@@ -13,7 +13,7 @@ from npdl.decoding.wiring import continuation
 from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 from npdl.training import checkpoint
-from npdl.training.config import SEQ2SEQ, Config
+from npdl.training.config import SEQ2SEQ, Adapters, Config
 from npdl.training.loop import Trainer
 from npdl.training.recipes import new_config
 from npdl.training.run import load_run, train
@@ -148,7 +148,7 @@ def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch
 
 
 @pytest.mark.parametrize("arguments, mentioned", [
-    (["--model", "gpt"], "invalid choice"), (["--r-train", "0"], "r_train"),
+    (["--model", "gpt"], "invalid choice"), (["--r-train", "0"], "--r-train"),
     (["--width", "10", "--heads", "4"], "--heads 4"), (["--text", "x"], "--text"),
 ])
 def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
@@ -158,7 +158,7 @@ def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
     assert mentioned in capsys.readouterr().err and not folder.exists()
 
 
-@pytest.mark.parametrize("given", [{"text": "x"}, {"adapters": {}}])
+@pytest.mark.parametrize("given", [{"text": "x"}, {"adapters": Adapters()}])
 def test_settings_that_it_has_no_use_for_are_refused(given):
     with pytest.raises(InputError, match="translate"):
         Config(model="seq2seq", **given)

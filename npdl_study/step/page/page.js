@@ -172,11 +172,11 @@ function drawMap() {
   map.width = width;
   steps.forEach((step, i) => {
     const x = Math.floor(i * width / steps.length), w = Math.max(1, Math.ceil(width / steps.length));
-    pen.fillStyle = phaseOf(step) === "forward" ? ink("--pair") : ink("--now");
-    pen.fillRect(x, 0, w, 10);
+    pen.fillStyle = phaseOf(step) === "forward" ? ink("--pair-edge") : ink("--now-edge");
+    pen.fillRect(x, 0, w, 4);
     const known = step.writes.some((v) => v.check);
     if (wrongAt(step)) { pen.fillStyle = ink("--wrong"); pen.fillRect(x, 0, Math.max(2, w), 10); }
-    else if (known) { pen.fillStyle = ink("--right"); pen.fillRect(x, 7, w, 3); }
+    else if (known) { pen.fillStyle = ink("--right"); pen.fillRect(x, 6, w, 4); }
   });
 }
 
