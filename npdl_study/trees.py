@@ -93,22 +93,27 @@ def alone(layer, run, dout, used):
 
 
 @contextlib.contextmanager
-def kept(layer, inputs):
-    """Put parameters and inputs back at the end, whatever wrote into them.
-
-    Gives {name: (array, copy)}.
-    """
-    params = [(f"parameter {name}", param, param.data) for name, param in layer.params()]
-    arrays = {name: data for name, _, data in params}
-    arrays |= {f"input {p}": a for p, a in leaves(inputs) if isinstance(a, np.ndarray)}
-    copies = {name: array.copy() for name, array in arrays.items()}
+def kept(params, inputs):
+    """Put Params and inputs, of whole numbers too, back at the end, whatever wrote into them."""
+    params = [(param, param.data) for param in params]
+    arrays = [data for _, data in params] + list(_arrays(inputs))
+    copies = [array.copy() for array in arrays]
     try:
-        yield {name: (array, copies[name]) for name, array in arrays.items()}
+        yield
     finally:
-        for name, array in arrays.items():
-            array[...] = copies[name]
-        for _, param, data in params:
+        for array, copy in zip(arrays, copies, strict=True):
+            array[...] = copy
+        for param, data in params:
             param.data = data
+
+
+def _arrays(nest):
+    """The arrays of a nest, of any dtype."""
+    if isinstance(nest, (tuple, list)):
+        for item in nest:
+            yield from _arrays(item)
+    elif isinstance(nest, np.ndarray):
+        yield nest
 
 
 def cast(nest, dtype):

@@ -5,6 +5,7 @@ bracket; or it takes a factor or a term away, or adds one that the function hold
 """
 
 import ast
+import contextlib
 import itertools
 import re
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from npdl_study.blame.statements import of_statement
 from npdl_study.trace.syntax import (
     binary,
-    cloned,
     header,
     indexed,
     indices,
@@ -39,6 +39,7 @@ SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} **
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
 UNUSED = 0.3                    # what an edit costs less that reads what nothing reads
+BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
@@ -54,38 +55,52 @@ class Edit:
     statement: object
     whole: object = None
     value: bool = False
+    around: tuple = ()          # what holds the part: (a node, the name of its field)
 
-    @property
-    def body(self):
-        """The statements that take the place of the statement."""
+    @contextlib.contextmanager
+    def made(self):
+        """The statements that take the place of the statement, while the block runs."""
         if self.part is None:
-            return _with_body(self.new, self.statement)
+            yield _with_body(self.new, self.statement)
+            return
         new = parsed(self.new) if isinstance(self.new, str) else self.new
-        return _with_body([cloned(self.whole, self.part, new)], self.statement)
+        ast.fix_missing_locations(new)
+        parent, name = self.around[:2]
+        held = getattr(parent, name)
+        items = [new if item is self.part else item for item in held] if isinstance(
+            held, list) else new
+        bodies = {part: getattr(self.whole, part) for part in BODIES if hasattr(self.whole, part)}
+        try:
+            setattr(parent, name, items)
+            yield _with_body([self.whole], self.statement)
+        finally:
+            setattr(parent, name, held)
+            vars(self.whole).update(bodies)
 
 
-def edits(statement, words, values=True, most=9.0):
-    """The Edits of a statement that cost less than `most`, the cheapest first; without `values`
-    those alone that change more than what it computes."""
+def edits(statement, words, values=True, most=9.0, least=0.0):
+    """The Edits of a statement that cost less than `most`, and no less than `least`, the cheapest
+    first; without `values` those alone that change more than what it computes."""
     whole = header(statement)
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
     inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
-    found = [(cost, kind, None, body) for cost, kind, body in of_statement(whole)]
+    found = [(cost, kind, None, body, ()) for cost, kind, body in of_statement(whole)]
     for part, around in _parts(whole):
         if values or part not in inner:
-            found += [(cost, kind, part, new) for cost, kind, new in
+            found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
     seen = set()
-    found = [(cost - UNUSED * any(n in words.unused for n in read(new)), kind, part, new)
-             for cost, kind, part, new in found]
-    for cost, kind, part, new in sorted(found, key=lambda f: f[0]):
+    if words.unused:
+        found = [(cost - UNUSED * bool(words.unused & read(new)), kind, part, new, around)
+                 for cost, kind, part, new, around in found]
+    for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
         key = (part, new if isinstance(new, str) else id(new))
-        if key not in seen:
-            seen.add(key)
-            yield Edit(cost, kind, part, new, statement, whole, part in inner)
+        if cost >= least and key not in seen:
+            yield Edit(cost, kind, part, new, statement, whole, part in inner, around)
+        seen.add(key)
 
 
 def read(new):
@@ -98,7 +113,7 @@ def read(new):
 def _with_body(body, statement):
     """Statements of which the heads of loops and choices have their own bodies again."""
     for node in (n for n in body if isinstance(n, type(statement))):
-        for part in ("body", "orelse", "handlers", "finalbody"):
+        for part in BODIES:
             if hasattr(statement, part):
                 setattr(node, part, getattr(statement, part))
     return body
@@ -195,6 +210,9 @@ def _of_expression(node, parent, index, value, words):
         yield 1.5, "comparison", f"~({text})"
         return
     if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
+        if isinstance(parent, (ast.Call, ast.keyword)) and all(isinstance(
+                e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
+            yield from ((1, "axis", axis) for axis in AXES)
         return
     yield from _turned(node, text)
     yield from _replaced(node, text, words)
@@ -215,6 +233,7 @@ def _turned(node, text):
         yield 1, "transposed", node.value
     yield 1, "transposed", f"({text}).T"
     yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
+    yield 1.5, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
     if isinstance(node, (ast.Name, ast.Attribute)):
         for place in ("::-1", ":, ::-1"):
             yield 1.6, "reversed", f"{text}[{place}]"
@@ -232,6 +251,9 @@ def _replaced(node, text, words):
         for form in SLOPES:
             if not isinstance(node, ast.Constant):
                 yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
+    elif isinstance(node, (ast.Call, ast.BinOp)):
+        blank = "ones" in text or "zeros" in text
+        yield from ((1.3 - 0.3 * blank, "name", other) for other in words.arrays)
 
 
 def _added(text, product, whole, words):
@@ -246,6 +268,10 @@ def _added(text, product, whole, words):
         yield 2.1, "missing factor", f"({text}) / {a} ** 2"
         for form in SLOPES:
             yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
+    for names, own in words.forwards.items() if not product else ():
+        for a in own if names <= {"np", "xp", "math", "self"} else ():
+            yield 2, "missing factor", f"({text}) / {a}"
+            yield 2, "missing factor", f"({text}) * {a}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
     if not product or whole or text.isidentifier():
@@ -298,8 +324,6 @@ def _of_tuple(node):
         items = list(node.elts)
         items[i], items[j] = items[j], items[i]
         yield 1, "order", type(node)(items, node.ctx)
-    if node.elts and all(isinstance(e, ast.Constant) and type(e.value) is int for e in node.elts):
-        yield from ((1, "axis", axis) for axis in AXES)
 
 
 def _of_operator(node):

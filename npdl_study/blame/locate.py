@@ -18,12 +18,11 @@ from npdl_study.blame.suspects import (
     PROVEN,
     SOMETHING,
     Suspect,
-    called,
     calls_of,
     frame_near,
     hands_on,
 )
-from npdl_study.trace.oracle import Oracle, plain
+from npdl_study.trace.oracle import Oracle, plain, stems
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
 
@@ -64,6 +63,7 @@ class Locate:
         for suspect in self.suspects:
             self._weigh(suspect)
         self._wrongly_handed_on()
+        self._alone()
         self._follow()
         return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
 
@@ -81,7 +81,7 @@ class Locate:
                 found = Suspect(lines[0], True, {key: value}, {key: 0}, handed=name)
                 self.frames[key] = frame_near(self.frames, self.places, lines[0])
                 self._solve(found)
-                suspects += [found] * bool(found.could)
+                suspects += [found] * bool(found.could and not found.widened)
         return suspects
 
     def _partly(self):
@@ -93,7 +93,7 @@ class Locate:
             for suspect in self.suspects:
                 if suspect.J is not None:
                     self._fit(suspect)
-                elif suspect.collects in goal:
+                elif suspect.collects and suspect.collects >= goal:
                     suspect.could = True
             if any(s.could for s in self.suspects):
                 return
@@ -256,30 +256,45 @@ class Locate:
                 suspect.could = None
 
     def _collects(self, suspect):
-        """Solve at once for a statement that adds to the gradient of one parameter: the last turn
-        adds what is missing. Whether it is one."""
-        node, name = suspect.line.node, ""
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)) and \
-                ast.unparse(node.target).endswith(".grad") and not suspect.argument:
-            key, sign = suspect.keys[-1], 1 if isinstance(node.op, ast.Add) else -1
-            only = {key[0]}
-            moved = self.runs.gradients(only=only, put={**suspect.values, key:
-                                                        suspect.values[key] + 1.0})
-            names = [n for n, g in moved.items() if not np.array_equal(g, self.base[n])]
-            name = names[0] if len(names) == 1 else ""
-        if not name or self.runs.truth[name].shape != suspect.values[key].shape or np.isnan(
-                self.runs.truth[name]).any():
+        """Solve at once for a statement that adds to the gradients of parameters: the last turn of
+        each adds what is missing. Whether it is one."""
+        node, runs = suspect.line.node, self.runs
+        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, (ast.Add, ast.Sub)) or \
+                not ast.unparse(node.target).endswith(".grad") or suspect.argument:
             return False
-        rest = self.runs.truth[name] - self.base[name]
-        suspect.wanted = {**suspect.values, key: suspect.values[key] + sign * rest}
-        once = len(suspect.values) == 1
+        sign, last = 1 if isinstance(node.op, ast.Add) else -1, {}
+        every = self._reached(suspect, suspect.keys)
+        for key in suspect.keys if len(every) > 1 else suspect.keys[-1:]:
+            for name in self._reached(suspect, [key]) if len(every) > 1 else every:
+                last[name] = key
+        if not last or len(set(last.values())) < len(last):
+            return False
+        wide = {}
+        for name, key in last.items():
+            true, value = runs.truth[name], suspect.values[key]
+            if np.isnan(true).any() or not _broadcasts(value.shape, true.shape):
+                return False
+            suspect.widened |= value.shape != true.shape
+            wide[key] = np.broadcast_to(value, true.shape).copy()
+        suspect.values |= wide
+        suspect.wanted = suspect.values | {
+            key: wide[key] + sign * (runs.truth[name] - self.base[name])
+            for name, key in last.items()}
+        once = len(suspect.values) == len(last)
         suspect.sure = {k: np.full(v.shape, once) for k, v in suspect.values.items()}
-        left = self.runs.wrong(self.runs.gradients(only=only, put=suspect.wanted))
-        suspect.could, suspect.collects = not left & (self.goal | self.kept), name
+        left = runs.wrong(runs.gradients(only={k[0] for k in last.values()}, put=suspect.wanted))
+        suspect.could, suspect.collects = not left & (self.goal | self.kept), set(last)
         if once:
-            suspect.effect = sign * np.eye(rest.size)
-            suspect.error = rest.ravel()
+            first = suspect.keys[0]
+            suspect.effect = sign * np.eye(suspect.values[first].size)
+            suspect.error = sign * (suspect.wanted[first] - suspect.values[first]).ravel()
         return True
+
+    def _reached(self, suspect, keys):
+        """The names of the gradients that change when values of a Suspect do."""
+        moved = self.runs.gradients(only={key[0] for key in keys}, put=suspect.values | {
+            key: suspect.values[key] + 1.0 for key in keys})
+        return [n for n, g in moved.items() if not np.array_equal(g, self.base[n])]
 
     def _weigh(self, suspect):
         """Set the level of a Suspect."""
@@ -287,7 +302,8 @@ class Locate:
         suspect.order, suspect.level = min(suspect.at.values()), SOMETHING
         zeros = "zeros" in suspect.line.text
         for key, value in suspect.values.items():
-            level = self._level(suspect, key, value, self._promised(suspect, key), oracle, zeros)
+            name = self._promised(suspect, key)
+            level = self._level(suspect, key, value, name, oracle, zeros)
             if level in (PROMISED, NOTHING):
                 suspect.order, suspect.level = suspect.at[key], level
                 break
@@ -310,12 +326,23 @@ class Locate:
             suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
                                 for k, w in suspect.wanted.items() if w.any())
 
+    def _alone(self):
+        """Of a gradient that one statement alone adds to, what that adds is not all, whatever it
+        is the gradient of."""
+        adding = [s for s in self.suspects if s.collects]
+        for suspect in adding:
+            if suspect.could and suspect.level == SOMETHING and not any(
+                    other.collects & suspect.collects for other in adding if other is not suspect):
+                suspect.level = NOTHING
+
     def _promised(self, suspect, key):
         """z of what a Suspect's statement gives to dz."""
         names = self.places[key[0]].names
-        if suspect.argument or not names or isinstance(suspect.line.node, ast.AugAssign):
+        adds = isinstance(getattr(suspect.line.node, "op", None), ast.Add)
+        if suspect.argument or not names or adds and isinstance(suspect.line.node, ast.AugAssign):
             return ""
-        name = called(names[key[1] % len(names)])
+        text = names[key[1] % len(names)]
+        name = next(iter(stems(text)), "") if not text.split("[")[0].endswith(".grad") else ""
         return name if name in self.names else next(
             (n for n in self.names if n.lower() == name.lower()), "")
 
@@ -383,9 +410,10 @@ class Locate:
                     other.could and other.argument and other.level <= NOTHING
                     and other.line is line for other in self.suspects):
                 suspect.level, suspect.follows = SOMETHING, True
-            if suspect.could and suspect.level <= NOTHING and isinstance(node, ast.Assign):
+            if suspect.could and suspect.level <= NOTHING:
+                targets = getattr(node, "targets", [getattr(node, "target", None)])
                 for name in bound_by(node) | {
-                        t.value.id for t in node.targets if isinstance(t, ast.Subscript)
+                        t.value.id for t in targets if isinstance(t, ast.Subscript)
                         and isinstance(t.value, ast.Name)}:
                     bound.setdefault((line.function, name), suspect)
 

@@ -19,7 +19,7 @@ from npdl_study.trace.source import recompiled
 from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
 PART = "__npdl_part__"
-TOKENS = ("sign", "operator", "factor", "axis", "transposed", "number", "name", "order")
+TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
 SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
 TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
@@ -73,10 +73,12 @@ class Prove:
         self.others, self.spared, self.forwards = others, spared, forwards
         self.known = {}
 
-    def edit(self, line, suspect=None, most=9.0):
-        """The Proof by the cheapest edit of a Line, cheaper than `most`; or None."""
-        values = suspect is None or suspect.could is not False or len(line.places) > 1
-        found = edits(line.node, self.words(line), values, most)
+    def edit(self, line, suspect=None, most=9.0, least=0.0):
+        """The Proof by the cheapest edit of a Line, cheaper than `most`, of those that cost
+        `least`; or None."""
+        own = 1 + (isinstance(line.node, ast.AugAssign) and not isinstance(line.node.op, ast.Add))
+        values = suspect is None or suspect.could is not False or len(line.places) > own
+        found = edits(line.node, self.words(line), values, most, least)
         return self._first(line, suspect, ((edit, "") for edit in found))
 
     def fit(self, suspect):
@@ -91,7 +93,9 @@ class Prove:
         names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
         wanted = suspect.wanted[key]
         found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
-        changes = ((Edit(cost, kind, node, new, line.node, line.node), words)
+        value = getattr(line.node, "value", None)
+        around = (line.node, "value") if node is value else (value, "elts")
+        changes = ((Edit(cost, kind, node, new, line.node, line.node, around=around), words)
                    for cost, kind, new, words in found)
         if suspect.handed:
             changes = ((Edit(cost, "missing line", None, [ast.Assign([ast.Name(
@@ -155,6 +159,7 @@ class Prove:
         counts = isinstance(line.node, ast.While)       # what may never end is left alone
         inside = any(isinstance(n, ast.While) for n in line.loops)
         block, at = place
+        fills = any(word in line.text for word in (".append(", ".insert(", ".extend("))
         gives = self._gives(line, suspect) if filtered else None
         ran, size = 0, TO_COMPILE * sum(1 for _ in ast.walk(function.node))
         for edit, words in changes:
@@ -167,18 +172,20 @@ class Prove:
                     edit.value and suspect is not None and suspect.could):
                 continue
             try:
-                body = edit.body
+                with edit.made() as body:
+                    if fills and holds_itself(body):
+                        continue
+                    for node in body if edit.part is None else body[:1]:
+                        ast.copy_location(node, line.node)
+                        if edit.part is None:
+                            ast.fix_missing_locations(node)
+                    block[at : at + 1] = body
+                    try:
+                        code = recompiled(function.code, function.node, function.owner)
+                    finally:
+                        block[at : at + len(body)] = [line.node]
             except (SyntaxError, ValueError, TypeError):
                 continue
-            if holds_itself(body):
-                continue
-            for node in body:
-                ast.fix_missing_locations(ast.copy_location(node, line.node))
-            block[at : at + 1] = body
-            try:
-                code = recompiled(function.code, function.node, function.owner)
-            finally:
-                block[at : at + len(body)] = [line.node]
             ran += 1
             self.runs.budget.spend(size)
             if code is None:
@@ -189,7 +196,8 @@ class Prove:
                 except Exception:                       # it can't be run so
                     good = False
             if good:
-                new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
+                with edit.made() as body:
+                    new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
                 return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)
         return None
 

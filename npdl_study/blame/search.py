@@ -1,6 +1,7 @@
 """From a check that fails to the line at fault: locate, prove, say."""
 
 import ast
+import re
 
 import numpy as np
 
@@ -11,15 +12,20 @@ from npdl_study.blame.prove import Prove, unused_in
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.shrink import moved, shorter, shrunk
-from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, calls_of, hands_on
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, PROMISED, SOMETHING, calls_of, hands_on
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
-from npdl_study.trace.syntax import header
+from npdl_study.trace.syntax import bound_by, header, names_of
 
 WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
+ALIKE = 0.11                    # costs of changes that differ by less are of one likelihood
+LIKELIER = 0.7                  # what a change of backward costs more than a likelier forward's
+TAKEN = 1.5                     # what a change costs that is doubted where it reads another line
+SLIPS = ("axis", "name")
+NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
 class Search:
@@ -104,22 +110,35 @@ class Search:
             return self._report(self._last_line(), "missing line", "a line is missing before it: "
                                 f"nothing is added to the gradient of {', '.join(absent)}")
         proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
-        if not proofs:                                  # right by its name, and not enough
+        if not proofs and not any(s.level == PROMISED for s in could):
+                                                        # right by its name, and not enough
             proofs = self._proofs(prove, [s for s in could if s.name])
         proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
             prove, could) or prove.missing()
-        forward = self._forward_instead(prove)
-        if proofs:
-            return self._proved(sorted(proofs, key=lambda p: p.rank))
-        if forward is not None and (left or not could or forward.kind == "name") and not unused_in(
-                self.located.outermost.node):
+        proofs += self._of_what_is_read(prove, min(proofs, key=lambda p: p.rank)) if proofs else []
+        forward, proofs = self._forward_instead(prove), sorted(proofs, key=lambda p: p.rank)
+        likelier = forward is not None and forward.kind in SLIPS and not NEUTRAL.search(
+            forward.new) and (not proofs or proofs[0].cost > forward.cost + LIKELIER)
+        if proofs and not likelier:
+            return self._proved(proofs)
+        if forward is not None and (proofs or left or not could or forward.kind == "name") and \
+                not unused_in(self.located.outermost.node):
             report = self._report(forward.line, "forward", self.notes.pop().removeprefix("or "))
             report.new = forward.new
+            if proofs:
+                self.notes.append(f"or backward is wrong in line {proofs[0].line.first}: with "
+                                  f"`{proofs[0].new}` every gradient is right too")
             return report
+        if proofs:
+            return self._proved(proofs)
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
             s.odds, *s.rank))
         if likely:
-            return self._of_suspect(likely[0], "", self._in_values(likely[0]))
+            report = self._of_suspect(likely[0], "", self._in_values(likely[0]))
+            alike = {s.line.first for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
+                     and s.line.function is likely[0].line.function}
+            report.either = tuple(sorted(alike)) if len(alike) > 1 else ()
+            return report
         handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
         if handing:                                     # there is no other line
             return self._of_suspect(handing[0], "", self._in_values(handing[0]))
@@ -150,7 +169,7 @@ class Search:
             own = suspect.keys[0][0] if suspect.argument else suspect.line
             if own not in tried:
                 tried.add(own)
-                found = None if suspect.handed else prove.edit(suspect.line, suspect, most + 0.01)
+                found = None if suspect.handed else prove.edit(suspect.line, suspect, most + ALIKE)
                 if found is not None:
                     most = found.cost
                 if found is None or most > 1.5:
@@ -172,20 +191,34 @@ class Search:
                 for line in f.lines if line not in own and "forward" not in f.qualname]
         rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
                                     line in by, hands_on(line.node)))
-        for most in (1.4, 1.9, 9.0):                    # what is small in any of them comes first
+        for least, most in ((0, 1.4), (1.4, 1.9), (1.9, 9.0)):  # what is small in any comes first
             proofs = []
             for line in rest:
                 suspect = by.get(line)
                 if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
                         not isinstance(line.node, ast.Return):
                     suspect = None
-                found = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]))
+                found = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]), least)
                 if found is not None:
                     found.suspect = suspect if suspect is not None and suspect.could else None
                     proofs.append(found)
             if proofs:
                 return proofs
         return []
+
+    def _of_what_is_read(self, prove, best):
+        """The Proofs of lines that bind what the line of a Proof reads, of forward's values alone:
+        cheaper, or as cheap."""
+        by = {s.line: s for s in self.located.suspects if not s.argument}
+        read, found = names_of(header(best.line.node)), []
+        for line in best.line.function.lines if best.cost > TAKEN else ():
+            fixed = line not in by or set(by[line].values) <= self.located.fixed and not \
+                by[line].could                          # that was tried
+            if line.first < best.line.first and isinstance(
+                    line.node, ast.Assign) and fixed and bound_by(line.node) & read:
+                proof = prove.edit(line, None, best.cost + ALIKE)
+                found += [proof] * bool(proof)
+        return found
 
     def _forward_instead(self, prove):
         """Note a line of forward, of which a slip makes the backward right as it is: its Proof."""
@@ -264,7 +297,7 @@ class Search:
         text = f"{says}; with `{best.new}` in place of `{best.old}` every gradient is right"
         either = tuple(sorted({p.line.first for p in proofs
                                if p.line.function is best.line.function
-                               and p.cost <= best.cost + 0.01}))
+                               and p.cost <= best.cost + ALIKE}))
         report = self._report(best.line, best.kind, text, best.suspect)
         report.new = best.new
         report.either = either if len(either) > 1 else ()

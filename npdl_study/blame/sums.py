@@ -20,11 +20,17 @@ def proportional(goal, operands, care=1.0):
     if goal.size < 2 or size == 0:
         return
     unit = goal / np.sqrt((goal * goal).sum())
-    numbers, odd = numbers_of(operands), []
-    powers = ((a.label, a.array, "", a.weight) for a in power_products(goal, operands, care=care))
-    others = ((label, array, words, None) for label, array, words in
-              _candidates(operands, goal.shape))
-    for label, array, words, weight in itertools.chain(powers, others, _scaled(goal, operands)):
+    numbers, odd, simple = numbers_of(operands), [], []
+
+    def candidates():
+        for a in power_products(goal, operands, care=care):
+            yield a.label, a.array, "", a.weight
+        for label, array, words in _candidates(operands, goal.shape):
+            yield label, array, words, None
+        if not simple:
+            yield from _scaled(goal, operands)
+
+    for label, array, words, weight in candidates():
         with np.errstate(all="ignore"):
             array = array * care
             along, length = (array * unit).sum(), (array * array).sum()
@@ -32,6 +38,7 @@ def proportional(goal, operands, care=1.0):
                 c = ratio_of(array, goal)
                 weight = _weight(label, operands) if weight is None else weight
                 if c is not None and "." not in number_named(c, ()):
+                    simple.append(label)
                     yield label, c, words, weight
                 elif c is not None:
                     odd.append((label, c, words, weight + 3))

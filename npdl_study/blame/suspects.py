@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.trace.oracle import plain
-
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
 ODDS = {PROMISED: 0, NOTHING: 0.1, SOMETHING: 1, PROVEN: 1, HANDS_ON: 1}
 BENT = 0.5                      # of what forward's values alone give
@@ -44,7 +42,7 @@ class Suspect:
     bent: bool = False          # made of forward's values alone
     surely: bool = False        # that are few and mend many
     handed: str = ""            # the name of an argument of the backward
-    collects: str = ""
+    collects: set = ()          # the names of the parameters that it alone adds to
     J: object = None
     base: object = None
 
@@ -87,17 +85,6 @@ class Suspect:
             if far > 1e-6 * max(np.abs(self.wanted[key]).max(initial=0), 1e-3):
                 return key
         return self.keys[0]
-
-
-def called(target):
-    """z of what is given to dz; "" where the name says nothing."""
-    if target.split("[")[0].endswith(".grad"):
-        return ""
-    text = plain(target)
-    for begin in ("grad", "d", "g"):
-        if text.startswith(begin) and len(text) > len(begin):
-            return text[len(begin):]
-    return text.removesuffix("grad") if text.endswith("grad") else ""
 
 
 def calls_of(node):

@@ -36,7 +36,9 @@ def side_effects(check):
     if set(written) <= {HANDED}:                        # else a second run sees that fault again
         ways["it runs a second time on one cache: it changes the cache"] = \
             lambda: gradients(subject, copied(dout), times=2)
-    if not isinstance(subject.layer, InSelf):           # a cache in self: there is but one
+    _, cache = subject.run()
+    empty = cache is None or isinstance(cache, (tuple, list, dict)) and not cache
+    if not isinstance(subject.layer, InSelf) and not empty:     # a cache in self: there is but one
         ways["forward ran again in between, on other inputs: it reads from self what belongs in "
              "the cache"] = lambda: gradients(subject, copied(dout), between=True)
     for how, run in ways.items():
@@ -52,7 +54,7 @@ def side_effects(check):
 
 def gradients(subject, dout, times=1, between=False):
     """{name: gradient} of the last of so many backwards on one cache."""
-    with kept(subject.layer, subject.inputs), np.errstate(all="ignore"):
+    with kept(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         _, cache = subject.run()
         if between:
             run_elsewhere(subject)
@@ -76,7 +78,7 @@ def run_elsewhere(subject):
 def written_into(subject, dout):
     """What the backward changes of what it was handed: "input x", "parameter W"."""
     handed = copied(dout)
-    with kept(subject.layer, subject.inputs), np.errstate(all="ignore"):
+    with kept(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         arrays = {name if name.startswith("input ") else f"parameter {name}": array
                   for name, array in subject.arrays.items()}
         before = copied(list(arrays.values()))

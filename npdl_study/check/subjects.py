@@ -32,6 +32,7 @@ class NotAPair(InputError):
 class Subject:
     """A layer ready to be checked: a float64 copy with random parameters, and float64 inputs.
 
+    params  {name: Param} of the layer
     arrays  {name: array} of all that has a gradient, parameters by their dotted names, inputs as
             forward names them ("input x", "input state.0"); what is written into one is what the
             next run sees
@@ -92,7 +93,7 @@ class Subject:
     def upstream(self, used):
         """Upstream gradients for the outputs of the paths `used`, the others None or zeros."""
         if tuple(used) not in self._alone:
-            with kept(self.layer, self.inputs):
+            with kept(self.params.values(), self.inputs):
                 self._alone[tuple(used)] = alone(self.layer, self.run, self.dout, used)
         return copied(self._alone[tuple(used)])
 
@@ -103,24 +104,29 @@ class Subject:
         others each turn. What it does not return is missing. Parameters and inputs are put back.
         """
         before, rng = {}, stream(self.seed, 79, turn or 0)
-        for name, param in self.layer.params():
+        for name, param in self.params.items():
             start = np.zeros(param.shape) if turn is None else rng.standard_normal(param.shape)
             before[name] = np.asarray(start, param.data.dtype)
             param.grad = before[name].copy()
-        with kept(self.layer, self.inputs), self._repeated():
+        with kept(self.params.values(), self.inputs), self._repeated():
             returned = copied(self.layer.backward(dout, cache))     # it may be an input
-        after = {name: param.grad for name, param in self.layer.params()}
+        after = {name: param.grad for name, param in self.params.items()}
         gradients = {name: np.asarray(after[name]) - before[name] for name in after}
         return gradients | self.returned(returned), after
 
     def returned(self, gradients):
-        """{name: gradient} of what a backward returned."""
+        """{name: gradient} of what a backward returned; of one input that is a nest, as that."""
+        nest, *more = self.inputs or (None,)
+        if isinstance(nest, (tuple, list)) and not more and not (
+                isinstance(gradients, tuple) and len(gradients) == 1):
+            gradients = (gradients,)
         gradients, _ = placed(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         return dict(self._named(leaves(tupled(gradients))))
 
     def named_arrays(self):
         """{name: array} of the parameters and the float inputs."""
-        found = {name: param.data for name, param in self.layer.params()}
+        self.params = dict(self.layer.params())
+        found = {name: param.data for name, param in self.params.items()}
         return found | {name: array for name, array in self._named(leaves(self.inputs))
                         if isinstance(array, np.ndarray)}
 

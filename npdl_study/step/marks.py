@@ -16,7 +16,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl_study.step.pictures import digest
 from npdl_study.step.record import Write
-from npdl_study.trace.oracle import CLOSE, Oracle, alike, plain
+from npdl_study.trace.oracle import CLOSE, Oracle, alike, plain, stems
 
 MOVE = 1e-2                     # how far a value is moved, as a share of its largest entry
 
@@ -235,13 +235,3 @@ class Marks:
             keys = self._computed(step, write.name) or step.keys
             if any(k in after and not np.array_equal(after[k], before.get(k)) for k in keys):
                 yield step, write
-
-
-def stems(name):
-    """What a name may be the gradient of: of dx, d_x, gx, grad_x, x_grad x, of W.grad W."""
-    if name.endswith(".grad"):
-        return [plain(name.removesuffix(".grad"))]
-    text = plain(name)
-    found = [text.removesuffix(end) for end in ("grad", "bar") if text.endswith(end)]
-    found += [text.removeprefix(begin) for begin in ("grad", "d", "g") if text.startswith(begin)]
-    return [stem for stem in dict.fromkeys(found) if stem]

@@ -133,7 +133,8 @@ class Recorder(Watch):
     def run(self, layer, inputs, forward, upstream):
         """The Recording of a forward, `forward()`, and a backward with the gradients
         `upstream(outputs)`; parameters and inputs are put back."""
-        with np.errstate(all="ignore"), kept(layer, inputs), self, unwritten_is_nan():
+        params = [param for _, param in layer.params()]
+        with np.errstate(all="ignore"), kept(params, inputs), self, unwritten_is_nan():
             try:
                 self._begin("forward")
                 outputs, cache = forward()
@@ -159,9 +160,9 @@ class Recorder(Watch):
         super().stop()
         self.telling = False
 
-    def __call__(self, place, value):
+    def __call__(self, place, value, into=False):
         if not self.telling:
-            return value if place < 0 else super().__call__(place, value)
+            return value if place < 0 else super().__call__(place, value, into)
         frame = sys._getframe(1)
         while frame.f_code.co_name[0] == "<":           # a comprehension's
             frame = frame.f_back

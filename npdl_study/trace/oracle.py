@@ -5,6 +5,7 @@ value shifted where it is computed, or where it is used. So each use and each ti
 apart.
 """
 
+import functools
 from collections import defaultdict
 
 import numpy as np
@@ -29,6 +30,7 @@ def slope(loss, steps=STEPS):
     return np.nan
 
 
+@functools.lru_cache(maxsize=256)
 def direction(shape):
     return stream(0, 5, *shape).standard_normal(shape)
 
@@ -36,6 +38,16 @@ def direction(shape):
 def plain(name):
     """A name for comparison: xhat of self.x_hat."""
     return name.split("[")[0].split(".")[-1].replace("_", "")
+
+
+def stems(name):
+    """What a name may be the gradient of: of dx, d_x, gx, grad_x, x_grad x, of W.grad W."""
+    if name.endswith(".grad"):
+        return [plain(name.removesuffix(".grad"))]
+    text = plain(name)
+    found = [text.removesuffix(end) for end in ("grad", "bar") if text.endswith(end)]
+    found += [text.removeprefix(begin) for begin in ("grad", "d", "g") if text.startswith(begin)]
+    return [stem for stem in dict.fromkeys(found) if stem]
 
 
 class Oracle:

@@ -18,6 +18,10 @@ ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or
 
 @contextlib.contextmanager
 def quiet():
+    """Neither NumPy's warnings nor others; inside another such block this one does nothing."""
+    if all(what == "ignore" for what in np.geterr().values()):
+        yield
+        return
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -51,7 +55,8 @@ class Runs:
         self.weights = [given.get(path) for path in subject.paths]
         self.arrays = subject.arrays
         rng = stream(subject.seed, 79)
-        self.before = {name: rng.standard_normal(p.shape) for name, p in subject.layer.params()}
+        self.params = dict(subject.layer.params())
+        self.before = {name: rng.standard_normal(p.shape) for name, p in self.params.items()}
         npdls = type(subject.layer).__module__.startswith(("npdl.", "tests."))
         self.watch = watch
         self.watch = watch or Watch(lambda: self.gradients(), npdls)
@@ -62,17 +67,17 @@ class Runs:
 
     @contextlib.contextmanager
     def _counted(self, what):
-        """Spend what a run computes; one of a function that is edited, which is not watched, as
-        much as the longest before it."""
+        """Spend what a run computes: as much as the longest before it, which the first tells."""
         if self.watch is None:
             yield
             return
         before = self.watch.work
-        try:
-            yield
-        finally:
-            self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
-            self.budget.spend(self.most[what])
+        with contextlib.nullcontext() if what in self.most else self.watch.counting():
+            try:
+                yield
+            finally:
+                self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
+                self.budget.spend(self.most[what])
 
     @contextlib.contextmanager
     def _watching(self, watched):
@@ -92,10 +97,10 @@ class Runs:
     def gradients(self, factor=1.0, **watched):
         """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
         gradient times `factor`."""
-        subject, params = self.subject, dict(self.subject.layer.params())
+        subject, params = self.subject, self.params
         for name, param in params.items():
             param.grad = self.before[name].copy()
-        with quiet(), self._counted("backward"), kept(subject.layer, subject.inputs):
+        with quiet(), self._counted("backward"), kept(params.values(), subject.inputs):
             _, cache = subject.run()
             dout = times(copied(self.dout), factor)
             with self._watching(watched):

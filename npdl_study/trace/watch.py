@@ -51,6 +51,8 @@ class Watch:
 
     def __init__(self, work, npdls=False):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
+        self.entered = self.always = False
+        self.edits = {}
         codes = _run_codes(work, npdls)
         inner = {c for code in codes for c in _inside(code)}
         codes = [code for code in codes if code not in inner]
@@ -58,7 +60,8 @@ class Watch:
         for f in gc.get_referrers(*codes) if codes else ():
             if isinstance(f, FunctionType):
                 holders.setdefault(f.__code__, []).append(f)
-        self.own = {code.co_name for code in codes}
+        self.always = any(not c.co_name.startswith("<") or c.co_name == "<lambda>" for c in inner)
+        self.own = {code.co_name for code in codes}         # always: what is made inside runs later
         for code in codes:
             found = defined(code)
             if found is None or code not in holders:
@@ -82,26 +85,44 @@ class Watch:
         for watched in self.functions:
             for f in watched.functions:
                 f.__globals__[HOOK] = self
-                f.__code__ = watched.rewritten
+        self.entered = True
+        self._hook(self.always)
         return self
 
     def __exit__(self, *_):
+        self._hook(False)
+        self.entered = False
         for watched in self.functions:
             for f in watched.functions:
-                f.__code__ = watched.code
                 f.__globals__.pop(HOOK, None)
+
+    def _hook(self, on):
+        """Let the functions run with their hooks, or as they were written, which is faster; one
+        that is edited as that."""
+        for watched in self.functions if self.entered else ():
+            code = self.edits.get(watched, watched.rewritten if on else watched.code)
+            for f in watched.functions:
+                f.__code__ = code
+
+    @contextlib.contextmanager
+    def counting(self):
+        """Count in `work` what runs, though it is not looked at."""
+        self._hook(True)
+        try:
+            yield
+        finally:
+            self._hook(self.always)
 
     @contextlib.contextmanager
     def edited(self, watched, code):
         """Run with another code in a function, itself not watched."""
-        before = [f.__code__ for f in watched.functions]
+        self.edits = {watched: code}
+        self._hook(self.always)
         try:
-            for f in watched.functions:
-                f.__code__ = code
             yield
         finally:
-            for f, own in zip(watched.functions, before, strict=True):
-                f.__code__ = own
+            self.edits = {}
+            self._hook(self.always)
 
     def start(self, only, record=False, add=None, put=None, frames=False):
         """From here on look at the places in `only`: record into `seen` and `locals`, shift by
@@ -109,15 +130,22 @@ class Watch:
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
+        self._hook(True)
 
     def stop(self):
         self.only, self.add, self.put = None, {}, {}
+        self._hook(self.always)
 
-    def __call__(self, place, value):
+    def __call__(self, place, value, into=False):
+        """The value that a place is to have; with `into`, put into the array that it has."""
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if self.only is None or place not in self.only:
             return value
-        return self._nest(place, value)
+        new = self._nest(place, value)
+        if into and new is not value and isinstance(value, np.ndarray):
+            value[...] = new
+            return value
+        return new
 
     def _nest(self, place, value, depth=3):
         if is_float(value):
@@ -190,6 +218,13 @@ def _inside(code):
             yield from _inside(constant)
 
 
+def _loaded(target):
+    """What stands left of a sign, to be read."""
+    target = copy.deepcopy(target)
+    target.ctx = ast.Load()
+    return target
+
+
 class _Rewrite(ast.NodeTransformer):
     """Puts the hook around the expressions of one function."""
 
@@ -228,21 +263,31 @@ class _Rewrite(ast.NodeTransformer):
         place = ast.Constant(~(len(self.watch.marked) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
 
-    def _marked(self, node):
-        """A statement and its mark; one that adds to what is there is shown that first."""
+    def _marked(self, node, after):
+        """A statement, what comes after it, and its mark; one that adds to what is there is shown
+        that first."""
         if isinstance(node, ast.Return):
             node.value = ast.copy_location(self._marker(self.line, node.value), node)
             return node
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) or isinstance(
                 node.value, ast.Constant) and isinstance(node, ast.Expr):
             return node
-        found = [node, ast.copy_location(ast.Expr(self._marker(self.line)), node)]
+        found = [node, *after, ast.copy_location(ast.Expr(self._marker(self.line)), node)]
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
-            target = copy.deepcopy(node.target)
-            target.ctx = ast.Load()
+            target = _loaded(node.target)
             read = ast.Expr(self._hooked(target, copy.deepcopy(target)))
             found.insert(0, ast.copy_location(read, node))
         return found
+
+    def _changed(self, node):
+        """[the statement that hooks what `z *= e` leaves in z]; of `z += e` it is e that counts."""
+        if not isinstance(node, ast.AugAssign) or isinstance(node.op, ast.Add) or isinstance(
+                node.target, ast.Attribute):
+            return []
+        target = _loaded(node.target)
+        call = self._hooked(target, copy.deepcopy(target), True, (ast.unparse(target),))
+        call.args.append(ast.Constant(True))
+        return [ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)]
 
     def visit_ClassDef(self, node):
         return node
@@ -258,8 +303,8 @@ class _Rewrite(ast.NodeTransformer):
             if isinstance(node, (ast.For, ast.While)):
                 self.loops = (*loops, original)
             node = self._statement(node)
-            if self.watch.marks:
-                node = self._marked(node)
+            after = self._changed(node)
+            node = self._marked(node, after) if self.watch.marks else [node, *after]
             self.line, self.loops = outer, loops
             return node
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
