@@ -193,6 +193,7 @@ def test_equations_are_whole(tmp_path):
         assert all(part in equation for part in parts), (cls, target, equation)
 
 
+@pytest.mark.slow
 def test_one_mistake_is_told_once_under_the_right_heading(tmp_path):
     made = homework(tmp_path / "work", ["Tanh", "LayerNorm", "Embedding", "Softmax"])
     for name, right, wrong in [
