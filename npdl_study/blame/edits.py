@@ -38,7 +38,8 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
-UNUSED = 0.3                    # what an edit costs less that reads what nothing reads
+UNUSED = 0.3                    # what an edit costs less that reads what nothing reads; or more,
+LEFT = ("name", "otherwise")    # of these kinds, that leaves what then nothing reads
 BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
@@ -91,9 +92,9 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
             found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
     seen = set()
-    if words.unused:
-        found = [(cost - UNUSED * bool(words.unused & read(new)), kind, part, new, around)
-                 for cost, kind, part, new, around in found]
+    found = [(cost - UNUSED * bool(words.unused and words.unused & read(new)) + UNUSED * bool(
+        kind in LEFT and words.once & (names_of(part) - read(new))), kind, part, new, around)
+        for cost, kind, part, new, around in found]
     for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
@@ -222,6 +223,10 @@ def _of_expression(node, parent, index, value, words):
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
         yield from _added(text, product, node is value, words)
+    elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):
+        for a in words.all:
+            yield 1.2, "missing factor", f"({text}) * {a}"
+            yield 1.3, "missing factor", f"({text}) / {a}"
 
 
 def _turned(node, text):
@@ -234,6 +239,7 @@ def _turned(node, text):
     yield 1, "transposed", f"({text}).T"
     yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
     yield 1.5, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
+    yield 1.6, "missing term", f"(({text}) + ({text}).swapaxes(-1, -2)) / 2"
     if isinstance(node, (ast.Name, ast.Attribute)):
         for place in ("::-1", ":, ::-1"):
             yield 1.6, "reversed", f"{text}[{place}]"

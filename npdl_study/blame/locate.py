@@ -48,7 +48,7 @@ class Locate:
         self.goal, self.kept = self.wrong, set(runs.truth) - self.wrong
         self.fixed = self._fixed()
         self.oracle = Oracle(runs)
-        self.forwards = {self.places[key[0]].function for key in self.oracle.values}
+        self.forwards = {self.places[key[0]].line for key in self.oracle.values}
         self.names = {plain(self.oracle.given_to(key)) for key in self.oracle.values} - {""}
         for passing in (False, True):
             for suspect in sorted(self.suspects, key=lambda s: sum(
@@ -154,7 +154,13 @@ class Locate:
     def _bent(self, suspect):
         """Solve, by Newton's method, for what a statement computes of forward's values alone: of
         that the gradients are no linear functions."""
-        size, runs = sum(v.size for v in suspect.values.values()), self.runs
+        target, runs = getattr(suspect.line.node, "targets", [None])[0], self.runs
+        for key, value in suspect.values.items() if isinstance(target, ast.Subscript) else ():
+            if not value.shape:                         # of z[i, j] = -1, one for each entry
+                part = eval(ast.unparse(target), suspect.line.function.space,
+                            dict(self.frames.get(key, {})))
+                suspect.values[key] = np.broadcast_to(value, np.shape(part)).copy()
+        size = sum(v.size for v in suspect.values.values())
         only, wanted = {key[0] for key in suspect.values}, dict(suspect.values)
         if not 0 < size <= FEW or all(map(self.oracle.is_forwards, wanted.values())):
             return
@@ -312,7 +318,7 @@ class Locate:
                     suspect.wanted[key], value, 1e-6, 1e-9):
                 break                                   # it would spoil what is proven right
         function = suspect.line.function
-        suspect.librarys = function.file != self.watch.home or function in self.forwards
+        suspect.librarys = function.file != self.watch.home or suspect.line in self.forwards
         if hands_on(node) or self._is_returned(suspect):
             suspect.level = HANDS_ON
         elif suspect.librarys and suspect.level > PROMISED:
@@ -355,7 +361,7 @@ class Locate:
         name = getattr(value.func, "attr", getattr(value.func, "id", ""))
         given = [v for s in self.suspects for v in s.values.values()
                  if isinstance(s.line.node, ast.Return) and s.line.function.code.co_name == name
-                 and s.line is not suspect.line and s.line.function not in self.forwards]
+                 and s.line is not suspect.line and s.line not in self.forwards]
         return all(any(np.array_equal(v, g) for g in given) and (
             suspect.level > PROMISED or not self.oracle.name(v)) for v in suspect.values.values())
 

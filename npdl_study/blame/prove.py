@@ -6,6 +6,7 @@ gradients that it was not found on.
 
 import ast
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from npdl_study.blame.edits import Edit, edits, holds_itself, place_of
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
 from npdl_study.blame.suspects import frame_near
-from npdl_study.trace.runs import quiet
+from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import recompiled
 from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
@@ -41,6 +42,7 @@ class Words:
     places: list
     forwards: dict
     unused: set
+    once: set                   # the names that its function binds, and reads once
 
     @property
     def all(self):
@@ -58,6 +60,7 @@ class Proof:
     new: str
     suspect: object = None
     words: str = ""
+    inlines: str = ""           # the name in whose place it puts more than a name
 
     @property
     def rank(self):
@@ -103,6 +106,13 @@ class Prove:
                 "a line is missing before it") for cost, kind, new, words in found)
         return self._first(line, suspect, changes, False)
 
+    def term(self, line, suspect, cost, term):
+        """The Proof by a term, " - a * b", after the whole value of a Line; or None."""
+        node = line.node
+        edit = Edit(cost, "missing term", node.value, ast.unparse(node.value) + term, node, node,
+                    around=(node, "value"))
+        return self._first(line, suspect, [(edit, f"a term is missing: {term.strip()}")], False)
+
     def missing(self):
         """The Proofs by a line at the end of a loop, that gives a name which the loop reads, and
         never writes, what the next turn is to have."""
@@ -128,7 +138,7 @@ class Prove:
     def forward(self, line, least):
         """The Proof by a slip of one token in a Line of forward, after which the backward is right
         as it is; or None."""
-        words = Words([], self._numbers(), [], [], [], [], {}, set())
+        words = Words([], self._numbers(), [], [], [], [], {}, set(), set())
         slips = ((edit, "") for edit in edits(line.node, words, True, SLIP)
                  if edit.kind in TOKENS and self.runs.budget.left > least)
         return self._first(line, None, slips, False, self._derives)
@@ -141,7 +151,8 @@ class Prove:
 
     def _derives(self):
         """Whether the backward is the derivative of the forward that runs now."""
-        found = self.runs.gradients()
+        with unwritten(self.runs.subject.layer):
+            found = self.runs.gradients()
         wrong = self.runs.wrong(found)
         return all(found[name].any() for name in wrong) and all(
             self.runs.is_slope(name, found[name]) for name in sorted(
@@ -198,7 +209,8 @@ class Prove:
             if good:
                 with edit.made() as body:
                     new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
-                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)
+                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words,
+                             inlined(edit, line.node))
         return None
 
     def _gives(self, line, suspect):
@@ -310,7 +322,7 @@ class Prove:
                   if isinstance(n, ast.Subscript)]
         return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
                      list(dict.fromkeys(places)), self._of_forward(),
-                     set(unused_in(line.function.node)))
+                     set(unused_in(line.function.node)), set(unused_in(line.function.node, 1)))
 
     def _of_forward(self):
         """{names: {sources}} of what forward computes, by the names that are read."""
@@ -343,6 +355,15 @@ class Prove:
                 and first.get(n, 0) <= last}
 
 
+def inlined(edit, node):
+    """The name that an Edit puts more than a name in the place of; not of a whole value, nor of
+    another array."""
+    if not isinstance(edit.part, ast.Name) or edit.part is getattr(node, "value", None):
+        return ""
+    text = edit.new if isinstance(edit.new, str) else ast.unparse(edit.new)
+    return "" if text.isidentifier() else edit.part.id
+
+
 def assignments(name, arrays, space):
     """Statements name = a, a * b, a @ b .. of arrays, that keep its shape."""
     shape = space[name].shape
@@ -358,12 +379,12 @@ def assignments(name, arrays, space):
             yield ast.Assign([ast.Name(name, ast.Store())], parsed(text))
 
 
-def unused_in(tree):
-    """The names that a function binds and never reads."""
+def unused_in(tree, times=0):
+    """The names that a function binds and never reads; or so many times."""
     names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+    read = Counter(n.id for n in names if isinstance(n.ctx, ast.Load))
     return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
-            if n not in read and n != "_"]
+            if read[n] == times and n != "_"]
 
 
 def is_pure(node):
