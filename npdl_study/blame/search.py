@@ -8,12 +8,12 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl_study.blame.locate import Locate
 from npdl_study.blame.no_fault import unblamed
-from npdl_study.blame.prove import Prove, unused_in
+from npdl_study.blame.prove import Prove
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.shrink import moved, shorter, shrunk
+from npdl_study.blame.shrink import others, shrunk
 from npdl_study.blame.suspects import HANDS_ON, NOTHING, PROMISED, SOMETHING, calls_of, hands_on
-from npdl_study.check.subjects import Subject
+from npdl_study.blame.words import unused_in
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
@@ -95,9 +95,8 @@ class Search:
         could = self.located.run()
         if not self.located.suspects:
             return self._nothing()
-        prove = Prove(runs, self.located.frames, self._more,
-                      self.located.wrong - self.located.goal, self.located.oracle.values)
-        left = self.located.wrong - self.located.goal
+        left = self.located.left
+        prove = Prove(runs, self.located.frames, self._more, left, self.located.oracle.values)
         uncalled = self._uncalled(left)
         if left and not uncalled:
             self.notes.append("this may not be the only wrong line: run blame again when it is "
@@ -280,29 +279,9 @@ class Search:
                     getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]
 
     def _more(self):
-        """Runs that a proof was not found on: the other upstream gradients, other numbers, other
-        lengths."""
+        """Runs that a proof was not found on."""
         if self._others is None:
-            subject, self._others = self.subject, []
-            runs = [Runs(subject, subject.upstream(used), self.runs.watch, self.runs.budget)
-                    for used in subject.uses[1:]]
-            other = moved(subject.inputs)
-            for inputs in (other, *(shorter(other, axis) for axis in (0, 1))):
-                try:
-                    again = Subject(subject.layer, inputs, subject.options, subject.forward,
-                                    subject.seed + 1)
-                    runs.append(Runs(again, again.dout, self.runs.watch, self.runs.budget))
-                except Exception:                       # forward does not take such inputs
-                    continue
-            for one in runs:
-                try:
-                    one.learn_slopes()
-                    found = one.gradients()
-                    one.wrong(found)
-                    if all(found[name].shape == a.shape for name, a in one.arrays.items()):
-                        self._others.append(one)        # not: made for one length alone
-                except Exception:
-                    continue
+            self._others = others(self.subject, self.runs.watch, self.runs.budget)
         return self._others
 
     def _uncalled(self, left):
@@ -392,10 +371,10 @@ class Search:
 
 
 def _renames(node):
-    """Whether a statement only binds what is called so already: x = cache.x."""
-    return isinstance(node, ast.Assign) and isinstance(node.value, (
-        ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and bound_by(node) <= set(
-        re.findall(r"\w+", ast.unparse(node.value)))
+    """Whether a statement only binds what has a name already: x = cache.x, n = x.shape[0]."""
+    words = set(re.findall(r"\w+", ast.unparse(node.value)))
+    return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
+        "shape" in words or bound_by(node) <= words)
 
 
 def _before(line, other):
