@@ -102,7 +102,8 @@ def kept(params, inputs):
         yield
     finally:
         for array, copy in zip(arrays, copies, strict=True):
-            array[...] = copy
+            if array.flags.writeable:
+                array[...] = copy
         for param, data in params:
             param.data = data
 

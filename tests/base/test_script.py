@@ -43,6 +43,7 @@ def test_a_training_needs_no_outputs_that_show_everything(tmp_path, how):
         assert "t(L)" in output
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_no_training(tmp_path):
     reading, writing = os.pipe()
     process = start("train_gpt", *TINY, "--out", tmp_path / "run", stderr=writing)

@@ -59,6 +59,7 @@ def claims():
     return found
 
 
+@pytest.mark.slow
 def test_ledger_is_up_to_date(claims):
     kept, now = ledger.LEDGER.read_text(encoding="utf-8"), ledger.as_markdown(claims)
     stale = [line[:200] for line in difflib.unified_diff(kept.splitlines(), now.splitlines(), n=0)]

@@ -94,7 +94,7 @@ def test_every_question_has_its_worked_solution(module):
 DRAWN = [module for module in SOLVED if hasattr(module, "picture")]
 
 
-@pytest.mark.parametrize("module", slow.but(["d004.head_columns"], DRAWN, name_of),
+@pytest.mark.parametrize("module", slow.but(["d003.threshold_neurons"], DRAWN, name_of),
                          ids=map(name_of, DRAWN))
 def test_a_picture_is_drawn_where_a_solution_speaks_of_one(module, tmp_path):
     path, = draw(module, tmp_path / "new")

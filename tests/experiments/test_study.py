@@ -187,6 +187,7 @@ def test_main_runs_and_keeps_everything(small, capsys, monkeypatch):
     assert "all kept" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_runs_on_a_gpu_are_kept_as_such(small, tmp_path, monkeypatch, capsys):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(

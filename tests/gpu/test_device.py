@@ -74,6 +74,7 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_the_script_runs_on_the_stand_in(tmp_path):
     done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
                  "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out", tmp_path / "run")

@@ -237,7 +237,9 @@ def test_a_terminal_is_told_nothing_but_text(capsys, monkeypatch):
         "a\\x1b]0;title\\x07\\x1b[2J\tb\\u202e\\x9b3J 日本\u3000語\n\n")
 
 
-@pytest.mark.parametrize("damage, mentioned", [bad[1:] for bad in BAD], ids=[b[0] for b in BAD])
+@pytest.mark.parametrize("damage, mentioned", [
+    pytest.param(*bad, id=what, marks=[pytest.mark.slow] * ("doubles for ever" in what))
+    for what, *bad in BAD])
 def test_one_line(folder, capsys, monkeypatch, damage, mentioned):
     monkeypatch.setattr("npdl.pretrained.tokenizer.SECONDS", 1.0 if "needs" in mentioned else 3.0)
     damage(folder)

@@ -113,8 +113,11 @@ def test_the_whole_lstm_solved_passes(tmp_path, monkeypatch, forward):
         assert trouble(made, name, solved(made, "lstm.py")) == ""
 
 
-@pytest.mark.parametrize(("name", "level", "forward"), [(name, "layer", False) for name in ALL] + [
-    (name, *how) for name in LAYERS for how in (("layer", True), ("line", False), ("line", True))])
+WAYS = [(name, "layer", False) for name in ALL] + [
+    (name, *how) for name in LAYERS for how in (("layer", True), ("line", False), ("line", True))]
+
+
+@pytest.mark.parametrize(("name", "level", "forward"), slow.but(WAYS[::4], WAYS, tuple))
 def test_every_layer_fails_with_its_equation_until_it_is_solved(
         tmp_path, monkeypatch, name, level, forward):
     monkeypatch.chdir(tmp_path)
@@ -193,6 +196,7 @@ def test_equations_are_whole(tmp_path):
         assert all(part in equation for part in parts), (cls, target, equation)
 
 
+@pytest.mark.slow
 def test_one_mistake_is_told_once_under_the_right_heading(tmp_path):
     made = homework(tmp_path / "work", ["Tanh", "LayerNorm", "Embedding", "Softmax"])
     for name, right, wrong in [

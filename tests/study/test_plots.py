@@ -48,6 +48,7 @@ def test_each_command_writes_a_png(runs, tmp_path, capsys, what, model):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(runs, tmp_path):
     one, two = (plot("embeddings", runs["gpt"], tmp_path / f"{i}.png") for i in range(2))
     assert one.read_bytes() == two.read_bytes()

@@ -12,8 +12,8 @@ from tests.study.test_step import Fails
 from tests.study.test_step_page import Hostile
 from tests.tools.chromium import browser, find
 
-pytestmark = pytest.mark.skipif(
-    find() is None, reason="no Chromium; on Debian: apt-get install chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+    find() is None, reason="no Chromium; on Debian: apt-get install chromium")]
 NOW = "document.querySelector('.lane.active .row.now')"
 AT = "Number(document.body.dataset.step)"
 
@@ -37,8 +37,7 @@ def tab():
         yield page
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param("lstm", marks=pytest.mark.slow), "layernorm", "block", "fails"])
+@pytest.mark.parametrize("name", ["lstm", "layernorm", "block", "fails"])
 def test_every_step_shows_its_line_and_arrays(tab, pages, name):
     tab.open(pages[name].as_uri())
     count = tab.value("Number(document.getElementById('slider').max) + 1")

@@ -8,6 +8,7 @@ from npdl_study.containment import written
 from npdl_study.step import record, show_html
 from npdl_study.step.step import step
 from tests.study.test_step_page import page_data
+from tests.tools import slow
 
 MINE = '''
 import sys
@@ -62,7 +63,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("what", CASES)
+@pytest.mark.parametrize("what", slow.but(CASES.keys() - {"an endless forward"}, CASES))
 def test_a_clear_word_and_a_status(tmp_path, capsys, what):
     lines, status, words = CASES[what]
     limit, name = "0.5" if "endless" in what else "60", mine(tmp_path, **lines)

@@ -105,6 +105,7 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
 
+@pytest.mark.slow
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     for kind, options in KINDS.items():
         assert tune(base, tmp_path / kind, *options) == 0

@@ -107,6 +107,7 @@ def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
     assert parameters(folder) == parameters(tmp_path / "unbroken")
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path, capsys):
     broken = folder_of(tmp_path, CONFIGS[0])
     broken.mkdir(parents=True)

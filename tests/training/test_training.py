@@ -171,7 +171,8 @@ def wait_for_step(folder, step):
     raise AssertionError("the run made no progress")
 
 
-@pytest.mark.parametrize("model, engine", [("gpt", "fast"), ("lstm", "plain")])
+@pytest.mark.parametrize("model, engine", [
+    ("gpt", "fast"), pytest.param("lstm", "plain", marks=pytest.mark.slow)])
 def test_a_killed_process_resumes_bit_for_bit(tmp_path, model, engine):
     """The scripts themselves; tests.training.trust.kills has every model with every engine."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -86,6 +86,7 @@ def test_killed_before_the_first_checkpoint_the_same_command_begins_anew(tmp_pat
     assert sorted(os.listdir(out)) == before
 
 
+@pytest.mark.slow
 def test_a_picture_that_takes_all_memory_ends_no_finished_run(tmp_path, capfd):
     def greedy(*arguments):
         taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
