@@ -147,6 +147,11 @@ class Search:
         if filled:
             return self._report(filled[-1], "unknown",
                                 "what it adds, or where it adds it, is wrong")
+        named = [s for s in could if s.name]
+        if named:
+            return self._of_suspect(named[0], "missing line", "it is the gradient of "
+                                    f"{named[0].name}, and what reads it needs another: a line is "
+                                    "missing after it")
         unknown = [s for s in self.located.suspects if s.could is None and s.level <= SOMETHING]
         if unknown:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
