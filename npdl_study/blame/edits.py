@@ -25,8 +25,8 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
-UNUSED = 0.3                    # what an edit costs less that reads what nothing reads; or more,
-LEFT = ("name", "otherwise")    # of these kinds, that leaves what then nothing reads
+UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
+LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
@@ -78,10 +78,9 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         if values or part not in inner:
             found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
+    found = [(_odds(cost, kind, part, new, words), kind, part, new, around)
+             for cost, kind, part, new, around in found]
     seen = set()
-    found = [(cost - UNUSED * bool(words.unused and words.unused & read(new)) + UNUSED * bool(
-        kind in LEFT and words.once & (names_of(part) - read(new))), kind, part, new, around)
-        for cost, kind, part, new, around in found]
     for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
@@ -89,6 +88,12 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         if cost >= least and key not in seen:
             yield Edit(cost, kind, part, new, statement, whole, part in inner, around)
         seen.add(key)
+
+
+def _odds(cost, kind, part, new, words):
+    """The cost of an edit by the names that nothing reads: those it reads, those it leaves."""
+    cost -= UNUSED * bool(words.unused and words.unused & read(new))
+    return cost + UNUSED * bool(kind in LEFT and words.once & (names_of(part) - read(new)))
 
 
 def read(new):
@@ -210,7 +215,7 @@ def _of_expression(node, parent, index, value, words):
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
         yield from _added(text, product, node is value, words)
-    elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):
+    elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
         for a in words.all:
             yield 1.2, "missing factor", f"({text}) * {a}"
             yield 1.3, "missing factor", f"({text}) / {a}"

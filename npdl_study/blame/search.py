@@ -230,7 +230,8 @@ class Search:
 
     def _where_defined(self, prove, best):
         """[the Proof of the line that binds the name in whose place a Proof puts an expression, or
-        to which it adds a term: it is as simple]; [] where what it binds is a gradient."""
+        to which it adds a term: it is as simple]; [] where what it binds is a gradient, or would
+        have to have more axes."""
         own = best.cost - (best.suspect.odds if best.suspect else 0)
         term = best.new.removeprefix(best.old) if best.kind == "missing term" else best.new
         added = term != best.new and best.suspect is not None
@@ -243,7 +244,8 @@ class Search:
             suspect = next((s for s in self.located.suspects if s.line is line
                             and not s.argument), None)
             fixed = suspect is None or set(suspect.values) <= self.located.fixed
-            could = suspect is not None and suspect.could and suspect.level <= NOTHING
+            could = suspect is not None and suspect.could and suspect.level <= NOTHING and not \
+                suspect.widened
             if could and added:
                 proof = prove.term(line, suspect, own, term)
             elif could or fixed and not added:
