@@ -7,6 +7,7 @@ depend on the upstream gradient, the gradient of what the name says, and what on
 """
 
 import ast
+import contextlib
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Locate:
     def __init__(self, runs, base):
         self.runs, self.base = runs, base
         self.watch, self.places = runs.watch, runs.watch.places
-        self.suspects, self.frames, self.raised = self._suspects()
+        self.suspects, self.frames = self._suspects()
         self.outermost = self.suspects[0].line.function if self.suspects else None
 
     def run(self):
@@ -104,11 +105,8 @@ class Locate:
 
     def _suspects(self):
         roots = {i for i, place in enumerate(self.places) if place.root}
-        raised = None
-        try:
+        with contextlib.suppress(Exception):            # backward may raise: of what ran before
             self.runs.gradients(only=roots, record=True, frames=True)
-        except Exception as error:
-            raised = error
         found = {}
         for moment, (key, value) in enumerate((self.watch.seen or {}).items()):
             line = self.places[key[0]].line
@@ -116,7 +114,7 @@ class Locate:
                 getattr(line.node, "value", None), ast.Tuple)
             own = found.setdefault((id(line), key[0] if argument else -1), Suspect(line, argument))
             own.values[key], own.at[key] = value, moment
-        return list(found.values()), self.watch.locals or {}, raised
+        return list(found.values()), self.watch.locals or {}
 
     def _fixed(self):
         """The keys of what does not depend on the upstream gradient: no gradients."""
