@@ -11,10 +11,12 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
+from npdl.core import rebuilt
 from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class
+from npdl_study.deviation import deviation
 from npdl_study.homework.isolated import answers
-from npdl_study.trees import cast, leaves, rebuilt, upstream
+from npdl_study.trees import cast, leaves, upstream
 
 # Errors are relative to the largest entry, but to no less than SMALL. Right formulas agree to
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
@@ -149,6 +151,5 @@ def difference(found, wanted):
     if not np.isfinite(found).all():
         return " is not finite"
     same = SAME if wanted.dtype == np.float64 else SAME_FLOAT32
-    with np.errstate(over="ignore"):
-        error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), SMALL)
+    error = deviation(found, wanted, SMALL)
     return "" if error <= same else f" is wrong, by {error:.2g} of its largest entry"
