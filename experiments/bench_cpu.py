@@ -28,7 +28,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-from experiments.bench import modes, report, training, tricks
+from experiments.bench import modes, report, training
 from experiments.bench.cases import DOCUMENT, Case, make_batch, products
 from experiments.bench.floor import numpy_step
 from experiments.bench.guard import Guard
@@ -99,8 +99,6 @@ def work(job):
         from experiments.bench import torch_training
 
         torch_training.main(job)
-    elif job["kind"] == "tricks":
-        print(json.dumps(tricks.measure(job["seconds"])))
     elif job["kind"] == "profile":
         step = npdl_step(Case(**job["case"]), job["work"])
         print(json.dumps(profile_step(step, job["steps"])))

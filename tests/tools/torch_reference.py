@@ -1,7 +1,7 @@
 """Plain PyTorch versions of npdl's two language models, for parity tests and benchmarks.
 
 They are what a PyTorch user would write: modules, autograd, nothing tuned. Each model maps tokens
-(B, S) to logits (B, S, V). `torch_names` translates their parameters to npdl's and back.
+(B, S) to logits (B, S, V); `exchange` holds what npdl.pretrained.exchange is told of its names.
 """
 
 import math
@@ -93,6 +93,9 @@ class GPT(nn.Module):
     one unless it is tied.
     """
 
+    exchange = {"rename": {"decoder.blocks": "blocks", "decoder.norm": "final_norm",
+                           "positions.weight": "positions"}}
+
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", positions="sinusoidal", tied=False,
                  fused=False, norm_bias=True):
@@ -148,6 +151,8 @@ class LSTMCellPerGate(nn.Module):
 class LSTMLMPerGate(nn.Module):
     """Document 004's language model: LSTM cells in a loop over time (272,420 with V = 36)."""
 
+    exchange = {"rename": {"lstm.layers": "cells", ".cell.": "."}}
+
     def __init__(self, vocab_size, d_model=128, hidden_size=None, num_layers=2, bias=True):
         super().__init__()
         d_h = d_model if hidden_size is None else hidden_size
@@ -174,6 +179,8 @@ class LSTMLMPerGate(nn.Module):
 
 class LSTMLM(nn.Module):
     """The same model on `nn.LSTM`, which has a second, redundant bias."""
+
+    exchange = {"style": "torch"}
 
     def __init__(self, vocab_size, d_model=128, hidden_size=None, num_layers=2, bias=True):
         super().__init__()
