@@ -36,7 +36,7 @@ from experiments.bench.harness import Variant
 from experiments.bench.npdl_side import npdl_step
 from experiments.bench.profile import profile_step
 from experiments.bench.worker import WorkerError, serve
-from npdl.console import OneLineParser, folder, guarded
+from npdl.console import OneLineParser, folder, guarded, positive
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -111,11 +111,6 @@ MODES = {"step": modes.run_steps, "growth": modes.run_growth, "sweep": modes.run
 
 
 def parse(argv):
-    def positive(text):
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-        return int(text)
-
     parser = OneLineParser(description=__doc__, formatter_class=RAW)
     parser.add_argument("--mode", choices=MODES, default="step")
     parser.add_argument("--model", nargs="+", choices=tuple(DOCUMENT), default=["gpt", "lstm"])
