@@ -162,13 +162,11 @@ class LSTMLMPerGate(nn.Module):
         self.classifier = nn.Linear(d_h, vocab_size, bias=bias)
         self.d_h = d_h
 
-    def forward(self, tokens, state=None, last=None):
-        """Logits (B, S, V), or of the last positions only; `state` is a pair of (L, B, D)."""
+    def forward(self, tokens, last=None):
+        """Logits (B, S, V), or of the last positions only."""
         x = self.embedding(tokens)
-        for layer, cell in enumerate(self.cells):
+        for cell in self.cells:
             h = c = x.new_zeros(x.shape[0], self.d_h)
-            if state is not None:
-                h, c = state[0][layer], state[1][layer]
             outputs = []
             for t in range(x.shape[1]):
                 h, c = cell(x[:, t], (h, c))
@@ -189,8 +187,8 @@ class LSTMLM(nn.Module):
         self.lstm = nn.LSTM(d_model, d_h, num_layers, bias=bias, batch_first=True)
         self.classifier = nn.Linear(d_h, vocab_size, bias=bias)
 
-    def forward(self, tokens, state=None, last=None):
-        x, _ = self.lstm(self.embedding(tokens), state)
+    def forward(self, tokens, last=None):
+        x, _ = self.lstm(self.embedding(tokens))
         return self.classifier(x if last is None else x[:, x.shape[1] - last:])
 
 
