@@ -92,16 +92,15 @@ def ways_to_tune(args, path):
         given = {"text": args.text, "steps": args.steps}
         adapters = {} if "full" in how else {"rank": args.rank, **how}
         given |= {"lr": LR[name], **how} if "full" in how else {}
-        config = dataclasses.asdict(model_config(path, adapters, given))
-        job = {"finetuning": {"adapters": config.pop("adapters"), "config": config}}
+        config = model_config(path, adapters, given)
+        job = {"finetuning": config.to_json()}
         done = subprocess.run([sys.executable, str(SCRIPT), "--worker", json.dumps(job)],
                               capture_output=True, text=True)
         if done.returncode:
             raise InputError(f"{name}: {(done.stderr.strip().splitlines() or ['died'])[-1]}")
-        rows.append((name, config["lr"], json.loads(done.stdout)))
-    batch, block = config["batch"], config["block"]
-    lines = [f"### {path.name}: {args.steps} steps of {batch} x {block} tokens, rank {args.rank} "
-             "on every linear map", "",
+        rows.append((name, config.lr, json.loads(done.stdout)))
+    lines = [f"### {path.name}: {args.steps} steps of {config.batch} x {config.block} tokens, "
+             f"rank {args.rank} on every linear map", "",
              "| | trainable | frozen | parameters, MiB | peak memory, MiB | a step, s | lr "
              "| held-out loss before | after |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for name, lr, row in rows:
