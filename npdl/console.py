@@ -121,7 +121,7 @@ def guarded(prog, work):
     except NpdlError as error:
         line = str(error)
     except ModuleNotFoundError as error:
-        line = lacking() if error.name in TRAIN else ""
+        line = lacking(error)
         if not line:
             raise
     except MemoryError as error:
@@ -141,15 +141,18 @@ def guarded(prog, work):
     return BAD
 
 
-def lacking():
-    """The line on what is not installed of the extra `train`; "" when all of it is."""
+def lacking(error=None):
+    """The line on what is not installed of the extra `train`; "" when all of it is, or when a
+    ModuleNotFoundError is about something else."""
+    if error is not None and (error.name or "").partition(".")[0] not in TRAIN:
+        return ""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
     return missing and (f"{missing[0]} is not installed; install what is missing with "
                         f"'pip install {' '.join(missing)}'")
 
 
 def _unguarded(kind, error, trace):
-    line = lacking() if kind is ModuleNotFoundError and error.name in TRAIN else ""
+    line = lacking(error) if kind is ModuleNotFoundError else ""
     if not line:
         sys.__excepthook__(kind, error, trace)
         return
