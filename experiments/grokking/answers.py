@@ -49,6 +49,7 @@ def facts(_=None):
     found = trials()
     arms, circuits = arms_of(found[collapse]), of_arm(found[phases], kind="circuit")
     return {**collapse_facts(arms), **faster_facts(found[faster]), **circuit_facts(circuits),
+            **control_facts(of_arm(found[phases], kind="control")),
             **jumps_facts(by_eps(found[phases]))}
 
 
@@ -265,6 +266,11 @@ def control_values(found):
     return {"control": Table(("seed", "L_train without the strongest, at the end",
                               "without random ones (median)", "draws below", "relies on them"),
                              rows)}
+
+
+def control_facts(found):
+    return {"the GPT relies on its strongest frequencies, with every seed":
+            len(found) == len(phases.SEEDS) and all(map(relies, found.values()))}
 
 
 def circuit_facts(found):
