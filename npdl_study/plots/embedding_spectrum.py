@@ -64,7 +64,7 @@ def plot_embeddings(run, title):
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
     _points(axes, scores, range(p))
     style.dress(axes, f"along the wave of frequency {k}", "across it",
-                f"plane of frequency {k}: n at the angle 2π·{k}n/{p}")
+                f"n at the angle 2π·{k}n/{p}")
     axes.set_aspect("equal", "datalim")
     return made
 
