@@ -75,7 +75,7 @@ def test_bad_usage_is_one_line_and_status_2(command, words, capsys, tmp_path, mo
 @pytest.mark.parametrize(("old", "new", "words"), [
     ("class Square(Layer):", "class Square(Layer:", "SyntaxError"),
     ("class Square(Layer):", "class Round(Layer):", "has no class 'Square'; it has: Round"),
-    ("class Square(Layer):", "class Square:", "is not a Layer"),
+    ("class Square(Layer):", "class Square:\n    pass\nclass Round(Layer):", "is not a Layer"),
     ("class Square(Layer):", "1 / 0\nclass Square(Layer):", "ZeroDivisionError: division by zero "
      "(line 6)"),
     ("class Square(Layer):", "raise SystemExit(3)\nclass Square(Layer):", "SystemExit: 3"),
