@@ -29,7 +29,7 @@ from experiments.bench.guard import Guard
 from experiments.bench.harness import Variant, measure_steps
 from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step
 from experiments.bench.worker import WorkerError, serve
-from npdl.console import OneLineParser, folder, guarded, place
+from npdl.console import OneLineParser, folder, guarded, place, positive
 from npdl.errors import InputError
 from npdl.pretrained import load, to_huggingface
 from npdl.training.finetune import model_config
@@ -115,11 +115,6 @@ def ways_to_tune(args, path):
 
 
 def parse(argv):
-    def positive(text):
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-        return int(text)
-
     parser = OneLineParser(description=__doc__, formatter_class=RAW)
     parser.add_argument("model", nargs="?", type=place, help="a model's folder or a .gguf file")
     parser.add_argument("--tokens", type=positive, metavar="N", default=64, help="tokens to "

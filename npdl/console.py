@@ -74,6 +74,13 @@ def place(text):
     return text
 
 
+def positive(text):
+    """The type of an argument that counts: an integer, 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return int(text)
+
+
 def folder(text):
     """The type of an argument that names a folder to write into: an old one or a new one."""
     if os.path.lexists(place(text)) and not os.path.isdir(text):

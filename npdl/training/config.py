@@ -8,10 +8,7 @@ from npdl.backend import NAMES as BACKENDS
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import POSITIONS
-from npdl.schedule import SCHEDULES
-from npdl.training.engine import ENGINES
-from npdl.training.initial import INITS, ONLY
-from npdl.training.options import (
+from npdl.options import (
     BELOW_1,
     COUNT,
     NATURAL,
@@ -22,6 +19,9 @@ from npdl.training.options import (
     count,
     setting,
 )
+from npdl.schedule import SCHEDULES
+from npdl.training.engine import ENGINES
+from npdl.training.initial import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
 MODELS = ("gpt", "lstm", *SEQ2SEQ, "pretrained")

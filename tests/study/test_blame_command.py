@@ -54,7 +54,7 @@ def own(tmp_path, monkeypatch):
     ([], "a command is missing; give one of: step, blame, example, homework, plot, train-gpt"),
     (["stp"], "command 'stp' is unknown; did you mean step?"),
     (["step", "LayrNorm"], "layer 'LayrNorm' is unknown; did you mean LayerNorm"),
-    (["blame", "Linear", "--seed", "-1"], "--seed -1: must be 0 or more"),
+    (["blame", "Linear", "--seed", "-1"], "--seed -1: must be an integer, 0 or more"),
     (["blame", "Linear", "--input", "x=2,3", "--set", "colour=3"], "unexpected keyword argument"),
     (["step", "Linear", "--html", "setup.cfg/page.html"], "--html setup.cfg/page.html: can't be"),
     (["step", "Linear", "--html", "."], "--html .: can't be written"),
