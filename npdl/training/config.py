@@ -160,8 +160,8 @@ class Config:
                           "(plain), to be read and stepped through, or the fast engine; equal but "
                           "for rounding", allowed=ENGINES)
     threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine works on at "
-                           "once, or BLAS's threads for a model that it does not know; else "
-                           "ignored with --engine plain, and with --backend cupy", "N", count(256))
+                           "once; for a model that it does not know, BLAS's threads; else "
+                           "ignored by --engine plain and --backend cupy", "N", count(256))
 
     def __post_init__(self):
         check(self)
