@@ -212,6 +212,8 @@ def _of_expression(node, parent, index, value, words):
     yield from ((1.15, "otherwise", other) for other in words.forwards.get(
         frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
+    if text in words.shapes:
+        return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
         yield from _added(text, product, node is value, words)

@@ -23,6 +23,7 @@ class Words:
               whole ones of these
     targets   what its function assigns to; `keys` of its dicts; `places` indices, in forward too
     forwards  {names: forward's expressions in which these stand}
+    shapes    tuples: a product of one and a number is a far larger array's
     unused    the names that its function binds and never reads; `once` those it reads once
     """
 
@@ -33,6 +34,7 @@ class Words:
     keys: list
     places: list
     forwards: dict
+    shapes: set
     unused: set
     once: set
 
@@ -65,8 +67,9 @@ def words_of(line, frame, watch, forwards):
     keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
     places = [place_of(n) for f in watch.functions for n in ast.walk(f.node)
               if isinstance(n, ast.Subscript)]
+    shapes = {text for text, value in found.items() if isinstance(value, tuple)}
     return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
-                 list(dict.fromkeys(places)), _of_forward(watch, forwards),
+                 list(dict.fromkeys(places)), _of_forward(watch, forwards), shapes,
                  set(unused_in(tree)), set(unused_in(tree, 1)))
 
 

@@ -56,7 +56,15 @@ class Functions(Layer):
 
     def backward(self, dout, cache):
         douts = dout if isinstance(dout, tuple) and _needs(self.undo) > 2 else (dout,)
-        return tupled(self.undo(*douts, cache))
+        return tupled(in_order(self.undo(*douts, cache), self.run))
+
+
+def in_order(returned, forward):
+    """Gradients that a backward returned by the names of forward's arguments, as a tuple."""
+    names = [(name, *gradient_names(name)) for name in inspect.signature(forward).parameters]
+    if not isinstance(returned, dict) or not returned.keys() & {n for own in names for n in own}:
+        return returned
+    return tuple(next((returned[name] for name in own if name in returned), None) for own in names)
 
 
 def pulled(dout, back):
@@ -137,6 +145,7 @@ class InSelf(Layer):
                 raise InputError(f"{type(self.made).__name__}.backward leaves no gradient of "
                                  f"{name}: write self.d{name} = ..., or self.grads as self.params")
             self.held[name].grad += gradient
+        returned = in_order(returned, self.made.forward)
         rest = tuple(g for g in tupled(returned) if not isinstance(g, dict))
         return rest if isinstance(returned, tuple) and len(rest) != 1 else (rest or (None,))[0]
 

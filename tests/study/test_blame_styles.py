@@ -22,6 +22,21 @@ def scaled_forward(x, w):
 
     return y, backward
 '''
+NAMED = '''import numpy as np
+
+
+def product_sample():
+    return np.linspace(-1, 1, 6).reshape(2, 3), np.linspace(0.5, 1, 3)
+
+
+def product_forward(x, w):
+    return x * w, (x, w)
+
+
+def product_backward(dy, cache):
+    x, w = cache
+    return {"w": (dy * x).mean(0), "dx": dy * w}
+'''
 ENGINEER = '''from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +125,7 @@ def asked(tmp_path, text, name):
 
 @pytest.mark.parametrize(("text", "name", "slip", "right"), [
     (CLOSURE, "scaled_forward", "(1 - np.tanh(x))", "(1 - np.tanh(x) ** 2)"),
+    (NAMED, "product", ".mean(0)", ".sum(0)"),
     (ENGINEER, "Dense", "return -dy @", "return dy @"),
     (IN_SELF.replace("NAME", "grad_W"), "Scale", ".sum(0) * 2", ".sum(0)"),
     (IN_SELF.replace("NAME", "d_W"), "Scale", ".sum(0) * 2", ".sum(0)"),
