@@ -194,8 +194,9 @@ def move(flat, part, g, keep, lr):
     optimizer = flat.optimizer
     (b1, b2), t = optimizer.betas, optimizer.steps
     theta, m, v = flat.data[part], flat.moments["m"][part], flat.moments["v"][part]
-    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, 1 / math.sqrt(1 - b2**t),
-               optimizer.eps, lr / (1 - b1**t), spare_for(theta))
+    root = math.sqrt(1 - b2**t)             # lr m_hat / (sqrt(v_hat) + eps), times root / root
+    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, optimizer.eps * root,
+               lr * root / (1 - b1**t), spare_for(theta))
 
 
 def spare_for(theta):
