@@ -34,7 +34,7 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     agreed = [
         mallopt(M_MMAP_MAX, 0),                         # a block of its own would be returned
-        mallopt(M_TRIM_THRESHOLD, 1024 * MEBIBYTE),
+        mallopt(M_TRIM_THRESHOLD, -1),                  # never
         mallopt(M_TOP_PAD, 64 * MEBIBYTE),
     ]
     return all(agreed)
