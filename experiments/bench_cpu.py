@@ -28,7 +28,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-from experiments.bench import modes, report, training, tricks
+from experiments.bench import modes, report, training
 from experiments.bench.cases import DOCUMENT, Case, make_batch, products
 from experiments.bench.floor import numpy_step
 from experiments.bench.guard import Guard
@@ -36,7 +36,7 @@ from experiments.bench.harness import Variant
 from experiments.bench.npdl_side import npdl_step
 from experiments.bench.profile import profile_step
 from experiments.bench.worker import WorkerError, serve
-from npdl.console import OneLineParser, folder, guarded
+from npdl.console import OneLineParser, folder, guarded, positive
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -99,8 +99,6 @@ def work(job):
         from experiments.bench import torch_training
 
         torch_training.main(job)
-    elif job["kind"] == "tricks":
-        print(json.dumps(tricks.measure(job["seconds"])))
     elif job["kind"] == "profile":
         step = npdl_step(Case(**job["case"]), job["work"])
         print(json.dumps(profile_step(step, job["steps"])))
@@ -113,11 +111,6 @@ MODES = {"step": modes.run_steps, "growth": modes.run_growth, "sweep": modes.run
 
 
 def parse(argv):
-    def positive(text):
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-        return int(text)
-
     parser = OneLineParser(description=__doc__, formatter_class=RAW)
     parser.add_argument("--mode", choices=MODES, default="step")
     parser.add_argument("--model", nargs="+", choices=tuple(DOCUMENT), default=["gpt", "lstm"])

@@ -29,7 +29,7 @@ from experiments.bench.guard import Guard
 from experiments.bench.harness import Variant, measure_steps
 from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step
 from experiments.bench.worker import WorkerError, serve
-from npdl.console import OneLineParser, folder, guarded, place
+from npdl.console import OneLineParser, folder, guarded, place, positive
 from npdl.errors import InputError
 from npdl.pretrained import load, to_huggingface
 from npdl.training.finetune import model_config
@@ -92,16 +92,15 @@ def ways_to_tune(args, path):
         given = {"text": args.text, "steps": args.steps}
         adapters = {} if "full" in how else {"rank": args.rank, **how}
         given |= {"lr": LR[name], **how} if "full" in how else {}
-        config = dataclasses.asdict(model_config(path, adapters, given))
-        job = {"finetuning": {"adapters": config.pop("adapters"), "config": config}}
+        config = model_config(path, adapters, given)
+        job = {"finetuning": config.to_json()}
         done = subprocess.run([sys.executable, str(SCRIPT), "--worker", json.dumps(job)],
                               capture_output=True, text=True)
         if done.returncode:
             raise InputError(f"{name}: {(done.stderr.strip().splitlines() or ['died'])[-1]}")
-        rows.append((name, config["lr"], json.loads(done.stdout)))
-    batch, block = config["batch"], config["block"]
-    lines = [f"### {path.name}: {args.steps} steps of {batch} x {block} tokens, rank {args.rank} "
-             "on every linear map", "",
+        rows.append((name, config.lr, json.loads(done.stdout)))
+    lines = [f"### {path.name}: {args.steps} steps of {config.batch} x {config.block} tokens, "
+             f"rank {args.rank} on every linear map", "",
              "| | trainable | frozen | parameters, MiB | peak memory, MiB | a step, s | lr "
              "| held-out loss before | after |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for name, lr, row in rows:
@@ -115,11 +114,6 @@ def ways_to_tune(args, path):
 
 
 def parse(argv):
-    def positive(text):
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-        return int(text)
-
     parser = OneLineParser(description=__doc__, formatter_class=RAW)
     parser.add_argument("model", nargs="?", type=place, help="a model's folder or a .gguf file")
     parser.add_argument("--tokens", type=positive, metavar="N", default=64, help="tokens to "

@@ -20,7 +20,7 @@ COMMANDS = {
                  "npdl_study.homework.assignment", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
              "npdl_study.plots.plotting", "add_arguments", "run"),
-    "train-gpt": ("train a GPT on modular arithmetic until it groks, or on a text",
+    "train-gpt": ("train a GPT on modular arithmetic until it generalises, or on a text",
                   "npdl.scripts.train", "add_gpt", "run_gpt"),
     "train-lstm": ("the same with an LSTM", "npdl.scripts.train", "add_lstm", "run_lstm"),
     "train-seq2seq": ("train an encoder-decoder to translate dates into ISO 8601",
@@ -53,7 +53,9 @@ def main(arguments=None):
 
 def _main(given, chosen):
     parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
-                           "NumPy, every backward written out: train, and understand.")
+                           "NumPy, every backward written out: train, and understand.",
+                           epilog="COMMAND --help says more. A run is the folder that a training "
+                           "wrote. To begin: `step LSTMCell`, `example`, `train-gpt`.")
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (what, module, add, _) in COMMANDS.items():

@@ -74,6 +74,13 @@ def place(text):
     return text
 
 
+def positive(text):
+    """The type of an argument that counts: an integer, 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return int(text)
+
+
 def folder(text):
     """The type of an argument that names a folder to write into: an old one or a new one."""
     if os.path.lexists(place(text)) and not os.path.isdir(text):
@@ -121,7 +128,7 @@ def guarded(prog, work):
     except NpdlError as error:
         line = str(error)
     except ModuleNotFoundError as error:
-        line = _lacking(error)
+        line = lacking(error)
         if not line:
             raise
     except MemoryError as error:
@@ -141,18 +148,18 @@ def guarded(prog, work):
     return BAD
 
 
-def _lacking(error):
-    """The line for a package of TRAIN that is not there, with all that are not; "" for others."""
-    missing = (error.name or "").partition(".")[0]
-    if missing not in TRAIN:
+def lacking(error=None):
+    """The line on what is not installed of the extra `train`; "" when all of it is, or when a
+    ModuleNotFoundError is about something else."""
+    if error is not None and (error.name or "").partition(".")[0] not in TRAIN:
         return ""
-    also = [name for name in TRAIN if name == missing or importlib.util.find_spec(name) is None]
-    return (f"{missing} is not installed; install what is missing with "
-            f"'pip install {' '.join(also)}'")
+    missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
+    return missing and (f"{missing[0]} is not installed; install what is missing with "
+                        f"'pip install {' '.join(missing)}'")
 
 
 def _unguarded(kind, error, trace):
-    line = _lacking(error) if kind is ModuleNotFoundError else ""
+    line = lacking(error) if kind is ModuleNotFoundError else ""
     if not line:
         sys.__excepthook__(kind, error, trace)
         return

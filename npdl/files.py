@@ -85,7 +85,8 @@ def parse_json(content):
         raise ValueError("it is nested too deeply") from None
 
 
-def _refuse(constant):
+def refuse_constant(constant):
+    """The NaN and Infinity of json: ValueError."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -102,7 +103,8 @@ def _float(text):
     return value
 
 
-_decode = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_refuse).decode
+_decode = json.JSONDecoder(parse_int=_integer, parse_float=_float,
+                           parse_constant=refuse_constant).decode
 
 
 def write_json(path, value):

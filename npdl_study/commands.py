@@ -1,10 +1,12 @@
 """`python -m npdl step` and `python -m npdl blame`."""
 
+import dataclasses
 from pathlib import Path
 
 from npdl.console import explain, place
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
+from npdl.options import NATURAL, SECONDS, add_settings, setting, taken
 from npdl_study.blame.blame import examine
 from npdl_study.check.target import build
 from npdl_study.containment import message, time_limit
@@ -15,6 +17,15 @@ LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or modu
          "classmethod sample() that returns (layer, inputs), or --input")
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a layer is tried."""
+
+    seed: int = setting("", 0, "of the inputs and parameters", allowed=NATURAL)
+    limit: float = setting("", 60.0, "stop when your code has not ended by then", "SECONDS",
+                           SECONDS)
+
+
 def _add_target(parser):
     parser.add_argument("layer", metavar="LAYER", help=LAYER)
     parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
@@ -23,18 +34,12 @@ def _add_target(parser):
                         help="an argument of the constructor")
     parser.add_argument("--cache", choices=["self"], help="for a class that keeps in self what "
                         "backward needs: forward returns its output alone, backward takes dy alone")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs and parameters")
-    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
-                        help="stop when your code has not ended by then (default: 60)")
+    add_settings(parser, parser.prog, ("",), Settings())
 
 
-def _built(options):
+def _built(options, seed):
     """(layer, inputs, keywords) of what the options name."""
-    if options.seed < 0:
-        raise InputError(f"--seed {options.seed}: must be 0 or more")
-    if not 0 < options.limit < 1e6:
-        raise InputError(f"--limit {options.limit:g}: must be seconds, above 0")
-    return build(options.layer, options.input, options.set, options.seed, options.cache)
+    return build(options.layer, options.input, options.set, seed, options.cache)
 
 
 def _sized(work):
@@ -80,9 +85,10 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
-    with time_limit(options.limit):
-        layer, inputs, keywords = _built(options)
-        walk = _sized(lambda: step(layer, *inputs, seed=options.seed, check=not options.no_check,
+    settings = taken(Settings, vars(options))
+    with time_limit(settings.limit):
+        layer, inputs, keywords = _built(options, settings.seed)
+        walk = _sized(lambda: step(layer, *inputs, seed=settings.seed, check=not options.no_check,
                                    title=options.title, **keywords))
     phases = ("forward",) if options.forward else ("backward",) if options.backward else (
         "forward", "backward")
@@ -114,9 +120,10 @@ def add_blame(parser):
 
 def run_blame(options):
     """Print what `blame` finds; 1 when something is wrong."""
-    with time_limit(options.limit):
-        layer, inputs, keywords = _built(options)
-        report = _sized(lambda: examine(layer, inputs, keywords, seed=options.seed))
+    settings = taken(Settings, vars(options))
+    with time_limit(settings.limit):
+        layer, inputs, keywords = _built(options, settings.seed)
+        report = _sized(lambda: examine(layer, inputs, keywords, seed=settings.seed))
     options.status = int(not report.right)
     print(report)
     return options.status

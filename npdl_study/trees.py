@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 
-from npdl.core import Cache
+from npdl.core import Cache, rebuilt
 
 
 def is_float(value):
@@ -52,11 +52,6 @@ def placed(returned, floats):
     given = iter(found)                                 # none for integers: dW for (ids, W)
     return (tuple(next(given) if own else None for own in floats),
             [i for i, own in enumerate(floats) if own])
-
-
-def rebuilt(nest, items):
-    """`items` in a nest of the kind of `nest`: the same named tuple, or a tuple."""
-    return type(nest)(*items) if hasattr(nest, "_fields") else tuple(items)
 
 
 def upstream(nest, rng):

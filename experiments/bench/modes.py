@@ -112,11 +112,8 @@ def run_growth(bench):
 
 
 def run_explain(bench):
-    """The single tricks, then npdl's own variants one after another, then where a step goes."""
-    bench.guard.wait_until_quiet()
-    seconds = 0.05 if bench.quick else 0.5
-    shown = [tables.tricks_table(ask_script(bench, "tricks", seconds=seconds))]
-    print(shown[-1], end="\n\n", flush=True)
+    """npdl's own variants one after another, then where a step goes."""
+    shown = []
     for model in bench.models:
         case = DOCUMENT[model]
         variants = bench.npdl_variants(case, bench.threads, ladder=True)

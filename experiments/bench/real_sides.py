@@ -12,7 +12,7 @@ from npdl.decoding.wiring import continuation
 from npdl.optim import AdamW
 from npdl.pretrained import load
 from npdl.process import peak_memory
-from npdl.training.config import Adapters, Config
+from npdl.training.config import Config
 from npdl.training.engine import Batch, PlainEngine
 from npdl.training.folder import count
 from npdl.training.loop import Trainer
@@ -112,8 +112,7 @@ def _torch_lora(torch, model):
 
 def finetuning(job):
     """Fine-tune as `job` says; print counts, times, losses and peak memory as one line of JSON."""
-    adapters = None if job["adapters"] is None else Adapters(**job["adapters"])
-    trainer, times = Trainer(Config(**job["config"], adapters=adapters)), []
+    trainer, times = Trainer(Config.from_json(job)), []
     with trainer.engine:
         before = trainer.evaluate()["validation_loss"]
         while trainer.step < trainer.config.steps:

@@ -7,13 +7,15 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from npdl.files import write_atomically
+from npdl_study.plots import style
 
 from .cases import flops
 from .harness import paired_ratio
 
-COLOURS = {"torch": "#d55e00", "npdl": "#0072b2"}  # these two differ for colour-blind readers too
-LINES = {"equal": "-", "less": "--"}
-MARKS = "os^DvPX*"
+COLOURS = {"torch": style.VERMILION, "npdl": style.BLUE}
+LINES = {"equal": style.DASHES[0], "less": style.DASHES[1]}
+AXES = {"batch": "batch (sequences)", "length": "length (tokens)", "width": "width (numbers)",
+        "layers": "layers"}
 
 
 def machine():
@@ -106,30 +108,24 @@ def growth_table(points):
 
 def growth_figure(points, path, field="median_ms", ylabel="time of one step (ms)"):
     """Log-log, one row of panels for each model, one panel for each axis."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     models = list(dict.fromkeys(point[0] for point in points))
     axes = list(dict.fromkeys(point[1] for point in points))
-    figure = Figure(figsize=(3.1 * len(axes) + 1, 3.4 * len(models) + 0.9), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = style.figure(10, 2.8 * len(models) + 1.6, "")
     panels = figure.subplots(len(models), len(axes), squeeze=False, sharey="row")
-    for i, model in enumerate(models):
-        for j, axis in enumerate(axes):
-            panel = panels[i][j]
+    for row, model in zip(panels, models, strict=True):
+        for panel, axis in zip(row, axes, strict=True):
             mine = [p for p in points if p[0] == model and p[1] == axis]
             _growth_lines(panel, mine, field)
             panel.set_xscale("log", base=2)
             panel.set_yscale("log")
-            panel.set_xticks([p[2] for p in mine], [str(p[2]) for p in mine])
+            named = [p[2] for p in mine][:: 1 + (len(mine) > 6)]        # side by side in a panel
+            panel.set_xticks(named, map(str, named))
             panel.minorticks_off()
-            panel.grid(alpha=0.25)
-            panel.set_xlabel(axis)
-            if j == 0:
-                panel.set_ylabel(f"{model.upper()}: {ylabel}")
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
-                  frameon=False)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+            style.dress(panel, AXES[axis], "")
+        row[0].set_ylabel(f"{model.upper()}: {ylabel}", color=style.INK)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
+                  frameon=False, labelcolor=style.INK, handlelength=3)
+    style.save(figure, path)
 
 
 def _growth_lines(panel, points, field):
@@ -139,9 +135,9 @@ def _growth_lines(panel, points, field):
             if field in row:
                 drawn.setdefault((row["name"], row["kind"], row["work"]), []).append(
                     (value, row[field]))
-    for i, ((name, kind, work), line) in enumerate(drawn.items()):
-        panel.plot(*zip(*line, strict=True), LINES[work], color=COLOURS[kind],
-                   marker=MARKS[i % len(MARKS)], markersize=6, linewidth=1.3, label=name,
+    for mark, ((name, kind, work), line) in zip(style.MARKERS, drawn.items(), strict=False):
+        panel.plot(*zip(*line, strict=True), color=COLOURS[kind], linestyle=LINES[work],
+                   marker=mark, markersize=5.5, linewidth=1.3, label=name,
                    markerfacecolor="white" if work == "less" else COLOURS[kind])
 
 

@@ -3,20 +3,6 @@
 import statistics
 
 
-def tricks_table(rows):
-    """What each arrangement brings, one thread; and how much of it a step of each model meets."""
-    lines = ["### Arrangements, one thread", "",
-             "| arrangement | plain ms | arranged ms | factor | saved a GPT step | an LSTM step |",
-             "|---|--:|--:|--:|--:|--:|"]
-    for row in rows:
-        gain = row["plain_ms"] - row["arranged_ms"]
-        saved = [f"{row[calls] * gain:.1f} ms" if row[calls] else "-"
-                 for calls in ("gpt_calls", "lstm_calls")]
-        lines.append(f"| {row['trick']} | {row['plain_ms']:.2f} | {row['arranged_ms']:.2f} "
-                     f"| {row['plain_ms'] / row['arranged_ms']:.1f} | {saved[0]} | {saved[1]} |")
-    return "\n".join(lines)
-
-
 def ladder_table(case, results):
     """npdl's own variants, each against the first and against the one before."""
     lines = [f"### {case.label()}: npdl, one change after another", "",

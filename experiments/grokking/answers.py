@@ -49,6 +49,7 @@ def facts(_=None):
     found = trials()
     arms, circuits = arms_of(found[collapse]), of_arm(found[phases], kind="circuit")
     return {**collapse_facts(arms), **faster_facts(found[faster]), **circuit_facts(circuits),
+            **control_facts(of_arm(found[phases], kind="control")),
             **jumps_facts(by_eps(found[phases]))}
 
 
@@ -58,15 +59,15 @@ def figures():
     return [
         Figure("collapse", "L1", "", {arm: [{name: c[name] for name in (
             "step", "validation_accuracy", "collapsed")} for c in arms[arm].values()]
-            for names in COLUMNS.values() for arm in names}, draw_collapse, (14, 6.2)),
+            for names in COLUMNS.values() for arm in names}, draw_collapse, (10, 6.2)),
         Figure("faster", "L2", "", {NAMES[model]: {arm: [
             {"step": c["step"], "accuracy": c["validation_accuracy"]} for c in of_arm(
                 found[faster], model=model, arm=arm).values()] for arm in faster.ARMS}
-            for model in NAMES}, draw_faster, (14, 6.2)),
+            for model in NAMES}, draw_faster, (10, 6)),
         Figure("circuit", "L3", "", [{"seed": seed, "step": c["step"],
                                       **{name: c[name] for name in LINES}}
                                      for seed, c in of_arm(found[phases], kind="circuit").items()],
-               draw_circuit, (13, 6.4)),
+               draw_circuit, (10, 6)),
         Figure("jumps", "L4", "", {f"eps {eps:g}": [
             {"seed": seed, "step": c["step"], "loss": c["train_loss"]}
             for seed, c in seeds.items()]
@@ -265,6 +266,11 @@ def control_values(found):
     return {"control": Table(("seed", "L_train without the strongest, at the end",
                               "without random ones (median)", "draws below", "relies on them"),
                              rows)}
+
+
+def control_facts(found):
+    return {"the GPT relies on its strongest frequencies, with every seed":
+            len(found) == len(phases.SEEDS) and all(map(relies, found.values()))}
 
 
 def circuit_facts(found):

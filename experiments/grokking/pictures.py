@@ -1,11 +1,10 @@
 """The laboratory's pictures, drawn from their data alone."""
 
 from experiments.grokking.faster import ARMS
-from experiments.study.figures import DASHES, scale_y
+from experiments.study.figures import scale_y
 from experiments.study.measures import GENERAL
 from npdl_study.plots import style
 
-COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE, style.ORANGE)
 COLLAPSED = 0.4         # a softmax has collapsed when so many pairs have a probability of 1: the
                         # share that the published plot of 40 % of the data marks
 SAME = 0.95             # the validation accuracy that the papers on Grokfast and Muon wait for
@@ -18,7 +17,7 @@ COLUMNS = {             # of the figure on collapse: {title: arms}
 LINES = ("validation_loss", "fresh_loss", "fresh_circuit", "restricted", "excluded")
 
 
-def plot_seeds(axes, curves, colour, label, dash="-"):
+def plot_seeds(axes, curves, colour, dash, label):
     """Curves [(steps, values)] of one arm: a line for each seed."""
     for i, (steps, values) in enumerate(curves):
         axes.plot(steps, values, color=colour, linewidth=1.1, alpha=0.85, linestyle=dash,
@@ -34,9 +33,9 @@ def wait_for(axes, share):
 def draw_collapse(figure, data):
     panels = figure.subplots(2, len(COLUMNS), sharex="col", sharey="row")
     for (above, below), (title, names) in zip(panels.T, COLUMNS.items(), strict=True):
-        for colour, dash, arm in zip(COLOURS, DASHES, names, strict=False):
+        for colour, dash, arm in zip(style.LINES, style.DASHES, names, strict=False):
             for axes, name in ((above, "validation_accuracy"), (below, "collapsed")):
-                plot_seeds(axes, [(c["step"], c[name]) for c in data[arm]], colour, arm, dash)
+                plot_seeds(axes, [(c["step"], c[name]) for c in data[arm]], colour, dash, arm)
         style.dress(above, "", "", title)
         style.dress(below, "epoch (log scale)", "")
         wait_for(above, GENERAL)
@@ -44,30 +43,33 @@ def draw_collapse(figure, data):
         below.set_ylim(-0.03, 1.03)
         below.set_xscale("log")
         below.set_xlim(left=10)
-        below.legend(frameon=False, fontsize=8.5, loc="upper left")
+        below.legend(frameon=False, fontsize=8.5, loc="upper left", handlelength=3)
     panels[0, 0].set_ylabel("A_val (widened near 1)")
     panels[1, 0].set_ylabel("share rounded to 1")
 
 
 def draw_faster(figure, data):
     panels = figure.subplots(len(data), len(ARMS) - 1, sharex=True, sharey=True)
-    colours = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE)
     for row, (model, found) in zip(panels, data.items(), strict=True):
-        for axes, arm, colour in zip(row, ARMS[1:], colours, strict=True):
-            for name, own in ((ARMS[0], "#b9b9b9"), (arm, colour)):
-                plot_seeds(axes, [(c["step"], c["accuracy"]) for c in found[name]], own, name)
+        for axes, arm in zip(row, ARMS[1:], strict=True):
+            for name, *look in ((ARMS[0], style.SOFT, style.DASHES[2], "AdamW"),
+                                (arm, style.BLUE, "-", "what the panel names")):
+                plot_seeds(axes, [(c["step"], c["accuracy"]) for c in found[name]], *look)
             style.dress(axes, "", "", f"{model}: {arm}")
+            axes.set_xticks((0, 5000, 10_000))
             wait_for(axes, SAME)
         row[0].set_ylabel("A_val (widened near 1)")
     for axes in panels[-1]:
         axes.set_xlabel("training step")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2,
+                  frameon=False, handlelength=3)
 
 
 def draw_circuit(figure, data):
     """A panel for each seed, and the legend in a place of its own after the last."""
     panels = figure.subplots(-(-(len(data) + 1) // 3), 3, squeeze=False, sharey=True).ravel()
     for axes, one in zip(panels, data, strict=False):
-        for colour, dash, name in zip(COLOURS, DASHES, LINES, strict=True):
+        for colour, dash, name in zip(style.LINES, style.DASHES, LINES, strict=True):
             axes.plot(one["step"], one[name], color=colour, linewidth=1.0, linestyle=dash,
                       label=name.replace("_", " "))
         axes.set_xscale("log")
@@ -76,17 +78,20 @@ def draw_circuit(figure, data):
     for axes in panels[len(data):]:
         axes.set_axis_off()
     panels[len(data)].legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=10,
-                             loc="center")
+                             loc="center", handlelength=3)
 
 
 def draw_jumps(figure, data):
-    """Each curve is named at its end, behind its jump."""
+    """A line for each eps; each seed has its mark where a curve ends, behind its jump."""
     axes = figure.subplots()
-    for colour, dash, (name, curves) in zip(COLOURS, DASHES, data.items(), strict=False):
-        plot_seeds(axes, [(c["step"], c["loss"]) for c in curves], colour, name, dash)
-        for curve in curves:
-            axes.annotate(f"{name}\nseed {curve['seed']}", (curve["step"][-1], curve["loss"][-1]),
-                          (5, -2), textcoords="offset points", va="top", fontsize=8, color=colour)
+    seeds = sorted({curve["seed"] for curves in data.values() for curve in curves})
+    marks = dict(zip(seeds, style.MARKERS, strict=False))
+    for colour, dash, (name, curves) in zip(style.LINES, style.DASHES, data.items(), strict=False):
+        plot_seeds(axes, [(c["step"], c["loss"]) for c in curves], colour, dash, name)
+        for c in curves:
+            axes.plot(c["step"][-1], c["loss"][-1], color=colour, marker=marks[c["seed"]])
+    for seed, mark in marks.items():
+        axes.plot([], [], color=style.INK, marker=mark, linestyle="", label=f"seed {seed}")
     axes.set_yscale("log")
-    axes.margins(x=0.1)
+    figure.legend(loc="outside upper center", ncols=6, frameon=False, handlelength=3)
     style.dress(axes, "training step", "training loss (log scale)", "")

@@ -30,10 +30,7 @@ COLOURS = (256, 64, 16)             # of a picture's palette: fewer where a file
 LARGEST = 90_000                    # bytes of a picture
 DIGITS = 6                          # of the numbers that go into a digest
 
-LEGEND = (style.BLUE, style.VERMILION, style.GREEN, style.PURPLE)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 MARKED = 5                          # places along a curve where its mark stands
-DASHES = ("-", (0, (2, 1)), ":", "-.", (0, (5, 1)))    # of a setting's seeds, in their order
 NARROW = 3                          # a log scale spans at least such a factor
 MANY = 20                           # points from which a line is a curve
 WINDOW = 11                         # evaluations whose median is a curve's strong line
@@ -131,8 +128,9 @@ def draw_panels(figure, data):
     """
     rows, columns = data["shape"]
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, hspace=0.05, wspace=0.03)
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
     drawn = [panel["scale"] != "none" for panel in data["panels"]]
+    heights = [1 if any(drawn[row * columns:][:columns]) else 0.15 for row in range(rows)]
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, height_ratios=heights)
     looks = looks_of(data)
     for number, (axes, panel) in enumerate(zip(grid.flat, data["panels"], strict=True)):
         if not drawn[number]:
@@ -163,9 +161,9 @@ def looks_of(data):
     names = bar["values"] if bar else list(dict.fromkeys(
         line["label"] for panel in data["panels"] for line in panel["lines"]))
     colours = [colormaps["plasma"](place) for place in np.linspace(0.0, 0.8, len(names))] if (
-        bar) else LEGEND
+        bar) else style.LINES
     return {name: (colour, mark, number) for number, (name, colour, mark) in enumerate(
-        zip(names, colours, MARKERS, strict=False))}
+        zip(names, colours, style.MARKERS, strict=False))}
 
 
 def draw_lines(axes, lines, looks):
@@ -179,8 +177,8 @@ def draw_lines(axes, lines, looks):
         colour, mark, number = looks[line["value"] if "value" in line else line["label"]]
         x, curve = line["x"], len(line["x"]) >= MANY
         for i, values in enumerate(line["seeds"]):
-            look = {"color": colour, "linestyle": DASHES[i % len(DASHES)], "marker": mark,
-                    "markerfacecolor": "white" if i else colour}
+            look = {"color": colour, "linestyle": style.DASHES[i % len(style.DASHES)],
+                    "marker": mark, "markerfacecolor": "white" if i else colour}
             if curve:
                 axes.plot(x, values, color=colour, **faint)
                 axes.plot(x, running_median(values), linewidth=strong, markersize=4.5,
@@ -262,6 +260,6 @@ def name_lines(figure, data, looks):
              for name, (colour, mark, _) in looks.items()]
     seeds = max(len(line["seeds"]) for panel in data["panels"] for line in panel["lines"])
     keys += [key(f"seed {name}", style.INK, "o", dash, "white" if i else None) for i, (name, dash)
-             in enumerate(zip(data["names"][:seeds], DASHES, strict=False)) if seeds > 1]
+             in enumerate(zip(data["names"][:seeds], style.DASHES, strict=False)) if seeds > 1]
     figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False,
                   labelcolor=style.INK, handlelength=2.2, columnspacing=1.2, fontsize=9)

@@ -74,6 +74,11 @@ def only_overfits(run):
     return run.best(A_TRAIN) >= MEMORISED and run.best(A_VAL) <= ONLY
 
 
+def generalised(runs):
+    """The steps at which runs {setting: Run} have reached A_val = GENERAL."""
+    return [run.reach(A_VAL, GENERAL) for run in runs.values()]
+
+
 def falls(values):
     """Every value is below the one before."""
     return all(b < a for a, b in zip(values, values[1:], strict=False))

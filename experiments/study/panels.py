@@ -78,20 +78,20 @@ def summary_line(store, configs, metric, first, until=None):
 
 
 def eight(store, lines, x, bar=None):
-    """Data of the eight panels: the four best values and the four steps, against a setting.
+    """Data of the eight panels against a setting: each best value, and beside it its step.
 
     lines   [(label or value, {x: Config})]; x is {label, scale}
     """
     x = {**x, "values": sorted({value for _, configs in lines for value in configs})}
     panels = []
-    for first in (False, True):
-        for metric in METRICS:
+    for metric in METRICS:
+        for first in (False, True):
             found = [{"value" if bar else "label": name,
                       **summary_line(store, configs, metric, first)} for name, configs in lines]
             panels.append(steps_panel(metric, found) if first else
                           panel(LABELS[metric], metric, found))
     bar = {"label": bar, "values": [name for name, _ in lines]} if bar else None
-    return {"shape": [2, 4], "x": x, "bar": bar, "panels": panels}
+    return {"shape": [4, 2], "x": x, "bar": bar, "panels": panels}
 
 
 def steps_panel(metric, lines):

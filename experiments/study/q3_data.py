@@ -96,7 +96,7 @@ def figures(store):
         "fig05-data-compared", "5", "Best losses and accuracies, and the first steps t_f that "
         "reached them, against r_train.",
         eight(store, [(NAMES[m], CONFIGS[m]) for m in CONFIGS],
-              {"label": "r_train", "scale": "linear"}), (14, 6))]
+              {"label": "r_train", "scale": "linear"}), (10, 10))]
 
 
 def table(store):

@@ -21,6 +21,7 @@ from experiments.study.measures import (
     correlation,
     deviation,
     falls,
+    generalised,
     mean,
     rises,
     slope,
@@ -112,10 +113,6 @@ def last_is_most(values):
     return values[-1] > max(values[:-1]), values
 
 
-def general(runs):
-    return [run.reach(A_VAL, GENERAL) for run in runs.values()]
-
-
 def shortfalls(runs):
     return [run.shortfall() for run in runs.values()]
 
@@ -129,7 +126,7 @@ def by_widths(runs, of):
 
 
 def fastest_small(runs):
-    found = general(runs)
+    found = generalised(runs)
     return found[0] < min(found[1:]), found
 
 
@@ -173,7 +170,7 @@ def better_with_width(runs):
 
 
 def sooner_with_width(runs):
-    return falls(general(runs)), general(runs)
+    return falls(generalised(runs)), generalised(runs)
 
 
 def all_lower(runs, few, many):

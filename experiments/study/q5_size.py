@@ -61,10 +61,10 @@ def figures(store):
         made += [figure(f"fig{label}-model-{model}-parameters", str(label),
                         f"{what}the number of parameters without embeddings.", eight(
                             store, by_P, {"label": "parameters P (log scale)", "scale": "log"}),
-                        (14, 6)),
+                        (10, 10)),
                  figure(f"fig{label + 1}-model-{model}-layers", str(label + 1),
                         f"{what}the number of layers, the width d by colour and mark.", eight(
-                            store, by_L, {"label": "layers L", "scale": "whole"}, BAR), (14, 6))]
+                            store, by_L, {"label": "layers L", "scale": "whole"}, BAR), (10, 10))]
     return made
 
 

@@ -21,6 +21,7 @@ from experiments.study.measures import (
     TWICE,
     correlation,
     deviation,
+    generalised,
     mean,
 )
 from experiments.study.q6_compute import ALPHAS, BATCHES, CONFIGS, T, after
@@ -112,10 +113,6 @@ def rougher_gpt(*models):
 def rougher_with_batch(gpt):
     rough = [run.roughness() for run in gpt.values()]
     return correlation(BATCHES, rough) >= TREND, rough
-
-
-def generalised(runs):
-    return [run.reach(A_VAL, GENERAL) for run in runs.values()]
 
 
 def lstm_sooner(*models):

@@ -49,14 +49,14 @@ def figures(store):
     columns = {NAMES[m]: found for m, found in CONFIGS.items()}
     made = [figure(f"fig{label}-compute-{part}", label, f"{name} loss and accuracy over the "
                    "training steps for batch sizes from 32 to 512, by colour and mark.",
-                   family(store, columns, BAR, (f"{part}_loss", f"{part}_accuracy")), (11, 6.2))
+                   family(store, columns, BAR, (f"{part}_loss", f"{part}_accuracy")), (10, 6.2))
             for label, part, name in (("22", "train", "Training"),
                                       ("23", "validation", "Validation"))]
     return [*made, fractions(store), budget(store)]
 
 
 def fractions(store):
-    """Figures 24 to 31 on one page: four columns, each metric for the LSTM and for the GPT."""
+    """Figures 24 to 31 on one page: a row for each metric, the LSTM beside the GPT."""
     panels = []
     for label, (metric, first) in enumerate(FRACTIONS, 24):
         for model, configs in CONFIGS.items():
@@ -65,11 +65,11 @@ def fractions(store):
             one = steps_panel(metric, lines) if first else panel(LABELS[metric], metric, lines)
             panels.append({**one, "title": f"{label} {NAMES[model]}: {one['title']}",
                            "scale": "linear" if first else one["scale"], "y": one["y"]})
-    data = {"shape": [4, 4], "x": {"label": BAR, "scale": "log2", "values": list(BATCHES)},
+    data = {"shape": [8, 2], "x": {"label": BAR, "scale": "log2", "values": list(BATCHES)},
             "bar": {"label": "fraction α of the steps", "values": list(DRAWN)}, "panels": panels}
     return figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size, five of the α "
                   "by colour and mark: the first steps that reach the best values within the first "
-                  "α T steps (24 to 27), and those values (28 to 31).", data, (14, 11.5))
+                  "α T steps (24 to 27), and those values (28 to 31).", data, (10, 18))
 
 
 def budget(store):
@@ -88,7 +88,7 @@ def budget(store):
                                    "values": [min(ends), max(ends)]},
             "bar": {"label": BAR, "values": list(BATCHES)}, "panels": panels}
     return figure("fig32-compute-budget", "32", "L_val and A_val against the compute, the batch "
-                  "size by colour and mark, each of the ten fractions α marked.", data, (11, 6.2))
+                  "size by colour and mark, each of the ten fractions α marked.", data, (10, 6.2))
 
 
 def table(store):

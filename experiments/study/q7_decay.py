@@ -206,15 +206,15 @@ NEAR = 1000                 # steps around a moment, before it and after it
 
 
 def figures(store):
-    curves = family(store, {"": CONFIGS}, "weight decay", (*METRICS, "l2_norm"), (2, 3))
+    curves = family(store, {"": CONFIGS}, "weight decay", (*METRICS, "l2_norm"), (3, 2))
     curves["panels"].append(EMPTY)
     return [figure("fig33-decay-curves", "33", "Loss, accuracy and the l2 norm of the parameters "
                    "over the training steps, the weight decay by colour and mark.", curves,
-                   (13, 6.2)),
+                   (10, 8.5)),
             figure("fig34-decay-compared", "34", "Best losses and accuracies, and the first steps "
                    "t_f that reached them, against the weight decay.",
                    eight(store, [("LSTM", CONFIGS)], {"label": "weight decay", "scale": "linear"}),
-                   (14, 6))]
+                   (10, 10))]
 
 
 def table(store):

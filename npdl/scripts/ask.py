@@ -6,6 +6,7 @@
 Beside them stands whether the model was trained on the equation, and which answer is right.
 """
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -14,9 +15,17 @@ import numpy as np
 from npdl.console import describe, place
 from npdl.decoding.wiring import Recomputed
 from npdl.errors import InputError
+from npdl.options import COUNT, add_settings, setting, taken
 from npdl.training.run import load_run
 
 UNSEEN = 2          # equations that are shown when none is asked
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is shown of an answer."""
+
+    top: int = setting("", 5, "answers to show", "N", COUNT)
 
 
 def check_equations(run):
@@ -97,17 +106,16 @@ def add_arguments(parser):
     describe(parser, __doc__)
     parser.add_argument("run", type=place, help="a run folder")
     parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
-    parser.add_argument("--top", type=int, default=5, help="answers to show (default: 5)")
+    add_settings(parser, "ask", ("",), Settings())
 
 
 def run(options):
     """Print the answers that the options ask for; the exit status."""
-    if options.top < 1:
-        raise InputError(f"--top {options.top}: must be 1 or more")
+    top = taken(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
         raise InputError(f"{options.run}: is no run's folder; give the one that a training "
                          "script has written, say runs/NAME")
     loaded = load_run(options.run)
     for question in [options.question] if options.question is not None else unseen(loaded):
-        show(loaded, question, options.top)
+        show(loaded, question, top)
     return 0

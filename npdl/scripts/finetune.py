@@ -25,6 +25,7 @@ from pathlib import Path
 from npdl import backend
 from npdl.console import describe, place
 from npdl.errors import InputError
+from npdl.options import add_settings, option_of
 from npdl.pretrained import Pretrained, is_model, to_huggingface
 from npdl.process import peak_memory
 from npdl.scripts.train import parsed, run_options
@@ -50,7 +51,6 @@ from npdl.training.finetune import (
 )
 from npdl.training.loop import Trainer
 from npdl.training.metrics import read_records
-from npdl.training.options import add_settings, option_of
 
 
 def add_arguments(p):

@@ -23,8 +23,7 @@ from npdl.decoding.wiring import continuation
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
-from npdl.pretrained import is_model, load
-from npdl.training.options import (
+from npdl.options import (
     COUNT,
     NATURAL,
     POSITIVE,
@@ -35,6 +34,7 @@ from npdl.training.options import (
     option_of,
     setting,
 )
+from npdl.pretrained import is_model, load
 from npdl.training.run import load_run
 
 METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # their own options

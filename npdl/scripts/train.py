@@ -22,6 +22,7 @@ import textwrap
 from npdl import backend
 from npdl.console import describe, offer_all
 from npdl.errors import InputError
+from npdl.options import COUNT, add_settings, option_of, setting, taken
 from npdl.training import run
 from npdl.training.config import (
     ARITHMETIC,
@@ -35,7 +36,6 @@ from npdl.training.config import (
     Config,
 )
 from npdl.training.nonfinite import Watch
-from npdl.training.options import COUNT, add_settings, check, option_of, setting
 from npdl.training.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
 
 PROCESS = "this process"
@@ -112,9 +112,7 @@ def run_options(parser, folder):
 def parsed(options):
     """(settings that were given, --out, --resume, npdl.training.run.train's other arguments)."""
     given = vars(options)
-    process = Process(**{field.name: given.pop(field.name) for field in dataclasses.fields(Process)
-                         if field.name in given})
-    check(process)
+    process = taken(Process, given)
     how = {"quiet": process.quiet, "for_steps": process.for_steps,
            "check": Watch if process.check else None}
     return given, process.out, process.resume, how

@@ -8,10 +8,7 @@ from npdl.backend import NAMES as BACKENDS
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import POSITIONS
-from npdl.schedule import SCHEDULES
-from npdl.training.engine import ENGINES
-from npdl.training.initial import INITS, ONLY
-from npdl.training.options import (
+from npdl.options import (
     BELOW_1,
     COUNT,
     NATURAL,
@@ -22,6 +19,9 @@ from npdl.training.options import (
     count,
     setting,
 )
+from npdl.schedule import SCHEDULES
+from npdl.training.engine import ENGINES
+from npdl.training.initial import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
 MODELS = ("gpt", "lstm", *SEQ2SEQ, "pretrained")
@@ -160,8 +160,8 @@ class Config:
                           "(plain), to be read and stepped through, or the fast engine; equal but "
                           "for rounding", allowed=ENGINES)
     threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine works on at "
-                           "once, or BLAS's threads for a model that it does not know; else "
-                           "ignored with --engine plain, and with --backend cupy", "N", count(256))
+                           "once; for a model that it does not know, BLAS's threads; else "
+                           "ignored by --engine plain and --backend cupy", "N", count(256))
 
     def __post_init__(self):
         check(self)

@@ -13,7 +13,7 @@ import os
 import numpy as np
 
 from npdl.errors import CheckpointError, InputError
-from npdl.files import is_file, reason, write_atomically
+from npdl.files import is_file, reason, refuse_constant, write_atomically
 
 LARGEST = 1e300             # no loss and no step is as large, so that sums of some stay finite
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
@@ -130,7 +130,7 @@ def truncate_after(path, step):
 
 def _lines(path):
     """Each line with its record; a torn last line has None."""
-    decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+    decode = json.JSONDecoder(parse_constant=refuse_constant).decode
     number = 0
     try:
         if not is_file(path, or_nothing=True):
@@ -152,10 +152,6 @@ def _lines(path):
         raise InputError(
             f"{path}: line {number} is broken ({reason(error)}); repair or remove it"
         ) from error
-
-
-def _refuse_constant(constant):
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _to_python(value):

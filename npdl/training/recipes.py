@@ -3,8 +3,8 @@
 import dataclasses
 
 from npdl.errors import InputError
+from npdl.options import option_of
 from npdl.training.config import ARITHMETIC, SEQ2SEQ, TEXT_ONLY, Config, usable_cores
-from npdl.training.options import option_of
 
 # Document 004 names neither a clip nor how its LSTM starts. The starter code that its course has
 # published clips at norm 1 and starts the gates as Glorot & Bengio do: that is "release". The

@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import time
 from pathlib import Path
 
 from npdl.backend import plain_errors
-from npdl.console import note
+from npdl.console import lacking, note
 from npdl.errors import CheckpointError, InputError
 from npdl.files import clean_stale
 from npdl.training import checkpoint
@@ -32,7 +31,6 @@ from npdl.training.summary import table
 __all__ = ["Run", "default_folder", "load_run", "read_config", "resumed_config", "train"]
 
 LONGEST = 1e10                  # seconds that a run may have taken: three centuries
-NEEDED = ("threadpoolctl", "tqdm", "matplotlib")        # beside NumPy: the extra `train`
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend",)       # where a run is computed, not what
 MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are still the same
@@ -49,14 +47,12 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
                slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
     is_claimed whether this process has the folder's claim already; otherwise it is claimed here
-    Raises InputError when a package of NEEDED is missing, the folder cannot take a new run,
-    another process works in it, or a text cannot be read, CheckpointError when its files cannot
-    be written or read, BackendError when a GPU fails.
+    Raises InputError when a package of the extra `train` is missing, the folder cannot take a new
+    run, another process works in it, or a text cannot be read, CheckpointError when its files
+    cannot be written or read, BackendError when a GPU fails.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"training needs {' and '.join(missing)}; install what is missing with "
-                         f"'pip install {' '.join(missing)}'")
+    if line := lacking():
+        raise InputError(line)
     folder = Path(folder)
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
     trainer.watch = check

@@ -10,35 +10,23 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from npdl_study.blame.statements import of_statement
-from npdl_study.trace.syntax import (
-    binary,
-    header,
-    indexed,
-    indices,
-    method,
-    names_of,
-    number,
-    parsed,
-)
+from npdl_study.blame import node_edits
+from npdl_study.blame.node_edits import AXES
+from npdl_study.trace.syntax import header, indexed, indices, names_of, number, parsed
 
-OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
-             ast.Pow: "*", ast.FloorDiv: "*"}
-SAME_WAY = {frozenset("+-"): "sign", frozenset("*/"): "factor"}
-SIGN_OF = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
          ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
          ("add", "subtract", "multiply", "divide"), ("argmax", "argmin"), ("outer", "multiply"),
          ("dot", "multiply"), ("repeat", "tile"), ("cumsum", "sum"), ("sqrt", "square")]
 COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)
-AXES = ("0", "1", "-1", "-2", "2", "None", "(0, 1)", "(0, 2)", "(0, 2, 3)", "(1, 2)", "(2, 3)")
 SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, keepdims=True)",
         ".sum(-1, keepdims=True)", ".sum()", ".sum((0, 1))", ".sum(2)", ".sum((0, 2, 3))",
         ".sum(-2, keepdims=True)", ".mean(0)", ".mean()", ".mean(-1, keepdims=True)")
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
-UNUSED = 0.3                    # what an edit costs less that reads what nothing reads
+UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
+LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
@@ -85,15 +73,14 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
     inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
-    found = [(cost, kind, None, body, ()) for cost, kind, body in of_statement(whole)]
+    found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.of_statement(whole)]
     for part, around in _parts(whole):
         if values or part not in inner:
             found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
+    found = [(_odds(cost, kind, part, new, words), kind, part, new, around)
+             for cost, kind, part, new, around in found]
     seen = set()
-    if words.unused:
-        found = [(cost - UNUSED * bool(words.unused & read(new)), kind, part, new, around)
-                 for cost, kind, part, new, around in found]
     for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
         if cost >= most:
             return
@@ -101,6 +88,12 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         if cost >= least and key not in seen:
             yield Edit(cost, kind, part, new, statement, whole, part in inner, around)
         seen.add(key)
+
+
+def _odds(cost, kind, part, new, words):
+    """The cost of an edit by the names that nothing reads: those it reads, those it leaves."""
+    cost -= UNUSED * bool(words.unused and words.unused & read(new))
+    return cost + UNUSED * bool(kind in LEFT and words.once & (names_of(part) - read(new)))
 
 
 def read(new):
@@ -144,16 +137,16 @@ def _of_node(node, around, value, words):
     """(cost, kind, new node or its source) for one part of a statement."""
     parent, field, index = around
     if isinstance(node, ast.keyword):
-        yield from _of_keyword(node)
+        yield from node_edits.of_keyword(node)
     elif isinstance(node, ast.Slice):
-        yield from _of_slice(node, words)
+        yield from node_edits.of_slice(node, words)
     elif isinstance(getattr(node, "ctx", None), ast.Store):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and field != "value":
             yield from ((1.5, "name", _stored(t)) for t in words.targets
                         if t != ast.unparse(node))
         if isinstance(node, ast.Subscript):
             yield from _of_places(node, words)
-        yield from _of_tuple(node)
+        yield from node_edits.of_tuple(node)
     elif isinstance(parent, ast.Call) and field == "func":
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
@@ -189,7 +182,7 @@ def _of_expression(node, parent, index, value, words):
     if isinstance(node, ast.Constant):
         yield from ((1, "number", t) for names, own in words.forwards.items()
                     if names <= {"np", "xp", "math"} for t in own)
-        yield from _of_constant(node, parent, words)
+        yield from node_edits.of_constant(node, parent, words)
         if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
             return
     if text in ("np", "xp", "self") or isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
@@ -219,9 +212,15 @@ def _of_expression(node, parent, index, value, words):
     yield from ((1.15, "otherwise", other) for other in words.forwards.get(
         frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
+    if text in words.shapes:
+        return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
         yield from _added(text, product, node is value, words)
+    elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
+        for a in words.all:
+            yield 1.2, "missing factor", f"({text}) * {a}"
+            yield 1.3, "missing factor", f"({text}) / {a}"
 
 
 def _turned(node, text):
@@ -234,6 +233,7 @@ def _turned(node, text):
     yield 1, "transposed", f"({text}).T"
     yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
     yield 1.5, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
+    yield 1.6, "missing term", f"(({text}) + ({text}).swapaxes(-1, -2)) / 2"
     if isinstance(node, (ast.Name, ast.Attribute)):
         for place in ("::-1", ":, ::-1"):
             yield 1.6, "reversed", f"{text}[{place}]"
@@ -248,12 +248,12 @@ def _replaced(node, text, words):
         for other in words.all:
             if other != text:
                 yield 1 if other in alike else 1.3, "name", other
-        for form in SLOPES:
-            if not isinstance(node, ast.Constant):
-                yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
     elif isinstance(node, (ast.Call, ast.BinOp)):
         blank = "ones" in text or "zeros" in text
         yield from ((1.3 - 0.3 * blank, "name", other) for other in words.arrays)
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        for form in SLOPES:
+            yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
 
 
 def _added(text, product, whole, words):
@@ -296,7 +296,7 @@ def _added(text, product, whole, words):
 def _of_shape(node, words):
     """Operators, operands and calls exchanged or taken away."""
     if isinstance(node, ast.BinOp):
-        yield from _of_operator(node)
+        yield from node_edits.of_operator(node)
     elif isinstance(node, ast.Subscript):
         yield 1.5, "part", node.value
         yield from _of_places(node, words)
@@ -312,120 +312,6 @@ def _of_shape(node, words):
         yield 1, "part", node.body
         yield 1, "part", node.orelse
     elif isinstance(node, ast.Call):
-        yield from _of_call(node)
+        yield from node_edits.of_call(node)
     else:
-        yield from _of_tuple(node)
-
-
-def _of_tuple(node):
-    if not isinstance(node, (ast.Tuple, ast.List)):
-        return
-    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
-        items = list(node.elts)
-        items[i], items[j] = items[j], items[i]
-        yield 1, "order", type(node)(items, node.ctx)
-
-
-def _of_operator(node):
-    left, op, right = node.left, node.op, node.right
-    own = SIGN_OF.get(type(op), "")
-    for sign in OPERATORS.get(type(op), ""):
-        yield 1, SAME_WAY.get(frozenset((own, sign)), "operator"), binary(left, sign, right)
-    yield 1.05, "extra part", left
-    yield 1.05, "extra part", right
-    yield 1, "transposed" if own == "@" else "order", ast.BinOp(right, op, left)
-    if own == "@":
-        yield 1.1, "transposed", f"({ast.unparse(right)}).T @ ({ast.unparse(left)}).T"
-    for inner, new in ((left, lambda i: ast.BinOp(i.left, i.op, ast.BinOp(i.right, op, right))),
-                       (right, lambda i: ast.BinOp(ast.BinOp(left, op, i.left), i.op, i.right))):
-        if isinstance(inner, ast.BinOp):
-            yield 1.3, "brackets", new(inner)
-            for sign in OPERATORS.get(type(inner.op), "") if inner is left else ():
-                yield 1.4, "brackets", binary(inner.left, sign, ast.BinOp(inner.right, op, right))
-
-
-def _of_call(node):
-    func = node.func
-    library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in ("np", "xp", "numpy")
-    if isinstance(func, ast.Attribute) and not library:
-        yield 1.2, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
-    for arg in node.args[:2]:
-        if not isinstance(arg, ast.Starred):
-            yield 1.2, "extra part", arg
-    for i, j in itertools.combinations(range(len(node.args)), 2):
-        swapped = list(node.args)
-        swapped[i], swapped[j] = swapped[j], swapped[i]
-        yield 1, "order", ast.Call(func, swapped, node.keywords)
-    for i in range(len(node.keywords)):
-        yield 1.2, "axis", ast.Call(func, node.args, node.keywords[:i] + node.keywords[i + 1 :])
-    word = getattr(func, "attr", "")
-    if word in ("sum", "mean", "max", "cumsum"):
-        named = {k.arg for k in node.keywords}
-        own = node.args[:1] if library else []
-        for axis in AXES if "axis" not in named else ():
-            yield 1, "axis", ast.Call(func, own, [*node.keywords,
-                                                  ast.keyword("axis", parsed(axis))])
-        if "keepdims" not in named:
-            yield 1, "axis", ast.Call(func, node.args, [
-                *node.keywords, ast.keyword("keepdims", ast.Constant(True))])
-    if word == "reshape":
-        for i in (0, 1, 2):
-            axes = [number(i), number(i + 1)]
-            yield 1.6, "transposed", method(method(func.value, "swapaxes", *axes), "reshape",
-                                            *node.args)
-            lengths = list(node.args)
-            if i + 1 < len(lengths):
-                lengths[i : i + 2] = lengths[i : i + 2][::-1]
-                yield 1.7, "transposed", method(ast.Call(func, lengths, []), "swapaxes", *axes)
-
-
-def _of_keyword(node):
-    if node.arg == "axis":
-        for axis in AXES:
-            yield 1, "axis", ast.keyword("axis", parsed(axis))
-    elif node.arg == "keepdims":
-        yield 1, "axis", ast.keyword("keepdims", ast.Constant(
-            not getattr(node.value, "value", True)))
-
-
-def _of_slice(node, words):
-    lower, upper = node.lower, node.upper
-    if lower is None and upper is None:
-        return
-    ones = ["1", *words.counts]
-    ends = [(None, upper), (lower, None), (upper, lower), (upper, None), (None, lower)]
-    for end in (_negative(upper), _negative(lower)):
-        ends += [(end, None), (None, end)]
-    for n in ones:
-        for sign in "+-":
-            moved = [e and binary(e, sign, parsed(n)) for e in (lower, upper)]
-            ends += [tuple(moved), (moved[0], upper), (lower, moved[1])]
-        if lower is None:
-            ends.append((parsed(n), binary(upper, "+", parsed(n))))
-    for i, (low, high) in enumerate(ends):
-        yield 1.5 if i < 15 else 2, "window", ast.Slice(low, high, node.step)
-
-
-def _negative(node):
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return node.operand
-    return node and ast.UnaryOp(ast.USub(), node)
-
-
-def _of_constant(node, parent, words):
-    value = node.value
-    if isinstance(value, str) and "->" in value:        # of einsum: two letters exchanged
-        parts = value.replace("->", ",").split(",")
-        for i, part in enumerate(parts):
-            for a, b in itertools.combinations(dict.fromkeys(part), 2):
-                other = [*parts[:i], part.translate(str.maketrans(a + b, b + a)), *parts[i + 1 :]]
-                yield 1, "subscripts", ast.Constant(",".join(other[:-1]) + "->" + other[-1])
-    elif isinstance(value, str) and value in words.keys:
-        yield from ((1, "name", ast.Constant(key)) for key in words.keys if key != value)
-    elif type(value) in (int, float):
-        whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
-        for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,
-                    -0.5, -1.5):
-            if new != value and not (whole and new != int(new)):
-                new = int(new) if type(value) is int and new == int(new) else new
-                yield 1, "number", number(new)
+        yield from node_edits.of_tuple(node)

@@ -7,9 +7,11 @@ depend on the upstream gradient, the gradient of what the name says, and what on
 """
 
 import ast
+import contextlib
 
 import numpy as np
 
+from npdl_study.blame.solve import Solve
 from npdl_study.blame.suspects import (
     HANDS_ON,
     NOTHING,
@@ -22,12 +24,8 @@ from npdl_study.blame.suspects import (
     frame_near,
     hands_on,
 )
-from npdl_study.trace.oracle import Oracle, plain, stems
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
-
-MOST = 700                      # entries of a statement that are moved
-FEW, TURNS = 40, 8              # of one that is solved for by Newton's method, and its steps
 
 
 class Locate:
@@ -37,24 +35,23 @@ class Locate:
     def __init__(self, runs, base):
         self.runs, self.base = runs, base
         self.watch, self.places = runs.watch, runs.watch.places
-        self.suspects, self.frames, self.raised = self._suspects()
+        self.suspects, self.frames = self._suspects()
         self.outermost = self.suspects[0].line.function if self.suspects else None
 
     def run(self):
         """The Suspects that could be the mistake, the likeliest first. Where none can mend all that
-        is wrong, those that can mend most of it; `goal` is what they mend."""
+        is wrong, those that can mend most of it; `left` is what they do not."""
         runs = self.runs
         self.wrong = runs.wrong(self.base)
-        self.goal, self.kept = self.wrong, set(runs.truth) - self.wrong
         self.fixed = self._fixed()
-        self.oracle = Oracle(runs)
-        self.forwards = {self.places[key[0]].function for key in self.oracle.values}
-        self.names = {plain(self.oracle.given_to(key)) for key in self.oracle.values} - {""}
+        self.solver = Solve(runs, self.base, self.frames, self.fixed)
+        self.oracle = self.solver.oracle
+        self.forwards = {self.places[key[0]].line for key in self.oracle.values}
         for passing in (False, True):
             for suspect in sorted(self.suspects, key=lambda s: sum(
                     map(np.size, s.values.values()))):
                 if not runs.budget.over and hands_on(suspect.line.node) == passing:
-                    self._solve(suspect)
+                    self.solver.solve(suspect)
             if any(s.could for s in self.suspects):
                 break
         else:
@@ -65,6 +62,7 @@ class Locate:
         self._wrongly_handed_on()
         self._alone()
         self._follow()
+        runs.gradients()                                # self holds again what it does in a run
         return sorted((s for s in self.suspects if s.could), key=lambda s: s.rank)
 
     def handed(self):
@@ -80,32 +78,35 @@ class Locate:
             if lines and key[1] == 0:
                 found = Suspect(lines[0], True, {key: value}, {key: 0}, handed=name)
                 self.frames[key] = frame_near(self.frames, self.places, lines[0])
-                self._solve(found)
+                self.solver.solve(found)
                 suspects += [found] * bool(found.could and not found.widened)
+        self.runs.gradients()
         return suspects
+
+    @property
+    def left(self):
+        """The names of the wrong gradients that the Suspects do not mend."""
+        return self.wrong - self.solver.goal
 
     def _partly(self):
         """Look for Suspects that can mend a part of what is wrong."""
         names = sorted(self.wrong)
         goals = [self.wrong - {n} for n in names] + [{n} for n in names] if len(names) > 1 else []
         for goal in goals:
-            self.goal = goal
+            self.solver.goal = goal
             for suspect in self.suspects:
                 if suspect.J is not None:
-                    self._fit(suspect)
+                    self.solver.fit(suspect)
                 elif suspect.collects and suspect.collects >= goal:
                     suspect.could = True
             if any(s.could for s in self.suspects):
                 return
-        self.goal = self.wrong
+        self.solver.goal = self.wrong
 
     def _suspects(self):
         roots = {i for i, place in enumerate(self.places) if place.root}
-        raised = None
-        try:
+        with contextlib.suppress(Exception):            # backward may raise: of what ran before
             self.runs.gradients(only=roots, record=True, frames=True)
-        except Exception as error:
-            raised = error
         found = {}
         for moment, (key, value) in enumerate((self.watch.seen or {}).items()):
             line = self.places[key[0]].line
@@ -113,7 +114,7 @@ class Locate:
                 getattr(line.node, "value", None), ast.Tuple)
             own = found.setdefault((id(line), key[0] if argument else -1), Suspect(line, argument))
             own.values[key], own.at[key] = value, moment
-        return list(found.values()), self.watch.locals or {}, raised
+        return list(found.values()), self.watch.locals or {}
 
     def _fixed(self):
         """The keys of what does not depend on the upstream gradient: no gradients."""
@@ -126,183 +127,13 @@ class Locate:
         return {key for s in self.suspects for key, value in s.values.items()
                 if key in twice and np.array_equal(twice[key], value) and value.any()}
 
-    def _solve(self, suspect):
-        try:
-            if suspect.values.keys() <= self.fixed:
-                return self._bent(suspect)
-            self._solved(suspect)
-        except Exception:                               # it does not stand being moved
-            suspect.could = None
-        if suspect.could or len(suspect.values) != 1:
-            return
-        (key, value), = suspect.values.items()          # has it lost an axis that it needs?
-        name = self._promised(suspect, key)
-        if name and self.oracle.is_named(name, value):
-            return
-        for shape in self._wider(suspect, key):
-            suspect.values[key] = np.broadcast_to(value, shape).copy()
-            try:
-                self._solved(suspect)
-            except Exception:
-                suspect.could = None
-            if suspect.could:
-                suspect.widened = True
-                return
-            suspect.values[key], suspect.wanted = value, {}
-            suspect.could = None if suspect.could is None else False
-
-    def _bent(self, suspect):
-        """Solve, by Newton's method, for what a statement computes of forward's values alone: of
-        that the gradients are no linear functions."""
-        size, runs = sum(v.size for v in suspect.values.values()), self.runs
-        only, wanted = {key[0] for key in suspect.values}, dict(suspect.values)
-        if not 0 < size <= FEW or all(map(self.oracle.is_forwards, wanted.values())):
-            return
-        J = rank = None
-        for _ in range(TURNS):
-            found = runs.gradients(only=only, put=wanted)
-            if rank and not runs.wrong(found) & (self.goal | self.kept):
-                suspect.could, suspect.bent, suspect.wanted = True, True, wanted
-                suspect.sure = {k: np.full(v.shape, rank == size) for k, v in wanted.items()}
-                suspect.surely = (np.abs(J).max(1) > 1e-9 * np.abs(J).max()).sum() >= 2 * size
-                return
-            base, columns = runs.short(found), []
-            for key, value in wanted.items():
-                for at in np.ndindex(value.shape):
-                    moved = value.copy()
-                    h = 1e-6 * max(1e-3, abs(moved[at]))
-                    moved[at] += h
-                    columns.append((base - runs.short(runs.gradients(
-                        only=only, put={**wanted, key: moved}))) / h)
-            J = np.stack(columns, axis=1)
-            if runs.budget.over or not np.isfinite(J).all():
-                return
-            change, _, rank, _ = np.linalg.lstsq(J, base, rcond=1e-6)
-            for key, value in wanted.items():
-                part, change = change[: value.size], change[value.size :]
-                wanted[key] = value + part.reshape(value.shape)
-        suspect.could = False
-
-    def _wider(self, suspect, key):
-        """The shapes of arrays that a statement reads, which its own value may have lost."""
-        node = suspect.line.node
-        reduces = any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in (
-            "sum", "mean", "max") for n in ast.walk(node))
-        if not reduces and not isinstance(node, ast.AugAssign):
-            return []
-        own, shapes = suspect.values[key].shape, set()
-        for part in ast.walk(node):
-            if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
-                try:
-                    found = eval(ast.unparse(part), suspect.line.function.space,
-                                 dict(self.frames.get(key, {})))
-                except Exception:
-                    continue
-                if isinstance(found, np.ndarray):
-                    shapes.add(found.shape)
-        return [s for s in sorted(shapes, key=np.prod, reverse=True)
-                if s != own and len(s) >= len(own) and _broadcasts(own, s)][:1]
-
-    def _solved(self, suspect):
-        runs, size = self.runs, sum(v.size for v in suspect.values.values())
-        if not 0 < size <= MOST or self._collects(suspect):
-            return
-        only = {key[0] for key in suspect.values}
-        base = runs.short(runs.gradients(only=only, put=dict(suspect.values)))
-        if not np.isfinite(base).all():
-            return
-        columns = []
-        for key, value in suspect.values.items():
-            for at in np.ndindex(value.shape):
-                if runs.budget.over:
-                    return
-                moved = value.copy()
-                moved[at] += 1.0
-                columns.append(base - runs.short(runs.gradients(
-                    only=only, put={**suspect.values, key: moved})))
-        J = np.stack(columns, axis=1)
-        if not np.isfinite(J).all() or np.abs(J).max() > 1e100:
-            return
-        suspect.J, suspect.base = J, base
-        self._fit(suspect)
-
-    def _fit(self, suspect):
-        """Solve for values of a Suspect that make the gradients of the goal right."""
-        runs, rows = self.runs, self.runs.rows(self.goal | self.kept)
-        J, base = suspect.J[rows], suspect.base[rows]
-        left, scale, right = np.linalg.svd(J, full_matrices=False)
-        good = scale > 1e-9 * scale.max(initial=0)
-        right = right[good]
-        change = right.T @ ((left[:, good].T @ base) / scale[good])
-        sure = np.abs((right * right).sum(0) - 1) < 1e-6
-        at = 0
-        for key, value in suspect.values.items():
-            part = slice(at, at + value.size)
-            suspect.wanted[key] = value + change[part].reshape(value.shape)
-            suspect.sure[key] = sure[part].reshape(value.shape)
-            at += value.size
-        first = next(iter(suspect.values.values())).size
-        rest, scale, _ = np.linalg.svd(J[:, first:], full_matrices=False)
-        rest = rest[:, scale > 1e-9 * max(scale.max(initial=0), 1e-300)]
-        suspect.effect = J[:, :first] - rest @ (rest.T @ J[:, :first])
-        suspect.error = base - rest @ (rest.T @ base)
-        only = {key[0] for key in suspect.values}
-        suspect.could = not runs.wrong(runs.gradients(only=only, put=suspect.wanted)) & (
-            self.goal | self.kept)
-        if not suspect.could:                           # of what is no gradient, it is not linear
-            far = {k: v + 1.0 for k, v in suspect.values.items()}
-            then = runs.short(runs.gradients(only=only, put=far))
-            if not np.allclose(suspect.base - then, suspect.J.sum(1), rtol=1e-5, atol=1e-7):
-                suspect.could = None
-
-    def _collects(self, suspect):
-        """Solve at once for a statement that adds to the gradients of parameters: the last turn of
-        each adds what is missing. Whether it is one."""
-        node, runs = suspect.line.node, self.runs
-        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, (ast.Add, ast.Sub)) or \
-                not ast.unparse(node.target).endswith(".grad") or suspect.argument:
-            return False
-        sign, last = 1 if isinstance(node.op, ast.Add) else -1, {}
-        every = self._reached(suspect, suspect.keys)
-        for key in suspect.keys if len(every) > 1 else suspect.keys[-1:]:
-            for name in self._reached(suspect, [key]) if len(every) > 1 else every:
-                last[name] = key
-        if not last or len(set(last.values())) < len(last):
-            return False
-        wide = {}
-        for name, key in last.items():
-            true, value = runs.truth[name], suspect.values[key]
-            if np.isnan(true).any() or not _broadcasts(value.shape, true.shape):
-                return False
-            suspect.widened |= value.shape != true.shape
-            wide[key] = np.broadcast_to(value, true.shape).copy()
-        suspect.values |= wide
-        suspect.wanted = suspect.values | {
-            key: wide[key] + sign * (runs.truth[name] - self.base[name])
-            for name, key in last.items()}
-        once = len(suspect.values) == len(last)
-        suspect.sure = {k: np.full(v.shape, once) for k, v in suspect.values.items()}
-        left = runs.wrong(runs.gradients(only={k[0] for k in last.values()}, put=suspect.wanted))
-        suspect.could, suspect.collects = not left & (self.goal | self.kept), set(last)
-        if once:
-            first = suspect.keys[0]
-            suspect.effect = sign * np.eye(suspect.values[first].size)
-            suspect.error = sign * (suspect.wanted[first] - suspect.values[first]).ravel()
-        return True
-
-    def _reached(self, suspect, keys):
-        """The names of the gradients that change when values of a Suspect do."""
-        moved = self.runs.gradients(only={key[0] for key in keys}, put=suspect.values | {
-            key: suspect.values[key] + 1.0 for key in keys})
-        return [n for n, g in moved.items() if not np.array_equal(g, self.base[n])]
-
     def _weigh(self, suspect):
         """Set the level of a Suspect."""
         oracle, node = self.oracle, suspect.line.node
         suspect.order, suspect.level = min(suspect.at.values()), SOMETHING
         zeros = "zeros" in suspect.line.text
         for key, value in suspect.values.items():
-            name = self._promised(suspect, key)
+            name = self.solver.promised(suspect, key)
             level = self._level(suspect, key, value, name, oracle, zeros)
             if level in (PROMISED, NOTHING):
                 suspect.order, suspect.level = suspect.at[key], level
@@ -312,7 +143,7 @@ class Locate:
                     suspect.wanted[key], value, 1e-6, 1e-9):
                 break                                   # it would spoil what is proven right
         function = suspect.line.function
-        suspect.librarys = function.file != self.watch.home or function in self.forwards
+        suspect.librarys = function.file != self.watch.home or suspect.line in self.forwards
         if hands_on(node) or self._is_returned(suspect):
             suspect.level = HANDS_ON
         elif suspect.librarys and suspect.level > PROMISED:
@@ -335,17 +166,6 @@ class Locate:
                     other.collects & suspect.collects for other in adding if other is not suspect):
                 suspect.level = NOTHING
 
-    def _promised(self, suspect, key):
-        """z of what a Suspect's statement gives to dz."""
-        names = self.places[key[0]].names
-        adds = isinstance(getattr(suspect.line.node, "op", None), ast.Add)
-        if suspect.argument or not names or adds and isinstance(suspect.line.node, ast.AugAssign):
-            return ""
-        text = names[key[1] % len(names)]
-        name = next(iter(stems(text)), "") if not text.split("[")[0].endswith(".grad") else ""
-        return name if name in self.names else next(
-            (n for n in self.names if n.lower() == name.lower()), "")
-
     def _is_returned(self, suspect):
         """Whether all values are what a function has returned, which is looked at itself; but of
         gradients that the function has right, under another name, the call is wrong."""
@@ -355,7 +175,7 @@ class Locate:
         name = getattr(value.func, "attr", getattr(value.func, "id", ""))
         given = [v for s in self.suspects for v in s.values.values()
                  if isinstance(s.line.node, ast.Return) and s.line.function.code.co_name == name
-                 and s.line is not suspect.line and s.line.function not in self.forwards]
+                 and s.line is not suspect.line and s.line not in self.forwards]
         return all(any(np.array_equal(v, g) for g in given) and (
             suspect.level > PROMISED or not self.oracle.name(v)) for v in suspect.values.values())
 
@@ -366,7 +186,7 @@ class Locate:
         if key in self.fixed or zeros:                  # no gradient: it may only lack one
             if zeros or oracle.is_forwards(value):
                 return PROVEN
-            gradient = name in self.names and np.ndim(value)
+            gradient = name in self.solver.names and np.ndim(value)
             return NOTHING if suspect.could and (suspect.surely or gradient) else SOMETHING
         if not value.any():
             wanted = suspect.could and suspect.sure[key].all() and (
@@ -426,12 +246,5 @@ class Locate:
                          for s in self.suspects if s.line.function is not suspect.line.function)
             if hands_on(suspect.line.node) and not callee and proven & names_of(
                     suspect.line.node.value):
-                self._solve(suspect)
+                self.solver.solve(suspect)
                 suspect.level = NOTHING
-
-
-def _broadcasts(one, two):
-    try:
-        return np.broadcast_shapes(one, two) == two
-    except ValueError:
-        return False

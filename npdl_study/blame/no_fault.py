@@ -1,9 +1,15 @@
 """What blame says where no gradient is wrong: right, right at these inputs, or not checked."""
 
+import numpy as np
+
 from npdl_study.blame.branch_coverage import FACTORS, choices_of, finite, scaled
 from npdl_study.blame.report import Blame
+from npdl_study.check.adapters import InSelf, gradient_names
 from npdl_study.check.side_effects import side_effects
+from npdl_study.check.subjects import bare_arrays
 from npdl_study.containment import message
+from npdl_study.trace.runs import times
+from npdl_study.trees import copied
 
 
 def unblamed(search):
@@ -15,11 +21,16 @@ def unblamed(search):
         return _unchecked(search, f"nothing was checked: {reasons}; give other inputs" if rows else
                           "nothing was checked: the layer has no Param, and its inputs have no "
                           "float array")
-    bare = learned_without_param(subject.bare)
+    bare = learned_without_param([] if isinstance(subject.layer, InSelf) else subject.bare)
     if bare:
         return _unchecked(search, f"{bare} is an array with a gradient of its own, d{bare}, and "
                           "was not checked; what was checked is right. Make it a Param: "
                           f"self.{bare} = Param(...), and self.{bare}.grad += in backward")
+    left = left_in_self(subject)
+    if left:
+        return _unchecked(search, f"backward leaves a gradient in self.{left[1]}, and it is not "
+                          f"known as that of {left[0]}: it was not compared; what was is right. "
+                          f"Call it self.d{left[0]}, or make {left[0]} a Param")
     if not search.elsewhere:
         return Blame(True, rows, notes)
     try:
@@ -46,9 +57,30 @@ def learned_without_param(arrays):
         words = {word for cls in type(part).__mro__ for f in vars(cls).values()
                  if hasattr(f, "__code__") for word in (*f.__code__.co_names,
                                                         *f.__code__.co_varnames)}
-        if {f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"} & words:
+        if words.intersection(gradient_names(name)):
             return name
     return ""
+
+
+def left_in_self(subject):
+    """(W, what backward leaves in self that is as W, is called after it, and doubles with the
+    upstream gradient), of an array that the layer held and nobody compared; or ()."""
+    seen = []
+    for factor in (0, 1, 2) if subject.bare else ():
+        if factor:
+            _, cache = subject.run()
+            subject.backward(times(copied(subject.dout), factor), cache)
+        seen.append({(id(part), name): np.array(vars(part)[name])
+                     for part, name in bare_arrays(subject.layer)})
+    for part, name in subject.bare:
+        for key in seen[2]:
+            zero, one, two = (run.get(key, np.zeros_like(seen[2][key])) for run in seen)
+            if key[0] == id(part) and name != key[1] and name.lower() in key[1].lower() and \
+                    zero.shape == one.shape == two.shape == vars(part)[name].shape and (
+                    np.allclose(two, 2 * one) or np.allclose(two - one, 2 * (one - zero))) and \
+                    not np.allclose(one, two):
+                return name, key[1]
+    return ()
 
 
 def _unchecked(search, diagnosis):
@@ -64,6 +96,17 @@ def elsewhere(search):
         search.notes.append(f"no source could be had of {', '.join(unseen)}: which sides its "
                             "choices take was not looked at")
     left = {key: choice for key, choice in left.items() if choice.missed}
+    if subject.params:                              # masks may be alike by chance
+        try:
+            report = type(search)(type(subject)(
+                subject.layer, subject.inputs, subject.options, subject.forward,
+                subject.seed + 1), elsewhere=False).run()
+        except Exception:
+            report = None
+        if report and any(row.right is False for row in report.finals) and report.error is None:
+            report.notes.insert(0, "right with the parameters that were drawn first, wrong with "
+                                "others")
+            return report
     for factor in FACTORS if left else ():
         try:
             other = type(subject)(subject.layer, scaled(subject.inputs, factor), subject.options,

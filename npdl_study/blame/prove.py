@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl_study.blame.edits import Edit, edits, holds_itself, place_of
+from npdl_study.blame.edits import Edit, edits, holds_itself
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
 from npdl_study.blame.suspects import frame_near
-from npdl_study.trace.runs import quiet
+from npdl_study.blame.words import Words, in_reach, is_pure, words_of
+from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import recompiled
 from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
@@ -23,28 +24,6 @@ TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
 SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
 TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
-PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
-        "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
-
-
-@dataclass
-class Words:
-    """What a statement may be made of: sources of float arrays and numbers that its function holds,
-    of whole numbers, of what it assigns to, of the keys of its caches, of the indices in its own
-    brackets and in those of forward; of forward's expressions, by the names in them."""
-
-    arrays: list
-    numbers: list
-    counts: list
-    targets: list
-    keys: list
-    places: list
-    forwards: dict
-    unused: set
-
-    @property
-    def all(self):
-        return [*self.arrays, *self.numbers]
 
 
 @dataclass
@@ -58,6 +37,7 @@ class Proof:
     new: str
     suspect: object = None
     words: str = ""
+    inlines: str = ""           # the name in whose place it puts more than a name
 
     @property
     def rank(self):
@@ -90,7 +70,7 @@ class Prove:
         if node is None or key not in suspect.wanted or not suspect.handed and len(
                 line.places) > 1 and not isinstance(line.node.value, ast.Tuple):
             return None
-        names = {**self._module(line), **self._in_reach(line, self.frames.get(key, {}))}
+        names = in_reach(line, self.frames.get(key, {}))
         wanted = suspect.wanted[key]
         found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
         value = getattr(line.node, "value", None)
@@ -102,6 +82,13 @@ class Prove:
                 suspect.handed, ast.Store())], parsed(new)), line.node], line.node),
                 "a line is missing before it") for cost, kind, new, words in found)
         return self._first(line, suspect, changes, False)
+
+    def term(self, line, suspect, cost, term):
+        """The Proof by a term, " - a * b", after the whole value of a Line; or None."""
+        node = line.node
+        edit = Edit(cost, "missing term", node.value, ast.unparse(node.value) + term, node, node,
+                    around=(node, "value"))
+        return self._first(line, suspect, [(edit, f"a term is missing: {term.strip()}")], False)
 
     def missing(self):
         """The Proofs by a line at the end of a loop, that gives a name which the loop reads, and
@@ -128,7 +115,7 @@ class Prove:
     def forward(self, line, least):
         """The Proof by a slip of one token in a Line of forward, after which the backward is right
         as it is; or None."""
-        words = Words([], self._numbers(), [], [], [], [], {}, set())
+        words = Words([], self._numbers(), [], [], [], [], {}, set(), set(), set())
         slips = ((edit, "") for edit in edits(line.node, words, True, SLIP)
                  if edit.kind in TOKENS and self.runs.budget.left > least)
         return self._first(line, None, slips, False, self._derives)
@@ -141,7 +128,8 @@ class Prove:
 
     def _derives(self):
         """Whether the backward is the derivative of the forward that runs now."""
-        found = self.runs.gradients()
+        with unwritten(self.runs.subject.layer):
+            found = self.runs.gradients()
         wrong = self.runs.wrong(found)
         return all(found[name].any() for name in wrong) and all(
             self.runs.is_slope(name, found[name]) for name in sorted(
@@ -198,7 +186,8 @@ class Prove:
             if good:
                 with edit.made() as body:
                     new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
-                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words)
+                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words,
+                             inlined(edit, line.node))
         return None
 
     def _gives(self, line, suspect):
@@ -254,93 +243,18 @@ class Prove:
     def words(self, line):
         """The Words of a Line."""
         if line not in self.known:
-            self.known[line] = self._words(line)
+            self.known[line] = words_of(line, frame_near(self.frames, self.watch.places, line),
+                                        self.watch, self.forwards)
         return self.known[line]
 
-    def _words(self, line):
-        frame = frame_near(self.frames, self.watch.places, line)
-        names = {**self._module(line), **self._in_reach(line, frame)}
-        own = ast.unparse(line.node)
-        found = {}
-        for name, value in names.items():
-            found[name] = value
-            if name == "self" or type(value).__name__ in ("Cache", "SimpleNamespace"):
-                for key, part in vars(value).items():
-                    is_param = hasattr(part, "data") and hasattr(part, "grad")
-                    found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
-            elif isinstance(value, dict):
-                found |= {f"{name}[{key!r}]": part for key, part in value.items()}
-        space = {**line.function.space, **names}
-        for node in ast.walk(line.function.node):       # hs[t + 1], x.shape[0], 1 - z
-            plain = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
-                node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
-                1 for _ in ast.walk(node)) < 12
-            if plain and is_pure(node) and ast.unparse(node) not in found:
-                try:
-                    with quiet():
-                        found[ast.unparse(node)] = eval(ast.unparse(node), dict(space))
-                except Exception:
-                    continue
-        arrays, numbers, counts = [], [], []
-        for text, value in found.items():
-            if isinstance(value, (bool, np.bool_)):
-                continue
-            if isinstance(value, (int, np.integer)):
-                counts.append(text)
-                numbers.append(text)
-            elif isinstance(value, (float, np.floating)):
-                numbers.append(text)
-            elif isinstance(value, np.ndarray) and value.dtype.kind in "fbiu":
-                arrays.append(text)
-        lengths = {}
-        for text in arrays:
-            if text.isidentifier() or text.count(".") == 1:
-                for i, n in enumerate(np.shape(found[text])):
-                    if lengths.setdefault(n, (text, []))[0] == text:
-                        lengths[n][1].append(i)
-        numbers += [t for n, (text, axes) in lengths.items() if n > 1 for i in axes
-                    if (t := f"{text}.shape[{i}]") not in numbers]
-        arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
-        targets = [ast.unparse(t) for n in ast.walk(line.function.node) if isinstance(
-            n, (ast.Assign, ast.AugAssign)) for t in getattr(n, "targets", [
-                getattr(n, "target", None)]) if isinstance(t, (ast.Name, ast.Attribute,
-                                                               ast.Subscript))]
-        keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
-        places = [place_of(n) for f in self.watch.functions for n in ast.walk(f.node)
-                  if isinstance(n, ast.Subscript)]
-        return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
-                     list(dict.fromkeys(places)), self._of_forward(),
-                     set(unused_in(line.function.node)))
 
-    def _of_forward(self):
-        """{names: {sources}} of what forward computes, by the names that are read."""
-        found = {}
-        for place in {self.watch.places[key[0]] for key in self.forwards}:
-            for node in ast.walk(place.node):
-                if isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)) and is_pure(node):
-                    found.setdefault(frozenset(names_of(node)), {})[ast.unparse(node)] = node
-        return {names: sorted(sources) for names, sources in found.items()}
-
-    @staticmethod
-    def _module(line):
-        return {n: v for n, v in line.function.space.items()
-                if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
-
-    @staticmethod
-    def _in_reach(line, names):
-        """The locals but what is left from a loop that a Line does not stand in, and what a turn
-        before has left."""
-        loops = [n for n in ast.walk(line.function.node) if isinstance(n, ast.For)]
-        left = {part.id for n in loops if n not in line.loops for part in ast.walk(n.target)
-                if isinstance(part, ast.Name)}
-        around = {part.id for n in line.loops if isinstance(n, ast.For)
-                  for part in ast.walk(n.target) if isinstance(part, ast.Name)}
-        first, last = {}, line.first
-        for other in line.function.lines:
-            for target in bound_by(other.node):
-                first[target] = min(first.get(target, other.first), other.first)
-        return {n: v for n, v in names.items() if n not in left - around
-                and first.get(n, 0) <= last}
+def inlined(edit, node):
+    """The name that an Edit puts more than a name in the place of; not of a whole value, nor of
+    another array."""
+    if not isinstance(edit.part, ast.Name) or edit.part is getattr(node, "value", None):
+        return ""
+    text = edit.new if isinstance(edit.new, str) else ast.unparse(edit.new)
+    return "" if text.isidentifier() else edit.part.id
 
 
 def assignments(name, arrays, space):
@@ -356,28 +270,6 @@ def assignments(name, arrays, space):
             continue
         if np.shape(found) == shape and text != name:
             yield ast.Assign([ast.Name(name, ast.Store())], parsed(text))
-
-
-def unused_in(tree):
-    """The names that a function binds and never reads."""
-    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
-            if n not in read and n != "_"]
-
-
-def is_pure(node):
-    """Whether an expression only computes."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call):
-            func = part.func
-            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
-                "np", "xp", "numpy", "math")
-            if not library and getattr(func, "attr", getattr(func, "id", "")) not in PURE:
-                return False
-        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
-            return False
-    return True
 
 
 def expression(node, place):

@@ -8,16 +8,16 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl_study.blame.locate import Locate
 from npdl_study.blame.no_fault import unblamed
-from npdl_study.blame.prove import Prove, unused_in
+from npdl_study.blame.prove import Prove
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.shrink import moved, shorter, shrunk
+from npdl_study.blame.shrink import others, shrunk
 from npdl_study.blame.suspects import HANDS_ON, NOTHING, PROMISED, SOMETHING, calls_of, hands_on
-from npdl_study.check.subjects import Subject
+from npdl_study.blame.words import unused_in
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
-from npdl_study.trace.syntax import bound_by, header, names_of
+from npdl_study.trace.syntax import bound_by, header, names_of, terms
 
 WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
@@ -95,9 +95,8 @@ class Search:
         could = self.located.run()
         if not self.located.suspects:
             return self._nothing()
-        prove = Prove(runs, self.located.frames, self._more,
-                      self.located.wrong - self.located.goal, self.located.oracle.values)
-        left = self.located.wrong - self.located.goal
+        left = self.located.left
+        prove = Prove(runs, self.located.frames, self._more, left, self.located.oracle.values)
         uncalled = self._uncalled(left)
         if left and not uncalled:
             self.notes.append("this may not be the only wrong line: run blame again when it is "
@@ -116,7 +115,9 @@ class Search:
         proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
             prove, could) or prove.missing()
         proofs += self._of_what_is_read(prove, min(proofs, key=lambda p: p.rank)) if proofs else []
-        forward, proofs = self._forward_instead(prove), sorted(proofs, key=lambda p: p.rank)
+        proofs = sorted(proofs, key=lambda p: p.rank)
+        proofs = self._where_defined(prove, proofs[0]) + proofs if proofs else proofs
+        forward = self._forward_instead(prove)
         likelier = forward is not None and forward.kind in SLIPS and not NEUTRAL.search(
             forward.new) and (not proofs or proofs[0].cost > forward.cost + LIKELIER)
         if proofs and not likelier:
@@ -146,6 +147,11 @@ class Search:
         if filled:
             return self._report(filled[-1], "unknown",
                                 "what it adds, or where it adds it, is wrong")
+        named = [s for s in could if s.name]
+        if named:
+            return self._of_suspect(named[0], "missing line", "it is the gradient of "
+                                    f"{named[0].name}, and what reads it needs another: a line is "
+                                    "missing after it")
         unknown = [s for s in self.located.suspects if s.could is None and s.level <= SOMETHING]
         if unknown:
             return self._of_suspect(sorted(unknown, key=lambda s: s.rank)[0], "unknown",
@@ -188,7 +194,8 @@ class Search:
             s.argument and any(_before(s.line, one) < 2 for one in known))}
         by = {s.line: s for s in self.located.suspects if not s.argument}
         rest = [line for f in self.runs.watch.functions if f in ran or "backward" in f.qualname
-                for line in f.lines if line not in own and "forward" not in f.qualname]
+                for line in f.lines if line not in own and (
+                    "forward" not in f.qualname or line.inside)]
         rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
                                     line in by, hands_on(line.node)))
         for least, most in ((0, 1.4), (1.4, 1.9), (1.9, 9.0)):  # what is small in any comes first
@@ -215,10 +222,41 @@ class Search:
             fixed = line not in by or set(by[line].values) <= self.located.fixed and not \
                 by[line].could                          # that was tried
             if line.first < best.line.first and isinstance(
-                    line.node, ast.Assign) and fixed and bound_by(line.node) & read:
+                    line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
+                    _renames(line.node):
                 proof = prove.edit(line, None, best.cost + ALIKE)
                 found += [proof] * bool(proof)
         return found
+
+    def _where_defined(self, prove, best):
+        """[the Proof of the line that binds the name in whose place a Proof puts an expression, or
+        to which it adds a term: it is as simple]; [] where what it binds is a gradient, or would
+        have to have more axes."""
+        own = best.cost - (best.suspect.odds if best.suspect else 0)
+        term = best.new.removeprefix(best.old) if best.kind == "missing term" else best.new
+        added = term != best.new and best.suspect is not None
+        names = {t.id for t in terms(best.line.node.value) if isinstance(t, ast.Name)} if added \
+            else {best.inlines} - {""}
+        for line in reversed(best.line.function.lines if names else ()):
+            if line.first >= best.line.first or not isinstance(line.node, ast.Assign) or \
+                    not names & bound_by(line.node) or _renames(line.node):
+                continue
+            suspect = next((s for s in self.located.suspects if s.line is line
+                            and not s.argument), None)
+            fixed = suspect is None or set(suspect.values) <= self.located.fixed
+            could = suspect is not None and suspect.could and suspect.level <= NOTHING and not \
+                suspect.widened
+            if could and added:
+                proof = prove.term(line, suspect, own, term)
+            elif could or fixed and not added:
+                proof = prove.edit(line, suspect if could else None, own + ALIKE)
+            else:
+                proof = None
+            if proof is not None:
+                proof.cost = best.cost - ALIKE / 2
+                return [proof]
+            names -= bound_by(line.node)
+        return []
 
     def _forward_instead(self, prove):
         """Note a line of forward, of which a slip makes the backward right as it is: its Proof."""
@@ -248,29 +286,9 @@ class Search:
                     getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]
 
     def _more(self):
-        """Runs that a proof was not found on: the other upstream gradients, other numbers, other
-        lengths."""
+        """Runs that a proof was not found on."""
         if self._others is None:
-            subject, self._others = self.subject, []
-            runs = [Runs(subject, subject.upstream(used), self.runs.watch, self.runs.budget)
-                    for used in subject.uses[1:]]
-            other = moved(subject.inputs)
-            for inputs in (other, *(shorter(other, axis) for axis in (0, 1))):
-                try:
-                    again = Subject(subject.layer, inputs, subject.options, subject.forward,
-                                    subject.seed + 1)
-                    runs.append(Runs(again, again.dout, self.runs.watch, self.runs.budget))
-                except Exception:                       # forward does not take such inputs
-                    continue
-            for one in runs:
-                try:
-                    one.learn_slopes()
-                    found = one.gradients()
-                    one.wrong(found)
-                    if all(found[name].shape == a.shape for name, a in one.arrays.items()):
-                        self._others.append(one)        # not: made for one length alone
-                except Exception:
-                    continue
+            self._others = others(self.subject, self.runs.watch, self.runs.budget)
         return self._others
 
     def _uncalled(self, left):
@@ -295,12 +313,12 @@ class Search:
         if isinstance(best.line.node, (ast.For, ast.While)):
             says = "the loop does not take every turn, or takes one too many"
         text = f"{says}; with `{best.new}` in place of `{best.old}` every gradient is right"
-        either = tuple(sorted({p.line.first for p in proofs
-                               if p.line.function is best.line.function
-                               and p.cost <= best.cost + ALIKE}))
+        either = list(dict.fromkeys(p.line.first for p in proofs
+                                    if p.line.function is best.line.function
+                                    and p.cost <= best.cost + ALIKE))[:2]
         report = self._report(best.line, best.kind, text, best.suspect)
         report.new = best.new
-        report.either = either if len(either) > 1 else ()
+        report.either = tuple(sorted(either)) if len(either) > 1 else ()
         return report
 
     def _of_suspect(self, suspect, kind, text):
@@ -357,6 +375,13 @@ class Search:
             if proof is not None:
                 return self._proved([proof])
         return self._report(line, "raised", what_it_read(self.error, line))
+
+
+def _renames(node):
+    """Whether a statement only binds what has a name already: x = cache.x, n = x.shape[0]."""
+    words = set(re.findall(r"\w+", ast.unparse(node.value)))
+    return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
+        "shape" in words or bound_by(node) <= words)
 
 
 def _before(line, other):

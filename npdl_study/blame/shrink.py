@@ -5,6 +5,7 @@ import numpy as np
 
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check
+from npdl_study.trace.runs import Runs
 from npdl_study.trees import is_float, leaves, mapped
 
 ENOUGH = 64                     # entries of the largest input: fewer are left as they are
@@ -43,6 +44,31 @@ def _if_wrong(subject, inputs):
             return None if Check(found).passes() else found
     except Exception:                                   # forward or backward can't take these
         return None
+
+
+def others(subject, watch, budget):
+    """Runs that a proof was not found on: with the other upstream gradients, other numbers, other
+    lengths."""
+    runs, found = [Runs(subject, subject.upstream(used), watch, budget)
+                   for used in subject.uses[1:]], []
+    other = moved(subject.inputs)
+    for inputs in (other, *(shorter(other, axis) for axis in (0, 1))):
+        try:
+            again = Subject(subject.layer, inputs, subject.options, subject.forward,
+                            subject.seed + 1)
+            runs.append(Runs(again, again.dout, watch, budget))
+        except Exception:                               # forward does not take such inputs
+            continue
+    for one in runs:
+        try:
+            one.learn_slopes()
+            gradients = one.gradients()
+            one.wrong(gradients)
+            if all(gradients[name].shape == a.shape for name, a in one.arrays.items()):
+                found.append(one)                       # not: made for one length alone
+        except Exception:
+            continue
+    return found
 
 
 def moved(nest):

@@ -3,9 +3,11 @@
     y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         a Layer, as it is
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
+    y, back = f_forward(x, w)             dx, dw = back(dy)                      a closure
 
-A class whose cache is in self may keep what it learns as Params, in lists or dicts `params` and
-`grads`, or as W beside dW, in its parts too.
+A class that is no Layer, or whose cache is in self, may keep what it learns as Params, in objects
+with `data` and `grad`, in lists or dicts `params` and `grads`, or as W beside dW, d_W, grad_W or
+W_grad, in its parts too.
 """
 
 import copy
@@ -13,7 +15,7 @@ import inspect
 
 import numpy as np
 
-from npdl.core import Cache, Layer, Param, items_of
+from npdl.core import Cache, Layer, Param, items_of, walk
 from npdl.errors import InputError
 from npdl_study.trees import tupled
 
@@ -54,10 +56,25 @@ class Functions(Layer):
 
     def backward(self, dout, cache):
         douts = dout if isinstance(dout, tuple) and _needs(self.undo) > 2 else (dout,)
-        return tupled(self.undo(*douts, cache))
+        return tupled(in_order(self.undo(*douts, cache), self.run))
 
 
-def functions(name, forward, backward, sample=None):
+def in_order(returned, forward):
+    """Gradients that a backward returned by the names of forward's arguments, as a tuple."""
+    names = [(name, *gradient_names(name)) for name in inspect.signature(forward).parameters]
+    if not isinstance(returned, dict) or not returned.keys() & {n for own in names for n in own}:
+        return returned
+    return tuple(next((returned[name] for name in own if name in returned), None) for own in names)
+
+
+def pulled(dout, back):
+    """The backward of a forward that returned what it made as its cache."""
+    if not callable(back):
+        raise InputError("forward must return its output and a function: return out, backward")
+    return back(dout)
+
+
+def functions(name, forward, backward=pulled, sample=None):
     """A Layer class of two functions; `sample()` returns forward's arguments."""
     def run(self, *inputs, **options):
         return Functions.forward(self, *inputs, **options)
@@ -86,13 +103,21 @@ class InSelf(Layer):
 
     def forward(self, *inputs, **options):
         returned = self.made.forward(*inputs, **options)
+        several = isinstance(returned, tuple) and len(returned) > 1
+        if _takes_cache(self.made.backward) and (several or _needs(self.made.backward) > 1):
+            if not several:
+                raise InputError(f"{type(self.made).__name__}.forward must return its output and "
+                                 "a cache: return out, cache")
+            *outputs, cache = returned
+            return (outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
         if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
             raise InputError(f"{type(self.made).__name__}.forward returns a cache, and its "
                              "backward takes none: write backward(self, dy, cache)")
         return returned, self.made
 
     def backward(self, dout, cache):
-        several = isinstance(dout, tuple) and _needs(self.made.backward) > 1
+        given = () if cache is self.made else (cache,)
+        several = isinstance(dout, tuple) and _needs(self.made.backward) > 1 + len(given)
         bare = {name: read for name, (value, read) in
                 ({} if isinstance(self.made, Layer) else learned(self.made)).items()
                 if not isinstance(value, Param)}
@@ -103,7 +128,8 @@ class InSelf(Layer):
         own = getattr(self.made, "grads", None)
         before = copy.copy(own)
         try:
-            return self._collected(bare, self.made.backward(*(dout if several else (dout,))))
+            return self._collected(bare, self.made.backward(
+                *(dout if several else (dout,)), *given))
         finally:                                        # whatever was put in their places
             if isinstance(own, dict):
                 own.update(before)
@@ -119,6 +145,7 @@ class InSelf(Layer):
                 raise InputError(f"{type(self.made).__name__}.backward leaves no gradient of "
                                  f"{name}: write self.d{name} = ..., or self.grads as self.params")
             self.held[name].grad += gradient
+        returned = in_order(returned, self.made.forward)
         rest = tuple(g for g in tupled(returned) if not isinstance(g, dict))
         return rest if isinstance(returned, tuple) and len(rest) != 1 else (rest or (None,))[0]
 
@@ -167,15 +194,24 @@ def learned(made):
         return {str(key) if named else f"params[{key}]": (array, read(key))
                 for key, array in (values.items() if named else enumerate(values))}
     found = {}
-    for path, owner, name, value in _attributes(made):
+    for path, owner, name, value in attributes(made):
         if isinstance(value, Param):
             found[path] = value, None
-        elif isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            if not hasattr(owner, name[1:]) and (f"d{name}" in _named_in(type(owner))
-                                                 or hasattr(owner, f"d{name}")):
-                found[path] = value, _attribute(owner, f"d{name}")
+        elif isinstance(getattr(value, "data", None), np.ndarray) and hasattr(value, "grad"):
+            found[path] = value.data, _attribute(value, "grad")
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and not any(
+                name in gradient_names(other) for other in vars(owner)):
+            named = {*_named_in(type(owner)), *vars(owner)}
+            gradient = next((n for n in gradient_names(name) if n in named), "")
+            if gradient:
+                found[path] = value, _attribute(owner, gradient)
     return {path: held for i, (path, held) in enumerate(found.items())
             if not any(held[0] is other for other, _ in list(found.values())[:i])}
+
+
+def gradient_names(name):
+    """What the gradient of a W may be called: dW, d_W, grad_W, W_grad."""
+    return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
 
 
 def _attribute(owner, name):
@@ -189,7 +225,7 @@ def _at(nest, key, otherwise):
         return otherwise
 
 
-def _attributes(made, path="", around=()):
+def attributes(made, path="", around=()):
     """(dotted path, owner, name, value) of an object's attributes and those of its parts."""
     for name, value in list(vars(made).items()):
         for at, item in items_of(value, f"{path}{name}"):
@@ -197,9 +233,20 @@ def _attributes(made, path="", around=()):
                 yield from ((f"{at}.{n}", made, name, p) for n, p in item.params())
             elif hasattr(item, "backward") and hasattr(item, "__dict__"):
                 if not any(item is other for other in (made, *around)):
-                    yield from _attributes(item, f"{at}.", (made, *around))
+                    yield from attributes(item, f"{at}.", (made, *around))
             else:
                 yield at, made, name, item
+
+
+def holders(layer):
+    """A layer and its parts; of what was made a Layer, the objects that it was made of."""
+    if not isinstance(layer, InSelf) or isinstance(layer.made, Layer):
+        return list(walk(layer.made if isinstance(layer, InSelf) else layer))
+    found = {id(layer.made): layer.made}
+    for _, owner, _, item in attributes(layer.made):
+        found |= {id(part): part for part in (owner, item) if part is owner or hasattr(
+            item, "grad") and hasattr(item, "__dict__")}
+    return list(found.values())
 
 
 def _named_in(cls):
@@ -209,17 +256,23 @@ def _named_in(cls):
 
 
 def keeps_cache_in_self(cls):
-    """Whether a class's backward takes a gradient alone; or, of a class that is no Layer, several,
-    by their names (dh_next, dc_next)."""
+    """Whether a class needs to be made a Layer: its backward takes a gradient alone; or it is no
+    Layer, and has a forward and a backward."""
     if issubclass(cls, InSelf):
         return True
     backward = getattr(cls, "backward", None)
     if issubclass(cls, Functions) or not inspect.isfunction(backward) or backward is Layer.backward:
         return False
-    names = list(inspect.signature(backward).parameters)[1:]
-    several = not issubclass(cls, Layer) and bool(names) and all(
-        name.startswith(("d", "g")) or name.endswith(("_grad", "_bar")) for name in names)
-    return _needs(backward) == 2 or several
+    return _needs(backward) == 2 or not issubclass(cls, Layer) and callable(
+        getattr(cls, "forward", None))
+
+
+def _takes_cache(backward):
+    """Whether the last argument of a bound backward is no gradient, by its name (dh_next, dc)."""
+    names = [p.name for p in inspect.signature(backward).parameters.values()
+             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(names) > 1 and not (names[-1].startswith(("d", "g")) or names[-1].endswith(
+        ("_grad", "_bar")))
 
 
 def _needs(function):

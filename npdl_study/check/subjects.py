@@ -13,7 +13,7 @@ import numpy as np
 from npdl.backend import stream, to_device
 from npdl.core import walk
 from npdl.errors import InputError
-from npdl_study.check.adapters import InSelf, as_layer
+from npdl_study.check.adapters import InSelf, as_layer, holders
 from npdl_study.trees import alone, cast, copied, kept, leaves, placed, same, tupled, upstream
 
 
@@ -50,7 +50,7 @@ class Subject:
         self.forward = forward or forward_of
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        self.bare = [] if isinstance(self.layer, InSelf) else bare_arrays(self.layer)
+        self.bare = bare_arrays(self.layer)
         self._random = generators(self.layer, self.inputs, self.options)
         self._start = [g.bit_generator.state for g in self._random]
         self._global = False                            # whether it draws from NumPy's own
@@ -137,7 +137,7 @@ class Subject:
                 if isinstance(array, np.ndarray) and array.dtype.kind in "iub"] + [
             f"{type(part).__name__}.{name} is an array and no Param: no gradient of it was "
             f"checked; if it is learned, write self.{name} = Param(...), and self.{name}.grad += "
-            "in backward" for part, name in self.bare]
+            "in backward" for part, name in self.bare if not isinstance(self.layer, InSelf)]
 
     def _named(self, found):
         """(path, array) pairs with the name of forward's argument for the first of a path."""
@@ -208,10 +208,12 @@ def randomise(layer, rng, scale=0.5):
 
 
 def bare_arrays(layer):
-    """(part, name) of the float arrays that a user's layer holds before it has run."""
-    return [(part, name) for part in walk(layer) if not type(part).__module__.startswith("npdl.")
+    """(part, name) of the float arrays that a user's layer holds now, in no Param."""
+    learned = [param.data for _, param in layer.params()]
+    return [(part, name) for part in holders(layer) if not type(part).__module__.startswith("npdl.")
             for name, value in vars(part).items()
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size]
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size
+            and not any(value is data for data in learned)]
 
 
 def generators(layer, inputs, options):

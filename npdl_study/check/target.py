@@ -10,7 +10,7 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
-from npdl_study.check.adapters import functions, in_self, keeps_cache_in_self
+from npdl_study.check.adapters import functions, in_self, keeps_cache_in_self, pulled
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.subjects import randomise
 from npdl_study.containment import CodeLeft, called, message
@@ -19,8 +19,9 @@ from npdl_study.trees import cast
 
 def find_class(name, cache=None):
     """The Layer class that `name` stands for; one is made of a class that is no Layer, of two
-    functions f_forward and f_backward, or of a Layer whose backward takes no cache (`cache`
-    "self" takes any Layer for such). Raises InputError when there is none.
+    functions f_forward and f_backward, of an f_forward alone that returns its backward, or of a
+    Layer whose backward takes no cache (`cache` "self" takes any Layer for such). Raises InputError
+    when there is none.
     """
     if ":" not in name:
         classes = {known.lower(): cls for known, cls in layer_classes().items()}
@@ -32,8 +33,8 @@ def find_class(name, cache=None):
     cls = getattr(module, attribute, None)
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
     pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
-    if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
-        return functions(stem, *pair, getattr(module, f"{stem}_sample", None))
+    if not inspect.isclass(cls) and inspect.isfunction(pair[0]):
+        return functions(stem, pair[0], pair[1] or pulled, getattr(module, f"{stem}_sample", None))
     if not inspect.isclass(cls):
         raise InputError(f"{where} has no class {attribute!r}; it has: {_layers_in(module)}")
     if cache == "self" or keeps_cache_in_self(cls):
@@ -58,7 +59,9 @@ def _layers_in(module):
     """The names of what a module defines that can be checked, in one line."""
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
            and (inspect.isclass(v) and (issubclass(v, Layer) or keeps_cache_in_self(v))
-                or n.endswith("_backward") and hasattr(module, n[:-8] + "forward"))]
+                or n.endswith("_backward") and hasattr(module, n[:-8] + "forward")
+                or n.endswith("_forward") and hasattr(module, n[:-7] + "sample")
+                and not hasattr(module, n[:-7] + "backward"))]
     return ", ".join(own) or "none, a class such as class Mine(Layer) is needed"
 
 

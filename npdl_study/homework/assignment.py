@@ -17,6 +17,7 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.console import explain, place
 from npdl.errors import CheckpointError, InputError
+from npdl.options import NATURAL, add_settings, check, setting, taken
 from npdl_study.check.target import find_class
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
@@ -28,6 +29,15 @@ LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "
           "LSTMCell", "GRUCell", "ScaledDotAttention", "MultiHeadAttention")
 # What the LSTM is made of: the classes of the level "lstm", the smallest first.
 LSTM_PARTS = ("LSTMCell", "RecurrentLayer", "LSTMLayer", "Recurrent", "LSTM")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is left out."""
+
+    level: str = setting("", "layer", "what is blanked: the backward of each layer, one line of "
+                         "each, or the whole LSTM", allowed=LEVELS)
+    seed: int = setting("", 0, "which line, with --level line", allowed=NATURAL)
 
 
 class Homework:
@@ -53,8 +63,7 @@ def homework(out, layers=None, level="layer", forward=False, seed=0):
     Raises InputError for a folder with something in it, an unknown layer or level, and a layer
     that has nothing to write; CheckpointError when the folder can't be written.
     """
-    if level not in LEVELS:
-        raise InputError(f"level {level!r} is unknown; choose one of: {', '.join(LEVELS)}")
+    check(Settings(level, seed))
     if level == "lstm" and layers:
         raise InputError("--layers does not go with --level lstm, which is about the LSTM; leave "
                          "one of the two out")
@@ -259,12 +268,8 @@ def add_arguments(parser):
     parser.add_argument("--out", metavar="DIR", type=place, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"npdl's layers by name (default: {' '.join(LAYERS)})")
-    parser.add_argument("--level", choices=LEVELS, default="layer",
-                        help="what is blanked: the backward of each layer, one line of each, or "
-                        "the whole LSTM (default: layer)")
+    add_settings(parser, "homework", ("",), Settings())
     parser.add_argument("--forward", action="store_true", help="blank forwards instead")
-    parser.add_argument("--seed", type=int, default=0,
-                        help="which line, with --level line (default: 0)")
 
 
 def run(options):
@@ -273,9 +278,8 @@ def run(options):
         return grading.run(options)
     if options.out is None:
         raise InputError("--out is missing; name a new or empty folder")
-    if options.seed < 0:
-        raise InputError(f"--seed {options.seed}: must be 0 or more")
-    made = homework(options.out, options.layers, options.level, options.forward, options.seed)
+    settings = taken(Settings, vars(options))
+    made = homework(options.out, options.layers, settings.level, options.forward, settings.seed)
     print(f"{len(made.holes)} to write in {options.out}:")
     for hole in made.holes:
         line = f", the line of {hole.statement}" if hole.statement else ""

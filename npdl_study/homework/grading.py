@@ -7,6 +7,7 @@ A task, what stands in its marked places (`splice`), runs in a process that can 
 """
 
 import csv
+import dataclasses
 import hashlib
 import io
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from npdl.console import printable
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
+from npdl.options import SECONDS, add_settings, count, setting, taken
 from npdl.process import SEALS
 from npdl.training.config import usable_cores
 from npdl_study.containment import message
@@ -30,6 +32,14 @@ from npdl_study.homework.splice import NotOwn
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How long a class may take, and on how many cores."""
+
+    limit: float = setting("", 60.0, "for each task", "SECONDS", SECONDS)
+    jobs: int = setting("", usable_cores(), "tasks at a time", "N", count(256))
 
 
 def tasks_of(homework):
@@ -196,10 +206,7 @@ def add_arguments(parser):
                         help="the folder that the class was given")
     parser.add_argument("--out", required=True, metavar="DIR", dest="grades", help="a new or empty "
                         "folder, for grades.csv, grades.json and a text for each student")
-    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
-                        help="for each task (default: 60)")
-    parser.add_argument("--jobs", type=int, default=usable_cores(), metavar="N",
-                        help="tasks at a time (default: one for each core)")
+    add_settings(parser, "grade", ("",), Settings(jobs="one for each core"))
     parser.add_argument("--resume", action="store_true",
                         help="go on in --out: who is graded there is not graded again")
 
@@ -208,13 +215,11 @@ def run(options):
     """Grade, write the grades, and say each submission's points."""
     if (sys.platform, platform.machine()) not in SEALS:
         raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
-    if not (0 < options.limit < 1e6 and 1 <= options.jobs <= 256):
-        raise InputError(f"--limit {options.limit:g} --jobs {options.jobs}: must be seconds, above "
-                         "0, and 1 to 256 tasks at a time")
+    settings = taken(Settings, vars(options))
     print("note: submissions can compute, no more; a container is a second wall (page for "
           "teachers)", flush=True)
-    graded = grade_class(options.folder, options.homework, options.grades, options.limit,
-                         options.jobs, options.resume)
+    graded = grade_class(options.folder, options.homework, options.grades, settings.limit,
+                         settings.jobs, options.resume)
     failed = [_sum(found) for found in graded.values()].count(None)
     if failed:
         raise InputError(f"{options.grades}: {failed} of {len(graded)} submissions are not graded "

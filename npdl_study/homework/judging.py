@@ -13,8 +13,9 @@ import numpy as np
 from npdl.backend import stream
 from npdl_study.check.samples import sample
 from npdl_study.check.target import as_float64, find_class
+from npdl_study.deviation import deviation
 from npdl_study.homework.isolated import answers
-from npdl_study.trees import cast, leaves, rebuilt, upstream
+from npdl_study.trees import cast, leaves, mapped, upstream
 
 # Errors are relative to the largest entry, but to no less than SMALL. Right formulas agree to
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
@@ -59,12 +60,14 @@ def options_of(cls, shape):
 
 def _resized(nest, rows, axes, rng):
     """New arrays in place of a nest's, with more rows and more axes before them."""
-    if isinstance(nest, tuple):
-        return rebuilt(nest, [_resized(item, rows, axes, rng) for item in nest])
-    if not np.ndim(nest):
-        return nest
-    shape = (*axes, len(nest) + rows, *nest.shape[1:])
-    return rng.standard_normal(shape) if nest.dtype.kind == "f" else rng.choice(nest.ravel(), shape)
+    def change(leaf):
+        if not np.ndim(leaf):
+            return leaf
+        shape = (*axes, len(leaf) + rows, *leaf.shape[1:])
+        return rng.standard_normal(shape) if leaf.dtype.kind == "f" else rng.choice(leaf.ravel(),
+                                                                                    shape)
+
+    return mapped(nest, change)
 
 
 def questions(name, seed, forward):
@@ -149,6 +152,5 @@ def difference(found, wanted):
     if not np.isfinite(found).all():
         return " is not finite"
     same = SAME if wanted.dtype == np.float64 else SAME_FLOAT32
-    with np.errstate(over="ignore"):
-        error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), SMALL)
+    error = deviation(found, wanted, SMALL)
     return "" if error <= same else f" is wrong, by {error:.2g} of its largest entry"

@@ -51,7 +51,7 @@ def plot_embeddings(run, title):
         return made
     p = run.config.p
     numbers, shares = table[:p], spectrum(table[:p])
-    made = style.figure(13.5, 4.6, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
+    made = style.figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
                         "colour: the number")
     panels = made.subplots(1, 3)
     _components(panels[0], numbers, range(p))
@@ -64,7 +64,7 @@ def plot_embeddings(run, title):
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
     _points(axes, scores, range(p))
     style.dress(axes, f"along the wave of frequency {k}", "across it",
-                f"plane of frequency {k}: n at the angle 2π·{k}n/{p}")
+                f"n at the angle 2π·{k}n/{p}")
     axes.set_aspect("equal", "datalim")
     return made
 
@@ -115,8 +115,8 @@ def _bars(axes, shares):
         axes.text(at, shares[at - 1], f"{at}", ha="center", va="bottom", fontsize=9,
                   color=style.INK)
     axes.axhline(1 / len(shares), color=style.VERMILION, linewidth=1, linestyle="--")
-    axes.text(len(shares) + 0.5, 1 / len(shares), "even", ha="right", va="bottom", fontsize=8.5,
-              color=style.VERMILION)
+    axes.text(1.01, 1 / len(shares), "even", transform=axes.get_yaxis_transform(), va="center",
+              fontsize=8.5, color=style.VERMILION)          # right of the bars
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     style.dress(axes, "frequency k", "share of the power", "Fourier spectrum over the numbers",
                 grid="y")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from npdl.console import explain, place
 from npdl.errors import InputError
+from npdl.options import Range, add_settings, check, count, option_of, setting
 from npdl.training.config import Config
 from npdl.training.curves import plot_curves
 from npdl.training.folder import describe, read_config
@@ -31,16 +32,26 @@ KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 NEED_RUN = ("attention", "embeddings", "curves")
 
 
-def plot(what, run=None, out=None, text=None, steps=100, model="gpt", depth=2, norm="post",
-         log_steps=False):
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a picture is drawn; each setting is of the picture that its group names."""
+
+    steps: int = setting("gradients", 100, "how many steps back", "N",
+                         Range(lambda n: 2 <= n <= 1000, "2 to 1000"))
+    model: str = setting("flow", "gpt", "without RUN: which model", allowed=("gpt", "lstm"))
+    depth: int = setting("flow", 2, "without RUN: how many layers", "N", count(100))
+    norm: str = setting("flow", "post", "without RUN: where a GPT's norms are",
+                        allowed=("post", "pre"))
+    text: str = setting("attention", "", 'what is read, say "5 + 7 ="')
+    log_steps: bool = setting("curves", False, "logarithmic steps")
+
+
+def plot(what, run=None, out=None, **how):
     """Draw one picture into a PNG file and return its path.
 
-    what       one of KINDS; run: a run folder, needed for NEED_RUN
-    out        the file (WHAT.png if None)
-    text       attention: the sequence that is read, say "5 + 7 ="
-    steps      gradients: how many steps back
-    model, depth, norm    flow without a run: "gpt" or "lstm", layers, "post" or "pre"
-    log_steps  curves: logarithmic steps
+    what  one of KINDS; run: a run folder, needed for NEED_RUN
+    out   the file (WHAT.png if None)
+    how   of Settings, those that go with `what`
     Raises InputError for options that do not go together and for a folder without a run.
     """
     if what not in KINDS:
@@ -49,13 +60,18 @@ def plot(what, run=None, out=None, text=None, steps=100, model="gpt", depth=2, n
         raise InputError(f"plot {what} needs a run; give its folder, say: plot {what} runs/NAME")
     if run is not None and what == "gradients":
         raise InputError("plot gradients is about fresh layers; leave the run out")
-    if text is not None and what != "attention":
-        raise InputError(f"--text goes with attention, not with {what}; leave it out")
+    settings = Settings(**how)
+    check(settings)
+    for field in dataclasses.fields(settings):
+        if field.name in how and field.metadata["group"] != what:
+            raise InputError(f"{option_of(field.name)} goes with {field.metadata['group']}, not "
+                             f"with {what}; leave it out")
     path = Path(out or f"{what}.png")
     if what == "curves":
-        return _curves(run, path, log_steps)
-    made = {"gradients": lambda: _gradients(steps), "attention": lambda: _attention(run, text),
-            "flow": lambda: _flow(run, model, depth, norm),
+        return _curves(run, path, settings.log_steps)
+    made = {"gradients": lambda: plot_gradients(settings.steps),
+            "attention": lambda: _attention(run, settings.text or None),
+            "flow": lambda: _flow(run, settings.model, settings.depth, settings.norm),
             "embeddings": lambda: _embeddings(run)}[what]()
     return save(made, path)
 
@@ -67,18 +83,10 @@ def _loaded(folder, translation=False):
     return run, f"{describe(run.config)}, step {run.step}"
 
 
-def _gradients(steps):
-    if not 2 <= steps <= 1000:
-        raise InputError(f"--steps {steps}: must be 2 to 1000")
-    return plot_gradients(steps)
-
-
 def _flow(folder, model, depth, norm):
     if folder is not None:
         run, title = _loaded(folder)
         return plot_flow(run.config, run.task, f"What flows: {title}", run.model)
-    if not 1 <= depth <= 100:
-        raise InputError(f"--depth {depth}: must be 1 to 100")
     config = dataclasses.replace(Config(model=model), layers=depth, norm=norm)
     layers = f"{depth} layer{'s' if depth > 1 else ''}"
     name = f"GPT, {layers}, {norm}-norm" if model == "gpt" else f"LSTM, {layers}"
@@ -109,19 +117,10 @@ def add_arguments(parser):
     parser.add_argument("run", nargs="?", metavar="RUN", type=place, help="a run folder")
     parser.add_argument("--out", metavar="FILE", type=place,
                         help="the PNG to write (default: WHAT.png)")
-    parser.add_argument("--text", help='attention: what is read, say "5 + 7 ="')
-    parser.add_argument("--steps", type=int, default=100,
-                        help="gradients: how many steps back (default: 100)")
-    parser.add_argument("--model", choices=("gpt", "lstm"), default="gpt",
-                        help="flow without RUN: which model (default: gpt)")
-    parser.add_argument("--depth", type=int, default=2,
-                        help="flow without RUN: how many layers (default: 2)")
-    parser.add_argument("--norm", choices=("post", "pre"), default="post",
-                        help="flow without RUN: where a GPT's norms are (default: post)")
-    parser.add_argument("--log-steps", action="store_true", help="curves: logarithmic steps")
+    add_settings(parser, "plot", ("gradients", "flow", "attention", "curves"),
+                 Settings(text="one of the run's"))
 
 
 def run(options):
     """Draw the picture that the options ask for, and print its path."""
-    print(plot(options.what, options.run, options.out, options.text, options.steps,
-               options.model, options.depth, options.norm, options.log_steps))
+    print(plot(**vars(options)))

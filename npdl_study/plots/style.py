@@ -13,6 +13,10 @@ BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE = "#E69F00"
 INK, SOFT, GRID = "#333333", "#777777", "#e4e4e4"
 SEQUENTIAL = "cividis"          # reads the same in grey and for every kind of colour vision
+LINES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
+# What tells lines apart without colour.
+DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (2, 3)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 
 
 def figure(width, height, title, note=""):

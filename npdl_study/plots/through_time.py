@@ -61,18 +61,19 @@ def plot_gradients(steps=100):
               remember: "set to remember: orthogonal W_h, gate biases ±3"}
     for axes, (prepare, title) in zip(made.subplots(1, 2, sharey=True), titles.items(),
                                       strict=True):
-        for name, (cls, colour) in CELLS.items():
+        for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
             curves = np.array([_curve(cls, prepare, steps, seed) for seed in range(SEEDS)])
             back = np.arange(steps + 1)
             axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
                               linewidth=0)
-            axes.plot(back, np.exp(np.log(curves).mean(0)), color=colour, linewidth=2, label=name)
+            axes.plot(back, np.exp(np.log(curves).mean(0)), color=colour, linewidth=2,
+                      linestyle=dash, label=name)
         axes.set_yscale("log")
         axes.set_ylim(1e-16, 1e2)
         axes.set_xlim(0, steps)
         style.dress(axes, "steps back from the end", "gradient norm, relative (log scale)"
                     if prepare is start else "", title)
-    axes.legend(frameon=False, labelcolor=style.INK, loc="lower left")
+    axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
     return made
 
 

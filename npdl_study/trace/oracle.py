@@ -6,6 +6,7 @@ apart.
 """
 
 import functools
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -16,6 +17,7 @@ STEPS = (1e-3, 1e-5)            # of differences of the fourth order; the second
 CLOSE = 1e-7                    # of a product with a direction
 KINK = 1e-2                     # of a slope: by so much it differs on the two sides
 MOST = 400                      # values of one size whose gradients are looked up
+KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 USES = 40                       # of one value, of which sums are looked up
 
 
@@ -36,13 +38,14 @@ def direction(shape):
 
 
 def plain(name):
-    """A name for comparison: xhat of self.x_hat."""
-    return name.split("[")[0].split(".")[-1].replace("_", "")
+    """A name for comparison: xhat of self.x_hat, of cache['x_hat'], of x_hat[t]."""
+    key = KEY.match(name)
+    return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
 
 def stems(name):
     """What a name may be the gradient of: of dx, d_x, gx, grad_x, x_grad x, of W.grad W."""
-    if name.endswith(".grad"):
+    if name.endswith(".grad") or GRADS.search(name):
         return [plain(name.removesuffix(".grad"))]
     text = plain(name)
     found = [text.removesuffix(end) for end in ("grad", "bar") if text.endswith(end)]

@@ -44,6 +44,13 @@ class Line:
         return isinstance(self.node, ast.Return)
 
     @property
+    def inside(self):
+        """Whether it stands in a function that its own function makes."""
+        return any(isinstance(n, ast.FunctionDef) and n is not self.function.node
+                   and n.lineno <= self.first <= n.end_lineno
+                   for n in ast.walk(self.function.node))
+
+    @property
     def is_simple(self):
         """Whether it is no head of a loop or a choice."""
         return not isinstance(self.node, COMPOUND)

@@ -52,7 +52,7 @@ class Watch:
     def __init__(self, work, npdls=False):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
         self.entered = self.always = False
-        self.edits = {}
+        self.edits, self.whole = {}, set()              # whole: the places of -1 in z[i] = -1
         codes = _run_codes(work, npdls)
         inner = {c for code in codes for c in _inside(code)}
         codes = [code for code in codes if code not in inner]
@@ -148,7 +148,7 @@ class Watch:
         return new
 
     def _nest(self, place, value, depth=3):
-        if is_float(value):
+        if is_float(value) or place in self.whole and type(value) is int:
             return self._one(place, value)
         if isinstance(value, (tuple, list)) and depth:
             items = [self._nest(place, v, depth - 1) for v in value]
@@ -345,6 +345,9 @@ class _Rewrite(ast.NodeTransformer):
         bare = isinstance(node, ast.Name) and node.id in self.modules
         inner = self._inside(node) if isinstance(node, WRAPPED) and not bare else self.visit(node)
         names = tuple(ast.unparse(t) for t in getattr(target, "elts", [target] * bool(target)))
+        filled = isinstance(target, ast.Subscript) and isinstance(self.line.node, ast.Assign)
+        if filled and ast.unparse(original).removeprefix("-").lstrip("0").isdigit():
+            self.watch.whole.add(len(self.watch.places))
         return self._hooked(inner, original, True, names)
 
     def _is_own(self, call):

@@ -51,14 +51,12 @@ def test_what_needs_numpy_alone(folder, command):
 ALL = "joblib matplotlib threadpoolctl tqdm"
 
 
-@pytest.mark.parametrize("command, missing", [
-    (["train-gpt", "--out", "new"], "threadpoolctl tqdm matplotlib"),
-    (["finetune", "gpt", "--operator", "-", "--out", "new", "--quiet"],
-     "threadpoolctl tqdm matplotlib"),
-    (["plot", "curves", "gpt"], ALL)], ids=["train", "finetune", "plot"])
-def test_what_needs_more_says_so_in_a_line(folder, command, missing):
+@pytest.mark.parametrize("command", [
+    ["train-gpt", "--out", "new"], ["plot", "curves", "gpt"],
+    ["finetune", "gpt", "--operator", "-", "--out", "new", "--quiet"]], ids=lambda c: c[0])
+def test_what_needs_more_says_so_in_a_line(folder, command):
     status, out, err = alone(folder, *command)
-    assert status == 2 and err.count("\n") == 1 and f"'pip install {missing}'" in err, err
+    assert status == 2 and err.count("\n") == 1 and f"'pip install {ALL}'" in err, err
     assert not (folder / "new").exists()
 
 

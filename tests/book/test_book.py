@@ -98,7 +98,9 @@ def test_a_statement_of_several_lines_is_shown_as_one():
 
 SEARCHED = {"bptt": "05", "vanishing gradient": "05", "teacher forcing": "13", "dropout": "02",
             "forget gate": "06", "softmax": "03", "layernorm": "09", "beam search": "15",
-            "causal mask": "11", "weight decay": "14", "rope": "18"}
+            "causal mask": "11", "weight decay": "14", "rope": "18", "softmax derivative": "03",
+            "lora": "16", "attention mask": "11", "adam": "14", "layer norm backward": "09",
+            "gru": "07", "perplexity": "13"}
 CUT = """[...document.querySelectorAll('.equation math, .source .formula, .worked')].filter(
     m => m.scrollWidth > m.clientWidth + 1).map(m => m.textContent)"""
 OPEN = "document.querySelectorAll('details:not(.step)').forEach(fold => { fold.open = true; })"

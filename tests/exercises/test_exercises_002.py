@@ -1,6 +1,5 @@
 """Document 002, Problems 1 to 4: numbers against facts made by hand, and on other data."""
 
-import functools
 import math
 from fractions import Fraction
 
@@ -21,16 +20,6 @@ SMALL = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 10**6)
 
 
-@functools.cache
-def claims_of(module):
-    return module.claims()
-
-
-def verdicts(module):
-    """{(part, start of the claim): verdict}."""
-    return {(claim.part, claim.claim[:30]): claim.verdict for claim in claims_of(module)}
-
-
 def test_exploding_training():
     bent, losses = exploding.training(updates=6)
     assert bent[-1] == pytest.approx(bent[1], rel=1e-4) and abs(bent[1]) > 5
@@ -39,8 +28,6 @@ def test_exploding_training():
     (w, new), (loss, _) = exploding.training(w=0.5, h=1.0, steps=1, lr=0.1, updates=1, squash=None)
     assert (w, loss) == (0.5, 2.25) and new == pytest.approx(0.5 - 0.1 * 2 * 1.5)
     assert exploding.cross_entropy_slopes((0.0,)) == [pytest.approx((math.log(2), 0.5))]
-    found = [claim.verdict for claim in claims_of(exploding)]
-    assert found == ["under-specified", "slip"]
     assert exploding.exponential([1, -1.3, 1.7]) and not exploding.exponential([1, 1.1, 5])
 
 
@@ -78,7 +65,6 @@ def test_remedies():
     assert by_entry < 0.95
     short, same, _, _ = remedies.clipping(0.5)
     assert short == same < 1e-9
-    assert {claim.verdict for claim in claims_of(remedies)} == {"confirmed", "under-specified"}
     assert remedies.forget_gate_norms(0.0)[50] < 1e-9 < 0.05 < remedies.forget_gate_norms(5.0)[50]
     assert remedies.initial_radius(1.0) == pytest.approx(1, abs=0.1)
     assert remedies.initial_radius(2.0) == pytest.approx(math.sqrt(2), abs=0.1)
@@ -128,8 +114,6 @@ def test_problem_1():
     lags, total = through_time.weight_gradient_by_lag()
     assert lags[20:].max() < 1e-6 * total < lags[:3].max()
     assert through_time.steepest_slopes() == pytest.approx((0.25, 1.0))
-    found = [claim.verdict for claim in claims_of(through_time)]
-    assert found == ["confirmed", "under-specified", "under-specified", "confirmed", "wrong"]
 
 
 def test_gradients_of_known_matrices():
@@ -186,7 +170,6 @@ def test_problem_2():
     cell = gru.gated_cell(0.25, 0.5)
     candidate = np.tanh(x @ cell.W_x.data[:, 16:] + 0.5 * (h @ cell.W_h.data[:, 16:]))
     assert new == pytest.approx(0.75 * h + 0.25 * candidate, abs=1e-12)
-    assert set(verdicts(gru).values()) == {"confirmed", "under-specified", "convention", "slip"}
 
 
 def test_gates_by_hand():
@@ -303,9 +286,6 @@ def test_problem_4():
     alone = memory.memory_jacobians(statements.lstm_cell(recurrent=0.0))
     assert alone[2] == pytest.approx(alone[0], abs=1e-12)   # no U: nothing goes through h
     assert memory.carried(0.5, 10) == 2**-10
-    assert [c.verdict for c in claims_of(memory)].count("under-specified") == 4
-    assert "wrong" not in verdicts(memory).values()
-    assert [c.verdict for c in claims_of(lstm_gradient)].count("wrong") == 1
 
 
 def test_the_memory_by_hand():
@@ -342,10 +322,6 @@ def test_a_forget_gate_alone_is_a_power():
 
 
 def test_problem_3():
-    found = {(c.part, c.verdict) for c in claims_of(statements)}
-    assert {(part, "confirmed") for part in "abcd"} <= found
-    assert ("b, summary", "wrong") in found
-    assert [verdict for _, verdict in found].count("wrong") == 1
     large = statements.lstm_cell(recurrent=8.0, forget=0.0)
     assert statements.error_lengths(large, 60, 1e-40)[-1] > 1
 

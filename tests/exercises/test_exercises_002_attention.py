@@ -1,6 +1,5 @@
 """Document 002, Problems 5 to 7: numbers against facts made by hand, and on other data."""
 
-import functools
 import math
 from fractions import Fraction
 
@@ -23,16 +22,6 @@ SMALL = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 10**6)
 
 
-@functools.cache
-def claims_of(module):
-    return module.claims()
-
-
-def verdicts(module):
-    """{(part, start of the claim): verdict}."""
-    return {(claim.part, claim.claim[:30]): claim.verdict for claim in claims_of(module)}
-
-
 @SMALL
 @given(queries=st.integers(1, 20), keys=st.integers(1, 20), k=st.sampled_from([2, 4, 6, 8]),
        number=st.sampled_from([1, 2]))
@@ -47,10 +36,6 @@ def test_problem_7_costs():
     assert complexity.counted(12, 12, 8, causal=True) == formula(12, 12, 8)
     assert complexity.encoder_difference()[0] == 0 < complexity.encoder_difference()[1]
     assert complexity.generating(3, 2, True) == 3 * 16 + 4 * (1 + 2 + 3)
-    found = {(c.part, c.verdict) for c in claims_of(complexity)}
-    assert {("3a", "under-specified"), ("3b", "no answer given"), ("3c", "under-specified"),
-            ("4", "confirmed")} <= found
-    assert [c.claim for c in claims_of(complexity) if c.verdict == "wrong"] == ["typically M > k"]
 
 
 def test_multiplications_by_hand():
@@ -100,8 +85,6 @@ def test_problem_6():
         21, 135, Fraction(1593, 2))
     assert dot_scale.saturation(512, False, count=300)[0] > 0.85 > 0.4 > dot_scale.saturation(
         512, True, count=300)[0]
-    found = {(c.part, c.verdict) for module in (dot, dot_scale) for c in claims_of(module)}
-    assert {("a", "confirmed"), ("b", "wrong"), ("c", "wrong"), ("d", "wrong")} <= found
 
 
 def test_moments_by_hand():
@@ -157,9 +140,6 @@ def test_problem_7_heads():
     assert apart < 1e-12 < 1e-3 < trained
     assert heads.twin_heads(updates=0, apart=0.5) == pytest.approx((0.5, 0))
     assert abs(heads.twin_heads(apart=0.5)[0] - 0.5) > 1e-3     # heads that differ learn to differ
-    found = verdicts(heads)
-    assert found["1", "self-attention is permutation-"] == "wrong"
-    assert found["1", "i is the index of the dimensio"] == "slip"
 
 
 def test_places_by_hand():
@@ -210,7 +190,6 @@ def test_problem_5():
     assert rnn_attention.largest_state(1) <= 1 < rnn_attention.largest_state(20)
     plain, attentive = rnn_attention.first_step_gradient(40)
     assert attentive > 1e3 * plain
-    assert [c.verdict for c in claims_of(rnn_attention)].count("wrong") == 2
 
 
 def test_attention_by_hand():

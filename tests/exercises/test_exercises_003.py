@@ -1,6 +1,5 @@
 """Document 003, Questions 1 to 5: numbers against facts made by hand, and on other data."""
 
-import functools
 import math
 from fractions import Fraction
 from itertools import product
@@ -23,11 +22,6 @@ TREE = {"a": (0.5, {END: 0.2, "c": (0.5, {END: 1.0}), "d": (0.3, {END: 1.0})}),
         "b": (0.4, {END: 0.9, "c": (0.1, {END: 1.0})}), END: 0.1}
 FIRST, SECOND = parity.DESIGNS["add or subtract"], parity.DESIGNS["from the hint"]
 BRANCHES = {"a": (0.5, {"c": (0.25, {END: 1.0}), END: 0.75}), "b": (0.375, {END: 1.0}), END: 0.125}
-
-
-@functools.cache
-def claims_of(module):
-    return module.claims()
 
 
 @given(p=st.floats(0.05, 0.95), least=st.floats(0.001, 1))
@@ -79,8 +73,6 @@ def test_question_4():
     trees = [beam.random_tree(seed) for seed in range(40)]
     assert 0 < beam.normalised_rule_fails(trees) < 40
     assert definitions.likely(0.5, 0.5) == 1 and definitions.likely(0.5, 0.1) == 3
-    assert [c.verdict for c in claims_of(beam)] == [
-        "confirmed", "under-specified", "no answer given", "under-specified"]
 
 
 @pytest.mark.parametrize("tree, width, best, found", [

@@ -66,12 +66,14 @@ def test_ledger_is_up_to_date(claims):
     assert not stale, "\n".join(["write it again: python -m exercises --ledger", *stale[:12]])
 
 
+@pytest.mark.slow
 def test_every_document_and_every_verdict_has_claims(claims):
     assert {claim.document for claim in claims} == {"000", "001", "002", "003", "004"}
     counts = ledger.counts(claims)
     assert counts.pop(FAILED) == 0 and all(counts.values())
 
 
+@pytest.mark.slow
 def test_verdicts_counted_and_errors_found(claims):
     computed = [claim for claim in claims if claim.basis != "runs"]
     assert {document: tuple(sum((c.document, c.verdict) == (document, word) for c in computed)

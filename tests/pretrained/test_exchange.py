@@ -16,9 +16,6 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.pretrained.exchange import from_torch, to_torch
 
 DTYPES = {"float32": 1e-5, "float64": 1e-10}
-GPT_NAMES = {"decoder.blocks": "blocks", "decoder.norm": "final_norm",
-             "positions.weight": "positions"}
-CELL_NAMES = {"lstm.layers": "cells", ".cell.": "."}
 
 
 @pytest.fixture
@@ -52,10 +49,10 @@ def test_a_trained_gpt_comes_in_and_goes_out(torch, dtype, options):
     own = options | ({} if "positions" in options else {"positions": "k/d"})
     model = GPT(11, 8, 2, 2, max_len=7, dtype=dtype, **own)
     ignored = () if "positions" in options else ("positions",)          # a fixed table
-    from_torch(model, arrays_of(module), rename=GPT_NAMES, ignore=ignored)
+    from_torch(model, arrays_of(module), **module.exchange, ignore=ignored)
     wanted = module(torch.tensor(tokens)).detach().numpy()
     assert abs(model.forward(tokens)[0] - wanted).max() < DTYPES[dtype]
-    back = to_torch(model, rename=GPT_NAMES)
+    back = to_torch(model, **module.exchange)
     for name, array in arrays_of(module).items():
         if name in back:
             np.testing.assert_array_equal(back[name], array)
@@ -67,8 +64,8 @@ def test_a_trained_gpt_comes_in_and_goes_out(torch, dtype, options):
 @pytest.mark.parametrize("kind", ["LSTMLM", "LSTMLMPerGate"])
 def test_a_trained_lstm_comes_in_and_goes_out(torch, dtype, bias, kind):
     torch.manual_seed(1)
-    options = {"style": "torch"} if kind == "LSTMLM" else {"rename": CELL_NAMES}
     build = getattr(reference(), kind)
+    options = build.exchange
     module = build(7, 5, 6, 2, bias=bias).to(getattr(torch, dtype))
     model = LSTMLM(7, 5, 2, 6, bias=bias, rng=9, dtype=dtype)
     tokens = np.random.default_rng(1).integers(0, 7, (2, 5))

@@ -54,7 +54,7 @@ def own(tmp_path, monkeypatch):
     ([], "a command is missing; give one of: step, blame, example, homework, plot, train-gpt"),
     (["stp"], "command 'stp' is unknown; did you mean step?"),
     (["step", "LayrNorm"], "layer 'LayrNorm' is unknown; did you mean LayerNorm"),
-    (["blame", "Linear", "--seed", "-1"], "--seed -1: must be 0 or more"),
+    (["blame", "Linear", "--seed", "-1"], "--seed -1: must be an integer, 0 or more"),
     (["blame", "Linear", "--input", "x=2,3", "--set", "colour=3"], "unexpected keyword argument"),
     (["step", "Linear", "--html", "setup.cfg/page.html"], "--html setup.cfg/page.html: can't be"),
     (["step", "Linear", "--html", "."], "--html .: can't be written"),
@@ -75,7 +75,7 @@ def test_bad_usage_is_one_line_and_status_2(command, words, capsys, tmp_path, mo
 @pytest.mark.parametrize(("old", "new", "words"), [
     ("class Square(Layer):", "class Square(Layer:", "SyntaxError"),
     ("class Square(Layer):", "class Round(Layer):", "has no class 'Square'; it has: Round"),
-    ("class Square(Layer):", "class Square:", "is not a Layer"),
+    ("class Square(Layer):", "class Square:\n    pass\nclass Round(Layer):", "is not a Layer"),
     ("class Square(Layer):", "1 / 0\nclass Square(Layer):", "ZeroDivisionError: division by zero "
      "(line 6)"),
     ("class Square(Layer):", "raise SystemExit(3)\nclass Square(Layer):", "SystemExit: 3"),

@@ -1,5 +1,6 @@
 """Which line `blame` names where several could mend what is wrong, and that it says why."""
 
+import ast
 import re
 
 import numpy as np
@@ -10,6 +11,8 @@ from docs.book.sources import find
 from npdl.core import Cache, Layer
 from npdl.layers.linear import Linear
 from npdl_study.blame.blame import blame
+from npdl_study.blame.edits import edits
+from npdl_study.blame.words import Words
 from npdl_study.check.target import find_class
 
 DENSITY = "return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)"
@@ -95,3 +98,14 @@ def test_a_function_that_cannot_be_run_again_is_no_trouble():
     rng = np.random.default_rng(0)
     report = blame(Hidden(), rng.standard_normal((4, 3)), rng.standard_normal((4, 6)))
     assert not report.right and report.line
+
+
+def test_a_shape_is_multiplied_by_nothing():
+    """(8, 3) * 7 are 14 axes: a run that would never end."""
+    [statement] = ast.parse("ch = np.broadcast_to(ch, k.shape)").body
+
+    def tried(*shapes):
+        words = Words(["ch"], ["n"], ["n"], [], [], [], {}, set(shapes), set(), set())
+        return [edit.new for edit in edits(statement, words) if "k.shape) * n" in str(edit.new)]
+
+    assert tried() and not tried("k.shape")

@@ -51,7 +51,7 @@ def test_the_page_is_one_small_file_that_asks_for_nothing(name):
 
 DOCUMENT = ROOT / "docs" / "study-tools.md"
 PAGES = dict(re.findall(r"^python -m npdl (step .*) --html (docs/step/\w+\.html)$",
-                        DOCUMENT.read_text(encoding="utf-8"), re.M))
+                        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M))
 
 
 def outline(data):
@@ -68,7 +68,7 @@ def outline(data):
 
 @pytest.mark.parametrize("command", PAGES)
 def test_a_committed_page_is_what_its_command_writes_now(tmp_path, command):
-    """When this fails, run the command that docs/study-tools.md names for the page again."""
+    """When this fails, run the command that CONTRIBUTING.md names for the page again."""
     kept = (ROOT / PAGES[command]).read_text(encoding="utf-8")
     assert main([*shlex.split(command), "--html", str(tmp_path / "page.html")]) == 0
     new = (tmp_path / "page.html").read_text(encoding="utf-8")

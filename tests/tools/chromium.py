@@ -132,10 +132,6 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
-    def screenshot(self, path):
-        found = self.call("Page.captureScreenshot", format="png")
-        Path(path).write_bytes(base64.b64decode(found["data"]))
-
 
 @contextlib.contextmanager
 def browser():

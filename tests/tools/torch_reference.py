@@ -1,7 +1,7 @@
 """Plain PyTorch versions of npdl's two language models, for parity tests and benchmarks.
 
 They are what a PyTorch user would write: modules, autograd, nothing tuned. Each model maps tokens
-(B, S) to logits (B, S, V). `torch_names` translates their parameters to npdl's and back.
+(B, S) to logits (B, S, V); `exchange` holds what npdl.pretrained.exchange is told of its names.
 """
 
 import math
@@ -93,6 +93,9 @@ class GPT(nn.Module):
     one unless it is tied.
     """
 
+    exchange = {"rename": {"decoder.blocks": "blocks", "decoder.norm": "final_norm",
+                           "positions.weight": "positions"}}
+
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", positions="sinusoidal", tied=False,
                  fused=False, norm_bias=True):
@@ -148,6 +151,8 @@ class LSTMCellPerGate(nn.Module):
 class LSTMLMPerGate(nn.Module):
     """Document 004's language model: LSTM cells in a loop over time (272,420 with V = 36)."""
 
+    exchange = {"rename": {"lstm.layers": "cells", ".cell.": "."}}
+
     def __init__(self, vocab_size, d_model=128, hidden_size=None, num_layers=2, bias=True):
         super().__init__()
         d_h = d_model if hidden_size is None else hidden_size
@@ -157,13 +162,11 @@ class LSTMLMPerGate(nn.Module):
         self.classifier = nn.Linear(d_h, vocab_size, bias=bias)
         self.d_h = d_h
 
-    def forward(self, tokens, state=None, last=None):
-        """Logits (B, S, V), or of the last positions only; `state` is a pair of (L, B, D)."""
+    def forward(self, tokens, last=None):
+        """Logits (B, S, V), or of the last positions only."""
         x = self.embedding(tokens)
-        for layer, cell in enumerate(self.cells):
+        for cell in self.cells:
             h = c = x.new_zeros(x.shape[0], self.d_h)
-            if state is not None:
-                h, c = state[0][layer], state[1][layer]
             outputs = []
             for t in range(x.shape[1]):
                 h, c = cell(x[:, t], (h, c))
@@ -175,6 +178,8 @@ class LSTMLMPerGate(nn.Module):
 class LSTMLM(nn.Module):
     """The same model on `nn.LSTM`, which has a second, redundant bias."""
 
+    exchange = {"style": "torch"}
+
     def __init__(self, vocab_size, d_model=128, hidden_size=None, num_layers=2, bias=True):
         super().__init__()
         d_h = d_model if hidden_size is None else hidden_size
@@ -182,8 +187,8 @@ class LSTMLM(nn.Module):
         self.lstm = nn.LSTM(d_model, d_h, num_layers, bias=bias, batch_first=True)
         self.classifier = nn.Linear(d_h, vocab_size, bias=bias)
 
-    def forward(self, tokens, state=None, last=None):
-        x, _ = self.lstm(self.embedding(tokens), state)
+    def forward(self, tokens, last=None):
+        x, _ = self.lstm(self.embedding(tokens))
         return self.classifier(x if last is None else x[:, x.shape[1] - last:])
 
 

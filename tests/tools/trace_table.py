@@ -4,17 +4,22 @@
 
 For each layer: the files of npdl, the functions in them and the lines that run, each counted
 once; checks of what comes in (npdl/errors.py) apart. For an update: how often execution moves
-from one file to another, in how many threads, and how deep calls stand in each other.
+from one file to another, in how many threads, and how deep calls stand in each other. For whole
+commands: the files of npdl and npdl_study in which a function runs, the functions, the moves.
 """
 
 import contextlib
+import inspect
+import os
 import pathlib
 import sys
+import tempfile
 import threading
 
 import numpy as np
 
 import npdl
+from npdl.__main__ import main as command
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMLayer
@@ -23,7 +28,7 @@ from npdl.optim import AdamW
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 
-HOME = str(pathlib.Path(npdl.__file__).parent)
+HOME = str(pathlib.Path(npdl.__file__).parent)      # and what begins so: npdl_study
 DOORS = str(pathlib.Path(HOME, "errors.py"))
 
 
@@ -36,8 +41,8 @@ class Traced:
 
     def follow(self, frame, event, arg):
         code = frame.f_code
-        if not code.co_filename.startswith(HOME):
-            return None
+        if not (code.co_filename.startswith(HOME) and code.co_flags & inspect.CO_OPTIMIZED):
+            return None                         # another's, or the body of a module or a class
         if event == "call":
             self.threads.add(threading.get_ident())
             self.functions.add((code.co_filename, code.co_qualname))
@@ -70,6 +75,34 @@ def tracing():
     finally:
         sys.settrace(None)
         threading.settrace(None)
+
+
+class Lacking(LayerNorm):
+    """A LayerNorm whose backward lacks a term."""
+
+    @classmethod
+    def sample(cls):
+        return cls(4, dtype="float64"), np.random.default_rng(0).standard_normal((2, 3, 4))
+
+    def backward(self, dy, cache):
+        self.gain.grad += (dy * cache.x_hat).sum((0, 1))
+        self.bias.grad += dy.sum((0, 1))
+        dx_hat = dy * self.gain.data
+        return (dx_hat - dx_hat.mean(-1, keepdims=True)) / cache.std
+
+
+def of_command(*words):
+    """What runs in a command, (files, functions, moves)."""
+    traced = Traced()
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        threading.setprofile(traced.follow)
+        sys.setprofile(traced.follow)
+        try:
+            command(words)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    return len({file for file, _ in traced.functions}), len(traced.functions), traced.moves
 
 
 def of_layer(layer, *inputs):
@@ -125,6 +158,15 @@ def main():
         files = len({file for file, _ in traced.lines})
         print(f"| --engine {engine} | {files} | {traced.moves} | {len(traced.threads)} | "
               f"{traced.deepest} |")
+    print("\n| a command | files | functions | moves between files |\n|---|--:|--:|--:|")
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (("train-gpt", "--steps", "1", "--engine", "plain", "--quiet",
+                       "--out", f"{folder}/1"),
+                      ("train-gpt", "--steps", "1", "--engine", "fast", "--quiet",
+                       "--out", f"{folder}/2"),
+                      ("blame", f"{os.path.relpath(__file__)}:Lacking")):
+            print(f"| {' '.join(words).replace(folder, 'FOLDER')} | ", end="")
+            print(" | ".join(map(str, of_command(*words))) + " |")
 
 
 if __name__ == "__main__":

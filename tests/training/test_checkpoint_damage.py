@@ -10,7 +10,6 @@ import zipfile
 import numpy as np
 import pytest
 
-from npdl.errors import CheckpointError
 from npdl.training import checkpoint
 from tests.tools.checkpoint_example import META, assert_same, example, refused
 
@@ -70,27 +69,6 @@ def test_every_truncation_and_tail_is_refused(tmp_path):
         refused(path, good + tail)
         refused(path, tail + good)
     refused(path, b"PK" * 500)
-
-
-@pytest.mark.slow
-def test_flips_under_a_right_digest_never_escape(tmp_path):
-    """Three parsers see these bytes; whatever they raise, it arrives as CheckpointError."""
-    path = tmp_path / "a.npz"
-    checkpoint.save(path, example(), META)
-    good = path.read_bytes()
-    rng = np.random.default_rng(3)
-    outcomes = {"loaded": 0, "refused": 0}
-    for position in range(len(good) - 64):
-        bad = bytearray(good)
-        bad[position] = rng.integers(256)
-        path.write_bytes(seal(bytes(bad)))
-        try:
-            checkpoint.load(path)
-            outcomes["loaded"] += 1       # a date or an attribute: nothing that is read
-        except CheckpointError as error:
-            assert "\n" not in str(error)
-            outcomes["refused"] += 1
-    assert outcomes["refused"] > outcomes["loaded"]
 
 
 GOOD = npy(header("(2,)"), np.ones(2, np.float32).tobytes())

@@ -5,14 +5,13 @@ import os
 
 import pytest
 
-resource = pytest.importorskip("resource", reason="signals, forks and /proc are POSIX's")
+pytest.importorskip("resource", reason="signals, forks and /proc are POSIX's")
 
 from npdl.errors import InputError, NpdlError
 from npdl.training.config import Config
 from npdl.training.loop import Trainer
 from npdl.training.run import load_run, train
 from tests.training.trust.__main__ import TOPICS
-from tests.training.trust.runs import finish, start, temporaries
 
 QUICK = ("numbers",)
 
@@ -48,18 +47,3 @@ def test_what_memory_cannot_hold_is_refused_before_it_is_made(tmp_path, settings
     settings = {name: str(path) if value == "{text}" else value for name, value in settings.items()}
     with pytest.raises(InputError, match=f"{option}.* GiB"):
         Trainer(Config(**{**SMALL, "block": 8, **settings}))
-
-
-def test_a_write_that_the_system_cuts_short_is_one_line(tmp_path):
-    """A real limit of the system's, where the harness only plays one: files of 20 kB at most."""
-    run = tmp_path / "run"
-    line = ["train_gpt", "--p", 5, "--width", 32, "--heads", 2, "--steps", 4, "--threads", 1,
-            "--save-every", 2, "--quiet", "--out", run]
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
-    process = start(*line, preexec_fn=limit)
-    _, errors = process.communicate()
-    assert process.returncode == 2 and len(errors.strip().splitlines()) == 1, errors
-    assert "File too large" in errors and "free space" in errors
-    assert not (run / "checkpoint.npz").exists() and not temporaries(run)
-    finish(start(*line))
-    assert load_run(run).step == 4

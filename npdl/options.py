@@ -1,7 +1,8 @@
-"""Settings of a run, each told once: its default, what is allowed, the option that gives it.
+"""Settings, each told once: its default, what is allowed, the option that gives it.
 
-Config and Adapters (npdl.training.config) are the tables, one `setting` a line. From them a value
-is checked, and a command gets its options; what is not given is absent from what it parses.
+A table is a dataclass with one `setting` a line: of a run Config and Adapters
+(npdl.training.config), of other commands a small one beside them. From it a value is checked, and a
+command gets its options; what is not given is absent from what it parses.
 """
 
 import argparse
@@ -29,6 +30,7 @@ NATURAL = Range(lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more, below
 NOT_NEGATIVE = Range(lambda x: x >= 0, "a finite number, 0 or more")
 POSITIVE = Range(lambda x: x > 0, "a finite number above 0")
 SHARE = Range(lambda x: 0 < x <= 1, "a number in (0, 1]")
+SECONDS = Range(lambda s: 0 < s < 1e6, "seconds, above 0 and below a million")
 BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 
@@ -40,7 +42,8 @@ def count(most):
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
     """A field of a table.
 
-    group    the heading that its option stands under; None for a setting without an option
+    group    the heading that its option stands under, "" for none; None for a setting without an
+             option
     allowed  its values: a tuple of words, or a Range of numbers (None is allowed where the type
              says so); None where what uses it will say
     only     the command that alone has the option, among those that ask for its group
@@ -49,6 +52,15 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
     return dataclasses.field(default=default, metadata={
         "group": group, "help": help, "metavar": metavar, "allowed": allowed, "only": only,
         "rare": rare})
+
+
+def taken(table, given):
+    """A table with what a command was given of it, checked; `given`, the vars() of the command's
+    options, loses those."""
+    chosen = table(**{field.name: given.pop(field.name) for field in dataclasses.fields(table)
+                      if field.name in given})
+    check(chosen)
+    return chosen
 
 
 def option_of(name):
@@ -96,7 +108,7 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
     """
     kinds = types_of(type(defaults))
     for group in groups:
-        added = parser.add_argument_group(group)
+        added = parser.add_argument_group(group) if group else parser
         for field in dataclasses.fields(defaults):
             told = field.metadata
             if (told["group"] == group and told["only"] in (None, command)
@@ -107,15 +119,15 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
 
 def _add(group, field, kind, default):
     told, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
+    option = functools.partial(group.add_argument, default=argparse.SUPPRESS)
     if kind is bool and field.default:
-        return group.add_argument(f"--no-{field.name.replace('_', '-')}", dest=field.name,
-                                  action="store_false", help=told["help"])
+        return option(f"--no-{field.name.replace('_', '-')}", dest=field.name,
+                      action="store_false", help=told["help"])
     if kind is bool:
-        return group.add_argument(option_of(field.name), action="store_true", help=told["help"])
+        return option(option_of(field.name), action="store_true", help=told["help"])
     if isinstance(told["allowed"], tuple):
-        return group.add_argument(option_of(field.name), choices=told["allowed"], help=shown)
-    return group.add_argument(option_of(field.name), help=shown, metavar=told["metavar"],
-                              **_reader(kind))
+        return option(option_of(field.name), choices=told["allowed"], help=shown)
+    return option(option_of(field.name), help=shown, metavar=told["metavar"], **_reader(kind))
 
 
 def _reader(kind):

@@ -1,0 +1,158 @@
+"""What a statement may be made of: names, numbers, keys and indices that stand where it does."""
+
+import ast
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl_study.blame.edits import place_of
+from npdl_study.trace.runs import quiet
+from npdl_study.trace.syntax import bound_by, names_of
+
+PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
+        "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
+SMALL = 12                      # nodes of a part of a sum or product that is a word
+
+
+@dataclass
+class Words:
+    """The words of a Line, as source.
+
+    arrays    float arrays and masks that its function holds; `numbers` numbers, and `counts` the
+              whole ones of these
+    targets   what its function assigns to; `keys` of its dicts; `places` indices, in forward too
+    forwards  {names: forward's expressions in which these stand}
+    shapes    tuples: a product of one and a number is a far larger array's
+    unused    the names that its function binds and never reads; `once` those it reads once
+    """
+
+    arrays: list
+    numbers: list
+    counts: list
+    targets: list
+    keys: list
+    places: list
+    forwards: dict
+    shapes: set
+    unused: set
+    once: set
+
+    @property
+    def all(self):
+        return [*self.arrays, *self.numbers]
+
+
+def words_of(line, frame, watch, forwards):
+    """The Words of a Line, of the locals there, and of the keys of what forward computes."""
+    names, tree = in_reach(line, frame), line.function.node
+    found = _values(line, names)
+    arrays, numbers, counts = [], [], []
+    for text, value in found.items():
+        if isinstance(value, (bool, np.bool_)):
+            continue
+        if isinstance(value, (int, np.integer)):
+            counts.append(text)
+            numbers.append(text)
+        elif isinstance(value, (float, np.floating)):
+            numbers.append(text)
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "fbiu":
+            arrays.append(text)
+    numbers += [text for text in _lengths(arrays, found) if text not in numbers]
+    own = ast.unparse(line.node)
+    arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
+    targets = [ast.unparse(t) for n in ast.walk(tree) if isinstance(n, (ast.Assign, ast.AugAssign))
+               for t in getattr(n, "targets", [getattr(n, "target", None)])
+               if isinstance(t, (ast.Name, ast.Attribute, ast.Subscript))]
+    keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
+    places = [place_of(n) for f in watch.functions for n in ast.walk(f.node)
+              if isinstance(n, ast.Subscript)]
+    shapes = {text for text, value in found.items() if isinstance(value, tuple)}
+    return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
+                 list(dict.fromkeys(places)), _of_forward(watch, forwards), shapes,
+                 set(unused_in(tree)), set(unused_in(tree, 1)))
+
+
+def _values(line, names):
+    """{source: value} of names, of what is in caches and dicts, and of the small expressions in a
+    Line's function: hs[t + 1], x.shape[0], 1 - z."""
+    found = {}
+    for name, value in names.items():
+        found[name] = value
+        if name == "self" or type(value).__name__ in ("Cache", "SimpleNamespace"):
+            for key, part in vars(value).items():
+                is_param = hasattr(part, "data") and hasattr(part, "grad")
+                found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
+        elif isinstance(value, dict):
+            found |= {f"{name}[{key!r}]": part for key, part in value.items()}
+    space = {**line.function.space, **names}
+    for node in ast.walk(line.function.node):
+        small = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
+            node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
+            1 for _ in ast.walk(node)) < SMALL
+        if small and is_pure(node) and ast.unparse(node) not in found:
+            try:
+                with quiet():
+                    found[ast.unparse(node)] = eval(ast.unparse(node), dict(space))
+            except Exception:
+                continue
+    return found
+
+
+def _lengths(arrays, found):
+    """The lengths of arrays, each of the first array that has it: x.shape[0]."""
+    lengths = {}
+    for text in arrays:
+        if text.isidentifier() or text.count(".") == 1:
+            for i, n in enumerate(np.shape(found[text])):
+                if lengths.setdefault(n, (text, []))[0] == text:
+                    lengths[n][1].append(i)
+    return [f"{text}.shape[{i}]" for n, (text, axes) in lengths.items() if n > 1 for i in axes]
+
+
+def _of_forward(watch, forwards):
+    """{names: [sources]} of what forward computes, by the names that are read."""
+    found = {}
+    for place in {watch.places[key[0]] for key in forwards}:
+        for node in ast.walk(place.node):
+            if isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)) and is_pure(node):
+                found.setdefault(frozenset(names_of(node)), set()).add(ast.unparse(node))
+    return {names: sorted(sources) for names, sources in found.items()}
+
+
+def in_reach(line, frame):
+    """{name: value} of a module's numbers and arrays, and of the locals at a Line but what is left
+    from a loop that it does not stand in, and what a turn before has left."""
+    tree = line.function.node
+    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For)]
+    left, around = (set().union(*(names_of(n.target) for n in some)) for some in (
+        [n for n in loops if n not in line.loops], [n for n in loops if n in line.loops]))
+    first = {}
+    for other in line.function.lines:
+        for target in bound_by(other.node):
+            first[target] = min(first.get(target, other.first), other.first)
+    return {n: v for n, v in line.function.space.items()
+            if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")} | {
+        n: v for n, v in frame.items() if n not in left - around and first.get(n, 0) <= line.first}
+
+
+def unused_in(tree, times=0):
+    """The names that a function binds and never reads; or so many times."""
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    read = Counter(n.id for n in names if isinstance(n.ctx, ast.Load))
+    return [n for n in dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
+            if read[n] == times and n != "_"]
+
+
+def is_pure(node):
+    """Whether an expression only computes."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            func = part.func
+            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
+                "np", "xp", "numpy", "math")
+            if not library and getattr(func, "attr", getattr(func, "id", "")) not in PURE:
+                return False
+        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+            return False
+    return True
