@@ -137,10 +137,9 @@ class FastEngine:
     def parts(self, batch, shared=True):
         """The batch in as many Parts as there are workers, or more where it is large."""
         self.flat.check()
-        for attributes, held in self.held:
-            if any(attributes.get(name) != value for name, value in held.items()):
-                raise InputError("a layer or a parameter of the model was replaced since the "
-                                 "engine was made; make the engine afterwards")
+        if not all(held.items() <= attributes.items() for attributes, held in self.held):
+            raise InputError("a layer or a parameter of the model was replaced since the engine "
+                             "was made; make the engine afterwards")
         arrays = batch.inputs, batch.targets, batch.counted
         before, known = self.parts_of.get(batch, ((), {}))
         if not before or not all(map(np.array_equal, arrays, before)):

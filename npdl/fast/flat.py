@@ -133,11 +133,19 @@ class Flat:
                 start += shape[-1]
 
     def clip(self, max_norm):
-        """npdl.optim.clip_by_global_norm. A BLAS norm would change its bits with its threads."""
-        spare = self.grads[-1] if len(self.grads) > 1 else None     # it has been added
-        norm = xp.sqrt(xp.multiply(self.grad, self.grad, out=spare).sum())
+        """npdl.optim.clip_by_global_norm. A BLAS norm of all would change its bits with its
+        threads; it takes one for so short rows."""
+        norm = xp.sqrt(self.squares())
         self.grads[0] *= xp.minimum(max_norm / (norm + 1e-6), 1.0).astype(self.grad.dtype)
         return norm
+
+    def squares(self):
+        """The sum of the gradient's squares."""
+        if not is_host():
+            return xp.multiply(self.grad, self.grad).sum()
+        whole = self.size // ROW * ROW
+        rows, rest = self.grad[:whole].reshape(-1, ROW), self.grad[whole:]
+        return np.vecdot(rows, rows).sum() + np.vecdot(rest, rest)
 
     def settings(self):
         """What an update reads of the optimizer, but for its moments."""
@@ -194,8 +202,9 @@ def move(flat, part, g, keep, lr):
     optimizer = flat.optimizer
     (b1, b2), t = optimizer.betas, optimizer.steps
     theta, m, v = flat.data[part], flat.moments["m"][part], flat.moments["v"][part]
-    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, 1 / math.sqrt(1 - b2**t),
-               optimizer.eps, lr / (1 - b1**t), spare_for(theta))
+    root = math.sqrt(1 - b2**t)             # lr m_hat / (sqrt(v_hat) + eps), times root / root
+    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, optimizer.eps * root,
+               lr * root / (1 - b1**t), spare_for(theta))
 
 
 def spare_for(theta):

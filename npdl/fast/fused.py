@@ -88,10 +88,8 @@ def scale_rows(x_hat, squares, share, eps, gain, bias, y):
 
 @fused
 def normalise_backward(d, x_hat, shift, stretch, squares, share, eps, gain):
-    """d = gain * dy -> (d - shift - stretch * x_hat) / std, over d and x_hat; `gain` None where
-    it has been multiplied by already."""
-    if gain is not None:
-        d = xp.multiply(d, gain, out=d)
+    """d = gain * dy -> (d - shift - stretch * x_hat) / std, over d and x_hat."""
+    d = xp.multiply(d, gain, out=d)
     d = xp.subtract(d, xp.multiply(shift, share), out=d)
     x_hat = xp.multiply(x_hat, xp.multiply(stretch, share), out=x_hat)
     d = xp.subtract(d, x_hat, out=d)
@@ -198,8 +196,9 @@ def gates_backward(dz_i, dz_f, dz_o, dz_g, i, f, o, g, dc, dh, c_prev, tanh_c, d
 
 # --- optimizers ----------------------------------------------------------------------------------
 @fused
-def adam(theta, m, v, g, keep, b1, rest1, b2, rest2, root_scale, eps, rate, spare):
-    """theta *= keep (None: 1), and Adam.move: rest is 1 - beta, root_scale 1 / sqrt(1 - b2**t)."""
+def adam(theta, m, v, g, keep, b1, rest1, b2, rest2, eps, rate, spare):
+    """theta *= keep (None: 1), and Adam.move, rest being 1 - beta: with the root of 1 - b2**t in
+    eps and rate, theta -= rate * m / (sqrt(v) + eps)."""
     if keep is not None:
         theta = xp.multiply(theta, keep, out=theta)
     m = xp.multiply(m, b1, out=m)
@@ -207,8 +206,7 @@ def adam(theta, m, v, g, keep, b1, rest1, b2, rest2, root_scale, eps, rate, spar
     v = xp.multiply(v, b2, out=v)
     square = xp.multiply(g, g, out=spare)
     v = xp.add(v, xp.multiply(square, rest2, out=square), out=v)
-    root = xp.sqrt(v, out=spare)                        # theta -= lr m_hat / (sqrt(v_hat) + eps)
-    root = xp.multiply(root, root_scale, out=root)
+    root = xp.sqrt(v, out=spare)
     root = xp.add(root, eps, out=root)
     step = xp.divide(m, root, out=root)
     step = xp.multiply(step, rate, out=step)

@@ -207,7 +207,7 @@ def normalise(layer, x, x_hat, squares, y):
     share = 1 / x.shape[1]
     x_hat = xp.subtract(x, x[:, :1], out=x_hat)
     x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)      # fused.centre, which see
-    squares[:, 0] = np.einsum("ij,ij->i", x_hat, x_hat)
+    np.vecdot(x_hat, x_hat, out=squares[:, 0])
     fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
 
 
@@ -235,13 +235,11 @@ def layer_norm_backward(layer, dy, cache, m):
 def normalise_backward(layer, dy, x_hat, squares, spare, m):
     """LayerNorm.backward of some rows: dy becomes dx; writes over x_hat."""
     gain, share = layer.gain.data, 1 / dy.shape[1]
+    product = xp.multiply(dy, x_hat, out=spare)
     add_sum(layer.bias, dy, m)
-    if learns(layer.gain):
-        add_sum(layer.gain, xp.multiply(dy, x_hat, out=spare), m)
-    if is_host():
-        dx_hat, gain = xp.multiply(dy, gain, out=dy), None
-        shift = row_sums(dx_hat)
-        stretch = np.einsum("ij,ij->i", dx_hat, x_hat)[:, None]
+    add_sum(layer.gain, product, m)
+    if is_host():                                               # dx_hat = dy * gain
+        shift, stretch = np.matmul(dy, column(gain)), np.matmul(product, column(gain))
     else:
         shift = column(fused.products_summed(dy, gain, None))
         stretch = column(fused.products_summed(dy, gain, x_hat))

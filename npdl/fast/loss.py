@@ -20,7 +20,9 @@ class Counted:
         b, t = np.nonzero(counted)
         order = np.argsort(rows.node[b, t], kind="stable")
         b, t = b[order], t[order]
-        index, inverse = np.unique(rows.node[b, t], return_inverse=True)
+        node = rows.node[b, t]
+        new = np.diff(node, prepend=-1) > 0
+        index, inverse = node[new], np.cumsum(new) - 1
         if every:
             index, inverse = rows.every.index, index[inverse]
         targets = checked_ids(targets[b, t], vocab_size, "targets")

@@ -34,7 +34,7 @@ def keep_freed_memory():
     mallopt = ctypes.CDLL(None).mallopt
     agreed = [
         mallopt(M_MMAP_MAX, 0),                         # a block of its own would be returned
-        mallopt(M_TRIM_THRESHOLD, 1024 * MEBIBYTE),
+        mallopt(M_TRIM_THRESHOLD, -1),                  # never
         mallopt(M_TOP_PAD, 64 * MEBIBYTE),
     ]
     return all(agreed)
@@ -58,7 +58,7 @@ class Arena:
         self.chunks = []
         self.place = (0, 0)     # the chunk, and how many numbers of it are taken
         self.known = {}         # {(place, shape): (array, the place behind it)}
-        self.views = {}         # {(make, more, arrays' ids): what it made of them}, on a device
+        self.views = {}         # {(make, more, arrays' ids): what it made of them}
         self.mine = set()       # ids of the arrays in `known` and in `views`
         self.scratch = _Scratch(self)
         self.written = set()    # ids of the gradients that this step has added to (kernels.add)
@@ -79,10 +79,8 @@ class Arena:
         return array
 
     def once(self, make, arrays, *more):
-        """make(*arrays, *more): views of arrays, in tuples or lists. On a device, where a view
-        costs nearly as much time as a launch, those of this arena's arrays are made once."""
-        if is_host():
-            return make(*arrays, *more)
+        """make(*arrays, *more): views of arrays, in tuples or lists. Those of this arena's arrays
+        are made once: on a device a view costs nearly as much time as a launch."""
         key = make, more, *map(id, arrays)
         found = self.views.get(key)
         if found is None:

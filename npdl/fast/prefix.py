@@ -28,7 +28,7 @@ class Lookup:
     def __init__(self, index, size):
         self.size, self.length = size, len(index)
         self.same = size == len(index) and bool((index == np.arange(size)).all())
-        self.once = len(np.unique(index)) == len(index)         # no row has two readers
+        self.once = np.bincount(index, minlength=1).max() < 2   # no row has two readers
         self.index = to_device(index)
         self.readers = {}
 
@@ -101,26 +101,26 @@ class Rows(Entries):
         ends = np.cumsum(sizes)
         self.batch_shape = (B, S)
         self.size = int(ends[-1])
-        self.spans = tuple((int(e - n), int(e)) for e, n in zip(ends, sizes, strict=True))
+        self.spans = tuple(zip((ends - sizes).tolist(), ends.tolist(), strict=True))
         self.levels = [slice(*span) for span in self.spans]
         self.node = np.empty((B, S), np.int64)
         self.node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
-        first = [order[differs[:, t]] for t in range(S)]    # a sequence through each node
-        self.first = np.concatenate(first)
+        self.first = order[np.nonzero(differs.T)[1]]        # a sequence through each node
         self.positions = np.repeat(np.arange(S), sizes)
         self.tokens = ids[self.first, self.positions]
-        starts = [t for t in range(S) if t == 0 or sizes[t] > sizes[t - 1]]
+        starts = np.flatnonzero(np.diff(sizes, prepend=0)).tolist()
         self.runs = [
             Run(t, stop, int(sizes[t]), slice(self.levels[t].start, self.levels[stop - 1].stop),
-                self._parent(t, first[t]) if t else None)
+                self._parent(t) if t else None)
             for t, stop in zip(starts, [*starts[1:], S], strict=True)
         ]
         self.words = Words.of(self) if words else None
         self.every = Needed(np.arange(self.size), self.size)
 
-    def _parent(self, t, first):
+    def _parent(self, t):
         above = self.levels[t - 1]
-        return Lookup(self.node[first, t - 1] - above.start, above.stop - above.start)
+        read = self.node[self.first[self.levels[t]], t - 1]
+        return Lookup(read - above.start, above.stop - above.start)
 
     def pick(self, x):
         """(B, S, D) -> (N, D): each node's row, from one sequence that passes through it."""
