@@ -19,6 +19,7 @@ from npdl.core import Layer, Param
 from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
 from npdl_study.trees import leaves
+from tests.tools import slow
 from tests.tools.cases import all_cases
 from tests.tools.running import build, covers
 
@@ -109,6 +110,7 @@ def chosen_cases():
 
 
 CASES = chosen_cases()
+FIRST = {case.layer_class: str(case) for case in reversed(CASES)}.values()       # of each layer one
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -126,7 +128,7 @@ def said_badly(message):
     return "\n" in message or not re.search(r"\d|\(\)|NoneType|list|str|dtype|different", message)
 
 
-@every_case
+@pytest.mark.parametrize("case", slow.but(FIRST, CASES), ids=str)
 def test_spoilt_inputs(case):
     """Each array alone, and all floats at once: products of bytes are bytes. (Those of large
     float16 overflow, as they do anywhere.)"""

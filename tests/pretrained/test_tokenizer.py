@@ -14,7 +14,7 @@ from npdl.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
 from tests.tools.model_folders import GPT2, TEMPLATE, small_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="the library that reads the tables")
-ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 200,
+ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 60,
        "12345 1,000.50", "naïve café über ß", "日本語のテキスト 한국어 עברית", "😀👩‍👩‍👧 flags 🇩🇪",
        "e\u0301 \u200b \ufeff", "\x00\x01\x7f", "def f(x):\n    return x**2\n", "<|endoftext",
        "\u2028\u3000\u00a0 spaces", "\ufffd"]

@@ -12,7 +12,7 @@ from npdl.scripts import generate
 from npdl.training.config import Config
 from npdl.training.recipes import new_config
 from npdl.training.run import load_run, train
-from tests.tools import commands
+from tests.tools import commands, slow
 from tests.tools.refusals import status_of
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
@@ -61,7 +61,7 @@ def test_a_run_loads_and_generates_without_its_text(tmp_path, text, capsys):
         (tmp_path / "elsewhere").rename(text)
 
 
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
 def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, model):
     path = tmp_path / "round.txt"
     path.write_text("abcdefg" * 100)
