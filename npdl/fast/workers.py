@@ -15,7 +15,6 @@ import multiprocessing
 import pickle
 import signal
 import sys
-import time
 import traceback
 import weakref
 from collections import namedtuple
@@ -29,7 +28,6 @@ from npdl.fast.memory import give_freed_memory_back, keep_freed_memory
 from npdl.threads import ONE_BLAS_THREAD
 
 START = "fork" if sys.platform == "linux" else "spawn"     # how a process begins
-AWAKE = 2e-3        # seconds for which a process looks for what comes next before it sleeps
 WORTH = 50_000      # learned numbers: a smaller model's step is too short to be handed over
 SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP")      # the parent answers these
            if (number := getattr(signal, name, None))]
@@ -214,7 +212,7 @@ class Other:
 
     def answer(self):
         try:
-            result = received(self.way)
+            result = self.way.recv()
         except (EOFError, OSError) as error:
             raise self.lost() from error
         if isinstance(result, Exception):
@@ -251,7 +249,7 @@ def serve(way, held, kind, model, flat, i):
         flat.bind(dict(model.params()), flat.grads[i])
     worker, parts = worker_of(kind, model, flat, i), {}
     with contextlib.suppress(EOFError, OSError):
-        while (message := received(way)) is not None:
+        while (message := way.recv()) is not None:
             function, share, common, gone = message
             for number in gone:
                 parts.pop(number, None)
@@ -262,14 +260,6 @@ def serve(way, held, kind, model, flat, i):
                 error.add_note(f"in worker {i}:\n{traceback.format_exc()}")
                 result = error
             way.send(result)
-
-
-def received(way):
-    """way.recv(), without falling asleep at once: a core that sleeps takes its time to wake."""
-    end = time.perf_counter() + AWAKE
-    while not way.poll() and time.perf_counter() < end:
-        pass
-    return way.recv()
 
 
 def kept(part, parts):
