@@ -3,9 +3,6 @@
 import textwrap
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from npdl.files import write_atomically
 
 # Okabe and Ito's palette: apart for every kind of colour vision.
@@ -21,6 +18,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 
 def figure(width, height, title, note=""):
     """A white Figure of inches width x height, with a title and a line of small print."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # a second to load, and 30 MB,
+    from matplotlib.figure import Figure                        # which no benchmark may bear
+
     made = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
     FigureCanvasAgg(made)
     made.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.04, hspace=0.04)
