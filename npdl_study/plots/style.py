@@ -19,7 +19,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 def figure(width, height, title, note=""):
     """A white Figure of inches width x height, with a title and a line of small print."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # a second to load, and 30 MB,
-    from matplotlib.figure import Figure                        # which no benchmark may bear
+    from matplotlib.figure import Figure  # which no benchmark may bear
 
     made = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
     FigureCanvasAgg(made)
