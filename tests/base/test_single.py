@@ -21,7 +21,7 @@ def ran(text, capsys):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", slow.but(["LSTMLM", "GPT"], list(LOOPS)))
 def test_each_model_in_a_file_computes_the_same_digits(capsys, name):
     made, short = made_of(name), "range(51)"
     assert made.count(STEPS) == 1

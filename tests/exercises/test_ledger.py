@@ -81,17 +81,20 @@ def test_verdicts_counted_and_errors_found(claims):
     assert Counter(ledger.cited(c) for c in claims if c.verdict == "wrong") == WRONG
 
 
+@pytest.mark.slow
 def test_claims_are_said_once(claims):
     keys = [(claim.document, claim.question, claim.part, claim.claim) for claim in claims]
     assert sorted(set(keys)) == sorted(keys)
 
 
+@pytest.mark.slow
 def test_claims_hold_no_place_of_this_machine(claims):
     for claim in claims:
         text = " ".join(vars(claim).values())
         assert not re.search(r"/(home|tmp|root|usr)/|0x[0-9a-f]{6}| at 0x", text)
 
 
+@pytest.mark.slow
 def test_markdown_starts_with_counts_and_errors(claims):
     text = ledger.as_markdown(claims)
     errors = ledger.errors(claims)
@@ -106,6 +109,7 @@ def test_markdown_starts_with_counts_and_errors(claims):
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 7 for row in rows)
 
 
+@pytest.mark.slow
 def test_text_shows_every_claim(claims):
     text = ledger.as_text(claims, 80)
     assert max(map(len, text.splitlines())) <= 80

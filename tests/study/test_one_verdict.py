@@ -15,10 +15,9 @@ from tests.tools.blame_corpus import cases
 LAYERS = ("Linear", "LayerNorm", "Softmax", "ReLU", "GRUCell", "DotAttention", "CrossEntropy",
           "GroupNorm", "Embedding", "ThresholdNeuron")
 EVERY = 101                     # of the corpus, so many cases apart
-# By default one of each kind of verdict, and each style in which a file may be written.
+# By default one of each kind of verdict.
 QUICK_LAYERS = ("Linear", "LayerNorm", "ThresholdNeuron")
-QUICK_CASES = ("softmax/no-sum/dict", "swish/sigmoid-slope/cache", "folded/only-key/lists",
-               "cosine/length-of-the-other/self", "batchnorm/compact/tuple",
+QUICK_CASES = ("softmax/no-sum/dict", "swish/sigmoid-slope/cache", "batchnorm/compact/tuple",
                "temperature/as-it-is/functions")
 X = np.random.default_rng(2).standard_normal((3, 4))
 

@@ -102,9 +102,8 @@ def test_stepping_changes_no_result(cls):
 
 
 # Of each room of layers some, and those whose every gradient is 0.
-QUICK = ("BatchNorm", "CrossEntropy", "DotAttention", "Dropout", "Embedding", "GELU", "GRUCell",
-         "LSTMCell", "LayerNorm", "Linear", "MessagePassing", "RNNCell", "Softmax",
-         "ThresholdNeuron", "XOR")
+QUICK = ("CrossEntropy", "DotAttention", "Dropout", "Embedding", "LSTMCell", "LayerNorm", "Linear",
+         "MessagePassing", "ThresholdNeuron", "XOR")
 
 
 @pytest.mark.parametrize("name", slow.but(QUICK, sorted(CLASSES)))
