@@ -115,7 +115,7 @@ class Prove:
     def forward(self, line, least):
         """The Proof by a slip of one token in a Line of forward, after which the backward is right
         as it is; or None."""
-        words = Words([], self._numbers(), [], [], [], [], {}, set(), set(), set())
+        words = Words(numbers=self._numbers())
         slips = ((edit, "") for edit in edits(line.node, words, True, SLIP)
                  if edit.kind in TOKENS and self.runs.budget.left > least)
         return self._first(line, None, slips, False, self._derives)

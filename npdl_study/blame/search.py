@@ -17,7 +17,7 @@ from npdl_study.blame.words import unused_in
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
-from npdl_study.trace.syntax import bound_by, header, names_of, terms
+from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
 
 WORK = 9_000_000                # values that the search may compute: some seconds
 FORWARD = 150_000               # of these for a slip of forward's
@@ -108,30 +108,39 @@ class Search:
         if absent and not could and absent == sorted(self.located.wrong):
             return self._report(self._last_line(), "missing line", "a line is missing before it: "
                                 f"nothing is added to the gradient of {', '.join(absent)}")
+        proofs = self._every_proof(prove, could)
+        forward = self._forward_instead(prove)
+        if forward is not None:
+            says = (f"forward computes something else: with `{forward.new}` in place of "
+                    f"`{forward.old}` in line {forward.line.first} this backward is right as it is")
+            other = likelier(forward, proofs[0]) if proofs else (
+                left or not could or forward.kind == "name")
+            if other and not unused_in(self.located.outermost.node):
+                report = self._report(forward.line, "forward", says)
+                report.new = forward.new
+                if proofs:
+                    self.notes.append(f"or backward is wrong in line {proofs[0].line.first}: with "
+                                      f"`{proofs[0].new}` every gradient is right too")
+                return report
+            self.notes.append(f"or {says}")
+        return self._proved(proofs) if proofs else self._unproved(could)
+
+    def _every_proof(self, prove, could):
+        """The Proofs, the best first."""
         proofs = self._proofs(prove, [s for s in could if s.level <= SOMETHING])
         if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
             proofs = self._proofs(prove, [s for s in could if s.name])
         proofs = proofs or self._proofs(prove, self.located.handed()) or self._of_the_rest(
             prove, could) or prove.missing()
-        proofs += self._of_what_is_read(prove, min(proofs, key=lambda p: p.rank)) if proofs else []
-        proofs = sorted(proofs, key=lambda p: p.rank)
-        proofs = self._where_defined(prove, proofs[0]) + proofs if proofs else proofs
-        forward = self._forward_instead(prove)
-        likelier = forward is not None and forward.kind in SLIPS and not NEUTRAL.search(
-            forward.new) and (not proofs or proofs[0].cost > forward.cost + LIKELIER)
-        if proofs and not likelier:
-            return self._proved(proofs)
-        if forward is not None and (proofs or left or not could or forward.kind == "name") and \
-                not unused_in(self.located.outermost.node):
-            report = self._report(forward.line, "forward", self.notes.pop().removeprefix("or "))
-            report.new = forward.new
-            if proofs:
-                self.notes.append(f"or backward is wrong in line {proofs[0].line.first}: with "
-                                  f"`{proofs[0].new}` every gradient is right too")
-            return report
-        if proofs:
-            return self._proved(proofs)
+        if not proofs:
+            return []
+        proofs += self._of_what_is_read(prove, min(proofs, key=lambda p: p.rank))
+        proofs.sort(key=lambda p: p.rank)
+        return self._where_defined(prove, proofs[0]) + proofs
+
+    def _unproved(self, could):
+        """The Blame where no change is a proof, of the statements that could be the mistake."""
         likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (
             s.odds, *s.rank))
         if likely:
@@ -223,7 +232,7 @@ class Search:
                 by[line].could                          # that was tried
             if line.first < best.line.first and isinstance(
                     line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
-                    _renames(line.node):
+                    renames(line.node):
                 proof = prove.edit(line, None, best.cost + ALIKE)
                 found += [proof] * bool(proof)
         return found
@@ -239,7 +248,7 @@ class Search:
             else {best.inlines} - {""}
         for line in reversed(best.line.function.lines if names else ()):
             if line.first >= best.line.first or not isinstance(line.node, ast.Assign) or \
-                    not names & bound_by(line.node) or _renames(line.node):
+                    not names & bound_by(line.node) or renames(line.node):
                 continue
             suspect = next((s for s in self.located.suspects if s.line is line
                             and not s.argument), None)
@@ -259,7 +268,7 @@ class Search:
         return []
 
     def _forward_instead(self, prove):
-        """Note a line of forward, of which a slip makes the backward right as it is: its Proof."""
+        """The Proof of a line of forward, of which a slip makes the backward right as it is."""
         ran = {s.line.function for s in self.located.suspects}
         least = self.runs.budget.left - FORWARD
         seen = {self.runs.watch.places[key[0]].function for key in self.located.oracle.values}
@@ -267,9 +276,6 @@ class Search:
                      if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
             found = prove.forward(line, least)
             if found is not None:
-                self.notes.append(f"or forward computes something else: with `{found.new}` in "
-                                  f"place of `{found.old}` in line {line.first} this backward is "
-                                  "right as it is")
                 return found
         return None
 
@@ -377,11 +383,10 @@ class Search:
         return self._report(line, "raised", what_it_read(self.error, line))
 
 
-def _renames(node):
-    """Whether a statement only binds what has a name already: x = cache.x, n = x.shape[0]."""
-    words = set(re.findall(r"\w+", ast.unparse(node.value)))
-    return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
-        "shape" in words or bound_by(node) <= words)
+def likelier(forward, backward):
+    """Whether a slip of forward's is likelier than the change of a backward, both Proofs."""
+    return forward.kind in SLIPS and not NEUTRAL.search(
+        forward.new) and backward.cost > forward.cost + LIKELIER
 
 
 def _before(line, other):

@@ -218,7 +218,6 @@ class Solve:
             (n for n in self.names if n.lower() == name.lower()), "")
 
 
-
 def _broadcasts(one, two):
     try:
         return np.broadcast_shapes(one, two) == two

@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,16 +27,16 @@ class Words:
     unused    the names that its function binds and never reads; `once` those it reads once
     """
 
-    arrays: list
-    numbers: list
-    counts: list
-    targets: list
-    keys: list
-    places: list
-    forwards: dict
-    shapes: set
-    unused: set
-    once: set
+    arrays: list = field(default_factory=list)
+    numbers: list = field(default_factory=list)
+    counts: list = field(default_factory=list)
+    targets: list = field(default_factory=list)
+    keys: list = field(default_factory=list)
+    places: list = field(default_factory=list)
+    forwards: dict = field(default_factory=dict)
+    shapes: set = field(default_factory=set)
+    unused: set = field(default_factory=set)
+    once: set = field(default_factory=set)
 
     @property
     def all(self):
@@ -67,10 +67,10 @@ def words_of(line, frame, watch, forwards):
     keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
     places = [place_of(n) for f in watch.functions for n in ast.walk(f.node)
               if isinstance(n, ast.Subscript)]
-    shapes = {text for text, value in found.items() if isinstance(value, tuple)}
-    return Words(arrays, numbers, counts, list(dict.fromkeys(targets)), sorted(keys),
-                 list(dict.fromkeys(places)), _of_forward(watch, forwards), shapes,
-                 set(unused_in(tree)), set(unused_in(tree, 1)))
+    return Words(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
+                 places=list(dict.fromkeys(places)), forwards=_of_forward(watch, forwards),
+                 shapes={text for text, value in found.items() if isinstance(value, tuple)},
+                 unused=set(unused_in(tree)), once=set(unused_in(tree, 1)))
 
 
 def _values(line, names):

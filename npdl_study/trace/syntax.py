@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 
 SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
          "**": ast.Pow, "//": ast.FloorDiv}
@@ -96,3 +97,10 @@ def _copy(tree, each):
     if not isinstance(tree, ast.AST):
         return tree
     return type(tree)(**{name: each(value) for name, value in ast.iter_fields(tree)})
+
+
+def renames(node):
+    """Whether a statement only binds what has a name already: x = cache.x, n = x.shape[0]."""
+    words = set(re.findall(r"\w+", ast.unparse(node.value)))
+    return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
+        "shape" in words or bound_by(node) <= words)

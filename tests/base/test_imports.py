@@ -1,6 +1,8 @@
 """Who imports whom: no circle, downwards only, not late, each can be the first; npdl by itself."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -52,6 +54,14 @@ def test_a_name_leads_to_one_file():
     assert odd == []
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert settings["tool"]["pytest"]["ini_options"]["pythonpath"] == ["."]
+
+
+@pytest.mark.parametrize("init", sorted(ROOT.glob("npdl_study/*/__init__.py")),
+                         ids=lambda init: init.parent.name)
+def test_a_room_says_what_stands_in_it(init):
+    """Its own words name each of its modules."""
+    said = set(re.findall(r"\w+", ast.get_docstring(ast.parse(init.read_text(encoding="utf-8")))))
+    assert {path.stem for path in init.parent.glob("*.py")} - {"__init__"} <= said
 
 
 ALONE = """

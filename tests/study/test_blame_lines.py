@@ -105,7 +105,7 @@ def test_a_shape_is_multiplied_by_nothing():
     [statement] = ast.parse("ch = np.broadcast_to(ch, k.shape)").body
 
     def tried(*shapes):
-        words = Words(["ch"], ["n"], ["n"], [], [], [], {}, set(shapes), set(), set())
+        words = Words(["ch"], ["n"], ["n"], shapes=set(shapes))
         return [edit.new for edit in edits(statement, words) if "k.shape) * n" in str(edit.new)]
 
     assert tried() and not tried("k.shape")
