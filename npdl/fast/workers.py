@@ -15,6 +15,7 @@ import multiprocessing
 import pickle
 import signal
 import sys
+import time
 import traceback
 import weakref
 from collections import namedtuple
@@ -28,6 +29,9 @@ from npdl.fast.memory import give_freed_memory_back, keep_freed_memory
 from npdl.threads import ONE_BLAS_THREAD
 
 START = "fork" if sys.platform == "linux" else "spawn"     # how a process begins
+AWAKE = 0.1         # of the time that a process has computed it waits awake: one that sleeps begins
+                    # a tenth of a millisecond late, four times in a step
+LONGEST = 2e-3      # seconds
 WORTH = 50_000      # learned numbers: a smaller model's step is too short to be handed over
 SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP")      # the parent answers these
            if (number := getattr(signal, name, None))]
@@ -146,7 +150,7 @@ class Processes(Threads):
         give_freed_memory_back()        # else each process would write in a copy of it
         undo.callback(self.stop)
         atexit.register(self.stop)      # before multiprocessing waits for its processes
-        self.others = []
+        self.others, self.wait = [], Wait()
         for i in range(1, len(self.models)):
             self.others.append(Other(context, self.kind, self.models[i], self.flat, i))
 
@@ -169,14 +173,36 @@ class Processes(Threads):
             for other, share in zip(self.others, shares[1:], strict=True):
                 other.ask(function, share, common)
                 asked.append(other)
-            done = [function(self.workers[0], shares[0], common)]
+            done = [self.wait.after(function, self.workers[0], shares[0], common)]
             while asked:
-                done.append(asked.pop(0).answer())
+                done.append(asked.pop(0).answer(self.wait))
             return done
         finally:                        # an error, or Ctrl-C: no answer is left for the next one
             for other in asked:
                 with contextlib.suppress(Exception):
-                    other.answer()
+                    other.answer(self.wait)
+
+
+class Wait:
+    """What a process computes, and how it waits: awake as long as AWAKE of that time lasts."""
+
+    def __init__(self):
+        self.awake = 0.0            # seconds that are left
+
+    def after(self, function, *arguments):
+        """function(*arguments)."""
+        begun = time.perf_counter()
+        result = function(*arguments)
+        self.awake = min(self.awake + AWAKE * (time.perf_counter() - begun), LONGEST)
+        return result
+
+    def receive(self, way):
+        """What comes next."""
+        begun = time.perf_counter()
+        while self.awake > 0 and not way.poll():
+            now = time.perf_counter()
+            self.awake, begun = self.awake - (now - begun), now
+        return way.recv()
 
 
 class Other:
@@ -210,9 +236,9 @@ class Other:
         weakref.finalize(part, self.gone.append, part.number).atexit = False
         return part, more
 
-    def answer(self):
+    def answer(self, wait):
         try:
-            result = self.way.recv()
+            result = wait.receive(self.way)
         except (EOFError, OSError) as error:
             raise self.lost() from error
         if isinstance(result, Exception):
@@ -247,19 +273,19 @@ def serve(way, held, kind, model, flat, i):
         keep_freed_memory()
         ONE_BLAS_THREAD.__enter__()
         flat.bind(dict(model.params()), flat.grads[i])
-    worker, parts = worker_of(kind, model, flat, i), {}
+    worker, parts, wait = worker_of(kind, model, flat, i), {}, Wait()
     with contextlib.suppress(EOFError, OSError):
-        while (message := way.recv()) is not None:
+        while (message := wait.receive(way)) is not None:
             function, share, common, gone = message
             for number in gone:
                 parts.pop(number, None)
             share = [(kept(part, parts), more) for part, more in share]
             try:
-                result = unwarned(function, worker, share, common)
+                result = wait.after(unwarned, function, worker, share, common)
             except Exception as error:
                 error.add_note(f"in worker {i}:\n{traceback.format_exc()}")
                 result = error
-            way.send(result)
+            way.send_bytes(pickle.dumps(result))
 
 
 def kept(part, parts):
