@@ -1,6 +1,7 @@
 """The door between the wing and the training loop: step(batch) -> loss."""
 
 import functools
+import itertools
 import operator
 import weakref
 from dataclasses import dataclass
@@ -148,9 +149,11 @@ class FastEngine:
             self.parts_of[batch] = [np.copy(array) for array in arrays], known
         if shared not in known:
             count = max(len(self.workers.models), -(-len(batch) // batch.chunk))
-            cuts = np.array_split(np.arange(len(batch)), min(count, len(batch)))
-            known[shared] = [self.part(batch, slice(int(cut[0]), int(cut[-1]) + 1), shared)
-                             for cut in cuts]
+            count = min(count, len(batch))
+            size, more = divmod(len(batch), count)
+            cuts = [i * size + min(i, more) for i in range(count + 1)]
+            known[shared] = [self.part(batch, slice(*cut), shared)
+                             for cut in itertools.pairwise(cuts)]
         return known[shared]
 
     def check(self, ids, targets, counted):

@@ -1,10 +1,12 @@
 """The loss of the targets that count (npdl.losses.SequenceLoss), at the rows that they read."""
 
+import functools
+
 import numpy as np
 
-from npdl.backend import is_host, to_device, to_host, xp
+from npdl.backend import is_host, name, to_device, to_host, xp
 from npdl.errors import checked_ids
-from npdl.fast import fused
+from npdl.fast import fused, prefix
 from npdl.fast.prefix import Lookup, Needed
 from npdl.losses import most_probable
 
@@ -17,6 +19,16 @@ class Counted:
     """
 
     def __init__(self, rows, targets, counted, batch, vocab_size, every=False):
+        if rows.alone is None:
+            self._lay_out(rows, counted, every)
+        else:
+            vars(self).update(vars(unshared(*rows.alone, counted.tobytes(), every)))
+        targets = checked_ids(targets[self.sequence, self.position], vocab_size, "targets")
+        self.batch, self.targets = batch, to_device(targets)
+        self.place = to_device(np.arange(self.size) * vocab_size + targets)
+
+    def _lay_out(self, rows, counted, every):
+        """All but the targets."""
         b, t = np.nonzero(counted)
         order = np.argsort(rows.node[b, t], kind="stable")
         b, t = b[order], t[order]
@@ -25,15 +37,12 @@ class Counted:
         index, inverse = node[new], np.cumsum(new) - 1
         if every:
             index, inverse = rows.every.index, index[inverse]
-        targets = checked_ids(targets[b, t], vocab_size, "targets")
-        self.size, self.batch = len(b), batch
-        self.needed = Needed(index, rows.size)
+        self.size, self.sequences = len(b), len(counted)
+        self.sequence, self.position = b, t
+        self.needed = rows.every if len(index) == rows.size else Needed(index, rows.size)
         self.read = Lookup(inverse, len(index))
-        self.sequence, self.sequences = b, len(counted)
-        self.targets = to_device(targets)
-        self.place = to_device(np.arange(len(b)) * vocab_size + targets)
         self.share = 1 / counted.sum(1)[b]                      # of its sequence, in float64
-        self.weights, self.kept_words = {}, None
+        self.weights = {}
 
     def weight(self, dtype):
         """SequenceLoss.weights, (E,)."""
@@ -41,11 +50,20 @@ class Counted:
             self.weights[dtype] = to_device(self.share.astype(dtype))
         return self.weights[dtype]
 
-    def words(self, V):
-        """0, 1, .. V - 1."""
-        if self.kept_words is None:
-            self.kept_words = xp.arange(V)
-        return self.kept_words
+
+@functools.lru_cache(maxsize=8)
+def unshared(B, S, name, counted, every):
+    """What reads prefix.unshared(B, S, name), but for the targets."""
+    reads = object.__new__(Counted)
+    counted = np.frombuffer(counted, bool).reshape(B, S)
+    reads._lay_out(prefix.unshared(B, S, name), counted, every)
+    return reads
+
+
+@functools.lru_cache(maxsize=8)
+def words(V, name):
+    """0, 1, .. V - 1; `name` is the backend's."""
+    return xp.arange(V)
 
 
 def loss_forward(logits, counted, m):
@@ -60,7 +78,7 @@ def loss_backward(log_p, counted, m):
     """SequenceLoss("sum").backward of 1 / batch: log_p (E, V), written over -> dlogits (M, V)."""
     V = log_p.shape[1]
     weight = counted.weight(log_p.dtype)[:, None]
-    fused.loss_gradient(log_p, counted.targets[:, None], counted.words(V), weight,
+    fused.loss_gradient(log_p, counted.targets[:, None], words(V, name()), weight,
                         1 / counted.batch)
     return log_p if counted.read.same else counted.read.sum(log_p, m.empty(counted.read.size, V))
 

@@ -11,12 +11,13 @@ children, and the gradients of all children summed on the way back. This is exac
                   \\- 4 -- = -- 5        9 rows stand for 2 x 6 = 12
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from npdl.backend import is_host, one_hot, to_device, xp
+from npdl.backend import is_host, name, one_hot, to_device, xp
 from npdl.errors import InputError
 
 FEW_WORDS = 64          # a level's distinct tokens, up to which a product with one-hot rows pays
@@ -59,10 +60,10 @@ class Entries:
 
     def readers(self, what, size):
         """The Lookup of "tokens" or "positions" in a table of `size` rows, kept with the batch."""
-        kept = self.__dict__.setdefault("_readers", {})
-        if (what, size) not in kept:
-            kept[what, size] = Lookup(getattr(self, what), size)
-        return kept[what, size]
+        kept = self.lookups[what]
+        if size not in kept:
+            kept[size] = Lookup(getattr(self, what), size)
+        return kept[size]
 
 
 @dataclass
@@ -85,19 +86,28 @@ class Rows(Entries):
     levels            S slices: the nodes at each position; `spans` their ends
     runs              the stretches of levels in which no prefix branches
     words             each distinct (token, position) once (`Words`), or None where few are equal
+    alone             what the rest depends on, (B, S, backend), where nothing is shared, or None
     Without `share`, every entry of the batch is a node of its own, at its place in the batch.
     Raises InputError unless ids are integers (B, S).
     """
 
     def __init__(self, ids, share=True, words=True):
         ids = checked_batch(ids)
-        B, S = ids.shape
-        order = np.lexsort(ids.T[::-1]) if share else np.arange(B)
-        differs = np.ones((B, S), bool)                     # from the sequence before, up to t
+        self.alone = None if share else (*ids.shape, name())
         if share:
-            ordered = ids[order]
+            order = np.lexsort(ids.T[::-1])
+            ordered, differs = ids[order], np.ones(ids.shape, bool)     # from the sequence before
             differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
-        sizes = differs.sum(0)
+            self._lay_out(order, differs)
+        else:
+            vars(self).update(vars(unshared(*self.alone)))
+        self.tokens = ids[self.first, self.positions]
+        self.lookups = {"tokens": {}, "positions": self.lookups["positions"]}
+        self.words = Words.of(self) if words else None
+
+    def _lay_out(self, order, differs):
+        """All but the tokens: the sequences in their `order` differ at and after `differs`."""
+        (B, S), sizes = differs.shape, differs.sum(0)
         ends = np.cumsum(sizes)
         self.batch_shape = (B, S)
         self.size = int(ends[-1])
@@ -106,15 +116,13 @@ class Rows(Entries):
         self.node = np.empty((B, S), np.int64)
         self.node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
         self.first = order[np.nonzero(differs.T)[1]]        # a sequence through each node
-        self.positions = np.repeat(np.arange(S), sizes)
-        self.tokens = ids[self.first, self.positions]
+        self.positions, self.lookups = np.repeat(np.arange(S), sizes), {"positions": {}}
         starts = np.flatnonzero(np.diff(sizes, prepend=0)).tolist()
         self.runs = [
             Run(t, stop, int(sizes[t]), slice(self.levels[t].start, self.levels[stop - 1].stop),
                 self._parent(t) if t else None)
             for t, stop in zip(starts, [*starts[1:], S], strict=True)
         ]
-        self.words = Words.of(self) if words else None
         self.every = Needed(np.arange(self.size), self.size)
 
     def _parent(self, t):
@@ -125,6 +133,15 @@ class Rows(Entries):
     def pick(self, x):
         """(B, S, D) -> (N, D): each node's row, from one sequence that passes through it."""
         return x[to_device(self.first), to_device(self.positions)]
+
+
+@functools.lru_cache(maxsize=4)
+def unshared(B, S, name):
+    """Rows of B sequences of S tokens that share nothing, but for the tokens: the same in every
+    step; `name` is the backend's."""
+    rows = object.__new__(Rows)
+    rows._lay_out(np.arange(B), np.ones((B, S), bool))
+    return rows
 
 
 class Words(Entries):
@@ -142,6 +159,7 @@ class Words(Entries):
         self.most = max(counts)
         self.tokens = np.concatenate(tokens)
         self.positions = np.repeat(np.arange(len(counts)), counts)
+        self.lookups = {"tokens": {}, "positions": {}}
         starts = ends - counts
         index = [inverse + start for inverse, start in zip(inverses, starts, strict=True)]
         self.rows = Lookup(np.concatenate(index), self.size)
