@@ -131,12 +131,14 @@ def loss_gradient(log_p, targets, words, weight, share):
 
 # --- the LSTM ------------------------------------------------------------------------------------
 @fused
-def gates(z, product, half, shift):
-    """z <- i, f, o = sigmoid(z), g = tanh(z), after z += h W_h if there is a `product`.
+def gates(z, bias, product, half, shift):
+    """z <- i, f, o = sigmoid(z), g = tanh(z), after z += bias and z += h W_h if they are there.
 
-    z (4, n, H); half (4, 1, 1) is 1/2 and shift 1/2 for the first three, 1 and 0 for g: the
-    logistic function is (1 + tanh(z/2)) / 2.
+    z (4, n, H); bias (4, 1, H); half (4, 1, 1) is 1/2 and shift 1/2 for the first three, 1 and 0
+    for g: the logistic function is (1 + tanh(z/2)) / 2.
     """
+    if bias is not None:
+        z = xp.add(z, bias, out=z)
     if product is not None:
         z = xp.add(z, product, out=z)
     z = xp.multiply(z, half, out=z)
@@ -156,25 +158,24 @@ def state(i, f, o, g, c_prev, c, tanh_c, h, spare):
 
 
 @fused
-def state_backward(dh, dh_next, dc, dc_next, o, tanh_c):
+def state_backward(dh, dh_next, dc, dc_next, o, tanh_c, h):
     """dh += dh_next; dc = dh * o * (1 - tanh_c**2) + dc_next   (LSTMCell.backward)."""
     if dh_next is not None:
         dh = xp.add(dh, dh_next, out=dh)
-    dc = xp.multiply(tanh_c, tanh_c, out=dc)
-    dc = xp.subtract(1.0, dc, out=dc)
-    dc = xp.multiply(dc, o, out=dc)
+    dc = xp.multiply(h, tanh_c, out=dc)
+    dc = xp.subtract(o, dc, out=dc)                             # h = o * tanh_c
     dc = xp.multiply(dc, dh, out=dc)
     if dc_next is not None:
         xp.add(dc, dc_next, out=dc)
 
 
 @fused
-def gates_backward(dz_i, dz_f, dz_o, dz_g, i, f, o, g, dc, dh, c_prev, tanh_c, dc_next):
+def gates_backward(dz_i, dz_f, dz_o, dz_g, i, f, o, g, dc, dh, c_prev, h, dc_next):
     """dz of the four gates, and dc_next = dc * f unless it is None   (LSTMCell.backward)."""
+    ig = xp.multiply(i, g, out=dz_g)
     dz_i = xp.subtract(1.0, i, out=dz_i)
-    dz_i = xp.multiply(dz_i, i, out=dz_i)                       # dz_i = di * i * (1 - i)
-    dz_i = xp.multiply(dz_i, g, out=dz_i)                       # di = dc * g
-    xp.multiply(dz_i, dc, out=dz_i)
+    dz_i = xp.multiply(dz_i, ig, out=dz_i)                      # dz_i = di * i * (1 - i)
+    xp.multiply(dz_i, dc, out=dz_i)                             # di = dc * g
     if c_prev is None:
         xp.multiply(dc, 0.0, out=dz_f)
     else:
@@ -183,13 +184,11 @@ def gates_backward(dz_i, dz_f, dz_o, dz_g, i, f, o, g, dc, dh, c_prev, tanh_c, d
         dz_f = xp.multiply(dz_f, c_prev, out=dz_f)              # df = dc * c_prev
         xp.multiply(dz_f, dc, out=dz_f)
     dz_o = xp.subtract(1.0, o, out=dz_o)
-    dz_o = xp.multiply(dz_o, o, out=dz_o)
-    dz_o = xp.multiply(dz_o, tanh_c, out=dz_o)                  # do = dh * tanh_c
-    xp.multiply(dz_o, dh, out=dz_o)
-    dz_g = xp.multiply(g, g, out=dz_g)
-    dz_g = xp.subtract(1.0, dz_g, out=dz_g)                     # dz_g = dg * (1 - g**2)
-    dz_g = xp.multiply(dz_g, i, out=dz_g)                       # dg = dc * i
-    xp.multiply(dz_g, dc, out=dz_g)
+    dz_o = xp.multiply(dz_o, h, out=dz_o)                       # dz_o = do * o * (1 - o)
+    xp.multiply(dz_o, dh, out=dz_o)                             # do = dh * tanh_c
+    dz_g = xp.multiply(ig, g, out=dz_g)
+    dz_g = xp.subtract(i, dz_g, out=dz_g)                       # dz_g = dg * (1 - g**2)
+    xp.multiply(dz_g, dc, out=dz_g)                             # dg = dc * i
     if dc_next is not None:
         xp.multiply(dc, f, out=dc_next)
 

@@ -15,16 +15,16 @@ from npdl.fast.kernels import (
     MAPS,
     activation,
     activation_backward,
-    add_products,
-    add_sums,
+    add_into,
+    add_sum_into,
     add_to_table,
+    apart,
     is_first,
     layer_norm,
     layer_norm_backward,
     linear,
     linear_backward,
     products,
-    products_backward,
     several,
 )
 from npdl.fast.memory import Arena
@@ -213,13 +213,11 @@ class Joined:
             xp.add(y, self.b, out=y)
 
     def backward(self, x, dy, first, out, m):
-        """Linear.backward of the maps, dy (G, N, D) -> dx (N, D) in out."""
-        add_products(self.dW, first, x, dy, m)
+        """Linear.backward of the maps, dy (N, G D) -> dx (N, D) in out."""
+        add_into(self.dW, first, x, dy, m)
         if self.db is not None:
-            add_sums(self.db, first, dy, m)
-        if len(dy) == 1:
-            return xp.matmul(dy[0], self.W.T, out=out)
-        return products_backward(dy, self.W, m, out)
+            add_sum_into(self.db, first, dy)
+        return xp.matmul(dy, self.W.T, out=out)
 
 
 def project(layer, joined, n, words, needed, m):
@@ -257,8 +255,8 @@ def backward_attention(layer, joined, da, cache, rows, out, m):
     words."""
     needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
     dh = linear_backward(layer.W_O, da, cache.O, m)
-    d = several(m, 3, N, D)                                     # of q, k and v
-    dQ, dKV = m.once(thirds, (d,))
+    d = m.empty(N, 3 * D)                                       # of q, k and v
+    dQ, dKV = m.once(column_thirds, (d,))
     at_once = words is not None or needed.all or not is_host()      # q was made of every row
     inside = needed.at is not None and (needed.all or not is_host())    # dq is a part of dQ
     dq = needed.take(dQ, m.empty, m) if inside else m.empty(len(needed), D)
@@ -268,26 +266,32 @@ def backward_attention(layer, joined, da, cache, rows, out, m):
     if at_once and not inside:
         needed.add(dq, dQ)
     if words is not None:
-        d = words.sum(d, m.empty(3, words.size, D))
-    return backward_project(layer, joined, dq, d, at_once, cache, out, m)
+        d = words.sum(d, m.empty(words.size, 3 * D))
+    return backward_project(layer, joined, d[:, :D] if at_once else dq, d, at_once, cache, out, m)
+
+
+def column_thirds(d):
+    """(N, 3 D) -> the first (N, D), and the others (2, N, D)."""
+    D = d.shape[1] // 3
+    return d[:, :D], apart(d[:, D:], 2)
 
 
 def backward_project(layer, joined, dq, d, at_once, cache, out, m):
-    """Linear.backward of W_Q, W_K and W_V: d (3, N, D), its first third being dq (M, D) unless
-    `at_once` -> the gradient of their input."""
-    dq = d[:1] if at_once else dq[None]
+    """Linear.backward of W_Q, W_K and W_V: d (N, 3 D), its first third being dq, unless `at_once`
+    of M rows -> the gradient of their input."""
+    D = dq.shape[1]
     if joined is not None:
         every, one, others = joined
         (n, n_at), first = cache.maps, is_first(every.dW, m)
         if at_once:
             return every.backward(n, d, first, out, m)                  # dn = dQ + dK + dV
-        dn = others.backward(n, d[1:], first, out, m)
+        dn = others.backward(n, d[:, D:], first, out, m)
         dQ = one.backward(n_at, dq, first, m.empty(*n_at.shape), m)
     else:
         c_Q, c_K, c_V = cache.maps
-        dn = linear_backward(layer.W_K, d[1], c_K, m, over=False)
-        dn = xp.add(dn, linear_backward(layer.W_V, d[2], c_V, m, over=False), out=out)
-        dQ = linear_backward(layer.W_Q, dq[0], c_Q, m, over=False)
+        dn = linear_backward(layer.W_K, d[:, D : 2 * D], c_K, m, over=False)
+        dn = xp.add(dn, linear_backward(layer.W_V, d[:, 2 * D :], c_V, m, over=False), out=out)
+        dQ = linear_backward(layer.W_Q, dq, c_Q, m, over=False)
     if at_once:                                                         # dn = dQ + dK + dV
         return xp.add(dn, dQ, out=dn)
     cache.needed.add(dQ, dn)

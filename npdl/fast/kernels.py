@@ -24,7 +24,6 @@ SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats 
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
                         # with ones are many times faster
 TURNED = 64             # rows of so many numbers are turned into columns for their maximum
-ROWS = 512              # whose shares in a sum of products are made and added up at a time
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
 MAPS = (Linear, LoRALinear, *BASES)         # what may stand where the textbook has a Linear
@@ -131,39 +130,6 @@ def products(x, W, out, m):
         return xp.matmul(x, apart(W, len(out)), out=out)
     xp.matmul(x, W, out=m.once(beside, (out,)))
     return out
-
-
-def add_products(grad, first, x, dy, m):
-    """grad (D, G E) += x^T dy, from dy (G, N, E)."""
-    if is_host():
-        add_into(apart(grad, len(dy)), first, x, dy, m)
-    else:
-        add_into(grad, first, x, m.once(beside, (dy,)), m)
-
-
-def add_sums(grad, first, dy, m):
-    """grad (G E,) += the sums of the rows of dy (G, N, E)."""
-    if is_host():
-        grad += column_sums(dy).reshape(-1)
-    else:
-        add_sum_into(grad, first, m.once(beside, (dy,)))
-
-
-def products_backward(dy, W, m, out=None):
-    """dy W^T (N, D), from dy (G, N, E): the sum over all maps."""
-    (G, N, _), D = dy.shape, len(W)
-    total = m.empty(N, D) if out is None else out
-    if not is_host():
-        xp.matmul(m.once(beside, (dy,)), W.T, out=total)
-        return total
-    for part in (slice(start, min(start + ROWS, N)) for start in range(0, N, ROWS)):
-        with m.scratch:
-            shares = m.empty(G, part.stop - part.start, D)
-            shares = xp.matmul(dy[:, part], apart(W, G).swapaxes(1, 2), out=shares)
-            xp.add(shares[0], shares[1], out=total[part])
-            for share in shares[2:]:
-                xp.add(total[part], share, out=total[part])
-    return total
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------

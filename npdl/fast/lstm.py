@@ -2,10 +2,11 @@
 
 Reads the parameters of the textbook's LSTMLM and adds into their gradients. The gates lie one
 behind the other, (4, N, H): every operation on one of them goes through memory that belongs
-together. A row's state is computed once; where a prefix branches, h W_h is computed once for it
-and gathered by its children, whose gradients are summed before they go through W_h again. x W_x
-of all positions is one product, in the first layer one row for each word (npdl.fast.prefix), and
-so are the gradients of the weights; h W_h is left out where h is zero.
+together. Their gradients are then put beside each other, (N, 4 H), as one product reads them. A
+row's state is computed once; where a prefix branches, h W_h is computed once for it and gathered by
+its children, whose gradients are summed before they go through W_h again. x W_x of all positions
+is one product, in the first layer one row for each word (npdl.fast.prefix), and so are the
+gradients of the weights; h W_h is left out where h is zero.
 """
 
 import functools
@@ -20,15 +21,13 @@ from npdl.fast import fused
 from npdl.fast.kernels import (
     BASES,
     MAPS,
-    add_products,
-    add_sums,
+    add_product,
+    add_sum,
     add_to_table,
-    is_first,
-    learns,
+    apart,
     linear,
     linear_backward,
     products,
-    products_backward,
     several,
 )
 from npdl.fast.memory import Arena
@@ -108,9 +107,9 @@ def forward_layer(cell, x, rows, words, m):
     with m.scratch:
         z = gates if words is None else m.empty(4, len(x), H)
         z = products(x, cell.W_x.data, z, m)                # z = x W_x + b
-        if isinstance(cell.b, Param):
-            z = xp.add(z, cell.b.data.reshape(4, 1, H), out=z)
+        b = cell.b.data.reshape(4, 1, H) if isinstance(cell.b, Param) else None
         if words is not None:
+            z, b = z if b is None else xp.add(z, b, out=z), None
             words.rows.take(z, gates)
     above = {}                                              # c_prev where it had to be gathered
     steps, half = m.once(by_step, (gates, c, tanh_c, h), rows.spans), halves(name(), x.dtype.name)
@@ -120,7 +119,7 @@ def forward_layer(cell, x, rows, words, m):
             parent = run.parent if t == run.first else None
             with m.scratch:
                 u = recurrent(cell, before.h, parent, run.nodes, m) if t else None
-                fused.gates(now.gates, u, *half)
+                fused.gates(now.gates, b, u, *half)
             if t > 0:
                 c_prev = before.c
                 if parent is not None:
@@ -142,8 +141,11 @@ def by_step(gates, c, tanh_c, h, spans):
 
 
 def gradients_by_step(dz, dh, spans):
-    """(dz, its four gates, dh) for each position, whose rows are `spans`."""
-    return [(dz[:, slice(*span)], tuple(dz[:, slice(*span)]), dh[slice(*span)]) for span in spans]
+    """(dz, the same as (4, n, H), its gates, dh) for each position, whose rows are `spans`."""
+    levels = [slice(*span) for span in spans]
+    gates = [apart(dz[level], 4) for level in levels]
+    return [(dz[level], each, tuple(each), dh[level])
+            for level, each in zip(levels, gates, strict=True)]
 
 
 def recurrent(cell, h_prev, parent, nodes, m):
@@ -158,43 +160,40 @@ def backward_layer(cell, dh, cache, rows, words, m):
     (N, H), D = dh.shape, len(cell.W_x.data)
     out = dh if words is None and D == H else m.empty(N if words is None else words.size, D)
     with m.scratch:
-        dz = several(m, 4, N, H)
+        dz = m.empty(N, 4 * H)
         through_time(cell, dh, dz, cache, rows, m)
         if words is not None:
-            dz = words.sum(dz, m.empty(4, words.size, H))
-        if learns(cell.b):
-            add_sums(cell.b.grad, is_first(cell.b.grad, m), dz, m)  # b.grad += sum_rows(dz)
-        add_weights(cell.W_x, cache.x, dz, m)                       # W_x.grad += x.T @ dz
-        return products_backward(dz, cell.W_x.data, m, out)         # dx = dz @ W_x.data.T
-
-
-def add_weights(W, x, dz, m):
-    """W.grad += x^T dz of all gates."""
-    if learns(W):
-        add_products(W.grad, is_first(W.grad, m), x, dz, m)
+            dz = words.sum(dz, m.empty(words.size, 4 * H))
+        add_sum(cell.b, dz, m)                                      # b.grad += sum_rows(dz)
+        add_product(cell.W_x, cache.x, dz, m)                       # W_x.grad += x.T @ dz
+        return xp.matmul(dz, cell.W_x.data.T, out=out)              # dx = dz @ W_x.data.T
 
 
 def through_time(cell, dh, dz, cache, rows, m):
-    """The steps of RecurrentLayer.backward, last to first: fills dz (4, N, H), adds to W_h.grad."""
+    """The steps of RecurrentLayer.backward, last to first: fills dz (N, 4 H), adds to W_h.grad."""
     H, dh_next, dc_next = cell.d_hidden, None, None
     steps, gradients = cache.steps, m.once(gradients_by_step, (dz, dh), rows.spans)
     for run in rows.runs[::-1]:
         for t in reversed(range(run.first, run.stop)):      # LSTMCell.backward
-            now, (d, dz_each, dh_now) = steps[t], gradients[t]
+            now, (d, d_apart, d_each, dh_now) = steps[t], gradients[t]
             i, f, o, g = now.each
             dc = m.empty(run.nodes, H)
             c_prev = cache.above[t] if t in cache.above else steps[t - 1].c if t else None
-            fused.state_backward(dh_now, dh_next, dc, dc_next, o, now.tanh_c)
+            fused.state_backward(dh_now, dh_next, dc, dc_next, o, now.tanh_c, now.h)
             dc_next = m.empty(run.nodes, H) if t else None
-            fused.gates_backward(*dz_each, i, f, o, g, dc, dh_now, c_prev, now.tanh_c, dc_next)
+            with m.scratch:
+                each = m.empty(4, run.nodes, H) if is_host() else d_each
+                fused.gates_backward(*each, i, f, o, g, dc, dh_now, c_prev, now.h, dc_next)
+                if is_host():
+                    d_apart[...] = each
             if t == 0:
                 break
             if t == run.first:
-                d = run.parent.sum(d, m.empty(4, run.parent.size, H))
+                d = run.parent.sum(d, m.empty(run.parent.size, 4 * H))
                 dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
-                add_weights(cell.W_h, steps[t - 1].h, d, m)         # W_h.grad += h_prev.T @ dz
-            dh_next = products_backward(d, cell.W_h.data, m)        # dh_prev = dz @ W_h.data.T
+                add_product(cell.W_h, steps[t - 1].h, d, m)         # W_h.grad += h_prev.T @ dz
+            dh_next = xp.matmul(d, cell.W_h.data.T, out=m.empty(len(d), H))     # dz @ W_h.data.T
         inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
         if inside.start < inside.stop:
             read = slice(run.rows.start, run.rows.stop - run.nodes)
-            add_weights(cell.W_h, cache.h[read], dz[:, inside], m)  # W_h.grad += h_prev.T @ dz
+            add_product(cell.W_h, cache.h[read], dz[inside], m)     # W_h.grad += h_prev.T @ dz
