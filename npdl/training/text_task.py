@@ -10,7 +10,7 @@ from npdl.errors import InputError
 from npdl.pretrained import digest, read, read_tokenizer
 from npdl.training.engine import Batch
 
-CHUNK_TOKENS = 4096     # tokens evaluated at a time,
+CHUNK_TOKENS = 2048     # tokens evaluated at a time,
 CHUNK_SCORES = 1 << 22  # and scores of words
 BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
 
