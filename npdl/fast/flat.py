@@ -188,23 +188,41 @@ def sgd(flat, part, lr, decay):
 
 def adam(flat, part, lr, decay):
     """Adam.update of one stretch."""
-    g = flat.grad[part]
-    move(flat, part, g + decay * flat.data[part] if decay else g, None, lr)
+    theta, m, v, g = stretch(flat, part)
+    move(flat.optimizer, theta, m, v, g + decay * theta if decay else g, None, lr)
 
 
 def adamw(flat, part, lr, decay):
     """AdamW.update of one stretch."""
-    move(flat, part, flat.grad[part], 1 - lr * decay if decay else None, lr)
+    move(flat.optimizer, *stretch(flat, part), 1 - lr * decay if decay else None, lr)
 
 
-def move(flat, part, g, keep, lr):
-    """Adam.move of one stretch, after theta *= keep."""
-    optimizer = flat.optimizer
+def stretch(flat, part):
+    """theta, m, v and g of one stretch."""
+    return flat.data[part], flat.moments["m"][part], flat.moments["v"][part], flat.grad[part]
+
+
+def move(optimizer, theta, m, v, g, keep, lr):
+    """Adam.move of some numbers, after theta *= keep."""
     (b1, b2), t = optimizer.betas, optimizer.steps
-    theta, m, v = flat.data[part], flat.moments["m"][part], flat.moments["v"][part]
     root = math.sqrt(1 - b2**t)             # lr m_hat / (sqrt(v_hat) + eps), times root / root
     fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, optimizer.eps * root,
                lr * root / (1 - b1**t), spare_for(theta))
+
+
+class AdamWInPlace(AdamW):
+    """AdamW in blocks that stay in cache, of arrays that stay where they are: for a model that is
+    too large to be moved into a Flat. Equal to AdamW but for rounding."""
+
+    def update(self, name, p, lr, decay):
+        arrays = p.data, self.m[name], self.v[name], p.grad
+        if not is_host() or not all(array.flags.c_contiguous for array in arrays):
+            super().update(name, p, lr, decay)
+            return
+        keep = 1 - lr * decay if decay else None
+        for start in range(0, p.data.size, BLOCK):
+            blocks = (array.reshape(-1)[start : start + BLOCK] for array in arrays)
+            move(self, *blocks, keep, lr)
 
 
 def spare_for(theta):

@@ -9,6 +9,7 @@ import numpy as np
 from npdl import optim
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.errors import NpdlError
+from npdl.fast.flat import AdamWInPlace
 from npdl.schedule import schedule
 from npdl.training.engine import PlainEngine, make_engine
 from npdl.training.size import check_file, check_memory
@@ -154,7 +155,8 @@ def make_optimizer(config, model):
     if config.optimizer == "sgd":
         return optim.SGD(model, config.lr, momentum=config.momentum,
                          weight_decay=config.weight_decay)
-    kind = optim.AdamW if config.optimizer == "adamw" else optim.Adam
+    adamw = optim.AdamW if config.pretrained is None else AdamWInPlace
+    kind = adamw if config.optimizer == "adamw" else optim.Adam
     return kind(model, config.lr, betas=config.betas, eps=config.eps,
                 weight_decay=config.weight_decay)
 
