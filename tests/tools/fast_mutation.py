@@ -26,6 +26,7 @@ from tests.tools.fast_cases import (
     assert_tree,
     build,
     drawn,
+    forget,
     grid,
 )
 from tests.tools.fast_refusals import (
@@ -83,7 +84,7 @@ REASONS = {
     "1e-6": "1e-6 beside a norm of some 10",
     "chunk": "into how many pieces a batch is cut changes no sum but for rounding",
     "count = max(": "the same",
-    "cuts = np.array_split": "the same",
+    "cuts = [i * size": "the same",
 }
 
 
@@ -139,6 +140,7 @@ def reason(mutant):
 def judge(mutant):
     """"caught" if any check fails with the mutant in place, else "survived"."""
     with patched(mutant.function, mutant.code()):
+        forget()
         try:
             with time_limit(SECONDS):
                 for check in checks():
