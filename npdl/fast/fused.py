@@ -99,13 +99,6 @@ def normalise_backward(d, x_hat, shift, stretch, squares, share, eps, gain):
 
 # --- softmax -------------------------------------------------------------------------------------
 @fused
-def masked(x, scale, hidden):
-    """scores = scale * x where a query may look, else -inf; `hidden` is 0 or -inf, or None."""
-    x = xp.multiply(x, scale, out=x)
-    return x if hidden is None else xp.add(x, hidden, out=x)
-
-
-@fused
 def softmax_backward(d, y, along, scale):
     """d = scale * y (d - along)   (npdl.functions.softmax_backward)."""
     d = xp.subtract(d, along, out=d)
@@ -224,7 +217,7 @@ def sgd(theta, v, g, momentum, decay, rate, spare):
 
 # --- on a GPU alone ------------------------------------------------------------------------------
 def scores(x, scale, hidden):
-    """What `masked` writes over x."""
+    """scale * x where a query may look, else -inf; `hidden` is 0 or -inf, or None."""
     x = xp.multiply(x, scale)
     return x if hidden is None else xp.add(x, hidden)
 

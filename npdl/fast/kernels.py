@@ -23,6 +23,8 @@ from npdl.layers.norm import LayerNorm
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
                         # with ones are many times faster
+SMALL = 40              # no sum of so small scores' exponentials leaves float32: over a long axis,
+                        # no maximum is taken from them
 TURNED = 64             # rows of so many numbers are turned into columns for their maximum
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
@@ -267,10 +269,15 @@ def softmax(x, scale, hidden, m):
         fused.probabilities(x, scale, hidden, top, total)
         return x
     R, S = x.shape[-2:]
-    fused.masked(x.reshape(-1, R * S), scale, None if hidden is None else hidden.reshape(-1))
+    x = xp.multiply(x, scale, out=x)
+    small = S > SHORT_AXIS and x.max() < SMALL and x.min() > -SMALL
+    if hidden is not None:
+        whole = x.reshape(-1, R * S)
+        xp.add(whole, hidden.reshape(-1), out=whole)
     rows = x.reshape(-1, S)
     with m.scratch:
-        rows = xp.subtract(rows, row_max(rows, m), out=rows)
+        if not small:
+            rows = xp.subtract(rows, row_max(rows, m), out=rows)
         rows = xp.exp(rows, out=rows)
         xp.divide(rows, along(rows, m), out=rows)
     return x

@@ -235,14 +235,16 @@ def assert_kernels():
 
 
 def assert_softmax(m, rng):
-    x, dy = rng.standard_normal((2, 3, 2, 7)), rng.standard_normal((2, 3, 2, 7))
-    mask = rng.random((2, 7)) < 0.7
-    mask[:, 0] = True
-    hidden = np.where(mask, 0, -np.inf)
-    for size in (1.0, 1e4):                             # exp would overflow without the maximum
-        y = softmax(0.3 * size * x, mask)
+    """Over short and long axes; without the maximum, exp overflows at 1e4 and gives 0 at -1e4."""
+    for S, (size, shift) in itertools.product((7, 20), ((1.0, 0.0), (1.0, 1e4), (1.0, -1e4),
+                                                      (1e4, 0.0))):
+        x, dy = rng.standard_normal((2, 2, 3, 2, S))
+        mask = rng.random((2, S)) < 0.7
+        mask[:, 0] = True
+        hidden = np.where(mask, 0, -np.inf)
+        y = softmax(0.3 * (size * x + shift), mask)
         dx = 0.3 * softmax_backward(dy, y)
-        found = kernels.softmax(size * x, 0.3, hidden, m)
+        found = kernels.softmax(size * x + shift, 0.3, hidden, m)
         assert_close(found, y, "softmax")
         assert_close(kernels.softmax_backward(dy.copy(), found, 0.3, m), dx, "softmax")
 

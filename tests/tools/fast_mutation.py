@@ -65,6 +65,7 @@ REASONS = {
     "return None not in params": "joined or each by itself: the same numbers",
     "words.most": "looked up or computed again: the same numbers",
     "words.size <=": "the same",
+    "small = S >": "two ways to the same probabilities",
     "S > TURNED": "two ways to the same maximum",
     "S <= SHORT_AXIS": "two ways to the same sum",
     "rows.every.index": "only the benchmarks ask for every row",
