@@ -74,7 +74,6 @@ def of_the_step():
     best = [least(installed(rows), "median ms") for rows in steps]
     ours = [rows.get(SHARED, rows["npdl"]) for rows in steps]
     avx2 = [rows["npdl, AVX2 kernels"] for rows in steps]
-    fastest = float(lstm["npdl"]["min"]) / float(least(installed(lstm), "min")["min"])
     kept = float(lstm["torch nn.LSTM, fused AdamW, memory kept"]["median ms"])
     less = gpt["torch plain, fused AdamW, no dead work"]
     return [
@@ -84,7 +83,6 @@ def of_the_step():
         f"{gpt['products, torch']['GFLOP/s']} in PyTorch",
         "npdl takes {} (GPT), {} (LSTM) and {} (text) of PyTorch's time at equal work.".format(
             *(row["/ best torch"] for row in avx2)),
-        f"by its {lstm['npdl']['/ best torch']}: by the fastest step of each it is {fastest:.2f},",
         f"memory kept for it too {float(lstm['npdl']['median ms']) / kept:.2f}.",
         f"takes {float(less['median ms']):.1f} ms, {less['/ best torch']} of its own time.",
     ]
