@@ -264,7 +264,8 @@ def assert_equal_for_large_tables():
     """A vocabulary that is too large for one-hot rows, rows too long for columns, and batches,
     queries and sums that are cut in parts."""
     limits = {(kernels, "SMALL_TABLE"): 1, (kernels, "SHORT_AXIS"): 1, (kernels, "BLOCK"): 20,
-              (kernels, "TURNED"): 1, (attention, "PART"): 2, (prefix, "FEW_WORDS"): 0}
+              (kernels, "TURNED"): 1, (kernels, "SMALL"): 0, (attention, "PART"): 2,
+              (prefix, "FEW_WORDS"): 0}
     before = {(module, name): getattr(module, name) for module, name in limits}
     forget()
     try:
