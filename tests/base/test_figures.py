@@ -177,8 +177,8 @@ def test_lists_of_layers_are_complete():
 def test_the_minutes_of_the_quick_start_are_the_benchmarks():
     (_, rows), = tables("training.md")
     seconds = next(float(row["seconds"]) for row in rows if row["by"] == "npdl")
-    assert "(some two minutes on two cores)" in words("README.md")
-    assert 1.5 < seconds / 60 < 2.5
+    assert "(two to three minutes on two cores)" in words("README.md")
+    assert 2 < seconds / 60 < 3
 
 
 def test_the_books_late_jumps_are_the_laboratorys():
