@@ -277,8 +277,8 @@ def column_thirds(d):
 
 
 def backward_project(layer, joined, dq, d, at_once, cache, out, m):
-    """Linear.backward of W_Q, W_K and W_V: d (N, 3 D), its first third being dq, unless `at_once`
-    of M rows -> the gradient of their input."""
+    """Linear.backward of W_Q, W_K and W_V, from dq (M, D) and d (N, 3 D), whose last two thirds are
+    dk and dv and whose first, if `at_once`, is dq -> the gradient of their input."""
     D = dq.shape[1]
     if joined is not None:
         every, one, others = joined

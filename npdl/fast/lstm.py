@@ -192,7 +192,7 @@ def through_time(cell, dh, dz, cache, rows, m):
                 d = run.parent.sum(d, m.empty(run.parent.size, 4 * H))
                 dc_next = run.parent.sum(dc_next, m.empty(run.parent.size, H))
                 add_product(cell.W_h, steps[t - 1].h, d, m)         # W_h.grad += h_prev.T @ dz
-            dh_next = xp.matmul(d, cell.W_h.data.T, out=m.empty(len(d), H))     # dz @ W_h.data.T
+            dh_next = xp.matmul(d, cell.W_h.data.T, out=m.empty(len(d), H))     # dh_prev = dz W_h^T
         inside = slice(run.rows.start + run.nodes, run.rows.stop)       # with a parent in the run
         if inside.start < inside.stop:
             read = slice(run.rows.start, run.rows.stop - run.nodes)

@@ -31,7 +31,7 @@ from npdl.threads import ONE_BLAS_THREAD
 START = "fork" if sys.platform == "linux" else "spawn"     # how a process begins
 AWAKE = 0.1         # of the time that a process has computed it waits awake: one that sleeps begins
                     # a tenth of a millisecond late, four times in a step
-LONGEST = 2e-3      # seconds
+LONGEST = 2e-3      # seconds that it waits awake at most
 WORTH = 50_000      # learned numbers: a smaller model's step is too short to be handed over
 SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP")      # the parent answers these
            if (number := getattr(signal, name, None))]
