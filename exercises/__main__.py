@@ -1,7 +1,7 @@
 """python -m exercises: work one question out, or run them all and print the ledger of claims."""
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()  # Ctrl-C is quiet from here on
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from exercises import ledger, lookup
 from exercises.framework import failures, report
-from npdl.console import INTERRUPTED, OneLineParser, open_streams, place
 from npdl.errors import InputError, NpdlError
 from npdl.files import write_atomically
+from npdl_train.console import INTERRUPTED, OneLineParser, open_streams, place
 
 DESCRIPTION = """\
 The questions of five course documents, 000 to 004, worked out by computing; and each claim that

@@ -14,7 +14,7 @@ as disturbed and the exit status is 1. Without torch it is 2.
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -36,7 +36,7 @@ from experiments.bench.harness import Variant
 from experiments.bench.npdl_side import npdl_step
 from experiments.bench.profile import profile_step
 from experiments.bench.worker import WorkerError, serve
-from npdl.console import OneLineParser, folder, guarded, positive
+from npdl_train.console import OneLineParser, folder, guarded, positive
 
 SCRIPT = Path(__file__).resolve()
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -29,10 +29,10 @@ from experiments.bench.guard import Guard
 from experiments.bench.harness import Variant, measure_steps
 from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step
 from experiments.bench.worker import WorkerError, serve
-from npdl.console import OneLineParser, folder, guarded, place, positive
 from npdl.errors import InputError
-from npdl.pretrained import load, to_huggingface
-from npdl.training.finetune import model_config
+from npdl_train.console import OneLineParser, folder, guarded, place, positive
+from npdl_train.pretrained import load, to_huggingface
+from npdl_train.runs.finetune import model_config
 
 SCRIPT = Path(__file__).resolve()
 RAW = argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,4 @@
-"""`python -m npdl generate` from a clone; npdl/scripts/generate.py has it."""
+"""`python -m npdl generate` from a clone; npdl_train/commands/generate.py has it."""
 
 if __name__ == "__main__":
     from npdl.__main__ import start

@@ -30,11 +30,11 @@ from experiments.bench.cases import DOCUMENT, growth_case
 from experiments.bench.gpu_sides import npdl_side, torch_side
 from npdl import backend
 from npdl.backend import to_host, xp
-from npdl.console import OneLineParser, begin, folder, guarded
 from npdl.files import write_atomically
-from npdl.training.config import Config
-from npdl.training.loop import Trainer
 from npdl_study.deviation import deviation
+from npdl_train.console import OneLineParser, begin, folder, guarded
+from npdl_train.runs.config import Config
+from npdl_train.runs.loop import Trainer
 from tests.tools.cases import all_cases
 from tests.tools.device_helpers import on_device, on_host, run_case
 

@@ -7,7 +7,7 @@
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -26,8 +26,8 @@ from experiments.study.pages import Table, cell, fill
 from experiments.study.questions import MODULES, RUNS, verdicts
 from experiments.study.records import NAMES, Store
 from experiments.trials import records
-from npdl.console import OneLineParser, guarded
 from npdl.files import write_atomically
+from npdl_train.console import OneLineParser, guarded
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "experiments" / "pages"

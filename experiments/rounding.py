@@ -14,7 +14,7 @@ The default recipe of the study with seed 0, for both models, as
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -23,8 +23,8 @@ import sys
 
 from experiments.study.records import variant as recipe
 from experiments.trials import Trial, columns_of, evaluations, main, settings
-from npdl.training.engine import Batch
-from npdl.training.loop import Trainer
+from npdl_train.runs.engine import Batch
+from npdl_train.runs.loop import Trainer
 
 FOLDER = "rounding"
 SEED = 0

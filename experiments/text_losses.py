@@ -8,7 +8,7 @@ The last column says how far the loss on 240 random windows (20 batches of 12) w
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -18,11 +18,11 @@ import sys
 
 import numpy as np
 
-from npdl.console import OneLineParser, guarded, place
 from npdl.errors import InputError
-from npdl.training.engine import Batch, PlainEngine
-from npdl.training.run import load_run
-from npdl.training.task import make_task
+from npdl_train.console import OneLineParser, guarded, place
+from npdl_train.runs.engine import Batch, PlainEngine
+from npdl_train.runs.run import load_run
+from npdl_train.runs.task import make_task
 
 ROWS = 64           # windows evaluated at a time
 DRAWN = 240         # windows of the scatter that is told
@@ -36,7 +36,7 @@ def whole_windows(ids, block):
 
 
 def whole_losses(run, text=None):
-    """The loss of each window of the validation part (N,), for a Run of npdl.training.run.
+    """The loss of each window of the validation part (N,), for a Run of npdl_train.runs.run.
 
     Raises InputError for a run on something else than a text, and for one without a validation
     part; `text` says where the run's text is now, if it has moved.

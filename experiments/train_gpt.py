@@ -1,4 +1,4 @@
-"""`python -m npdl train-gpt` from a clone; npdl/scripts/train.py has it."""
+"""`python -m npdl train-gpt` from a clone; npdl_train/commands/train.py has it."""
 
 if __name__ == "__main__":
     from npdl.__main__ import start

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.keeping import UNREADABLE, read_record, short, write_record
-from npdl.console import OneLineParser, guarded, note
 from npdl.errors import InputError
 from npdl.files import is_file, reason
-from npdl.training.loop import unwarned
-from npdl.training.origin import versions
+from npdl_train.console import OneLineParser, guarded, note
+from npdl_train.runs.loop import unwarned
+from npdl_train.runs.origin import versions
 
 RESULTS = Path(__file__).parent / "results"
 RUNNING = 3                         # evaluations in a row, all of them right, that end a trial

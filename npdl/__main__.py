@@ -6,7 +6,7 @@ import os
 import sys
 
 from npdl import __version__
-from npdl.console import OneLineParser, begin, guarded
+from npdl_train.console import OneLineParser, begin, guarded
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
 COMMANDS = {
@@ -21,19 +21,20 @@ COMMANDS = {
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
              "npdl_study.plots.plotting", "add_arguments", "run"),
     "train-gpt": ("train a GPT on modular arithmetic until it generalises, or on a text",
-                  "npdl.scripts.train", "add_gpt", "run_gpt"),
-    "train-lstm": ("the same with an LSTM", "npdl.scripts.train", "add_lstm", "run_lstm"),
+                  "npdl_train.commands.train", "add_gpt", "run_gpt"),
+    "train-lstm": ("the same with an LSTM", "npdl_train.commands.train", "add_lstm", "run_lstm"),
     "train-seq2seq": ("train an encoder-decoder to translate dates into ISO 8601",
-                      "npdl.scripts.train", "add_seq2seq", "run_seq2seq"),
+                      "npdl_train.commands.train", "add_seq2seq", "run_seq2seq"),
     "finetune": ("fine-tune a run or a real model with LoRA or QLoRA",
-                 "npdl.scripts.finetune", "add_arguments", "run"),
+                 "npdl_train.commands.finetune", "add_arguments", "run"),
     "generate": ("continue a prompt with a run or a real model",
-                 "npdl.scripts.generate", "add_arguments", "run"),
+                 "npdl_train.commands.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
-            "npdl.scripts.ask", "add_arguments", "run"),
-    "single": ("print one model as one file that needs NumPy alone", "npdl.scripts.single",
+            "npdl_train.commands.ask", "add_arguments", "run"),
+    "single": ("print one model as one file that needs NumPy alone", "npdl_train.commands.single",
                "add_arguments", "run"),
-    "table": ("set finished runs beside each other", "npdl.scripts.table", "add_arguments", "run"),
+    "table": ("set finished runs beside each other", "npdl_train.commands.table",
+              "add_arguments", "run"),
 }
 
 

@@ -3,14 +3,14 @@
 import dataclasses
 from pathlib import Path
 
-from npdl.console import explain, place
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
-from npdl.options import NATURAL, SECONDS, add_settings, setting, taken
 from npdl_study.blame.blame import examine
 from npdl_study.check.target import build
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
+from npdl_train.console import explain, place
+from npdl_train.options import NATURAL, SECONDS, add_settings, setting, taken
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
          "file.py:f for functions f_forward and f_backward; a class of your own needs a "

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from npdl.console import explain
 from npdl.errors import InputError
+from npdl_train.console import explain
 
 DESCRIPTION = """\
 Write mine.py: a layer with a forward, a backward and a sample input, to replace by your own.

@@ -8,7 +8,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import pytest  # after the thread counts, which count when NumPy is first imported
 
-from npdl.training import folder
+from npdl_train.runs import folder
 from tests.tools import blas_check
 
 

@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from npdl.console import OneLineParser, begin, guarded
 from npdl.errors import InputError
-from npdl.files import new_folder
+from npdl_train.console import OneLineParser, begin, guarded
+from npdl_train.folders import new_folder
 
 
 def parse(argv):

@@ -6,6 +6,7 @@ import pkgutil
 import re
 
 import npdl
+import npdl_train
 from docs.book.markup import plain
 
 COLUMNS = re.compile(r"\S {2,}\S")
@@ -13,9 +14,11 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def modules():
-    """Every module of npdl, and those of the study tools that it has names from, imported, by
-    name."""
-    names = {"npdl", *(m.name for m in pkgutil.walk_packages(npdl.__path__, "npdl.")),
+    """Every module of npdl and npdl_train, and those of the study tools that npdl has names from,
+    imported, by name."""
+    names = {"npdl", "npdl_train",
+             *(m.name for package in (npdl, npdl_train)
+               for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
              *(getattr(npdl, name).__module__ for name in npdl.__all__)}
     return {name: importlib.import_module(name) for name in sorted(names)
             if not name.rpartition(".")[2].startswith("_")}

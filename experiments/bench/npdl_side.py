@@ -8,14 +8,14 @@
 
 import numpy as np
 
-from npdl.fast.engine import FastEngine, Piece
-from npdl.fast.loss import Counted
-from npdl.fast.memory import keep_freed_memory
-from npdl.fast.prefix import Rows
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW, matrices_only
-from npdl.training.engine import Batch, PlainEngine
+from npdl_train.fast.engine import FastEngine, Piece
+from npdl_train.fast.loss import Counted
+from npdl_train.fast.memory import keep_freed_memory
+from npdl_train.fast.prefix import Rows
+from npdl_train.runs.engine import Batch, PlainEngine
 
 from .cases import make_batch
 

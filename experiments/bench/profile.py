@@ -4,8 +4,8 @@ import functools
 import time
 
 from npdl.core import Layer
-from npdl.fast import attention, engine, flat, gpt, kernels, loss, lstm, prefix
 from npdl.optim import Optimizer
+from npdl_train.fast import attention, engine, flat, gpt, kernels, loss, lstm, prefix
 
 # The wing's own work, which goes through no layer: (where, its name there, (part, direction)).
 WING = [

@@ -10,12 +10,12 @@ from npdl.adapt import add_lora
 from npdl.decoding import greedy
 from npdl.decoding.wiring import continuation
 from npdl.optim import AdamW
-from npdl.pretrained import load
-from npdl.process import peak_memory
-from npdl.training.config import Config
-from npdl.training.engine import Batch, PlainEngine
-from npdl.training.folder import count
-from npdl.training.loop import Trainer
+from npdl_train.pretrained import load
+from npdl_train.process import peak_memory
+from npdl_train.runs.config import Config
+from npdl_train.runs.engine import Batch, PlainEngine
+from npdl_train.runs.folder import count
+from npdl_train.runs.loop import Trainer
 
 PROMPT = list(range(100, 112))          # any tokens: the work is the same
 TOKENS, RANK, WHERE = 64, 8, ("W_Q", "W_V")

@@ -14,8 +14,8 @@ import sys
 import time
 
 from npdl import BLASThreads
-from npdl.training.config import Config
-from npdl.training.loop import Trainer
+from npdl_train.runs.config import Config
+from npdl_train.runs.loop import Trainer
 
 BUSY = "while True: pass"
 

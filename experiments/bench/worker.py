@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from npdl.process import peak_memory
+from npdl_train.process import peak_memory
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

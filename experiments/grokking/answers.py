@@ -20,7 +20,7 @@ from experiments.study.pages import Table
 from experiments.study.q7_decay import jump_places
 from experiments.study.records import NAMES
 from experiments.trials import RESULTS, first_step, records
-from npdl.training.config import Config
+from npdl_train.runs.config import Config
 
 FIGURES = RESULTS / "grokking" / "figures"
 FOLD = 2 / (1 - Config().betas[1])      # steps in which the rule lets the loss fall by a factor e

@@ -25,7 +25,7 @@ change any more.
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 

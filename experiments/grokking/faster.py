@@ -19,7 +19,7 @@ running, or to step 10001. The arms share split, start and batches with the same
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -31,7 +31,7 @@ from experiments.study.records import variant
 from experiments.trials import Trial, all_right, columns_of, evaluations, main, settings
 from npdl.core import embedding_names
 from npdl.optim import Grokfast, Muon
-from npdl.training.loop import Trainer
+from npdl_train.runs.loop import Trainer
 
 FOLDER = "grokking/faster"
 SEEDS = (0, 1, 2, 3, 42, 4, 5, 6, 7, 8)

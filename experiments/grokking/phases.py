@@ -23,7 +23,7 @@ jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -39,8 +39,8 @@ from experiments.study.records import BASE, variant
 from experiments.trials import Trial, columns_of, evaluations, first_step, main, settings
 from npdl.backend import stream, to_host
 from npdl.functions import log_softmax
-from npdl.training.loop import Trainer
 from npdl_study.plots.embedding_spectrum import spectrum
+from npdl_train.runs.loop import Trainer
 
 FOLDER = "grokking/phases"
 SEEDS, WATCHED = (0, 1, 2, 3, 42), (0, 1, 42)       # of the circuit, of the jumps

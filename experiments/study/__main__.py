@@ -3,7 +3,7 @@
 if __name__ == "__main__":
     import sys
 
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()                                 # Ctrl-C is quiet from here on
     from experiments.study.launch import main

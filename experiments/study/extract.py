@@ -7,7 +7,7 @@ already in the file stay, unless the same one (model, seed, settings, step) is g
 """
 
 if __name__ == "__main__":
-    from npdl.console import begin
+    from npdl_train.console import begin
 
     begin()         # Ctrl-C is quiet from here on
 
@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from npdl.backend import to_host
-from npdl.console import OneLineParser, guarded
 from npdl.errors import InputError
 from npdl.files import write_atomically
 from npdl.models.gpt import attentions
-from npdl.training.config import Config
-from npdl.training.engine import Batch, PlainEngine
-from npdl.training.folder import made_by
-from npdl.training.run import load_run
+from npdl_train.console import OneLineParser, guarded
+from npdl_train.runs.config import Config
+from npdl_train.runs.engine import Batch, PlainEngine
+from npdl_train.runs.folder import made_by
+from npdl_train.runs.run import load_run
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = ((5, 7), (9, 6))          # document 004's; others where they are not in the training set

@@ -4,7 +4,7 @@ from experiments.study.figures import Figure, draw_panels
 from experiments.study.measures import deviation, mean
 from experiments.study.pages import Table
 from experiments.study.records import SEEDS
-from npdl.training.metrics import METRICS
+from npdl_train.runs.metrics import METRICS
 
 LABELS = {"train_loss": "L_train", "validation_loss": "L_val",
           "train_accuracy": "A_train", "validation_accuracy": "A_val", "l2_norm": "‖θ‖₂"}

@@ -17,7 +17,7 @@ from experiments.study.panels import (
     steps_axis,
 )
 from experiments.study.records import GRID, NAMES, SEEDS, variant
-from npdl.training.metrics import METRICS
+from npdl_train.runs.metrics import METRICS
 
 CONFIGS = {model: variant(model, p=11, orders=(2, 3), stratified=True) for model in NAMES}
 RUNS = [variant(m, p=11, orders=(2, 3), stratified=True, seed=seed) for seed in SEEDS

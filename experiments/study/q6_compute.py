@@ -17,7 +17,7 @@ from experiments.study.panels import (
     summary_line,
 )
 from experiments.study.records import BASE, NAMES, SEEDS, parameters, variant
-from npdl.training.metrics import METRICS
+from npdl_train.runs.metrics import METRICS
 
 BATCHES = (32, 64, 128, 256, 512)
 ALPHAS = tuple(round(0.1 * i, 1) for i in range(1, 11))

@@ -20,7 +20,7 @@ from experiments.study.measures import (
 from experiments.study.pages import Table
 from experiments.study.panels import EMPTY, best_table, eight, family, figure
 from experiments.study.records import GRID, SEEDS, variant
-from npdl.training.metrics import METRICS
+from npdl_train.runs.metrics import METRICS
 
 DECAYS = (0.25, 0.5, 0.75, 1.0)
 T = 40001

@@ -13,8 +13,8 @@ from experiments.study.judge import JUDGED, verdict
 from experiments.study.measures import GENERAL, MOST, brief
 from experiments.study.pages import Table
 from experiments.study.records import SEEDS
-from npdl.training.recipes import RECIPES
 from npdl_study.plots import style
+from npdl_train.runs.recipes import RECIPES
 
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer

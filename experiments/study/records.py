@@ -11,12 +11,12 @@ from pathlib import Path
 from experiments.keeping import UNREADABLE, read_record, short, write_record
 from npdl.errors import InputError
 from npdl.files import read_json, reason
-from npdl.training.config import Config
-from npdl.training.metrics import METRICS
-from npdl.training.origin import engine_digest
-from npdl.training.recipes import RECIPES
-from npdl.training.summary import read_summary
-from npdl.training.sweep import folder_of, load_records
+from npdl_train.runs.config import Config
+from npdl_train.runs.metrics import METRICS
+from npdl_train.runs.origin import engine_digest
+from npdl_train.runs.recipes import RECIPES
+from npdl_train.runs.summary import read_summary
+from npdl_train.runs.sweep import folder_of, load_records
 
 RESULTS = Path(__file__).parents[1] / "results" / "study"
 SEEDS = (0, 42)                     # the document's

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npdl.backend import stream
-from npdl.console import explain, place
 from npdl.errors import CheckpointError, InputError
-from npdl.options import NATURAL, add_settings, check, setting, taken
 from npdl_study.check.target import find_class
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
 from npdl_study.homework.handout import HANDED_OUT, handed_out, readme, test_file
+from npdl_train.console import explain, place
+from npdl_train.options import NATURAL, add_settings, check, setting, taken
 
 LEVELS = ("layer", "line", "lstm")
 # The easiest first, and what is called before what calls it.

@@ -17,18 +17,18 @@ import sys
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
-from npdl.console import printable
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
-from npdl.options import SECONDS, add_settings, count, setting, taken
-from npdl.process import SEALS
-from npdl.training.config import usable_cores
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import NotGraded, answers, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
 from npdl_study.homework.splice import NotOwn
+from npdl_train.console import printable
+from npdl_train.options import SECONDS, add_settings, count, setting, taken
+from npdl_train.process import SEALS
+from npdl_train.runs.config import usable_cores
 
 MOST_BYTES = 1 << 20        # of a student's file
 FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so

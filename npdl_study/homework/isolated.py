@@ -16,10 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl import backend, core, errors, functions, process
+from npdl import backend, core, errors, functions
 from npdl_study.containment import called
 from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
 from npdl_study.trees import copied, leaves, placed, tupled
+from npdl_train import process
 
 NPDL = os.path.dirname(core.__file__) + os.sep
 ENGINE = {module.__file__ for module in (backend, core, errors, functions, process)}

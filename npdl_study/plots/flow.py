@@ -10,8 +10,8 @@ from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import RecurrentLayer
 from npdl.layers.transformer import Same
 from npdl.losses import SequenceLoss
-from npdl.training.task import make_model
 from npdl_study.plots import style
+from npdl_train.runs.task import make_model
 
 SAMPLES = 256
 

@@ -13,20 +13,20 @@ RUN is the folder that a training wrote. Without one, `flow` shows a model at it
 import dataclasses
 from pathlib import Path
 
-from npdl.console import explain, place
 from npdl.errors import InputError
-from npdl.options import Range, add_settings, check, count, option_of, setting
-from npdl.training.config import Config
-from npdl.training.curves import plot_curves
-from npdl.training.folder import describe, read_config
-from npdl.training.metrics import read_records
-from npdl.training.run import load_run
-from npdl.training.task import make_task
 from npdl_study.plots.attention_maps import plot_attention
 from npdl_study.plots.embedding_spectrum import plot_embeddings
 from npdl_study.plots.flow import plot_flow
 from npdl_study.plots.style import save
 from npdl_study.plots.through_time import plot_gradients
+from npdl_train.console import explain, place
+from npdl_train.options import Range, add_settings, check, count, option_of, setting
+from npdl_train.runs.config import Config
+from npdl_train.runs.curves import plot_curves
+from npdl_train.runs.folder import describe, read_config
+from npdl_train.runs.metrics import read_records
+from npdl_train.runs.run import load_run
+from npdl_train.runs.task import make_task
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 NEED_RUN = ("attention", "embeddings", "curves")

@@ -41,7 +41,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import matrices_only
-from npdl.pretrained.exchange import from_torch, to_torch
+from npdl_train.pretrained.exchange import from_torch, to_torch
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf

@@ -12,7 +12,8 @@ import pytest
 from tests.tools.import_graph import FILES, ROOT, ROOTS, circle, imports, of_files, of_rooms, room
 
 ORDER = ("npdl", "npdl.layers", "npdl.models", "npdl.data", "npdl.decoding", "npdl.adapt",
-         "npdl.pretrained", "npdl.fast", "npdl.training", "npdl.scripts")
+         "npdl_train", "npdl_train.pretrained", "npdl_train.fast", "npdl_train.runs",
+         "npdl_train.commands")
 
 
 # Modules that import inside functions: what stands in PyTorch's own process, and what another
@@ -39,8 +40,8 @@ def test_nothing_is_imported_late_but_by_commands():
     assert not late, "\n".join(sorted(late))
 
 
-def test_imports_of_npdl_point_down():
-    upward = {f"{name}: {other}" for name in FILES if name.startswith("npdl.")
+def test_imports_point_down():
+    upward = {f"{name}: {other}" for name in FILES if name.startswith(("npdl.", "npdl_train."))
               and not name.endswith(".__main__") for other in imports(name)[0]
               if ORDER.index(room(other)) > ORDER.index(room(name))}
     assert not upward, "\n".join(sorted(upward))

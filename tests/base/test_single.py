@@ -9,7 +9,7 @@ import pytest
 
 import npdl
 from npdl.errors import InputError
-from npdl.scripts.single import LOOPS, loop_of, single
+from npdl_train.commands.single import LOOPS, loop_of, single
 from tests.tools import slow
 
 STEPS = "range(200)"

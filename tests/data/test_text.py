@@ -12,11 +12,11 @@ from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.models.lstm_lm import LSTMLM
-from npdl.training.config import Config
-from npdl.training.loop import Trainer
-from npdl.training.metrics import read_metrics
-from npdl.training.recipes import new_config
-from npdl.training.run import load_run, train
+from npdl_train.runs.config import Config
+from npdl_train.runs.loop import Trainer
+from npdl_train.runs.metrics import read_metrics
+from npdl_train.runs.recipes import new_config
+from npdl_train.runs.run import load_run, train
 from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused

@@ -8,7 +8,7 @@ from experiments.study import measures, q2_recipe, q7_decay, questions, records
 from experiments.study.judge import WORDS, Claim, choices, judge, question_of, verdict, word_of
 from experiments.study.measures import THRESHOLDS, correlation, slope
 from experiments.study.records import Store, parameters, variant, with_recipe
-from npdl.training.task import make_model, make_task
+from npdl_train.runs.task import make_model, make_task
 from tests.tools.report_fakes import put_runs
 
 LSTM, GPT = variant("lstm"), variant("gpt")

@@ -13,8 +13,8 @@ import pytest
 
 from experiments.keeping import short
 from experiments.study import launch, records, replay
-from npdl.training import sweep as sweeping
-from npdl.training.config import Config
+from npdl_train.runs import sweep as sweeping
+from npdl_train.runs.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 3                            # records of each model and engine

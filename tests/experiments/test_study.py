@@ -13,8 +13,8 @@ import pytest
 
 from experiments import report
 from experiments.study import launch, records
-from npdl.training import sweep as sweeping
-from npdl.training.config import Config
+from npdl_train.runs import sweep as sweeping
+from npdl_train.runs.config import Config
 from tests.tools import device
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ import pytest
 from experiments import text_losses
 from npdl.__main__ import main as train_main
 from npdl.losses import SequenceLoss
-from npdl.training.config import Config
-from npdl.training.run import load_run, train
+from npdl_train.runs.config import Config
+from npdl_train.runs.run import load_run, train
 
 
 @pytest.fixture(name="text")

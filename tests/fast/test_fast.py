@@ -9,14 +9,14 @@ import pytest
 from npdl import optim
 from npdl.adapt import linears
 from npdl.core import Layer, walk
-from npdl.fast import flat
-from npdl.fast.engine import FastEngine, unsupported
 from npdl.layers.activation import ACTIVATIONS, Tanh
 from npdl.layers.transformer import Block, Decoder
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
-from npdl.training.engine import PlainEngine, make_engine
+from npdl_train.fast import flat
+from npdl_train.fast.engine import FastEngine, unsupported
+from npdl_train.runs.engine import PlainEngine, make_engine
 from tests.tools.fast_cases import (
     BATCHES,
     COUNTED,

@@ -15,17 +15,17 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from npdl.backend import stream
 from npdl.errors import InputError
-from npdl.fast import workers
-from npdl.fast.engine import FastEngine
-from npdl.fast.flat import UPDATES, Flat
-from npdl.fast.workers import Part, Processes, Threads, WorkerLost
 from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, AdamW
-from npdl.process import has_ended
-from npdl.training.engine import PlainEngine, make_engine
+from npdl_train.fast import workers
+from npdl_train.fast.engine import FastEngine
+from npdl_train.fast.flat import UPDATES, Flat
+from npdl_train.fast.workers import Part, Processes, Threads, WorkerLost
+from npdl_train.process import has_ended
+from npdl_train.runs.engine import PlainEngine, make_engine
 from tests.tools.fast_cases import build, drawn
 
 both = pytest.mark.parametrize("way", [Threads, Processes])

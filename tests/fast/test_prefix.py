@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
-from npdl.fast.memory import Arena
-from npdl.fast.prefix import Lookup, Needed, Rows, Words
+from npdl_train.fast.memory import Arena
+from npdl_train.fast.prefix import Lookup, Needed, Rows, Words
 
 batches = given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
 

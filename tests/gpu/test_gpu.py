@@ -10,10 +10,10 @@ import pytest
 from npdl import backend
 from npdl.backend import to_host, xp
 from npdl.errors import BackendError
-from npdl.training.config import Config
-from npdl.training.loop import Trainer
-from npdl.training.run import load_run, train
 from npdl_study.deviation import deviation
+from npdl_train.runs.config import Config
+from npdl_train.runs.loop import Trainer
+from npdl_train.runs.run import load_run, train
 from tests.tools import cupy_on_cpu
 from tests.tools.broken_kernels import MODELS
 from tests.tools.cases import all_cases

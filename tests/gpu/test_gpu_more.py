@@ -8,7 +8,6 @@ from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.wiring import Recomputed, continuation
 from npdl.errors import InputError
-from npdl.fast.engine import FastEngine
 from npdl.functions import log_softmax, sum_by_index
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding
@@ -16,9 +15,10 @@ from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
-from npdl.training.engine import Batch, PlainEngine
 from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.subjects import randomise
+from npdl_train.fast.engine import FastEngine
+from npdl_train.runs.engine import Batch, PlainEngine
 from tests.tools import broken_kernels, cupy_on_cpu
 from tests.tools.device import REASON, needs_cupy, unwaited
 

@@ -13,7 +13,7 @@ from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import GRU, LSTM, LSTMCell
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.pretrained.exchange import from_torch, to_torch
+from npdl_train.pretrained.exchange import from_torch, to_torch
 
 DTYPES = {"float32": 1e-5, "float64": 1e-10}
 

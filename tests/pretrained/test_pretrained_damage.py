@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npdl import safetensors
-from npdl.console import show
+from npdl_train.console import show
 from tests.tools import commands
 from tests.tools.model_folders import (
     GPT2,
@@ -241,7 +241,8 @@ def test_a_terminal_is_told_nothing_but_text(capsys, monkeypatch):
     pytest.param(*bad, id=what, marks=[pytest.mark.slow] * ("doubles for ever" in what))
     for what, *bad in BAD])
 def test_one_line(folder, capsys, monkeypatch, damage, mentioned):
-    monkeypatch.setattr("npdl.pretrained.tokenizer.SECONDS", 1.0 if "needs" in mentioned else 3.0)
+    monkeypatch.setattr("npdl_train.pretrained.tokenizer.SECONDS",
+                        1.0 if "needs" in mentioned else 3.0)
     damage(folder)
     refused(folder, mentioned, capsys, *(("--chat",) if "template" in mentioned or "Range" in
                                          mentioned or "characters" in mentioned else ()))
@@ -269,7 +270,7 @@ def test_a_window_that_is_not_used_is_fine(tmp_path, capsys):
 
 
 def test_more_than_this_machine_holds(folder, capsys, monkeypatch):
-    monkeypatch.setattr("npdl.pretrained.folder.memory", lambda: 1000)
+    monkeypatch.setattr("npdl_train.pretrained.folder.memory", lambda: 1000)
     refused(folder, "this machine has 0; use a smaller model", capsys)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npdl.pretrained import load
-from npdl.training import checkpoint
-from npdl.training.metrics import read_records
+from npdl_train.pretrained import load
+from npdl_train.runs import checkpoint
+from npdl_train.runs.metrics import read_records
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def dequantized(path, names):
 
 def test_generating_takes_little_more_memory_than_the_weights(model):
     done = run("-c", "from npdl.__main__ import main\n"
-               "from npdl.process import peak_memory\n"
+               "from npdl_train.process import peak_memory\n"
                f"main(['generate', {str(model)!r}, 'The capital', '--tokens', '20'])\n"
                "print(peak_memory())")
     assert int(done.stdout.splitlines()[-1]) < 1.15 * WEIGHTS

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from npdl.errors import InputError
-from npdl.pretrained import read_tokenizer
-from npdl.pretrained.config import Architecture
-from npdl.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
+from npdl_train.pretrained import read_tokenizer
+from npdl_train.pretrained.config import Architecture
+from npdl_train.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
 from tests.tools import slow
 from tests.tools.model_folders import GPT2, TEMPLATE, small_tokenizer
 

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", reason="parity with transformers needs torc
 
 from npdl.decoding import greedy
 from npdl.decoding.wiring import continuation
-from npdl.pretrained import load
 from npdl_study.deviation import deviation
+from npdl_train.pretrained import load
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]

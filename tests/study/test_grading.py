@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from npdl.__main__ import main
-from npdl.process import SEALS
 from npdl_study.homework import isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
 from npdl_study.homework.judging import questions
 from npdl_study.homework.splice import NotOwn
+from npdl_train.process import SEALS
 from tests.study.test_homework import solved, styled
 from tests.tools import slow
 
@@ -296,7 +296,7 @@ def test_whoever_is_killed_is_graded(tmp_path, monkeypatch):
 
 SEALED = """
 import ctypes, errno, os, socket, sys, threading
-from npdl import process
+from npdl_train import process
 libc = ctypes.CDLL(None, use_errno=True)
 def libcs(name, *given):
     if getattr(libc, name)(*given) == -1:

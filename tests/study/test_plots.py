@@ -7,11 +7,11 @@ from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
 from npdl.losses import SequenceLoss
-from npdl.training.config import Config
-from npdl.training.run import load_run, train
-from npdl.training.task import make_model, make_task
 from npdl_study.plots import embedding_spectrum, flow, style, through_time
 from npdl_study.plots.plotting import KINDS, plot
+from npdl_train.runs.config import Config
+from npdl_train.runs.run import load_run, train
+from npdl_train.runs.task import make_model, make_task
 
 MOST_BYTES = 120_000
 

@@ -1,7 +1,7 @@
 """Would a wrong kernel be seen? `python -m tests.tools.broken_kernels`, where there is CuPy.
 
-Each result of each kernel of npdl/fast/fused.py, one at a time, is made 1 % too large; then the
-wing's loss, its gradients and an update of each optimizer are compared with NumPy's, each entry.
+Each result of each kernel of npdl_train/fast/fused.py, one at a time, is made 1 % too large; then
+the wing's loss, its gradients and an update of each optimizer are compared with NumPy's, each entry.
 The table says which comparison saw it first. Exit status 1 where none does without a reason.
 """
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from npdl import backend
 from npdl.backend import stream, to_device, to_host
-from npdl.fast import fused
-from npdl.fast.engine import FastEngine
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
-from npdl.training.engine import PlainEngine
+from npdl_train.fast import fused
+from npdl_train.fast.engine import FastEngine
+from npdl_train.runs.engine import PlainEngine
 from tests.tools.fast_cases import (
     assert_close,
     assert_equal,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError
-from npdl.training import checkpoint
+from npdl_train.runs import checkpoint
 
 META = {"step": 7, "model": {"layers": 2, "bias": True, "p": None}, "lr": 1e-3, "note": "é ∘"}
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from npdl import backend
 from npdl.backend import to_host
-from npdl.training.config import Config
 from npdl_study.trees import cast, mapped
+from npdl_train.runs.config import Config
 
 SETTINGS = [
     {"engine": engine, **settings} for engine in ("fast", "plain") for settings in (

@@ -13,10 +13,6 @@ from npdl import backend
 from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream, to_host, xp
 from npdl.errors import FLOATS
-from npdl.fast import attention, engine, flat, fused, kernels, loss, prefix
-from npdl.fast.engine import FastEngine
-from npdl.fast.memory import Arena
-from npdl.fast.prefix import Rows
 from npdl.functions import ERF_FIT_END, softmax, softmax_backward
 from npdl.layers.activation import ACTIVATIONS, GELU
 from npdl.layers.embedding import POSITIONS
@@ -26,9 +22,13 @@ from npdl.layers.transformer import Decoder
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, AdamW
-from npdl.training.engine import Batch, PlainEngine, make_engine
 from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
+from npdl_train.fast import attention, engine, flat, fused, kernels, loss, prefix
+from npdl_train.fast.engine import FastEngine
+from npdl_train.fast.memory import Arena
+from npdl_train.fast.prefix import Rows
+from npdl_train.runs.engine import Batch, PlainEngine, make_engine
 from tests.tools import device
 
 V, S, D = 7, 4, 6            # no two sizes alike, heads (2) and their width (3) neither

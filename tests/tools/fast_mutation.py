@@ -10,10 +10,10 @@ import inspect
 import itertools
 import types
 
-from npdl.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl_study.trace.source import patched
+from npdl_train.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
 from tests.tools.fast_cases import (
     BATCHES,
     assert_chosen,

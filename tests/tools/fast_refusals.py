@@ -7,8 +7,6 @@ import numpy as np
 
 from npdl.core import Param
 from npdl.errors import InputError
-from npdl.fast import engine
-from npdl.fast.engine import FastEngine
 from npdl.layers.activation import Softmax
 from npdl.layers.linear import Linear
 from npdl.layers.norm import RMSNorm
@@ -16,7 +14,9 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
 from npdl.optim import AdamW, Muon, matrices_only
-from npdl.training.engine import Batch
+from npdl_train.fast import engine
+from npdl_train.fast.engine import FastEngine
+from npdl_train.runs.engine import Batch
 from tests.tools.fast_cases import D, V, assert_close, both, build, drawn
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.tools.import_graph docs/generated/rooms.svg
 
-A room is a folder; the files directly in npdl are one, the lowest. An import inside a function
+A room is a folder; the files directly in npdl or npdl_train are one. An import inside a function
 counts as any other for circles. `python -m` and the names of `npdl` import by name, when asked.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOTS = ("npdl", "npdl_study", "exercises", "experiments", "docs/book", "tests/tools")
+ROOTS = ("npdl", "npdl_train", "npdl_study", "exercises", "experiments", "docs/book", "tests/tools")
 FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
          for root in ROOTS for path in sorted((ROOT / root).rglob("*.py"))
          if (path.parent / "__init__.py").exists()}
@@ -46,9 +46,12 @@ def _statements(node, is_late=False):
 
 
 def room(name):
-    """The folder of a module: npdl.layers, docs.book; npdl for the files directly in it."""
-    if FILES[name].parent == ROOT / "npdl":
-        return "npdl"
+    """The folder of a module: npdl.layers, docs.book; npdl for the files directly in it. The
+    commands, npdl.__main__, hand on from all rooms and are one of their own."""
+    if name == "npdl.__main__":
+        return name
+    if FILES[name].parent in (ROOT / "npdl", ROOT / "npdl_train"):
+        return name.partition(".")[0]
     return ".".join(name.split(".")[:2])
 
 

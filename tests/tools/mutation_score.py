@@ -1,7 +1,7 @@
 """Small mistakes put into npdl one at a time, and the share of them that somebody sees.
 
     python -m tests.tools.mutation_score textbook     # the gradient check, in backwards
-    python -m tests.tools.mutation_score wing         # equality with the textbook, in npdl.fast
+    python -m tests.tools.mutation_score wing         # the wing equals the textbook
     python -m tests.tools.mutation_score blame        # blame, in backwards: and on which line
 
 One mistake in N with --every, from number K on with --first; --kept goes on where it stopped. A

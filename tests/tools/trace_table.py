@@ -25,8 +25,8 @@ from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMLayer
 from npdl.models.gpt import GPT
 from npdl.optim import AdamW
-from npdl.training.config import Config
-from npdl.training.loop import Trainer
+from npdl_train.runs.config import Config
+from npdl_train.runs.loop import Trainer
 
 HOME = str(pathlib.Path(npdl.__file__).parent)      # and what begins so: npdl_study
 DOORS = str(pathlib.Path(HOME, "errors.py"))

@@ -1,8 +1,8 @@
 """Small trainings of a Trainer or in a folder, and what the tests compare of them."""
 
-from npdl.training import checkpoint
-from npdl.training.loop import Trainer, unwarned
-from npdl.training.run import resumed_config, train
+from npdl_train.runs import checkpoint
+from npdl_train.runs.loop import Trainer, unwarned
+from npdl_train.runs.run import resumed_config, train
 
 ENGINES = ("plain", "fast")
 

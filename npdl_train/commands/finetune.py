@@ -1,0 +1,192 @@
+"""Fine-tune a run of npdl's, or a real model, with LoRA; with --bits with QLoRA.
+
+Small matrices beside the model's own, the adapters, learn; the model stays as it is, and with
+--bits its linear maps are stored with so many bits a number. What comes out is the folder of a
+run, for ask, generate, plot and finetune --merge.
+
+A run learns another operator, modulus or text. The new operator takes the old one's place, and the
+new modulus may not be larger. A real model (GPT-2, Llama, Mistral, Qwen2: a folder with config.json
+and model.safetensors, or a .gguf file) learns a text; its own files stay untouched. --merge adds
+the adapters to the model: of a run it writes a run, of a real model a folder that transformers
+loads.
+
+  python -m npdl finetune runs/gpt-p31-plus-seed0 --operator - --out runs/minus
+  python -m npdl finetune runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q
+  python -m npdl finetune --resume --out runs/minus
+  python -m npdl finetune runs/minus --merge --out runs/minus-merged
+  python -m npdl finetune SmolLM2-135M --text plays.txt --rank 8 --bits 4 --out runs/plays
+  python -m npdl finetune runs/plays --merge --out SmolLM2-135M-plays
+"""
+
+import dataclasses
+import textwrap
+from pathlib import Path
+
+from npdl import backend
+from npdl.errors import InputError
+from npdl_train.commands.train import parsed, run_options
+from npdl_train.console import describe, place
+from npdl_train.options import add_settings, option_of
+from npdl_train.pretrained import Pretrained, is_model, to_huggingface
+from npdl_train.process import peak_memory
+from npdl_train.runs import folder as folders
+from npdl_train.runs import run as runs
+from npdl_train.runs.config import (
+    ADAPTERS,
+    ARITHMETIC,
+    MACHINE,
+    RECORDS,
+    TEXT,
+    TRAINING,
+    Adapters,
+    Config,
+    usable_cores,
+)
+from npdl_train.runs.finetune import (
+    DEFAULTS,
+    MODEL_DEFAULTS,
+    finetune_config,
+    merge,
+    model_config,
+)
+from npdl_train.runs.loop import Trainer
+from npdl_train.runs.metrics import read_records
+
+
+def add_arguments(p):
+    """Add the options of `finetune` to an argparse parser."""
+    describe(p, __doc__)
+    p.add_argument("run", nargs="?", default=None, type=place,
+                   help="the run or the real model to fine-tune: a folder, or a .gguf file")
+    p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
+                   "fine-tuned run to --out, with its adapters merged into plain matrices")
+    defaults = Config(**DEFAULTS)
+    add_settings(p, "finetune", (ARITHMETIC, TEXT), defaults, shown="the run's",
+                 left_out=("orders", "stratified", "block", "eval_batches"))
+    real = p.add_argument_group("a real model")
+    real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
+                      f"(default: {MODEL_DEFAULTS['block']})")
+    real.add_argument("--eval-batches", type=int, metavar="N", help="batches of each part to "
+                      f"evaluate on (default: {MODEL_DEFAULTS['eval_batches']})")
+    real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
+    real.add_argument("--pretrained", metavar="FOLDER", help="with --resume, if it has moved: "
+                      "where the model is now")
+    shown = ", ".join(f"{option_of(name)} {value}" for name, value in
+                      MODEL_DEFAULTS.items() if name not in ("block", "eval_batches"))
+    real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
+                                     f"nearest, {shown}", 78)
+    add_settings(p, "finetune", (ADAPTERS,), Adapters())
+    add_settings(p, "finetune", (TRAINING, RECORDS, MACHINE), defaults)
+    run_options(p, "<run>-lora, <run>-qlora or <run>-merged")
+
+
+def run(options):
+    """Fine-tune, resume or merge as the options say; the exit status."""
+    given, out, resume, how = parsed(options)
+    source, merging = given.pop("run"), given.pop("merge")
+    names = [field.name for field in dataclasses.fields(Adapters)]
+    adapters = {name: given.pop(name) for name in names if name in given}
+    if (source is None) != resume:
+        raise InputError("give the folder of the run to fine-tune, or --resume and --out")
+    if merging:
+        return merged(source, out, given | adapters, **how)
+    if resume:
+        return resumed(out, given, adapters, how)
+    if is_model(source):
+        return fresh_model(source, out, given, adapters, how)
+    return fresh(source, out, given, Adapters(**adapters), how)
+
+
+def fresh(source, out, given, adapters, how):
+    """Fine-tune the run in `source`; `how` holds the rest that run.train takes."""
+    odd = next((name for name in ("window", "eval_batches", "full", "pretrained")
+                if name in given), None)
+    if odd is not None:
+        raise InputError(f"{option_of(odd)}: goes with a real model; {source} is a run")
+    base = runs.load_run(source)
+    given = {"threads": min(2, usable_cores()), **given}
+    config = finetune_config(base, adapters, given, source)
+    backend.use(config.backend)
+    parameters = base.model.state_dict()
+    if not how["quiet"]:
+        print(counts(base.model, Trainer(config, parameters).model))
+    suffix = "lora" if adapters.bits is None else "qlora"
+    out = out or f"{source.rstrip('/')}-{suffix}"
+    return runs.train(config, out, base=parameters, **how)
+
+
+def fresh_model(source, out, given, adapters, how):
+    """Fine-tune the real model in `source`."""
+    config = model_config(source, adapters, given)
+    kind = "full" if config.adapters is None else "lora" if config.adapters.bits is None else (
+        "qlora")
+    out = out or str(Path("runs") / f"{folders.stem(source)}-{kind}")
+    backend.use(config.backend)
+    status = runs.train(config, out, **how)
+    return told(out, status, how["quiet"])
+
+
+def told(out, status, quiet):
+    """Show what a real model's run has come to, as far as it was looked at; its status."""
+    if not quiet:
+        records = [record for record in read_records(Path(out) / "metrics.jsonl")
+                   if "validation_loss" in record]
+        if records:
+            print("held-out loss " + ", ".join(
+                f"{record['validation_loss']:.4f} at step {record['step']}"
+                for record in (records if len(records) == 1 else (records[0], records[-1]))))
+        peak = peak_memory()
+        if peak is not None:
+            print(f"peak memory {peak / 2**20:,.0f} MiB")
+    return status
+
+
+def resumed(out, given, adapters, how):
+    """Go on with a fine-tuning."""
+    if out is None:
+        raise InputError("--resume: name the fine-tuned run by --out")
+    odd = next(iter(adapters), None)
+    if odd is not None:
+        raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")
+    config = runs.resumed_config(out, given)
+    if config.adapters is None and config.pretrained is None:
+        raise InputError(f"--out {out}: was not fine-tuned; resume it with {config.command}")
+    backend.use(config.backend)
+    status = runs.train(config, out, True, **how)
+    return status if config.pretrained is None else told(out, status, how["quiet"])
+
+
+def merged(source, out, given, quiet, **training):
+    """Write a fine-tuned run without its adapters."""
+    odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
+    if odd is not None:
+        raise InputError(f"{option_of(odd)}: means nothing to --merge; leave it out")
+    out = out or f"{source.rstrip('/')}-merged"
+    tuned = runs.load_run(source)
+    if tuned.config.pretrained is not None:
+        written(tuned, out)
+        if not quiet:
+            print(f"the model is in {out}: transformers and generate.py load it")
+        return 0
+    adapted = tuned.model
+    model = merge(source, out)
+    if not quiet:
+        print(counts(adapted, model, ("adapted", "merged")))
+        print(f"the merged run is in {out}")
+    return 0
+
+
+def written(tuned, out):
+    """Write the model of a run of a real one as a folder that other tools load."""
+    path, task = tuned.config.pretrained, tuned.task
+    to_huggingface(Pretrained(Path(path), tuned.model, task.architecture, task.weights), out)
+
+
+def counts(before, after, names=("the run", "adapted")):
+    """What two models hold, and what a forward of one token multiplies in their linear maps."""
+    lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
+    for name, model in zip(names, (before, after), strict=True):
+        c = folders.count(model)
+        lines.append(f"{name:<10}{c['trainable']:>12,}{c['frozen']:>12,}{c['stored_bytes']:>14,}"
+                     f"{c['multiplies']:>12,}")
+    return "\n".join(lines)

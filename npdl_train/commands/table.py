@@ -1,0 +1,91 @@
+"""One table for several runs: runs that differ in their seed alone share a column.
+
+  python -m npdl table runs/gpt-p31-plus-seed0 runs/gpt-p31-plus-seed42 runs/lstm-*
+
+Its rows: L, the lowest loss, A, the best accuracy (train: on the equations that were learned, val:
+on the others), t_f, the first step that reached it, Δt, the steps from training's to validation's.
+Each cell is the mean over the seeds ± the population standard deviation. A run that has not come to
+its end is named below the table, and is in no mean.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from npdl.errors import InputError
+from npdl_train.console import describe, place
+from npdl_train.runs.config import Config
+from npdl_train.runs.folder import model_name
+from npdl_train.runs.metrics import read_metrics
+from npdl_train.runs.run import read_config
+from npdl_train.runs.summary import combine, combined_markdown, read_summary
+
+HEADED = ("model", "text", "operator", "p", "r_train", "seed")      # what a heading says anyway
+
+
+def columns(folders):
+    """({heading: combined summary}, one for each setting apart from the seed, and a line about
+    each run that was stopped). A folder that is named twice counts once."""
+    groups, stopped = {}, []
+    for folder in {Path(folder).resolve(): folder for folder in folders}.values():
+        config = read_config(folder)
+        path = Path(folder) / "summary.json"
+        summary = read_summary(path) if path.exists() else None
+        steps = _last_step(folder) if summary is None else summary["steps"]
+        if steps < config.steps:
+            stopped.append(f"{folder}: stopped at step {steps} of {config.steps}, and left out; "
+                           "finish it by --resume")
+        else:
+            summary = summary or read_summary(path)         # says that it is missing
+            alike = dataclasses.replace(config, seed=0)
+            groups.setdefault(alike, []).append((config.seed, summary))
+    headings = _headings({config: [seed for seed, _ in members]
+                          for config, members in groups.items()})
+    return {headings[config]: combine([s for _, s in members])
+            for config, members in groups.items()}, stopped
+
+
+def _last_step(folder):
+    path = Path(folder) / "metrics.jsonl"
+    if not path.exists():
+        return 0
+    records, _ = read_metrics(path)
+    return records[-1].get("step", 0) if records else 0
+
+
+def _headings(groups):
+    """{config: model, settings that name a run, those in which the columns differ, seeds}."""
+    fields = dataclasses.fields(Config)
+    differ = [f.name for f in fields
+              if f.name not in HEADED and len({getattr(c, f.name) for c in groups}) > 1]
+    return {config: heading(config, seeds, differ) for config, seeds in groups.items()}
+
+
+def heading(config, seeds, differ=()):
+    """Model, settings that name a run, others that set it apart, and its seeds."""
+    what = config.text or f"{config.operator} mod {config.p}, r_train {config.r_train:g}"
+    what = f"dates, r_train {config.r_train:g}" if config.translates else what
+    apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ)
+    return f"{model_name(config)}, {what}{apart} (seeds {', '.join(map(str, sorted(seeds)))})"
+
+
+def _setting(name, value):
+    if name == "adapters":
+        return "no adapters" if value is None else f"LoRA of rank {value.rank}"
+    return f"{name} {value}"
+
+
+def add_arguments(parser):
+    """Add the options of `table` to an argparse parser."""
+    describe(parser, __doc__)
+    parser.add_argument("runs", nargs="+", type=place, help="folders of finished runs")
+
+
+def run(options):
+    """Print the table of the runs that the options name; the exit status."""
+    found, stopped = columns(options.runs)
+    if not found:
+        raise InputError("; ".join(stopped))
+    print(combined_markdown(found))
+    for line in stopped:
+        print(line)
+    return 0

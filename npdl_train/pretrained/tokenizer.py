@@ -1,0 +1,250 @@
+"""The tokenizer of a model folder, by the library `tokenizers`; its chat template, by jinja2."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from npdl.errors import InputError
+from npdl.files import is_file, read_json, reason, write_json
+from npdl_train.bounded import Bounded
+
+TOKENIZER, SETTINGS, GENERATION = ("tokenizer.json", "tokenizer_config.json",
+                                   "generation_config.json")
+VOCABULARY, MERGES, TEMPLATE = "vocab.json", "merges.txt", "chat_template.jinja"
+FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, "special_tokens_map.json",
+         "added_tokens.json", "tokenizer.model")
+LARGEST = 256 << 20         # bytes of a tokenizer's file
+# Bounds of its rules: at least so much time and memory, and more by the characters of a text.
+SECONDS, MEMORY, A_SECOND, EACH = 30.0, 2 << 30, 50_000, 400
+# How a text is cut before its pieces are merged, by the name that a GGUF file gives it.
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
+          r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+CUTS = {"gpt-2": None, "default": None, "smollm": None, "llama-bpe": LLAMA3,
+        "qwen2": LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")}
+CONTROL, USER_DEFINED = 3, 4    # kinds of tokens in a GGUF file
+REPLACEMENT = "\ufffd"          # for bytes that are no whole character yet
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    ends      ids that end a text; several for some models
+    template  the chat template's source, or None
+    special   {"bos_token": text, "eos_token": text}, for the template
+    """
+
+    def __init__(self, library, ends=(), template=None, special=None):
+        self.library, self.ends, self.template = library, tuple(ends), template
+        self.special = special or {}
+        self._bounded = None
+
+    @property
+    def size(self):
+        return self.library.get_vocab_size()
+
+    def encode(self, text, special=False):
+        """Ids (int64, 1-D); with `special` what the model expects around a text, such as BOS."""
+        return np.array(self._ask(len(text), "encode", _whole(text), special), np.int64)
+
+    def prompt(self, text):
+        """Ids to continue: those of a text with what the model expects before it. Without any,
+        the token that begins a text, or else the one that ends it."""
+        ids = self.encode(text, special=True)
+        if len(ids):
+            return ids
+        begin = self.library.token_to_id(self.special.get("bos_token", ""))
+        ends = self.ends if begin is None else (begin,)
+        if not ends:
+            raise InputError("the prompt is empty, and the model has no token that begins a text; "
+                             "give some text")
+        return np.array(ends[:1], np.int64)
+
+    def decode(self, ids):
+        """The text of ids, without special tokens."""
+        return self._ask(len(ids), "decode", [int(i) for i in ids])
+
+    def _ask(self, length, what, *given):
+        """What the tokenizer's rules make of a text or of ids: they are a program, and have bounds
+        of time and memory by their length."""
+        try:
+            if self._bounded is None:
+                bounded = Bounded()
+                bounded(SECONDS, MEMORY, "load", self.library.to_str())
+                self._bounded = bounded
+            return self._bounded(SECONDS + length / A_SECOND, MEMORY + length * EACH, what, *given)
+        except InputError as error:
+            self._bounded = None
+            raise InputError(f"the model's tokenizer fails ({error}); fetch it again, or use "
+                             "another model") from error
+
+    def stream(self, before):
+        """A function of one more id after the ids `before` that returns the text it completes,
+        perhaps none; of no id, what waits for the rest of a character."""
+        ids = [int(i) for i in before[-4:]]                 # a few, for spaces depend on neighbours
+        shown = self.decode(ids)
+
+        def more(token=None):
+            nonlocal ids, shown
+            ids += [] if token is None else [int(token)]
+            text = self.decode(ids)
+            if text.endswith(REPLACEMENT) and token is not None:    # half a character's bytes
+                return ""
+            new, ids = text[len(shown):], ids[-4:]
+            shown = self.decode(ids)
+            return new
+
+        return more
+
+    def chat(self, prompt):
+        """Ids of a prompt as the user's turn of a conversation, the model's turn begun."""
+        if self.template is None:
+            raise InputError("the folder has no chat template; leave --chat out")
+        messages = [{"role": "user", "content": prompt}]
+        try:
+            import jinja2  # noqa: F401
+        except ImportError as error:
+            raise InputError("a chat template needs the package jinja2; install it with 'pip "
+                             "install jinja2', or leave --chat out") from error
+        try:
+            text = Bounded()(SECONDS, MEMORY, "render", self.template, messages, self.special)
+        except InputError as error:
+            raise InputError(f"the chat template fails ({error}); leave --chat out") from error
+        return self.encode(text)
+
+    def save(self, folder):
+        """Write the files that `read_tokenizer` and other tools read."""
+        self.library.save(str(folder / TOKENIZER))
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.special}
+        if self.template is not None:
+            settings["chat_template"] = self.template
+        write_json(folder / SETTINGS, settings)
+        if self.ends:
+            write_json(folder / GENERATION, {"eos_token_id": list(self.ends)})
+
+
+def read_tokenizer(path, architecture, weights):
+    """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
+    library, path = _library(), Path(path)
+    try:
+        made = (_from_gguf(library, weights.whole_metadata()) if hasattr(weights, "metadata")
+                else _from_folder(library, path))
+        made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
+    except InputError:
+        raise
+    # The library has its own exceptions, of the bare kind, and panics, which are none.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise InputError(f"{path}: its tokenizer cannot be used ({reason(error)}); fetch it "
+                         "again") from error
+    if made.size > architecture.vocab_size:
+        top = max(made.library.get_vocab().values())
+        if top >= architecture.vocab_size:
+            raise InputError(f"{path}: the tokenizer has tokens up to {top}, the model "
+                             f"{architecture.vocab_size}; they do not belong together")
+    return made
+
+
+def _library():
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise InputError("a model's tokenizer needs the package tokenizers; install it with "
+                         "'pip install tokenizers'") from error
+    return tokenizers
+
+
+def _from_folder(library, folder):
+    if _is_there(folder / TOKENIZER):
+        made = library.Tokenizer.from_file(str(folder / TOKENIZER))
+    elif _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
+        made = byte_pairs(library, library.models.BPE.from_file(str(folder / VOCABULARY),
+                                                                str(folder / MERGES)))
+        end = made.token_to_id("<|endoftext|>")
+        if end is not None:
+            made.add_special_tokens(["<|endoftext|>"])
+    else:
+        raise InputError(f"{folder}: holds no {TOKENIZER}, and no {VOCABULARY} with {MERGES}; "
+                         "fetch them with the model")
+    made.no_padding()
+    made.no_truncation()
+    settings, generation = (_settings(folder / name) for name in (SETTINGS, GENERATION))
+    template = settings.get("chat_template")
+    if isinstance(template, list):                          # several, by name
+        template = next((each["template"] for each in template if each["name"] == "default"), None)
+    if _is_there(folder / TEMPLATE):
+        template = (folder / TEMPLATE).read_text(encoding="utf-8")
+    special = {}
+    for name in ("bos_token", "eos_token"):
+        token = settings.get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            special[name] = token
+    end = made.token_to_id(special.get("eos_token", ""))
+    ends = _ids(generation.get("eos_token_id")) or (() if end is None else (end,))
+    return Tokenizer(made, ends, template, special)
+
+
+def _is_there(path):
+    """Whether a file is there; InputError for one that is too large to be what it says."""
+    if not os.path.exists(path) or not is_file(path):
+        return False
+    if os.path.getsize(path) > LARGEST:
+        raise InputError(f"{path}: has more than {LARGEST >> 20} MiB; fetch it again")
+    return True
+
+
+def _settings(path):
+    values = read_json(path) if _is_there(path) else {}
+    return values if isinstance(values, dict) else {}
+
+
+def _ids(value):
+    """One id, several, or none, as a tuple."""
+    ids = value if isinstance(value, list) else [value]
+    return tuple(i for i in ids if type(i) is int and i >= 0)
+
+
+def byte_pairs(library, model, cut=None, digits=False):
+    """A byte-level BPE tokenizer as GPT-2's; `cut` is another way to cut a text than GPT-2's."""
+    made, first = library.Tokenizer(model), []
+    if digits:
+        first = [library.pre_tokenizers.Digits(individual_digits=True)]
+    if cut is not None:
+        first = [library.pre_tokenizers.Split(library.Regex(cut), "isolated")]
+    made.pre_tokenizer = library.pre_tokenizers.Sequence(
+        [*first, library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut is None)])
+    made.decoder = library.decoders.ByteLevel()
+    return made
+
+
+def _from_gguf(library, about):
+    kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre", "default")
+    if kind != "gpt2" or cut not in CUTS:
+        raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(cut)[:20]!r}; npdl "
+                         f"reads 'gpt2' with {', '.join(CUTS)}; use a folder with {TOKENIZER}")
+    tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
+    merges = [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]]
+    model = library.models.BPE({token: i for i, token in enumerate(tokens)}, merges,
+                               ignore_merges=cut == "llama-bpe")    # whole words first, as Llama 3
+    made = byte_pairs(library, model, CUTS[cut], cut == "smollm")
+    added = zip(tokens, kinds, strict=True)
+    made.add_special_tokens([token for token, kind in added if kind == CONTROL])
+    made.add_tokens([token for token, kind in zip(tokens, kinds, strict=True)
+                     if kind == USER_DEFINED])
+    special, ends = {}, _ids(about.get("tokenizer.ggml.eos_token_id"))
+    for name in ("bos_token", "eos_token"):
+        place = about.get(f"tokenizer.ggml.{name}_id")
+        if place is not None and 0 <= place < len(tokens):
+            special[name] = tokens[place]
+    if about.get("tokenizer.ggml.add_bos_token") and "bos_token" in special:
+        bos = special["bos_token"]
+        made.post_processor = library.processors.TemplateProcessing(
+            single=f"{bos} $A", special_tokens=[(bos, made.token_to_id(bos))])
+    return Tokenizer(made, ends, about.get("tokenizer.chat_template"), special)
+
+
+def _whole(text):
+    """A text without halves of characters, which a command line may have."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,0 +1,148 @@
+"""Fine-tuning a run with LoRA or QLoRA: its model, its vocabulary, another task.
+
+Arithmetic: the vocabulary holds the numbers, one operator and the special tokens, and a model
+knows an operator by its place only. The new operator takes that one place, so nothing of the
+model's shape changes; a new modulus needs no more numbers than the run's vocabulary has, of
+which the rest stay unused. Text: the new text is written in the run's characters.
+
+A real model (npdl_train.pretrained) learns a text in its own tokens. Its numbers stay in its folder.
+
+The result is a run folder like any other. A run's fine-tuning has the base inside it: it resumes,
+loads, answers and generates without the folder it came from.
+"""
+
+import dataclasses
+import time
+
+from npdl.adapt import merge_lora
+from npdl.adapt.linears import QuantLinear
+from npdl.backend import to_host
+from npdl.core import named_layers
+from npdl.errors import InputError
+from npdl_train.folders import new_folder
+from npdl_train.runs import checkpoint
+from npdl_train.runs.config import Adapters, Config
+from npdl_train.runs.folder import conclude, write_config
+from npdl_train.runs.loop import Trainer
+from npdl_train.runs.metrics import MetricsWriter
+from npdl_train.runs.run import load_run
+
+# Where a fine-tuning is not told otherwise. Adapters are few numbers: they bear a larger step
+# than the whole model, and the decay that makes them small keeps the result near the base.
+DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "eval_first": 0}
+# Of a real model: windows of its tokens, few of them, since a step takes seconds.
+MODEL_DEFAULTS = {"steps": 200, "batch": 4, "block": 64, "lr": 5e-4, "weight_decay": 0.0,
+                  "clip": 1.0, "r_train": 0.9, "eval_first": 0, "eval_every": 50,
+                  "eval_batches": 4, "save_every": 50, "engine": "plain"}
+MODEL_ADAPTERS = {"rank": 8}
+MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # of 4 bits, less spoils a real model
+MODEL = ("model", "orders", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
+         "activation", "positions", "tied", "dropout", "dtype", "characters", "block")
+
+
+def finetune_config(run, adapters, given, folder="the run"):
+    """The Config of a fine-tuning of `run` (load_run) with `adapters`, and `given` settings.
+
+    What `given` leaves out is DEFAULTS' and, for the task, the run's own. Raises InputError when
+    the run has adapters itself, when its vocabulary lacks numbers that the task needs, and for
+    settings of the other kind of task.
+    """
+    base = run.config
+    if base.translates:
+        raise InputError(f"{folder}: holds a model that translates, and that learns as a whole; "
+                         "fine-tune a GPT's or an LSTM's run")
+    if base.pretrained is not None:
+        raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
+                         "fine-tune that")
+    if base.adapters is not None:
+        raise InputError(f"{folder}: has adapters already; merge them first (--merge) and "
+                         "fine-tune the merged run")
+    settings = {name: getattr(base, name) for name in MODEL}
+    other = ("p", "q", "operator", "symmetric") if base.text is not None else ("text",)
+    odd = next((name for name in other if name in given), None)
+    if odd is not None:
+        kind = "a text" if base.text is not None else "modular arithmetic"
+        raise InputError(f"--{odd}: {folder} was trained on {kind}; leave this option out")
+    if base.text is not None:
+        if "text" not in given:
+            raise InputError("--text: is missing; name the text to fine-tune on")
+        settings |= {"batch": base.batch, "r_train": base.r_train,
+                     "eval_batches": base.eval_batches}
+    else:
+        settings |= {"p": base.p, "operator": base.operator, "stratified": base.stratified,
+                     "r_train": base.r_train, "numbers": run.task.vocabulary.size - 5}
+        if "p" not in given:
+            settings["q"] = base.q
+    config = Config(**{**DEFAULTS, **settings, **given, "adapters": adapters})
+    for name in ("p", "q") if base.text is None else ():
+        _check_number(name, getattr(config, name), config.numbers)
+    return config
+
+
+def model_config(path, adapters, given):
+    """The Config of a fine-tuning of the real model in `path`; `adapters` and `given` are what
+    was said, {name: value}. Raises InputError for settings that mean nothing to it."""
+    given = dict(given)
+    full, window = given.pop("full", False), given.pop("window", MODEL_DEFAULTS["block"])
+    odd = next((name for name in ("p", "q", "operator", "symmetric", "pretrained")
+                if name in given), None)
+    if odd is not None:
+        raise InputError(f"--{odd}: means nothing to a real model; leave it out")
+    if full and adapters:
+        raise InputError(f"--{next(iter(adapters))}: is an adapter's, and --full has none; leave "
+                         "one of them out")
+    if "text" not in given:
+        raise InputError("--text: is missing; name the text to fine-tune on")
+    if window < 1:
+        raise InputError(f"--window {window}: must be an integer, 1 or more")
+    quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
+    chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
+    return Config(**{**MODEL_DEFAULTS, **given, "block": window, "model": "pretrained",
+                     "pretrained": str(path), "adapters": chosen})
+
+
+def _check_number(name, value, numbers):
+    if isinstance(value, int) and value > numbers:
+        raise InputError(f"--{name} {value}: the run's vocabulary has the numbers 0 to "
+                         f"{numbers - 1}; choose at most {numbers}")
+
+
+def plain_parameters(model):
+    """{name: array} of the model without adapters that computes the same.
+
+    Merges the adapters of `model` in place. What was quantized becomes floats.
+    """
+    merge_lora(model)
+    arrays = model.state_dict()
+    for name, layer in named_layers(model):
+        if isinstance(layer, QuantLinear):      # quantized, but without an adapter
+            del arrays[f"{name}.packed"], arrays[f"{name}.step"]
+            arrays[f"{name}.W"] = to_host(layer.weight())
+    return arrays
+
+
+def merge(folder, out):
+    """Make in `out` the run folder of the fine-tuned run in `folder` with its adapters merged.
+
+    It has the same step and the same records, and fresh moments of the optimizer. The folder
+    appears when all of it is on the disk, or not at all. Returns the merged model. Raises
+    InputError when the run has no adapters or something is in `out`.
+    """
+    started = time.monotonic()
+    run = load_run(folder)
+    if run.config.adapters is None:
+        raise InputError(f"{folder}: has no adapters to merge; name a run that was fine-tuned")
+    config = dataclasses.replace(run.config, adapters=None, merged=True)
+    trainer = Trainer(config, plain_parameters(run.model))
+    trainer.step = run.step
+    records = [record for record in run.records if record["step"] <= run.step]
+    with new_folder(out) as made:
+        write_config(made, config)
+        with MetricsWriter(made / "metrics.jsonl") as metrics:
+            for record in records:
+                metrics.write(record)
+        arrays, meta = trainer.state()
+        checkpoint.save(made / "checkpoint.npz", arrays, {**meta, "seconds": 0.0})
+        if records:
+            conclude(made, trainer, records, time.monotonic() - started)
+    return trainer.model

@@ -1,0 +1,189 @@
+"""The training loop: update, evaluate, save; stop at any moment, go on bit for bit."""
+
+import functools
+import math
+import signal
+
+import numpy as np
+
+from npdl import optim
+from npdl.backend import stream, to_device, to_host, xp
+from npdl.errors import NpdlError
+from npdl_train.fast.flat import AdamWInPlace
+from npdl.schedule import schedule
+from npdl_train.runs.engine import PlainEngine, make_engine
+from npdl_train.runs.size import check_file, check_memory
+from npdl_train.runs.task import make_model, make_task, settled
+
+
+class Diverged(NpdlError):
+    """A loss or a parameter that is no longer finite."""
+
+
+class Trainer:
+    """A model, its optimizer and its task, and the number of updates made so far.
+
+    Everything random is keyed by (seed, step), so the state of a run is its parameters, the
+    optimizer's moments and `step`: nothing else has to be saved. `base` holds parameters to
+    start from (make_model). `path` is a checkpoint that the state is to be loaded from: nothing
+    is made that it is too small for. Raises InputError where memory cannot suffice.
+    """
+
+    def __init__(self, config, base=None, path=None):
+        self.config = config = settled(config)
+        self.task = make_task(config)
+        check_memory(config, self.task)
+        if path is not None:
+            check_file(config, self.task, path)
+        self.model = make_model(config, self.task, base)
+        if config.decay == "matrices":
+            optim.matrices_only(self.model)
+        self.optimizer = make_optimizer(config, self.model)
+        self.learning_rate = schedule(config.schedule, lr=config.lr, total=config.steps,
+                                      warmup=config.warmup, lr_min=config.lr_min)
+        plain_threads = 1 if config.pretrained is None else config.threads
+        self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
+                                  plain_threads)
+        self.step = 0
+        self.watch = None       # npdl_train.runs.nonfinite.Watch, to look at every layer's numbers
+
+    def update(self):
+        """One step of training: the gradients of a batch, then the optimizer."""
+        config, batch = self.config, self.task.batch(self.step)
+        rng = functools.partial(stream, config.seed, self.step, 0, 2) if config.dropout else None
+        if self.watch is not None:
+            self._look(batch, rng)
+        self.engine.step(batch, rng)
+        if config.clip is not None:
+            self.engine.clip(config.clip)
+        self.engine.update(self.learning_rate(self.step))
+        self.step += 1
+        if self.watch is not None:
+            self.check_finite()
+
+    def _look(self, batch, rng):
+        """The textbook's step on this batch, until a layer makes NaN or infinity."""
+        with self.watch(self.model) as watch:
+            PlainEngine(self.model, self.optimizer).step(batch, rng)
+        if watch.found is not None:
+            raise Diverged(f"step {self.step + 1}: {watch.found}; the last checkpoint is kept; "
+                           "try a lower --lr or --clip 1.0")
+
+    def evaluation_due(self):
+        """True at steps 1..eval_first, at every multiple of eval_every, and at the last."""
+        config, step = self.config, self.step
+        return step <= config.eval_first or step % config.eval_every == 0 or step == config.steps
+
+    def evaluate(self):
+        """The record of this step. Raises Diverged when a number in it is not finite."""
+        record = {"step": self.step, **self.task.measure(self.engine)}
+        squares = [(p.data * p.data).sum() for p in self.optimizer.params.values()]
+        record["l2_norm"] = float(xp.sqrt(sum(squares)))
+        record["lr"] = self.learning_rate(max(0, self.step - 1))
+        odd = next((key for key, value in record.items() if not math.isfinite(value)), None)
+        self.check_finite(f", {odd} is {record[odd]}" if odd else "")
+        return record
+
+    def check_finite(self, more=""):
+        """Raise Diverged, naming the first parameter at fault, unless every number is finite."""
+        bad = [name for name, param in self.model.params()
+               if not math.isfinite(float(xp.abs(param.data).max()))]
+        if bad or more:
+            what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
+            if bad and self.watch:
+                what += ", made by the optimizer's update: the layers' numbers were finite"
+            advice = "" if self.watch else ", or --resume --check to see which operation did it"
+            raise Diverged(f"step {self.step}: {what}{more}; the last checkpoint is kept; "
+                           f"try a lower --lr or --clip 1.0{advice}")
+
+    def state(self):
+        """(arrays, meta) for a checkpoint: of a real model what is trained, the rest is in its
+        folder."""
+        everything = self.config.pretrained is None
+        arrays = {f"param/{name}": to_host(param.data).copy()
+                  for name, param in self.model.params(frozen=everything)}
+        moments = self.optimizer.state_dict()
+        updates = moments.pop("steps")
+        for moment, values in moments.items():
+            arrays.update({f"{moment}/{name}": value for name, value in values.items()})
+        return arrays, {"step": self.step, "updates": updates}
+
+    def load_state(self, arrays, meta):
+        """Take back what `state` returned."""
+        parts = {"param": {}, **{moment: {} for moment in self.optimizer.moments}}
+        for key, value in arrays.items():
+            part, name = key.split("/", 1)
+            parts[part][name] = value
+        given, everything = parts.pop("param"), self.config.pretrained is None
+        for name, param in self.model.params(frozen=everything):
+            param.data[...] = to_device(given[name])
+        self.optimizer.load_state_dict({"steps": meta["updates"], **parts})
+        self.step = meta["step"]
+
+    def run(self, on_record, on_save, on_step=lambda: None, for_steps=None):
+        """Train to config.steps, or for `for_steps` more. Returns False if a signal asked to stop
+        before that.
+
+        on_record(record) is called at every evaluation, on_save() at every checkpoint that is
+        due and at the end, on_step() after every update. Raises Diverged when a loss or a
+        parameter stops being finite; nothing of it is saved.
+        """
+        last = min(self.config.steps, self.step + (for_steps or self.config.steps))
+        with StopSignals() as stop, self.engine, unwarned():
+            while self.step < last:
+                self.update()
+                on_step()
+                if self.evaluation_due():
+                    on_record(self.evaluate())
+                due = self.step % self.config.save_every == 0 or self.step == last
+                if due or stop.asked:
+                    self.check_finite()
+                    on_save()
+                if stop.asked:
+                    break
+        return self.step == last
+
+
+def unwarned():
+    """A context without NumPy's warnings of overflow: the loop looks for numbers that are not
+    finite itself, and says where they are."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
+
+def make_optimizer(config, model):
+    """The optimizer that the settings describe."""
+    if config.optimizer == "sgd":
+        return optim.SGD(model, config.lr, momentum=config.momentum,
+                         weight_decay=config.weight_decay)
+    adamw = optim.AdamW if config.pretrained is None else AdamWInPlace
+    kind = adamw if config.optimizer == "adamw" else optim.Adam
+    return kind(model, config.lr, betas=config.betas, eps=config.eps,
+                weight_decay=config.weight_decay)
+
+
+class StopSignals:
+    """While active, Ctrl-C, SIGTERM and SIGHUP (a terminal closes) only set `asked`; a second
+    Ctrl-C interrupts. A hangup that is ignored, as by nohup, stays so."""
+
+    def __init__(self):
+        self.asked = False
+        self._before = {}
+
+    def __enter__(self):
+        hangup = getattr(signal, "SIGHUP", signal.SIGTERM)
+        ignored = signal.getsignal(hangup) == signal.SIG_IGN
+        for number in (signal.SIGINT, signal.SIGTERM, *(() if ignored else (hangup,))):
+            try:
+                self._before[number] = signal.signal(number, self._stop)
+            except ValueError:      # not the main thread: whoever started it handles signals
+                break
+        return self
+
+    def __exit__(self, *error):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number, frame):
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True

@@ -1,0 +1,156 @@
+"""Continuing a prompt from a run folder: every method, past the window, and refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from npdl.decoding import sample
+from npdl.layers.embedding import Embedding
+from npdl.models.llama import Llama
+from npdl_train.commands import generate
+from npdl_train.runs.config import Config
+from npdl_train.runs.recipes import new_config
+from npdl_train.runs.run import load_run, train
+from tests.tools import commands, slow
+from tests.tools.refusals import status_of
+
+SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
+         "eval_every": 4, "threads": 1}
+PLAY = "To be, or not to be: that is the question.\n" * 20
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "play.txt"
+    path.write_text(PLAY)
+    return path
+
+
+def small(text, model="gpt", **settings):
+    return new_config(model, {"text": str(text), **SMALL, **settings})
+
+
+@pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
+def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
+    """Then it computes those and the new token, once in a while; a run's model all, each time."""
+    class Words:
+        prompt = encode = staticmethod(lambda text: [1, 2, 3])
+
+    rows, forward = set(), Embedding.forward
+    monkeypatch.setattr(Embedding, "forward",
+                        lambda self, ids: rows.add(np.shape(ids)[1]) or forward(self, ids))
+    source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=8), Words(), kind)
+    [found], _ = generate.generate(source, "a", tokens=20)
+    assert len(found.tokens) == 20 and rows == {3, *computed}
+
+
+def test_a_run_loads_and_generates_without_its_text(tmp_path, text, capsys):
+    for model in ("gpt", "lstm"):
+        run = tmp_path / model
+        train(small(text, model, steps=3), run, quiet=True)
+        text.rename(tmp_path / "elsewhere")
+        loaded = load_run(run)
+        assert loaded.task.vocabulary.characters == "".join(sorted(set(PLAY)))
+        assert commands.generate([str(run), "To be", "--tokens", "20"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith("To be") and len(shown.out.rstrip("\n")) <= 25
+        assert ("the model sees 8 tokens" in shown.err) == (model == "gpt")
+        assert commands.ask([str(run), "5 + 7 ="]) == 2
+        assert "trained on text" in capsys.readouterr().err
+        (tmp_path / "elsewhere").rename(text)
+
+
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
+def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, model):
+    path = tmp_path / "round.txt"
+    path.write_text("abcdefg" * 100)
+    config = small(path, model, steps=300, lr=1e-2, weight_decay=0.0, eval_every=300)
+    train(config, tmp_path / "run", quiet=True)
+    run = load_run(tmp_path / "run")
+    assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
+    for keep in (None, 4) if model == "gpt" else (None,):
+        [found], ids = generate.generate(generate.of_run(run), "abcdef", tokens=30, keep=keep)
+        assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
+    beam, _ = generate.generate(generate.of_run(run), "abc", "beam", tokens=5, width=2, n_best=2)
+    assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
+    assert beam[0].log_prob >= beam[1].log_prob
+    drawn, _ = generate.generate(generate.of_run(run), "abc", "sample", tokens=5, count=3,
+                                 top_k=1, seed=5)
+    assert [run.task.vocabulary.decode(h.tokens) for h in drawn] == ["defga"] * 3
+
+
+def test_sampling_repeats_with_its_seed(tmp_path, text):
+    train(small(text, steps=1), tmp_path / "run", quiet=True)
+    run = load_run(tmp_path / "run")
+
+    def drawn(seed):
+        return next(generate.generate(generate.of_run(run), "To", "sample", tokens=30,
+                                      temperature=2.0, seed=seed)[0])
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
+    train(small(text, steps=1), tmp_path / "run", quiet=True)
+    run, asked = load_run(tmp_path / "run"), []
+
+    def counted(scorer, tokens, rng, eos, count, **how):
+        asked.append(count)
+        return sample(scorer, tokens, rng, eos, count, **how)
+
+    monkeypatch.setattr(generate, "sample", counted)
+    few, many = (generate.generate(generate.of_run(run), "To", "sample", tokens=2, count=count)[0]
+                 for count in (100, 10**9))
+    assert list(itertools.islice(many, 64)) == list(few)[:64]       # the same, how many follow
+    assert sorted(asked) == [36, 64, 64]
+
+
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
+    config = Config(model=model, p=5, width=16, heads=2, steps=300, r_train=1.0, lr=1e-2,
+                    weight_decay=0.0, eval_first=0, eval_every=300)
+    train(config, tmp_path, quiet=True)
+    run = load_run(tmp_path)
+    for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
+                {"method": "sample", "top_p": 0.5}):
+        found, ids = generate.generate(generate.of_run(run), "2 + 4 =", **how)
+        found = list(found)
+        assert run.task.vocabulary.decode(ids) == "BOS 2 + 4 ="
+        assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
+        assert len(found) == how.get("n_best", 1)
+    assert commands.generate([str(tmp_path), "2 + 4 ="]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("2 + 4 = 1 EOS    (probability 0.9") and not shown.err
+    assert commands.generate([str(tmp_path), "2 + 9 ="]) == 2
+    assert "unknown token '9'" in capsys.readouterr().err
+
+
+BAD_GENERATION = [
+    (("Zebra",), "character 'Z'"),
+    (("To", "--tokens", 0), "tokens"),
+    (("To", "--method", "sample", "--temperature", 0), "temperature"),
+    (("To", "--method", "sample", "--top-p", 2), "--top-p 2.0: must be a number in (0, 1]"),
+    (("To", "--method", "sample", "--seed", -1), "--seed -1"),
+    (("To", "--method", "beam", "--top-k", 3), "--top-k goes with --method sample"),
+    (("To", "--width", 3), "--width goes with --method beam"),
+    (("To", "--method", "beam", "--width", 0), "width"),
+    (("To", "--keep", 8), "keep"),
+    (("To", "--method", "best"), "--method"),
+]
+
+
+@pytest.fixture(scope="module")
+def one_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "play.txt").write_text(PLAY)
+    train(small(folder / "play.txt", steps=1), folder / "run", quiet=True)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD_GENERATION)
+def test_bad_generation_is_one_line_and_status_2(one_run, capsys, arguments, mentioned):
+    status = status_of(commands.generate, [str(one_run), *map(str, arguments)])
+    shown = capsys.readouterr()
+    assert status == 2 and not shown.out
+    assert len(shown.err.strip().splitlines()) == 1 and mentioned in shown.err
