@@ -49,7 +49,7 @@ def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path, monk
     (tmp_path / "npdl" / "__pycache__").mkdir(parents=True)
     first, digest = package(tmp_path, CODE), origin.engine_digest.__wrapped__
     (kept,) = (tmp_path / "npdl" / "__pycache__").iterdir()
-    changed, path = CODE.replace("+ 1", "+ 2"), tmp_path / "core.py"
+    changed, path = CODE.replace("+ 1", "+ 2"), tmp_path / "npdl" / "core.py"
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
     path.write_text(changed)
     os.utime(path, ns=times)

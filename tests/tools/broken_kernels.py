@@ -1,7 +1,7 @@
 """Would a wrong kernel be seen? `python -m tests.tools.broken_kernels`, where there is CuPy.
 
 Each result of each kernel of npdl_train/fast/fused.py, one at a time, is made 1 % too large; then
-the wing's loss, its gradients and an update of each optimizer are compared with NumPy's, each entry.
+the wing's loss, its gradients and an update of each optimizer are compared with NumPy's.
 The table says which comparison saw it first. Exit status 1 where none does without a reason.
 """
 
