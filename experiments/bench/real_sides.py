@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl.adapt import add_lora
 from npdl.decoding import greedy
-from npdl.decoding.wiring import continuation
+from npdl.decoding.continuation import continuation
 from npdl.optim import AdamW
 from npdl_train.pretrained import load
 from npdl_train.process import peak_memory

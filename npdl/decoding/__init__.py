@@ -1,7 +1,7 @@
 """Finding sequences: greedy, beam search, exhaustive search, sampling.
 
 Every method works on a `Scorer`, which says how probable each next token is. A `Tree` of
-probabilities given as data is one; npdl.decoding.wiring has one for each model.
+probabilities given as data is one; npdl.decoding.continuation has one for each model.
 """
 
 from npdl.decoding.beam import BeamResult, Step, beam_search

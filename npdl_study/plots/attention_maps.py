@@ -4,7 +4,7 @@ encoder-decoder's on a source and its translation."""
 import numpy as np
 
 from npdl.decoding import greedy
-from npdl.decoding.wiring import continuation
+from npdl.decoding.continuation import continuation
 from npdl.errors import InputError
 from npdl.models import lstm_seq2seq, seq2seq
 from npdl.models.gpt import attentions

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.decoding.wiring import Recomputed
+from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl_train.console import describe, place
 from npdl_train.options import COUNT, add_settings, setting, taken

@@ -18,7 +18,7 @@ import math
 import time
 
 from npdl.decoding import beam_search, greedy, sample
-from npdl.decoding.wiring import continuation
+from npdl.decoding.continuation import continuation
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM

@@ -13,7 +13,7 @@ from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.adapt.quantize import dequantize, pack, quantize, unpack
 from npdl.backend import stream
 from npdl.data.text import split_text, windows
-from npdl.decoding.wiring import CachedSeq2Seq
+from npdl.decoding.encoder_decoders import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh

@@ -5,15 +5,9 @@ import pytest
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.decoding import beam_search, greedy
-from npdl.decoding.wiring import (
-    CachedGPT,
-    CachedLlama,
-    CachedSeq2Seq,
-    CarriedLSTM,
-    CarriedSeq2Seq,
-    Recomputed,
-    continuation,
-)
+from npdl.decoding.continuation import continuation
+from npdl.decoding.encoder_decoders import CachedSeq2Seq, CarriedSeq2Seq
+from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.models.gpt import GPT, GPT2

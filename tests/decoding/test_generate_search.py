@@ -4,7 +4,8 @@ import numpy as np
 
 from npdl import backend
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
-from npdl.decoding.wiring import Recomputed, continuation
+from npdl.decoding.continuation import continuation
+from npdl.decoding.language_models import Recomputed
 from npdl.functions import log_softmax
 from tests.decoding.test_generate import END, V, every_model, logits_of
 from tests.tools import device

@@ -6,7 +6,8 @@ import pytest
 from npdl import backend, losses
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
-from npdl.decoding.wiring import Recomputed, continuation
+from npdl.decoding.continuation import continuation
+from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.functions import log_softmax, sum_by_index
 from npdl.layers.dropout import Dropout

@@ -12,7 +12,7 @@ from npdl import safetensors
 from npdl.adapt import add_lora, merge_lora, quantize_linears
 from npdl.adapt.linears import QuantLinear
 from npdl.decoding import greedy
-from npdl.decoding.wiring import continuation
+from npdl.decoding.continuation import continuation
 from npdl_train.pretrained import digest, load, to_huggingface
 from tests.tools import slow
 from tests.tools.model_folders import (

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
 
 from npdl.decoding import greedy
-from npdl.decoding.wiring import continuation
+from npdl.decoding.continuation import continuation
 from npdl_study.deviation import deviation
 from npdl_train.pretrained import load
 

@@ -9,7 +9,7 @@ import pytest
 from npdl.__main__ import main
 from npdl.data import dates
 from npdl.decoding import beam_search, greedy
-from npdl.decoding.wiring import continuation
+from npdl.decoding.continuation import continuation
 from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 from npdl_train.runs import checkpoint

@@ -1,11 +1,8 @@
-"""Models as Scorers: what npdl.decoding needs to continue a prompt.
-
-    scorer = continuation(model, prompt)
-    beam_search(scorer, width=5, max_len=20, eos=eos).best.tokens
+"""Language models as Scorers: what npdl.decoding needs to continue a prompt.
 
 A state keeps what later tokens need of the earlier ones - keys and values, or an LSTM's (h, c) -
 so a step computes one token for each hypothesis, and all hypotheses in one batch. This is forward
-only, a second wiring of the textbook's own layers: what they compute is theirs.
+only: the textbook's own layers, asked for new tokens alone.
 """
 
 from typing import NamedTuple
@@ -13,33 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 from npdl.backend import to_device, to_host, xp
-from npdl.decoding.memory import Memory
+from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import InputError, checked_ids, checked_tokens, is_integer, require_positive
+from npdl.errors import InputError, checked_ids, is_integer, require_positive
 from npdl.functions import log_softmax
 from npdl.layers.attention import attend, causal_mask
-from npdl.layers.encoder import PreNormDecoderBlock
 from npdl.layers.grouped import turned
-from npdl.layers.transformer import PreNormBlock, padding_mask
-from npdl.models.gpt import GPT
-from npdl.models.llama import Llama
-from npdl.models.lstm_lm import LSTMLM
-from npdl.models.lstm_seq2seq import LSTMSeq2Seq
-from npdl.models.seq2seq import Seq2Seq
+from npdl.layers.transformer import PreNormBlock
 from npdl.threads import ONE_BLAS_THREAD
 
 ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
 AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's
                     # weights, a number for each pair of tokens, would be what takes most memory
-
-
-def continuation(model, prompt, **options):
-    """The Scorer for this model: CachedGPT, CachedLlama, CarriedLSTM, CachedSeq2Seq or
-    CarriedSeq2Seq, whose prompt is the source, or Recomputed for others."""
-    kinds = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: CachedSeq2Seq,
-             LSTMSeq2Seq: CarriedSeq2Seq}
-    kind = next((k for m, k in kinds.items() if isinstance(model, m)), Recomputed)
-    return kind(model, prompt, **options)
 
 
 class Recomputed(Scorer):
@@ -79,10 +61,10 @@ class StepByStep(Scorer):
 
 
 class Tokens(NamedTuple):
-    """The ids (B, P) in the window, and the Memory whose first P places are theirs."""
+    """The ids (B, P) in the window, and the KVCache whose first P places are theirs."""
 
     ids: np.ndarray
-    memory: Memory
+    kv: KVCache
 
 
 class CachedGPT(StepByStep):
@@ -114,46 +96,46 @@ class CachedGPT(StepByStep):
         most, before, new = self.model.max_len, state.ids[parents], tokens[:, None]
         if before.shape[1] == most:
             return self._feed(np.concatenate([before[:, most - self.keep :], new], 1), None)
-        memory = state.memory.after(before.shape[1], parents, most)
-        return self._feed(new, Tokens(before, memory))
+        kv = state.kv.after(before.shape[1], parents, most)
+        return self._feed(new, Tokens(before, kv))
 
     def _feed(self, new, past):
         """The log-probabilities after the tokens `new` (B, R), which follow `past`."""
         B, R = new.shape
         if past is None:
             capacity = min(max(R, self.capacity), self.model.max_len)
-            past = Tokens(new[:, :0], self.memory(B, capacity))
-        memory, ids = past.memory, np.concatenate([past.ids, new], 1)
+            past = Tokens(new[:, :0], self.empty(B, capacity))
+        kv, ids = past.kv, np.concatenate([past.ids, new], 1)
         for start in range(0, R, AT_ONCE):
             part = new[:, start : start + AT_ONCE]
-            x = self.after(part, memory)
-            memory.filled += part.shape[1]
+            x = self.after(part, kv)
+            kv.filled += part.shape[1]
         x, _ = self.norm.forward(x[:, -1])
         logits, _ = self.model.classifier.forward(x)
-        return log_probabilities(logits), Tokens(ids, memory)
+        return log_probabilities(logits), Tokens(ids, kv)
 
     @property
     def norm(self):
         """The norm after the last block."""
         return self.model.decoder.norm
 
-    def memory(self, B, capacity):
-        """An empty Memory for B sequences."""
+    def empty(self, B, capacity):
+        """An empty KVCache for B sequences."""
         blocks, table = self.model.decoder.blocks, self.model.embedding.W.data
         H = blocks[0].attention.num_heads
-        return Memory(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
+        return KVCache(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
 
-    def after(self, new, memory):
+    def after(self, new, kv):
         """The last block's output (B, R, D) for the tokens `new` (B, R), which follow those in
-        `memory`; their keys and values are put there."""
-        model, seen, R = self.model, memory.filled, new.shape[1]
+        `kv`; their keys and values are put there."""
+        model, seen, R = self.model, kv.filled, new.shape[1]
         x, _ = model.embedding.forward(new)
         x, _ = model.positions.forward(x, np.arange(seen, seen + R))
         mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
         for i, block in enumerate(model.decoder.blocks):
             pre = isinstance(block, PreNormBlock)
             n = normed(block.norm1, x, pre)
-            kept = memory.put(i, *keys_values(block.attention, n))
+            kept = kv.put(i, *keys_values(block.attention, n))
             u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
             m = normed(block.norm2, u, pre)
             x = normed(block.norm2, u + block.ffn.forward(m)[0], not pre)
@@ -167,21 +149,21 @@ class CachedLlama(CachedGPT):
     def norm(self):
         return self.model.norm
 
-    def memory(self, B, capacity):
+    def empty(self, B, capacity):
         blocks = self.model.blocks
         attention = blocks[0].attention
-        return Memory(len(blocks), B, attention.num_kv_heads, capacity, attention.rotary.d,
+        return KVCache(len(blocks), B, attention.num_kv_heads, capacity, attention.rotary.d,
                       self.model.embedding.W.data.dtype)
 
-    def after(self, new, memory):
-        model, seen, R = self.model, memory.filled, new.shape[1]
+    def after(self, new, kv):
+        model, seen, R = self.model, kv.filled, new.shape[1]
         attention = model.blocks[0].attention
         n = attention.W_Q.sizes[1] // attention.W_K.sizes[1]        # heads in a group
         mask = xp.tile(causal_mask(seen + R)[seen:], (n, 1)) if R > 1 else None     # (n R, P + R)
         x, _ = model.embedding.forward(new)
         turn = attention.rotary.turn(np.arange(seen, seen + R), x.dtype)
         for i, block in enumerate(model.blocks):
-            x = x + grouped_after(block.attention, block.norm1.forward(x)[0], mask, turn, memory, i)
+            x = x + grouped_after(block.attention, block.norm1.forward(x)[0], mask, turn, kv, i)
             x = x + block.ffn.forward(block.norm2.forward(x)[0])[0]
         return x
 
@@ -208,89 +190,6 @@ class CarriedLSTM(StepByStep):
         return log_probabilities(logits), state
 
 
-class CachedSeq2Seq(StepByStep):
-    """A Seq2Seq model's target, from its first tokens on, given a source.
-
-    source (S,) or (B, S), with source_mask of the same shape, True for real tokens; `first`
-    (R,) or (B, R) are the target's first tokens, such as its start symbol. The encoder runs
-    once, and so do the keys and values that cross-attention reads.
-    """
-
-    def __init__(self, model, source, first, source_mask=None):
-        self.model = model
-        self.source = checked_prompt(source)
-        first = checked_prompt(first)
-        if len(first) not in (1, len(self.source)):
-            raise InputError(f"first has {len(first)} rows for {len(self.source)} sources; give "
-                             "one, or one for each")
-        self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
-        self.mask = source_mask if source_mask is None else np.atleast_2d(source_mask)
-
-    def start(self):
-        memory, _ = self.model.encode(self.source, self.mask)
-        crosses = [keys_values(block.cross, memory) for block in self.model.decoder.blocks]
-        return self._feed(self.prompt, self.mask, [(None, cross) for cross in crosses])
-
-    def advance(self, state, parents, tokens):
-        mask, pasts = state
-        rows = to_device(np.asarray(parents))
-        pasts = [tuple((k[rows], v[rows]) for k, v in pair) for pair in pasts]
-        mask = None if mask is None else mask[parents]
-        return self._feed(tokens[:, None], mask, pasts)
-
-    def _feed(self, new, source_mask, pasts):
-        model, R = self.model, new.shape[1]
-        seen = 0 if pasts[0][0] is None else pasts[0][0][0].shape[2]
-        checked_tokens(np.broadcast_to(new[:, :1], (len(new), seen + R)), "Seq2Seq", model.max_len)
-        x, _ = model.target_embedding.forward(new)
-        x, _ = model.target_positions.forward(x, np.arange(seen, seen + R))
-        mask, memory_mask = causal_mask(seen + R)[seen:], padding_mask(source_mask)
-        kept = []
-        for block, (past, cross) in zip(model.decoder.blocks, pasts, strict=True):
-            x, past = cross_block_after(block, x, mask, past, cross, memory_mask)
-            kept.append((past, cross))
-        x, _ = model.decoder.norm.forward(x[:, -1])
-        logits, _ = model.classifier.forward(x)
-        return log_probabilities(logits), (source_mask, kept)
-
-
-class CarriedSeq2Seq(CachedSeq2Seq):
-    """An LSTMSeq2Seq model's target, likewise: the decoder's state is carried along. `lengths`
-    (B,) are the sources' own."""
-
-    def __init__(self, model, source, first, lengths=None):
-        super().__init__(model, source, first)
-        self.lengths = lengths
-
-    def start(self):
-        (memory, state), _ = self.model.encode(self.source, self.lengths)
-        return self._feed(self.prompt, self.lengths, memory, state)
-
-    def advance(self, state, parents, tokens):
-        lengths, memory, state = state
-        rows = to_device(np.asarray(parents))
-        lengths = None if lengths is None else np.asarray(lengths)[parents]
-        return self._feed(tokens[:, None], lengths, memory[rows], tuple(p[:, rows] for p in state))
-
-    def _feed(self, new, lengths, memory, state):
-        (logits, state), _ = self.model.decode(new, memory, state, lengths)
-        return log_probabilities(logits[:, -1]), (lengths, memory, state)
-
-
-def cross_block_after(block, x, mask, past, cross, memory_mask):
-    """DecoderBlock.forward, or PreNormDecoderBlock.forward, of x (B, R, D) that follows `past`, a
-    block's keys and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's
-    own. `cross` holds those of the encoder's output."""
-    pre = isinstance(block, PreNormDecoderBlock)
-    n = normed(block.norm1, x, pre)
-    kept = keys_values(block.attention, n, past)
-    u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
-    m = normed(block.norm2, u, pre)
-    w = normed(block.norm2, u + attention_after(block.cross, m, memory_mask, cross), not pre)
-    p = normed(block.norm3, w, pre)
-    return normed(block.norm3, w + block.ffn.forward(p)[0], not pre), kept
-
-
 def normed(norm, x, here):
     """norm(x) if the norm stands here, else x."""
     return norm.forward(x)[0] if here else x
@@ -311,12 +210,12 @@ def attention_after(attention, x, mask, kept):
     return attention.W_O.forward(attention.join(heads))[0]
 
 
-def grouped_after(attention, x, mask, turn, memory, block):
-    """GroupedQueryAttention.forward of x (B, R, D) that follows what is in `memory`."""
+def grouped_after(attention, x, mask, turn, kv, block):
+    """GroupedQueryAttention.forward of x (B, R, D) that follows what is in `kv`."""
     q, k, v = (attention.split(W.forward(x)[0])
                for W in (attention.W_Q, attention.W_K, attention.W_V))
     q, k = turned(q, *turn), turned(k, *turn)               # q (B, G, n, R, d), k (B, G, 1, R, d)
-    k, v = memory.put(block, k[:, :, 0], v[:, :, 0])
+    k, v = kv.put(block, k[:, :, 0], v[:, :, 0])
     B, G, n, R, d = q.shape
     heads, _ = attend(q.reshape(B, G, n * R, d), k, v, mask)    # a group's queries read one k
     return attention.W_O.forward(attention.join(heads.reshape(q.shape)))[0]

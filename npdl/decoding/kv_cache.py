@@ -5,11 +5,11 @@ import numpy as np
 from npdl.backend import to_device, xp
 
 
-class Memory:
+class KVCache:
     """Every block's keys and values, (L, B, G, capacity, d) each, in arrays that are made once.
 
     The first `filled` places are in use. A place is written once and then only read, so the
-    states of a search, shorter and longer ones, can share a memory.
+    states of a search, shorter and longer ones, can share one.
     """
 
     def __init__(self, L, B, G, capacity, d, dtype):
@@ -27,7 +27,7 @@ class Memory:
         return keys, values
 
     def after(self, seen, parents, most):
-        """A memory in which the `parents`' rows of the first `seen` places can be continued: this
+        """A cache in which the `parents`' rows of the first `seen` places can be continued: this
         one, or a copy of them where other rows are wanted, another state has gone on already or
         all places are taken (then of twice the capacity, `most` at most)."""
         capacity = self.keys.shape[3]
@@ -36,7 +36,7 @@ class Memory:
             return self
         L, _, G, _, d = self.keys.shape
         capacity = capacity if seen < capacity else min(2 * capacity, most)
-        copy, rows = Memory(L, len(parents), G, capacity, d, self.keys.dtype), to_device(parents)
+        copy, rows = KVCache(L, len(parents), G, capacity, d, self.keys.dtype), to_device(parents)
         copy.keys[:, :, :, :seen] = self.keys[:, rows, :, :seen]
         copy.values[:, :, :, :seen] = self.values[:, rows, :, :seen]
         copy.filled = seen

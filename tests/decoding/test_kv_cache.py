@@ -1,4 +1,4 @@
-"""The memory of keys and values: made once, grown when full, shared by states; and streaming."""
+"""The cache of keys and values: made once, grown when full, shared by states; and streaming."""
 
 import tracemalloc
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from npdl.decoding import Tree, beam_search, greedy, sample, wiring
-from npdl.decoding.memory import Memory
-from npdl.decoding.wiring import CachedLlama, Recomputed, continuation
+from npdl.decoding import Tree, beam_search, greedy, language_models, sample
+from npdl.decoding.continuation import continuation
+from npdl.decoding.kv_cache import KVCache
+from npdl.decoding.language_models import CachedLlama, Recomputed
 from npdl.errors import InputError
 from tests.decoding.test_generate import V, assert_same_walk, gpt, llama, lstm
 
@@ -18,26 +19,26 @@ ONE = np.array([0])
 @pytest.mark.parametrize("make", [gpt, llama])
 def test_memory_is_made_once_for_the_capacity_that_is_known(make, monkeypatch):
     made = []
-    before = Memory.__init__
+    before = KVCache.__init__
 
     def counted(self, *args):
         before(self, *args)
         made.append(self)
 
-    monkeypatch.setattr(Memory, "__init__", counted)
+    monkeypatch.setattr(KVCache, "__init__", counted)
     (found,) = greedy(continuation(make(), [1, 2, 3], capacity=13), 10)
     assert len(found.tokens) == 10 and len(made) == 1
     assert made[0].keys.shape[3] == 13 and made[0].filled == 12     # the last token has no follower
     made.clear()
     again = greedy(continuation(make(), [1, 2, 3], capacity=4), 10)
-    assert [memory.keys.shape[3] for memory in made] == [4, 8, 16]  # doubled, up to max_len
+    assert [kv.keys.shape[3] for kv in made] == [4, 8, 16]  # doubled, up to max_len
     assert again == [found]
 
 
 def test_grouped_heads_share_their_keys():
     """A key and a value for each group, not for each head."""
     _, state = CachedLlama(llama(), [[1, 2], [3, 4]], capacity=5).start()
-    assert state.memory.keys.shape == state.memory.values.shape == (2, 2, 2, 5, 4)
+    assert state.kv.keys.shape == state.kv.values.shape == (2, 2, 2, 5, 4)
 
 
 def test_two_futures_of_one_state():
@@ -46,7 +47,7 @@ def test_two_futures_of_one_state():
     _, state = scorer.start()
     _, first = scorer.advance(state, ONE, np.array([3]))
     _, second = scorer.advance(state, ONE, np.array([4]))
-    assert first.memory is state.memory and second.memory is not state.memory
+    assert first.kv is state.kv and second.kv is not state.kv
     for other, tokens in ((first, [1, 2, 3]), (second, [1, 2, 4])):
         rows, _ = scorer.advance(other, ONE, np.array([5]))
         wanted, _ = Recomputed(scorer.model, [*tokens, 5]).start()
@@ -56,7 +57,7 @@ def test_two_futures_of_one_state():
 @pytest.mark.parametrize("parts", [1, 3, 4])
 @pytest.mark.parametrize("make", [gpt, llama])
 def test_a_prompt_in_parts_is_the_same_prompt(make, parts, monkeypatch):
-    monkeypatch.setattr(wiring, "AT_ONCE", parts)
+    monkeypatch.setattr(language_models, "AT_ONCE", parts)
     model, prompt = make(), [[1, 2, 3, 4, 5], [6, 0, 1, 1, 2]]
     assert_same_walk(continuation(model, prompt), Recomputed(model, prompt))
 

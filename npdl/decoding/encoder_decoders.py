@@ -1,0 +1,100 @@
+"""Encoder-decoders as Scorers: a target is continued token by token, given a source."""
+
+import numpy as np
+
+from npdl.backend import to_device
+from npdl.decoding.language_models import (
+    StepByStep,
+    attention_after,
+    checked_prompt,
+    keys_values,
+    log_probabilities,
+    normed,
+)
+from npdl.errors import InputError, checked_tokens
+from npdl.layers.attention import causal_mask
+from npdl.layers.encoder import PreNormDecoderBlock
+from npdl.layers.transformer import padding_mask
+
+
+class CachedSeq2Seq(StepByStep):
+    """A Seq2Seq model's target, from its first tokens on, given a source.
+
+    source (S,) or (B, S), with source_mask of the same shape, True for real tokens; `first`
+    (R,) or (B, R) are the target's first tokens, such as its start symbol. The encoder runs
+    once, and so do the keys and values that cross-attention reads.
+    """
+
+    def __init__(self, model, source, first, source_mask=None):
+        self.model = model
+        self.source = checked_prompt(source)
+        first = checked_prompt(first)
+        if len(first) not in (1, len(self.source)):
+            raise InputError(f"first has {len(first)} rows for {len(self.source)} sources; give "
+                             "one, or one for each")
+        self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
+        self.mask = source_mask if source_mask is None else np.atleast_2d(source_mask)
+
+    def start(self):
+        memory, _ = self.model.encode(self.source, self.mask)
+        crosses = [keys_values(block.cross, memory) for block in self.model.decoder.blocks]
+        return self._feed(self.prompt, self.mask, [(None, cross) for cross in crosses])
+
+    def advance(self, state, parents, tokens):
+        mask, pasts = state
+        rows = to_device(np.asarray(parents))
+        pasts = [tuple((k[rows], v[rows]) for k, v in pair) for pair in pasts]
+        mask = None if mask is None else mask[parents]
+        return self._feed(tokens[:, None], mask, pasts)
+
+    def _feed(self, new, source_mask, pasts):
+        model, R = self.model, new.shape[1]
+        seen = 0 if pasts[0][0] is None else pasts[0][0][0].shape[2]
+        checked_tokens(np.broadcast_to(new[:, :1], (len(new), seen + R)), "Seq2Seq", model.max_len)
+        x, _ = model.target_embedding.forward(new)
+        x, _ = model.target_positions.forward(x, np.arange(seen, seen + R))
+        mask, memory_mask = causal_mask(seen + R)[seen:], padding_mask(source_mask)
+        kept = []
+        for block, (past, cross) in zip(model.decoder.blocks, pasts, strict=True):
+            x, past = cross_block_after(block, x, mask, past, cross, memory_mask)
+            kept.append((past, cross))
+        x, _ = model.decoder.norm.forward(x[:, -1])
+        logits, _ = model.classifier.forward(x)
+        return log_probabilities(logits), (source_mask, kept)
+
+
+class CarriedSeq2Seq(CachedSeq2Seq):
+    """An LSTMSeq2Seq model's target, likewise: the decoder's state is carried along. `lengths`
+    (B,) are the sources' own."""
+
+    def __init__(self, model, source, first, lengths=None):
+        super().__init__(model, source, first)
+        self.lengths = lengths
+
+    def start(self):
+        (memory, state), _ = self.model.encode(self.source, self.lengths)
+        return self._feed(self.prompt, self.lengths, memory, state)
+
+    def advance(self, state, parents, tokens):
+        lengths, memory, state = state
+        rows = to_device(np.asarray(parents))
+        lengths = None if lengths is None else np.asarray(lengths)[parents]
+        return self._feed(tokens[:, None], lengths, memory[rows], tuple(p[:, rows] for p in state))
+
+    def _feed(self, new, lengths, memory, state):
+        (logits, state), _ = self.model.decode(new, memory, state, lengths)
+        return log_probabilities(logits[:, -1]), (lengths, memory, state)
+
+
+def cross_block_after(block, x, mask, past, cross, memory_mask):
+    """DecoderBlock.forward, or PreNormDecoderBlock.forward, of x (B, R, D) that follows `past`, a
+    block's keys and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's
+    own. `cross` holds those of the encoder's output."""
+    pre = isinstance(block, PreNormDecoderBlock)
+    n = normed(block.norm1, x, pre)
+    kept = keys_values(block.attention, n, past)
+    u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
+    m = normed(block.norm2, u, pre)
+    w = normed(block.norm2, u + attention_after(block.cross, m, memory_mask, cross), not pre)
+    p = normed(block.norm3, w, pre)
+    return normed(block.norm3, w + block.ffn.forward(p)[0], not pre), kept
