@@ -12,8 +12,9 @@ used is None; where forward returns several outputs, a bare array is the gradien
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, check_gradient, check_state_dict, require_dtype
+from npdl.errors import InputError, check_gradient, require_dtype
 from npdl.safetensors import read, write
+from npdl.training_errors import check_state_dict
 
 
 class _Discard:

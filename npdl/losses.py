@@ -8,16 +8,9 @@ import math
 
 from npdl.backend import is_host, one_hot, xp
 from npdl.core import Cache, Layer
-from npdl.errors import (
-    InputError,
-    check_gradient,
-    check_kinds,
-    check_loss_shapes,
-    checked_ids,
-    require_choice,
-    require_number,
-)
+from npdl.errors import InputError, check_gradient, checked_ids, require_choice, require_number
 from npdl.functions import log_softmax, minus_one_hot, wide_sum
+from npdl.training_errors import check_kinds, check_loss_shapes
 
 REDUCTIONS = ("none", "mean", "sum")
 

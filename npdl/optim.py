@@ -7,15 +7,14 @@ Each is a loop over the parameters. `step()` reads every `param.grad` and change
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import (
-    InputError,
+from npdl.errors import InputError, require_number
+from npdl.training_errors import (
     check_learns,
     check_model,
     check_optimizer_state,
     checked_params,
     require_betas,
     require_finite,
-    require_number,
 )
 
 

@@ -17,8 +17,8 @@ import npdl
 from npdl.errors import InputError
 from npdl_train.console import describe
 
-DOORS = "npdl.errors"
-ERRORS = (DOORS, "npdl.exceptions")
+DOORS = ("npdl.errors", "npdl.training_errors")
+ERRORS = (*DOORS, "npdl.exceptions")
 # Doors that return what they were given, and so stay behind; others, which fill in a default, come.
 SAME = ("check_key_mask", "checked_ids", "checked_lengths", "checked_params", "checked_state",
         "checked_tokens")
@@ -263,13 +263,13 @@ class Cut:
     def is_door(source, func):
         name = getattr(func, "id", None)
         return source.origin.get(name, ("",))[0] in ERRORS or (
-            source.name == DOORS and name in source.definitions)
+            source.name in DOORS and name in source.definitions)
 
     def instead_of(self, source, node):
         """What stands in an expression's place: of a door that returns what it is given, that."""
         if not (isinstance(node, ast.Call) and self.is_door(source, node.func) and node.args):
             return None
-        name = source.origin.get(node.func.id, (DOORS, node.func.id))[1]
+        name = source.origin.get(node.func.id, ("", node.func.id))[1]
         return node.args[0 if name != "checked_params" else 1] if name in SAME else None
 
     # --- the text --------------------------------------------------------------------------------

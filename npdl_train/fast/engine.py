@@ -10,9 +10,10 @@ import numpy as np
 
 from npdl.backend import is_host, to_device
 from npdl.core import Layer, Param, named_layers, walk
-from npdl.errors import InputError, check_loss_shapes
+from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.training_errors import check_loss_shapes
 from npdl_train.fast.flat import UPDATES, Flat
 from npdl_train.fast.gpt import FastGPT
 from npdl_train.fast.loss import Counted, loss_backward, loss_forward, measured

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from npdl.errors import CheckpointError, InputError, check_state_dict
+from npdl.errors import CheckpointError, InputError
+from npdl.training_errors import check_state_dict
 from npdl.files import is_file, parse_json, reason, write_atomically
 
 META = "meta.json"

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -80,6 +81,65 @@ for name in sys.argv[1:]:
 def test_each_can_be_the_first():
     names = [name for name in FILES if name.startswith("npdl") and not name.endswith("__main__")]
     done = subprocess.run([sys.executable, "-c", ALONE, *names], cwd=ROOT, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# At most so many lines of Python in a package: who needs more moves its figure by hand, in the same
+# commit, and says what for.
+BUDGET = {"npdl": 7000, "npdl_train": 9000, "npdl_study": 12500}
+LONGEST = {"npdl": 300, "npdl_train": 400, "npdl_study": 400}      # lines of a file
+
+
+@pytest.mark.parametrize("package", BUDGET)
+def test_a_package_keeps_to_its_lines(package):
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines())
+             for path in (ROOT / package).rglob("*.py")}
+    assert sum(lines.values()) <= BUDGET[package]
+    assert [path for path, count in lines.items() if count > LONGEST[package]] == []
+
+
+HANDED_ON = {"npdl/__init__.py", "npdl/__main__.py"}
+# What npdl may import beside Python's own modules, and where.
+OTHERS = {"cupy": "npdl/backend.py", "cupyx": "npdl/backend.py",
+          "threadpoolctl": "npdl/threads.py"}
+
+
+def test_npdl_imports_numpy_and_itself():
+    odd = set()
+    for path in (ROOT / "npdl").rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = ([node.module] if isinstance(node, ast.ImportFrom)
+                       else [alias.name for alias in getattr(node, "names", ())]
+                       if isinstance(node, ast.Import) else [])
+            odd |= {(name, module) for module in {m.partition(".")[0] for m in modules}
+                    - {"npdl", "numpy"} - sys.stdlib_module_names
+                    if name not in HANDED_ON and OTHERS.get(module) != name}
+    assert odd == set()
+
+
+READ_ALONE = """
+import re, sys
+sys.modules["npdl_train"] = sys.modules["npdl_study"] = None    # an import of either fails
+program, = re.findall(r"## Training\\n\\n```python\\n(.*?)```", open(sys.argv[1],
+                      encoding="utf-8").read(), re.S)
+exec(program.replace("range(200)", "range(3)"))
+again = GPT(data.vocabulary.size, d_model=16, num_heads=2, max_len=data.sequence_length, rng=1)
+again.load("gpt.safetensors")
+assert (again.forward(batch.inputs)[0] == model.forward(batch.inputs)[0]).all()
+from npdl.adapt import add_lora
+from npdl.decoding import greedy
+from npdl.decoding.continuation import continuation
+add_lora(again, 2)
+assert len(greedy(continuation(again, batch.inputs[0, :3]), 2)[0].tokens) == 2
+"""
+
+
+def test_npdl_trains_saves_and_decodes_where_the_other_packages_are_not(tmp_path):
+    """The README's training loop, with npdl alone."""
+    done = subprocess.run([sys.executable, "-c", READ_ALONE, ROOT / "README.md"], cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stderr
 

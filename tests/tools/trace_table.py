@@ -3,9 +3,10 @@
     python -m tests.tools.trace_table
 
 For each layer: the files of npdl, the functions in them and the lines that run, each counted
-once; checks of what comes in (npdl/errors.py) apart. For an update: how often execution moves
-from one file to another, in how many threads, and how deep calls stand in each other. For whole
-commands: the files of npdl and npdl_study in which a function runs, the functions, the moves.
+once; checks of what comes in (npdl/errors.py, training_errors.py) apart. For an update: how often
+execution moves from one file to another, in how many threads, and how deep calls stand in each
+other. For whole commands: the files of npdl and npdl_study in which a function runs, the
+functions, the moves.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
 
 HOME = str(pathlib.Path(npdl.__file__).parent)      # and what begins so: npdl_study
-DOORS = str(pathlib.Path(HOME, "errors.py"))
+DOORS = {str(pathlib.Path(HOME, name)) for name in ("errors.py", "training_errors.py")}
 
 
 class Traced:
@@ -59,8 +60,8 @@ class Traced:
 
     def of_pages(self):
         """(files, functions, lines) without the doors, and the lines of the doors."""
-        lines = {line for line in self.lines if line[0] != DOORS}
-        functions = {function for function in self.functions if function[0] != DOORS}
+        lines = {line for line in self.lines if line[0] not in DOORS}
+        functions = {function for function in self.functions if function[0] not in DOORS}
         return (len({file for file, _ in lines}), len(functions), len(lines),
                 len(self.lines) - len(lines))
 

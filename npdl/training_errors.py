@@ -1,0 +1,89 @@
+"""The doors of losses, optimizers and loaded arrays; npdl.errors has those of layers and data."""
+
+import math
+
+from npdl.errors import InputError, described, is_integer, require_number
+
+
+def check_kinds(owner, **arrays):
+    """Raise InputError unless each array, given as (array, kinds), has one of NumPy's kinds."""
+    words = {"f": "floats", "iu": "integers", "b": "bools"}
+    for name, (array, kinds) in arrays.items():
+        if getattr(getattr(array, "dtype", None), "kind", "?") not in kinds:
+            raise InputError(f"{owner}: {name} is {described(array)}; it must hold {words[kinds]}")
+
+
+def check_loss_shapes(logits, targets, counted):
+    """Raise InputError unless logits of the shape `logits`, (B, S, V), go with the integers
+    `targets` (B, S) and the bools `counted` (B, S)."""
+    check_kinds("loss", targets=(targets, "iu"), counted=(counted, "b"))
+    if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
+        raise InputError(
+            f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
+            "do not fit; they must be (B, S, V), (B, S) and (B, S)"
+        )
+
+
+def require_betas(betas):
+    """Raise InputError unless `betas` are two numbers, at least 0 and below 1."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise InputError(f"betas = {betas!r}; they must be two numbers")
+    for beta in betas:
+        require_number("betas", beta, lambda value: 0 <= value < 1,
+                       f"at least 0 and below 1, both of {betas!r}")
+
+
+def require_finite(**numbers):
+    """Raise InputError unless every named number is finite and 0 or more."""
+    for name, value in numbers.items():
+        require_number(name, value, lambda value: 0 <= value < math.inf,
+                       "a finite number, 0 or more")
+
+
+def check_model(owner, model):
+    """Raise InputError unless `model` has a method params(), as a Layer has."""
+    if not callable(getattr(model, "params", None)):
+        raise InputError(f"{owner}: given {described(model)}; give the model itself, a Layer")
+
+
+def checked_params(owner, params):
+    """`params` as a list, after a check that they are Params that learn."""
+    found = list(params) if hasattr(params, "__iter__") else [params]
+    for param in found:
+        if not hasattr(param, "grad") or not hasattr(param, "trainable"):
+            raise InputError(f"{owner}: given {described(param)}; give Params, such as "
+                             "optimizer.params.values()")
+        check_learns(owner, param)
+    return found
+
+
+def check_learns(owner, param):
+    """Raise InputError if a Param is frozen: there is no gradient to read."""
+    if not param.trainable:
+        raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
+                         "after freezing")
+
+
+def check_optimizer_state(own, state):
+    """Raise InputError unless `state` is as an optimizer's `own`: steps, moments of its arrays."""
+    if not isinstance(state, dict) or state.keys() != own.keys():
+        given = ", ".join(map(str, state)) if isinstance(state, dict) else described(state)
+        raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
+    require_number("steps", state["steps"], lambda steps: is_integer(steps) and steps >= 0,
+                   "an integer, 0 or more")
+    for moment in own.keys() - {"steps"}:
+        check_state_dict(own[moment], state[moment], f"{moment} of")
+
+
+def check_state_dict(own, arrays, what="parameter"):
+    """Raise InputError unless `arrays` has the names, shapes and dtypes of `own` {name: array}."""
+    odd = sorted(own.keys() ^ arrays.keys())
+    if odd:
+        how = "missing" if odd[0] in own else "unknown"
+        raise InputError(f"{what} {odd[0]!r} is {how} ({len(odd)} names differ in all)")
+    for name, wanted in own.items():
+        given = arrays[name]
+        if not hasattr(given, "dtype") or (given.shape, given.dtype) != (wanted.shape,
+                                                                         wanted.dtype):
+            raise InputError(f"{what} {name!r} is {described(given)}; this model needs "
+                             f"{described(wanted)}")
