@@ -8,6 +8,7 @@ from npdl.backend import NAMES as BACKENDS
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import POSITIONS
+from npdl.schedule import SCHEDULES
 from npdl_train.options import (
     BELOW_1,
     COUNT,
@@ -19,7 +20,6 @@ from npdl_train.options import (
     count,
     setting,
 )
-from npdl.schedule import SCHEDULES
 from npdl_train.runs.engine import ENGINES
 from npdl_train.runs.initial import INITS, ONLY
 
@@ -78,8 +78,8 @@ class Config:
     text     a file to train on instead, character by character (npdl_train.runs.text_task), with
              windows of `block` characters; sha256 and characters are read from it
     adapters the low-rank maps that alone are trained (npdl_train.runs.finetune), or None
-    pretrained  the folder or GGUF file of a real model (npdl_train.pretrained) that the run fine-tunes,
-             with model = "pretrained"; its numbers stay there, and pretrained_sha256 is theirs
+    pretrained  the folder or GGUF file of a real model (npdl_train.pretrained) that the run
+             fine-tunes, with model = "pretrained"; its numbers stay there, and pretrained_sha256 is theirs
     merged   whether the run began as a fine-tuned one with its adapters merged: with parameters
              that its checkpoint alone holds
     """

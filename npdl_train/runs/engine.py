@@ -14,12 +14,12 @@ import numpy as np
 
 from npdl import optim
 from npdl.backend import is_host, to_device, to_host
-from npdl_train.console import note
 from npdl.errors import checked_ids
-from npdl_train.fast.engine import FastEngine, unsupported
-from npdl_train.fast.memory import keep_freed_memory
 from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
+from npdl_train.console import note
+from npdl_train.fast.engine import FastEngine, unsupported
+from npdl_train.fast.memory import keep_freed_memory
 
 ENGINES = ("fast", "plain")
 

@@ -5,7 +5,8 @@ knows an operator by its place only. The new operator takes that one place, so n
 model's shape changes; a new modulus needs no more numbers than the run's vocabulary has, of
 which the rest stay unused. Text: the new text is written in the run's characters.
 
-A real model (npdl_train.pretrained) learns a text in its own tokens. Its numbers stay in its folder.
+A real model (npdl_train.pretrained) learns a text in its own tokens. Its numbers stay in its
+folder.
 
 The result is a run folder like any other. A run's fine-tuning has the base inside it: it resumes,
 loads, answers and generates without the folder it came from.

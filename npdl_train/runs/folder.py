@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 
 from npdl import adapt
-from npdl_train.console import note
 from npdl.errors import InputError, NpdlError
-from npdl_train.folders import clean_stale
 from npdl.files import read_json, reason, write_json
+from npdl_train.console import note
+from npdl_train.folders import clean_stale
 from npdl_train.runs.config import Config
 from npdl_train.runs.curves import plot_curves
 from npdl_train.runs.origin import versions

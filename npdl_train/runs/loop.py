@@ -9,8 +9,8 @@ import numpy as np
 from npdl import optim
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.errors import NpdlError
-from npdl_train.fast.flat import AdamWInPlace
 from npdl.schedule import schedule
+from npdl_train.fast.flat import AdamWInPlace
 from npdl_train.runs.engine import PlainEngine, make_engine
 from npdl_train.runs.size import check_file, check_memory
 from npdl_train.runs.task import make_model, make_task, settled

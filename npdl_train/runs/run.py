@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from npdl.backend import plain_errors
-from npdl_train.console import lacking, note
 from npdl.errors import CheckpointError, InputError
+from npdl_train.console import lacking, note
 from npdl_train.folders import clean_stale
 from npdl_train.runs import checkpoint
 from npdl_train.runs.claim import claimed

@@ -21,9 +21,9 @@ import joblib
 from tqdm import tqdm
 
 from npdl.backend import using
-from npdl_train.console import guarded, note
 from npdl.errors import InputError
 from npdl.files import is_file, parse_json, reason
+from npdl_train.console import guarded, note
 from npdl_train.runs.claim import claim
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import is_bare

@@ -18,10 +18,10 @@ from npdl_train.runs.loop import Trainer
 from npdl_train.runs.recipes import new_config
 from npdl_train.runs.run import load_run, train
 from npdl_train.runs.task import DatesTask
+from tests.runs.test_training import script, wait_for_step
 from tests.tools import slow
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import assert_same_bytes, assert_same_runs, resumed_from, trained, updated
-from tests.runs.test_training import script, wait_for_step
 
 TINY = {"width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6, "eval_every": 3,
         "save_every": 2}

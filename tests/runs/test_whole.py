@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from npdl_train.folders import new_folder
 from npdl.files import write_atomically
 from npdl_train.commands.finetune import told
+from npdl_train.folders import new_folder
 from npdl_train.runs import checkpoint, folder, run
 from npdl_train.runs.config import Config
 from npdl_train.runs.metrics import read_metrics

@@ -9,14 +9,14 @@ import shutil
 import numpy as np
 
 from npdl.backend import stream
-from npdl_train.fast.flat import Flat
 from npdl.optim import AdamW, clip_by_global_norm
+from npdl_train.fast.flat import Flat
 from npdl_train.runs.config import Config
 from npdl_train.runs.engine import ENGINES
 from npdl_train.runs.run import load_run, train
-from tests.tools.trained import resumed_from
 from tests.runs.trust import Figure
 from tests.runs.trust.runs import ROOT, fingerprint, finish, start
+from tests.tools.trained import resumed_from
 
 RECORDS = {"eval_first": 0, "eval_every": 2, "save_every": 2}
 
