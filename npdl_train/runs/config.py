@@ -79,7 +79,8 @@ class Config:
              windows of `block` characters; sha256 and characters are read from it
     adapters the low-rank maps that alone are trained (npdl_train.runs.finetune), or None
     pretrained  the folder or GGUF file of a real model (npdl_train.pretrained) that the run
-             fine-tunes, with model = "pretrained"; its numbers stay there, and pretrained_sha256 is theirs
+             fine-tunes, with model = "pretrained"; its numbers stay there, pretrained_sha256 is
+             theirs
     merged   whether the run began as a fine-tuned one with its adapters merged: with parameters
              that its checkpoint alone holds
     """
