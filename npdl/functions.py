@@ -82,6 +82,17 @@ def sum_rows(x):
     return rows.sum(0, dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype)
 
 
+def mean_over(x, axes):
+    """The mean over some axes, which are kept as 1, accumulated as in sum_rows."""
+    wide = np.promote_types(x.dtype, np.float64)
+    return x.mean(axes, dtype=wide, keepdims=True).astype(x.dtype)
+
+
+def not_infinite(x):
+    """x, and NaN where it is infinite: what is divided by it would be 0, without a word."""
+    return x + (x - x)
+
+
 def wide_sum(x, axis=None):
     """The sum, of float16 in float32: it holds no number above 65504."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
@@ -98,13 +109,17 @@ def minus_one_hot(p, index):
 def sum_by_index(rows, index, size):
     """(size, D) whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
 
-    The transpose of a look-up. Deterministic on both backends.
+    The transpose of a look-up, accumulated as in sum_rows. Deterministic on both backends.
     """
     rows, index = rows.reshape(-1, rows.shape[-1]), index.reshape(-1)
     if not is_host():
         return _sum_on_device(rows, index, size)
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))        # where the next v begins
+    wide = np.promote_types(rows.dtype, np.float64)
     total = np.zeros((size, rows.shape[-1]), rows.dtype)
-    np.add.at(total, index, rows)
+    total[ordered[first]] = np.add.reduceat(rows[order], first, axis=0, dtype=wide)
     return total
 
 

@@ -8,6 +8,7 @@ import math
 
 from npdl.backend import to_device, to_host, xp
 from npdl.errors import InputError, require_number
+from npdl.functions import not_infinite
 from npdl.training_errors import (
     check_learns,
     check_model,
@@ -145,7 +146,7 @@ def clip_by_global_norm(params, max_norm):
     params = checked_params("clip_by_global_norm", params)
     norm = xp.sqrt(sum((p.grad**2).sum() for p in params))
     for p in params:
-        p.grad *= xp.minimum(1.0, max_norm / (norm + 1e-6)).astype(p.grad.dtype)
+        p.grad *= xp.minimum(1.0, max_norm / (not_infinite(norm) + 1e-6)).astype(p.grad.dtype)
     return norm
 
 
@@ -163,7 +164,7 @@ def orthogonal_gradient(params):
     goes. Call it between backward and the optimizer's step. Weights that are all 0 keep g.
     """
     for p in checked_params("orthogonal_gradient", params):
-        square = (p.data * p.data).sum()
+        square = not_infinite((p.data * p.data).sum())
         along = (p.data * p.grad).sum() / xp.where(square == 0, 1, square)
         p.grad[...] = p.grad - along * p.data
 
@@ -203,7 +204,7 @@ def orthogonalised(G, steps=5):
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]
     X = G.T if tall else G
-    X = X / (xp.sqrt((X * X).sum()) + 1e-7)
+    X = X / (xp.sqrt(not_infinite((X * X).sum())) + 1e-7)
     for _ in range(steps):
         A = X @ X.T
         X = a * X + (b * A + c * (A @ A)) @ X

@@ -18,7 +18,7 @@ from npdl.errors import (
     check_width,
     require_number,
 )
-from npdl.functions import softmax, softmax_backward
+from npdl.functions import softmax, softmax_backward, sum_rows
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
@@ -89,7 +89,7 @@ class MessagePassing(Layer):
             return dh, None
         de = dm @ f.swapaxes(-1, -2)
         if e.ndim == 2:                                     # one graph for the whole batch
-            de = de.reshape(-1, *e.shape).sum(0)
+            de = sum_rows(de.reshape(-1, e.size)).reshape(e.shape)
         return dh, de
 
 

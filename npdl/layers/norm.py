@@ -3,7 +3,7 @@
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param
 from npdl.errors import check_gradient, check_width, require_dtype, require_eps, require_positive
-from npdl.functions import sum_rows
+from npdl.functions import not_infinite, sum_rows
 
 
 class LayerNorm(Layer):
@@ -26,7 +26,7 @@ class LayerNorm(Layer):
         centred = x - x.mean(-1, keepdims=True, dtype=self.gain.data.dtype)
         centred = centred - centred.mean(-1, keepdims=True)     # what rounding left of the mean
         var = (centred**2).mean(-1, keepdims=True)          # var   (..., 1)
-        std = xp.sqrt(var + self.eps)                       # std   (..., 1)
+        std = xp.sqrt(not_infinite(var) + self.eps)         # std   (..., 1)
         x_hat = centred / std                               # x_hat (..., D)
         y = self.gain.data * x_hat + self.bias.data         # y     (..., D)
         return y, Cache(x_hat=x_hat, std=std)
@@ -59,7 +59,8 @@ class RMSNorm(Layer):
     def forward(self, x):
         check_width(x, self.gain.shape[0], "RMSNorm")
         x = x.astype(xp.promote_types(x.dtype, self.gain.data.dtype))   # x * x of bytes wraps
-        rms = xp.sqrt((x * x).mean(-1, keepdims=True) + self.eps)   # rms   (..., 1)
+        mean_square = not_infinite((x * x).mean(-1, keepdims=True))
+        rms = xp.sqrt(mean_square + self.eps)                       # rms   (..., 1)
         x_hat = x / rms                                             # x_hat (..., D)
         y = self.gain.data * x_hat
         return y, Cache(x_hat=x_hat, rms=rms)

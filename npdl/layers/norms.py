@@ -16,7 +16,7 @@ from npdl.errors import (
     require_number,
     require_positive,
 )
-from npdl.functions import sum_rows
+from npdl.functions import mean_over, not_infinite, sum_rows
 
 KINDS = ("batch", "layer", "instance", "group", "rms")
 
@@ -38,7 +38,7 @@ def statistics(x, kind, groups=1):
         check_channels(x, None, kind, places=kind == "instance")
     x = wide(x)
     if kind == "rms":
-        mean_square = (x * x).mean(-1, keepdims=True)
+        mean_square = not_infinite(mean_over(x * x, -1))
         return xp.zeros_like(mean_square), mean_square
     if kind == "group":
         x, axes = split_groups(x, groups), (2,)
@@ -68,10 +68,10 @@ def centred(x, axes):
 
     It is centred twice: what rounding leaves of the mean of large numbers would be a variance.
     """
-    mean = x.mean(axes, keepdims=True)
-    rest = (x - mean).mean(axes, keepdims=True)
+    mean = mean_over(x, axes)
+    rest = mean_over(x - mean, axes)
     c = x - mean - rest
-    return c, mean + rest, (c**2).mean(axes, keepdims=True)
+    return c, mean + rest, not_infinite(mean_over(c**2, axes))
 
 
 def split_groups(x, groups):
@@ -85,8 +85,8 @@ def split_groups(x, groups):
 
 def normalise_backward(dx_hat, x_hat, std, axes):
     """The gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
-    shift = dx_hat.mean(axes, keepdims=True)                # x_hat stays when all x move alike ...
-    stretch = (dx_hat * x_hat).mean(axes, keepdims=True)    # ... and (nearly) when all are scaled
+    shift = mean_over(dx_hat, axes)                         # x_hat stays when all x move alike ...
+    stretch = mean_over(dx_hat * x_hat, axes)               # ... and (nearly) when all are scaled
     dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from npdl.backend import is_host, xp
 from npdl.errors import InputError
+from npdl.functions import not_infinite
 from npdl.optim import SGD, Adam, AdamW
 from npdl_train.fast import fused
 
@@ -136,7 +137,8 @@ class Flat:
         """npdl.optim.clip_by_global_norm. A BLAS norm of all would change its bits with its
         threads; it takes one for so short rows."""
         norm = xp.sqrt(self.squares())
-        self.grads[0] *= xp.minimum(max_norm / (norm + 1e-6), 1.0).astype(self.grad.dtype)
+        share = max_norm / (not_infinite(norm) + 1e-6)
+        self.grads[0] *= xp.minimum(share, 1.0).astype(self.grad.dtype)
         return norm
 
     def squares(self):

@@ -79,7 +79,9 @@ def centre(x, first, total, share, x_hat):
 @fused
 def scale_rows(x_hat, squares, share, eps, gain, bias, y):
     """x_hat = centred / std, y = gain * x_hat + bias; `squares` (N, 1) are centred's, summed."""
-    std = xp.sqrt(xp.add(xp.multiply(squares, share), eps))
+    var = xp.multiply(squares, share)
+    var = xp.add(var, xp.subtract(var, var))                    # npdl.functions.not_infinite
+    std = xp.sqrt(xp.add(var, eps))
     x_hat = xp.multiply(x_hat, xp.divide(1.0, std), out=x_hat)
     y = xp.multiply(x_hat, gain, out=y)
     if bias is not None:

@@ -40,7 +40,12 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
-from npdl.optim import matrices_only
+from npdl.optim import (
+    clip_by_global_norm,
+    matrices_only,
+    orthogonal_gradient,
+    orthogonalised,
+)
 from npdl_train.pretrained.exchange import from_torch, to_torch
 
 D64 = {"dtype": "float64"}
@@ -49,6 +54,7 @@ BYTES = np.array([[100, 120, 200, 250]], "uint8")
 HALF = (100 * stream(0).standard_normal((1, 512))).astype("float16")
 FLAT = np.full((7, 6, 11), 123456.7, "float32")
 NORMS = (BatchNorm(6), BatchNorm(6, affine=False), GroupNorm(6, 2), InstanceNorm(6))
+HUGE = (1e20 * stream(4).standard_normal((7, 6, 11))).astype("float32")
 STEPS = stream(1).standard_normal((2, 6, 3))
 
 
@@ -85,6 +91,38 @@ def bias_gradient(layer, name):
     return getattr(layer, name).grad
 
 
+def table_gradient(layer):
+    """Half a million sequences of three tokens, and 0.1 for each number, in float32."""
+    ids, x = np.tile([0, 1, 1], (500_000, 1)), np.zeros((500_000, 3, 1), "float32")
+    _, cache = layer.forward(ids if isinstance(layer, Embedding) else x)
+    layer.backward(np.full_like(x, 0.1), cache)
+    return layer.W.grad[:2]
+
+
+def batch_norm_gradient(dtype):
+    """Of the input, at half a million rows of 0 and 1 and a gradient with a mean."""
+    x = stream(2).integers(0, 2, (500_000, 2)).astype(dtype)
+    layer = BatchNorm(2, dtype=dtype)
+    _, cache = layer.forward(x)
+    return layer.backward(stream(3).random(x.shape).astype(dtype), cache)
+
+
+def edge_gradient():
+    """Of edges that half a million graphs share."""
+    layer = MessagePassing(Linear(1, 1), Replace())
+    layer.message.W.data[...], layer.message.b.data[...] = 1, 0
+    _, cache = layer.forward(np.ones((500_000, 2, 1), "float32"), np.ones((2, 2), "float32"))
+    return layer.backward(np.full((500_000, 2, 1), 0.1, "float32"), cache)[1]
+
+
+def changed(change, grad):
+    """The gradient of weights of 1e20 after what divides by a norm."""
+    layer = Linear(2, 2)
+    layer.W.data[...], layer.W.grad[...] = 1e20, grad
+    change([layer.W])
+    return layer.W.grad
+
+
 def gradient(loss, *inputs):
     _, cache = loss.forward(*inputs)
     return loss.backward(1.0, cache)
@@ -109,6 +147,16 @@ VALUES = {                                      # name: (found, wanted, relative
                                   [[3.9, -1.0]], 2e-3),
     **{f"{type(norm).__name__} of a constant in float32": (
         lambda norm=norm: y_of(norm, FLAT), np.zeros((7, 6, 11)), 0) for norm in NORMS},
+    **{f"{type(norm).__name__} of squares that overflow": (
+        lambda norm=norm, x=x: y_of(norm, x), np.full(x.shape, NAN), 0)
+       for norm, x in ((LayerNorm(11), HUGE), (RMSNorm(11), HUGE), *((n, HUGE) for n in NORMS),
+                       (LayerNorm(11, **D64), 1e140 * HUGE.astype("d")))},
+    "clipping by a norm that overflows": (
+        lambda: changed(lambda params: clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
+    "the orthogonal gradient at weights whose squares overflow": (
+        lambda: changed(orthogonal_gradient, 1.0), NAN, 0),
+    "orthogonalised, squares that overflow": (
+        lambda: orthogonalised(np.full((2, 2), 1e20, "float32")), NAN, 0),
     "the mean square of bytes": (
         lambda: statistics(BYTES, "rms")[1], [[(BYTES.astype("d")**2).mean()]], 1e-6),
     **{f"the {how} of 100,000 losses in float16": (
@@ -146,6 +194,13 @@ VALUES = {                                      # name: (found, wanted, relative
     **{f"the gradient of {type(layer).__name__}'s bias over a million rows": (
         lambda layer=layer, name=name: bias_gradient(layer, name), [1e5, 1e5], 1e-6)
        for layer, name in ((Linear(2, 2), "b"), (LayerNorm(2), "bias"), (BatchNorm(2), "bias"))},
+    "the gradient of a table over a million rows": (
+        lambda: table_gradient(Embedding(4, 1)), [[5e4], [1e5]], 1e-6),
+    "the gradient of positions over a million rows": (
+        lambda: table_gradient(LearnedPositions(4, 1)), [[5e4], [5e4]], 1e-6),
+    "the gradient of edges over a million graphs": (edge_gradient, 5e4, 1e-6),
+    "BatchNorm's over a million rows": (
+        lambda: batch_norm_gradient("float32"), lambda: batch_norm_gradient("float64"), 2e-6),
     **{f"{type(loss).__name__} of nothing": (
         lambda loss=loss, inputs=inputs: y_of(loss, *inputs), 0, 0) for loss, *inputs in (
         (SquaredError(), np.ones((0, 2)), np.ones((0, 2))),
@@ -162,7 +217,8 @@ VALUES = {                                      # name: (found, wanted, relative
 def test_values(name):
     found, wanted, relative = VALUES[name]
     wanted = wanted() if callable(wanted) else wanted
-    np.testing.assert_allclose(found(), wanted, rtol=relative, atol=relative)
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.testing.assert_allclose(found(), wanted, rtol=relative, atol=relative)
 
 
 REFUSED = {                                     # name: (call, what the message says)

@@ -22,6 +22,7 @@ from tests.tools.fast_cases import (
     COUNTED,
     SIZES,
     assert_chosen,
+    assert_clipping_overflows_to_nan,
     assert_equal,
     assert_equal_for_large_tables,
     assert_equal_on_a_device,
@@ -137,6 +138,10 @@ def test_a_tree_has_each_prefix_once(batch):
 @pytest.mark.parametrize("kind", flat.UPDATES)
 def test_updates(kind, decay, max_norm):
     assert_same_updates(kind, decay, max_norm)
+
+
+def test_clipping_by_a_norm_that_overflows():
+    assert_clipping_overflows_to_nan()
 
 
 def test_gradients_are_those_of_one_step_only():

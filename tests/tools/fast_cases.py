@@ -232,6 +232,11 @@ def assert_kernels():
     assert_softmax(m, rng)
     row = np.full((2, 128), 1000.1, np.float32)         # what varies by rounding alone is 0
     assert not kernels.layer_norm(LayerNorm(128), row, Arena("float32"))[0].any()
+    row[0, ::2] = 1e20                                  # and squares that overflow give no 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        y, _ = kernels.layer_norm(LayerNorm(128), row, Arena("float32"))
+        assert_close(y, LayerNorm(128).forward(row)[0], "squares that overflow")
+    assert np.isnan(y[0]).all() and not y[1].any()
 
 
 def assert_softmax(m, rng):
@@ -297,6 +302,18 @@ def assert_same_updates(kind, decay, max_norm):
         compare_updates(kind, decay, max_norm)
     finally:
         flat.BLOCK = block
+
+
+def assert_clipping_overflows_to_nan():
+    """A norm that is infinite makes no gradient 0."""
+    for room in (PlainEngine, FastEngine):
+        model = build(GPT, dtype="float32")
+        engine = room(model, AdamW(model))
+        for _, param in model.params():
+            param.grad[...] = 1e20
+        with np.errstate(over="ignore", invalid="ignore"):
+            assert engine.clip(1.0) == np.inf
+        assert all(np.isnan(param.grad).all() for _, param in model.params())
 
 
 def compare_updates(kind, decay, max_norm):
