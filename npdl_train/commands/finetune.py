@@ -40,6 +40,7 @@ from npdl_train.runs.config import (
     TRAINING,
     Adapters,
     Config,
+    TextConfig,
     usable_cores,
 )
 from npdl_train.runs.finetune import (
@@ -61,8 +62,9 @@ def add_arguments(p):
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")
     defaults = Config(**DEFAULTS)
-    add_settings(p, "finetune", (ARITHMETIC, TEXT), defaults, shown="the run's",
-                 left_out=("orders", "stratified", "block", "eval_batches"))
+    for group, table in ((ARITHMETIC, defaults), (TEXT, TextConfig())):
+        add_settings(p, "finetune", (group,), table, shown="the run's",
+                     left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
                       f"(default: {MODEL_DEFAULTS['block']})")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from npdl.errors import InputError
 from npdl_train.console import describe, place
-from npdl_train.runs.config import Config
 from npdl_train.runs.folder import model_name
 from npdl_train.runs.metrics import read_metrics
 from npdl_train.runs.run import read_config
@@ -54,17 +53,19 @@ def _last_step(folder):
 
 def _headings(groups):
     """{config: model, settings that name a run, those in which the columns differ, seeds}."""
-    fields = dataclasses.fields(Config)
-    differ = [f.name for f in fields
-              if f.name not in HEADED and len({getattr(c, f.name) for c in groups}) > 1]
+    names = [field.name for config in groups for field in dataclasses.fields(config)]
+    differ = [name for name in dict.fromkeys(names) if name not in HEADED
+              and len({getattr(config, name, None) for config in groups}) > 1]
     return {config: heading(config, seeds, differ) for config, seeds in groups.items()}
 
 
 def heading(config, seeds, differ=()):
     """Model, settings that name a run, others that set it apart, and its seeds."""
-    what = config.text or f"{config.operator} mod {config.p}, r_train {config.r_train:g}"
-    what = f"dates, r_train {config.r_train:g}" if config.translates else what
-    apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ)
+    data = "dates" if config.translates else f"{config.operator} mod {config.p}" if (
+        config.text is None) else config.text
+    what = data if config.text else f"{data}, r_train {config.r_train:g}"
+    apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
+                    if hasattr(config, name))
     return f"{model_name(config)}, {what}{apart} (seeds {', '.join(map(str, sorted(seeds)))})"
 
 

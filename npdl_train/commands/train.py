@@ -26,6 +26,7 @@ from npdl_train.options import COUNT, add_settings, option_of, setting, taken
 from npdl_train.runs import run
 from npdl_train.runs.config import (
     ARITHMETIC,
+    DATES,
     GPT,
     MACHINE,
     MODEL,
@@ -34,6 +35,7 @@ from npdl_train.runs.config import (
     TEXT,
     TRAINING,
     Config,
+    TextConfig,
 )
 from npdl_train.runs.nonfinite import Watch
 from npdl_train.runs.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
@@ -60,11 +62,8 @@ stops; --resume goes on, bit for bit.
 def add_seq2seq(parser):
     """Add the options of train-seq2seq to an argparse parser."""
     describe(parser, TRANSLATE)
-    parser.add_argument("--model", choices=SEQ2SEQ, help=f"(default: {SEQ2SEQ[0]})")
-    parser.add_argument("--r-train", type=float, metavar="R", help="share of the days to train "
-                        "on, in (0, 1]; 1 leaves no validation set (default: 0.9)")
-    add_settings(parser, GPT, (MODEL, TRAINING, RECORDS, MACHINE), new_config(SEQ2SEQ[0], {}),
-                 left_out=("norm_bias", "tied", "init"))
+    add_settings(parser, GPT, (DATES, MODEL, TRAINING, RECORDS, MACHINE),
+                 new_config(SEQ2SEQ[0], {}), left_out=("norm_bias", "init"))
     run_options(parser, "runs/<model>-dates-seed<seed>")
 
 
@@ -83,8 +82,9 @@ def _add(parser, model, a, heads=""):
                         "default (--clip 1.0, PyTorch's start), release (as its published starter "
                         "code: --clip 1.0, an LSTM's gates as Glorot's) or stated (no clip); "
                         "--clip and --init go before it").rare = True
-    add_settings(parser, f"train-{model}", (ARITHMETIC, TEXT, MODEL, TRAINING, RECORDS, MACHINE),
-                 new_config(model, {}))
+    for groups, defaults in (((ARITHMETIC,), new_config(model, {})), ((TEXT,), TextConfig()),
+                             ((MODEL, TRAINING, RECORDS, MACHINE), new_config(model, {}))):
+        add_settings(parser, f"train-{model}", groups, defaults)
     run_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
                 "runs/<model>-text-<file>-seed<seed>")
 

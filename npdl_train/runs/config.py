@@ -1,6 +1,7 @@
 """Everything that decides what a run computes, in one value that is saved with the run."""
 
 import dataclasses
+import functools
 import os
 
 from npdl.adapt.quantize import ROUNDINGS
@@ -18,26 +19,20 @@ from npdl_train.options import (
     SHARE,
     check,
     count,
+    option_of,
     setting,
 )
 from npdl_train.runs.engine import ENGINES
 from npdl_train.runs.initial import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
-MODELS = ("gpt", "lstm", *SEQ2SEQ, "pretrained")
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
-PRETRAINED_NOT = ("p", "q", "operator", "orders", "symmetric", "stratified", "characters", "layers",
-                  "width", "heads", "multiplier", "bias", "norm", "activation", "positions", "tied",
-                  "dropout", "init")          # what its folder says, or what it cannot be told
-SEQ2SEQ_NOT = ("p", "q", "operator", "orders", "symmetric", "stratified", "tied")
-TEXT_ONLY = ("text", "sha256", "characters", "block", "eval_batches")
-ADDED = {"numbers": None, "init": "torch", "adapters": None,      # saved where they are not so
-         "norm_bias": True, "merged": False, "engine": "fast", "pretrained": None,
-         "pretrained_sha256": None}
+ADDED = ("numbers", "init", "adapters", "norm_bias", "merged", "engine")    # since: saved where set
 
 # The headings of the options, in the order of the helps.
 ARITHMETIC = "data: equations a o b = r modulo p, o an operator"
 TEXT = "or data: a text"
+DATES = "data: dates"
 MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
 ADAPTERS = "adapters"
 GPT = "train-gpt"
@@ -67,65 +62,24 @@ class Adapters:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The settings of a run; the defaults are document 004's (first page of Problem 4).
+    """What the settings of every run have; the defaults are document 004's (first page of
+    Problem 4). `Config(**settings)` makes the class of the task that they are of: DatesConfig,
+    PretrainedConfig, TextConfig, ArithmeticConfig. Raises InputError for a setting that the task
+    has not, or a value that it cannot be.
 
     engine   what computes a step, with results equal but for rounding: "plain" the textbook,
              "fast" npdl_train.fast
     threads  parts of a batch that the fast engine works on at once, each in a process or a thread,
              or BLAS's threads for a model that it does not know; results repeat bit for bit for
              the same number
-    numbers  the vocabulary's numbers are 0..numbers-1; None for as many as p and q need
-    text     a file to train on instead, character by character (npdl_train.runs.text_task), with
-             windows of `block` characters; sha256 and characters are read from it
-    adapters the low-rank maps that alone are trained (npdl_train.runs.finetune), or None
-    pretrained  the folder or GGUF file of a real model (npdl_train.pretrained) that the run
-             fine-tunes, with model = "pretrained"; its numbers stay there, pretrained_sha256 is
-             theirs
-    merged   whether the run began as a fine-tuned one with its adapters merged: with parameters
-             that its checkpoint alone holds
     """
 
-    model: str = setting(None, "gpt", allowed=MODELS)
-    pretrained: str | None = setting(None, None)
-    pretrained_sha256: str | None = setting(None, None)
-    p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
-    q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q", rare=True)
-    operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
-    orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
-                                      rare=True)
-    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
-    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
-                               rare=True)
-    r_train: float = setting(ARITHMETIC, 0.5, "share of the equations, or of the text, to train "
-                             "on, in (0, 1]; 1 leaves no validation set", "R", SHARE)
-    numbers: int | None = setting(None, None)
-    text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
-    sha256: str | None = setting(None, None)
-    characters: str | None = setting(None, None)
-    block: int = setting(TEXT, 64, "characters in a window", "S", COUNT)
-    layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
-    width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
-    heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
-    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward net, in widths", "M",
-                              COUNT, GPT, rare=True)
-    bias: bool = setting(MODEL, True, "no biases in a GPT's attention maps, or in an LSTM's cells "
-                         "and classifier", rare=True)
-    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each part",
-                        allowed=("post", "pre"), only=GPT, rare=True)
-    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
-    activation: str = setting(MODEL, "gelu", "of the feed-forward net", allowed=tuple(ACTIVATIONS),
-                              only=GPT, rare=True)
-    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d (document 004's) or 2k/d "
-                             "(the usual one), or learned",
-                             allowed=POSITIONS, only=GPT, rare=True)
-    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
-                         rare=True)
-    dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
-    init: str = setting(MODEL, "torch", "starting values: torch's usual ones; of a GPT GPT-2's "
-                        "small normal ones, or normal ones by width (lecun); of an LSTM's gates "
-                        "Glorot's wider ones (xavier)", allowed=INITS, rare=True)
-    adapters: Adapters | None = setting(None, None)
-    merged: bool = setting(None, False)
+    # What only some tasks have; a class that has it says so below.
+    text = pretrained = adapters = None
+    merged = translates = False
+    dropout = 0.0
+
+    model: str = setting(None, "gpt")
     steps: int = setting(TRAINING, 10001, "updates", "T", COUNT)
     batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
                          "B", COUNT)
@@ -149,8 +103,6 @@ class Config:
     eval_first: int = setting(RECORDS, 100, "evaluate at each of the first N steps, too", "N",
                               NATURAL, rare=True)
     eval_every: int = setting(RECORDS, 100, "evaluate every N steps", "N", COUNT)
-    eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
-                                "N", COUNT, rare=True)
     save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
     seed: int = setting(TRAINING, 0, "of data split, parameters, batches and dropout",
                         allowed=NATURAL)
@@ -164,34 +116,26 @@ class Config:
                            "once; for a model that it does not know, BLAS's threads; else "
                            "ignored by --engine plain and --backend cupy", "N", count(256))
 
+    def __new__(cls, **settings):
+        kind = task_of(settings) if cls is Config else cls
+        kind.refuse(settings)
+        return object.__new__(kind)
+
     def __post_init__(self):
         check(self)
-        if self.model in ("gpt", "seq2seq") and self.width % self.heads:
-            raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
-                             "head takes an equal part of the width")
-        if ONLY.get(self.init, self.model) != self.model:
-            who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
-            raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
-        if self.translates and (self.text, self.adapters) != (None, None):
-            raise InputError(f"{self.model}: learns to translate dates, as a whole; for a text or "
-                             "adapters choose a GPT or an LSTM")
-        if (self.model == "pretrained") != (self.pretrained is not None):
-            raise InputError("--pretrained: names the folder of a model = 'pretrained', and of no "
-                             "other")
-        if self.pretrained is not None and self.text is None:
-            raise InputError("--text: is missing; name the text to fine-tune on")
 
-    @property
-    def translates(self):
-        """Whether the run is of an encoder-decoder that translates dates (npdl.data.dates)."""
-        return self.model in SEQ2SEQ
+    @classmethod
+    def refuse(cls, names):
+        """Raise InputError if one of the names is no setting of this task."""
+        for odd in sorted(set(names) - names_of(cls)):
+            theirs = " or ".join(other.task for other in TASKS if odd in names_of(other))
+            raise InputError(f"{option_of(odd)}: {theirs and f'goes with {theirs}, and '}means "
+                             f"nothing to {cls.task}; leave it out")
 
     @property
     def command(self):
         """The command that makes such a run, and resumes it."""
-        if self.pretrained is not None:
-            return "finetune"
-        return "train-seq2seq" if self.translates else f"train-{self.model}"
+        return f"train-{self.model}"
 
     @property
     def is_based(self):
@@ -199,30 +143,165 @@ class Config:
         return self.adapters is not None or self.pretrained is not None
 
     def to_json(self):
-        """A dict that JSON can hold, without what the run has no use for.
+        """A dict that JSON can hold. What was added to the settings is there where it is set: a run
+        has the same settings, and a sweep's folder the same name, after npdl has learned to do
+        something else."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+                if field.name not in ADDED or getattr(self, field.name) != field.default} | (
+                {} if self.adapters is None else {"adapters": dataclasses.asdict(self.adapters)})
 
-        So a run has the same settings, and a sweep's folder the same name, after npdl has
-        learned to do something else.
-        """
-        unused = TEXT_ONLY if self.text is None else ()
-        unused = PRETRAINED_NOT if self.pretrained is not None else unused
-        unused = (*TEXT_ONLY, *SEQ2SEQ_NOT) if self.translates else unused
-        return {name: value for name, value in dataclasses.asdict(self).items()
-                if name not in unused and (name not in ADDED or value != ADDED[name])}
-
-    @classmethod
-    def from_json(cls, values):
-        """The inverse of to_json. Raises InputError for names that no setting has."""
-        values = {name: value for name, value in values.items() if name not in RETIRED}
-        known = {field.name for field in dataclasses.fields(cls)}
-        odd = sorted(set(values) - known)
+    @staticmethod
+    def from_json(values):
+        """The inverse of to_json; older runs' files name settings of other tasks, too. Raises
+        InputError for names that no setting has."""
+        kind = task_of(values)
+        odd = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
         if odd:
             raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
-        values = {name: _tupled(value) for name, value in values.items()}
+        values = {name: _tupled(value) for name, value in values.items() if name in names_of(kind)}
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
             values["adapters"] = Adapters(**{name: _tupled(value) for name, value in adapters})
-        return cls(**values)
+        return kind(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig(Config):
+    """A model that the settings describe."""
+
+    layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
+    width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
+    heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
+    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward net, in widths", "M",
+                              COUNT, GPT, rare=True)
+    bias: bool = setting(MODEL, True, "no biases in a GPT's attention maps, or in an LSTM's cells "
+                         "and classifier", rare=True)
+    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each part",
+                        allowed=("post", "pre"), only=GPT, rare=True)
+    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
+    activation: str = setting(MODEL, "gelu", "of the feed-forward net", allowed=tuple(ACTIVATIONS),
+                              only=GPT, rare=True)
+    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d (document 004's) or 2k/d "
+                             "(the usual one), or learned",
+                             allowed=POSITIONS, only=GPT, rare=True)
+    dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
+    init: str = setting(MODEL, "torch", "starting values: torch's usual ones; of a GPT GPT-2's "
+                        "small normal ones, or normal ones by width (lecun); of an LSTM's gates "
+                        "Glorot's wider ones (xavier)", allowed=INITS, rare=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.model in ("gpt", "seq2seq") and self.width % self.heads:
+            raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
+                             "head takes an equal part of the width")
+        if ONLY.get(self.init, self.model) != self.model:
+            who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
+            raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(NetworkConfig):
+    """A GPT or an LSTM.
+
+    adapters  the low-rank maps that alone are trained (npdl_train.runs.finetune), or None
+    merged    whether the run began as a fine-tuned one with its adapters merged: with parameters
+              that its checkpoint alone holds
+    """
+
+    model: str = setting(None, "gpt", allowed=("gpt", "lstm"))
+    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
+                         rare=True)
+    adapters: Adapters | None = setting(None, None)
+    merged: bool = setting(None, False)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArithmeticConfig(LanguageModelConfig):
+    """Equations. The vocabulary's numbers are 0..numbers-1; None: as many as p and q need."""
+
+    task = "modular arithmetic"
+    p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
+    q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q", rare=True)
+    operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
+    orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
+                                      rare=True)
+    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
+    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
+                               rare=True)
+    r_train: float = setting(ARITHMETIC, 0.5, "share of the equations, or of the text, to train "
+                             "on, in (0, 1]; 1 leaves no validation set", "R", SHARE)
+    numbers: int | None = setting(None, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowsConfig(Config):
+    """A text, in windows of `block` tokens; sha256 is read from it."""
+
+    text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
+    sha256: str | None = setting(None, None)
+    r_train: float = setting(None, 0.5, allowed=SHARE)
+    block: int = setting(TEXT, 64, "characters in a window", "S", COUNT)
+    eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
+                                "N", COUNT, rare=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextConfig(WindowsConfig, LanguageModelConfig):
+    """The characters of a text (npdl_train.runs.text_task), which are read from it."""
+
+    task = "a text"
+    characters: str | None = setting(None, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class DatesConfig(NetworkConfig):
+    """Dates to translate (npdl.data.dates), by an encoder-decoder."""
+
+    task, translates = "dates to translate", True
+    model: str = setting(DATES, SEQ2SEQ[0], "a transformer, or two LSTMs", allowed=SEQ2SEQ)
+    r_train: float = setting(DATES, 0.5, "share of the days to train on, in (0, 1]; 1 leaves no "
+                             "validation set", "R", SHARE)
+
+    @property
+    def command(self):
+        return "train-seq2seq"
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainedConfig(WindowsConfig):
+    """The folder or GGUF file of a real model (npdl_train.pretrained), fine-tuned on a text; its
+    numbers stay there, and pretrained_sha256 is theirs."""
+
+    task, command = "a real model", "finetune"
+    model: str = setting(None, "pretrained", allowed=("pretrained",))
+    pretrained: str | None = setting(None, None)
+    pretrained_sha256: str | None = setting(None, None)
+    adapters: Adapters | None = setting(None, None)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.pretrained is None:
+            raise InputError("--pretrained: is missing; name the folder of a real model")
+        if self.text is None:
+            raise InputError("--text: is missing; name the text to fine-tune on")
+
+
+TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig)
+
+
+@functools.cache
+def names_of(task):
+    """The names of a task's settings."""
+    return {field.name for field in dataclasses.fields(task)}
+
+
+def task_of(settings):
+    """The class of TASKS that settings are of."""
+    if settings.get("model") in SEQ2SEQ:
+        return DatesConfig
+    if settings.get("model") == "pretrained" or settings.get("pretrained") is not None:
+        return PretrainedConfig
+    return ArithmeticConfig if settings.get("text") is None else TextConfig
 
 
 def _tupled(value):

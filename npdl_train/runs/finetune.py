@@ -22,7 +22,7 @@ from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl_train.folders import new_folder
 from npdl_train.runs import checkpoint
-from npdl_train.runs.config import Adapters, Config
+from npdl_train.runs.config import Adapters, PretrainedConfig, names_of
 from npdl_train.runs.folder import conclude, write_config
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.metrics import MetricsWriter
@@ -37,8 +37,10 @@ MODEL_DEFAULTS = {"steps": 200, "batch": 4, "block": 64, "lr": 5e-4, "weight_dec
                   "eval_batches": 4, "save_every": 50, "engine": "plain"}
 MODEL_ADAPTERS = {"rank": 8}
 MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # of 4 bits, less spoils a real model
-MODEL = ("model", "orders", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
-         "activation", "positions", "tied", "dropout", "dtype", "characters", "block")
+# What a fine-tuning has from its run.
+KEPT = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
+        "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
+        "stratified", "characters", "block", "eval_batches")
 
 
 def finetune_config(run, adapters, given, folder="the run"):
@@ -58,23 +60,15 @@ def finetune_config(run, adapters, given, folder="the run"):
     if base.adapters is not None:
         raise InputError(f"{folder}: has adapters already; merge them first (--merge) and "
                          "fine-tune the merged run")
-    settings = {name: getattr(base, name) for name in MODEL}
-    other = ("p", "q", "operator", "symmetric") if base.text is not None else ("text",)
-    odd = next((name for name in other if name in given), None)
-    if odd is not None:
-        kind = "a text" if base.text is not None else "modular arithmetic"
-        raise InputError(f"--{odd}: {folder} was trained on {kind}; leave this option out")
-    if base.text is not None:
-        if "text" not in given:
-            raise InputError("--text: is missing; name the text to fine-tune on")
-        settings |= {"batch": base.batch, "r_train": base.r_train,
-                     "eval_batches": base.eval_batches}
+    settings = {name: getattr(base, name) for name in KEPT if name in names_of(type(base))}
+    if base.text is None:
+        settings |= {"numbers": run.task.vocabulary.size - 5}
+        settings |= {} if "p" in given else {"q": base.q}
+    elif "text" not in given:
+        raise InputError("--text: is missing; name the text to fine-tune on")
     else:
-        settings |= {"p": base.p, "operator": base.operator, "stratified": base.stratified,
-                     "r_train": base.r_train, "numbers": run.task.vocabulary.size - 5}
-        if "p" not in given:
-            settings["q"] = base.q
-    config = Config(**{**DEFAULTS, **settings, **given, "adapters": adapters})
+        settings["batch"] = base.batch
+    config = type(base)(**{**DEFAULTS, **settings, **given, "adapters": adapters})
     for name in ("p", "q") if base.text is None else ():
         _check_number(name, getattr(config, name), config.numbers)
     return config
@@ -85,21 +79,18 @@ def model_config(path, adapters, given):
     was said, {name: value}. Raises InputError for settings that mean nothing to it."""
     given = dict(given)
     full, window = given.pop("full", False), given.pop("window", MODEL_DEFAULTS["block"])
-    odd = next((name for name in ("p", "q", "operator", "symmetric", "pretrained")
-                if name in given), None)
-    if odd is not None:
-        raise InputError(f"--{odd}: means nothing to a real model; leave it out")
+    PretrainedConfig.refuse(given)
+    if "pretrained" in given:
+        raise InputError("--pretrained: means nothing to a model that is named; leave it out")
     if full and adapters:
         raise InputError(f"--{next(iter(adapters))}: is an adapter's, and --full has none; leave "
                          "one of them out")
-    if "text" not in given:
-        raise InputError("--text: is missing; name the text to fine-tune on")
     if window < 1:
         raise InputError(f"--window {window}: must be an integer, 1 or more")
     quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
-    return Config(**{**MODEL_DEFAULTS, **given, "block": window, "model": "pretrained",
-                     "pretrained": str(path), "adapters": chosen})
+    return PretrainedConfig(**{**MODEL_DEFAULTS, **given, "block": window,
+                               "pretrained": str(path), "adapters": chosen})
 
 
 def _check_number(name, value, numbers):

@@ -21,6 +21,7 @@ from npdl_train.runs.origin import versions
 from npdl_train.runs.summary import summarise
 
 SPARE = 8 << 20                 # bytes
+FACTS = "sha256", "characters", "pretrained_sha256"             # what a text, a real model was
 MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, beside config.json
 
 
@@ -112,10 +113,11 @@ def describe(config):
         model += ", LoRA" if config.adapters.bits is None else ", QLoRA"
     if config.pretrained is not None:
         return f"{model}, {os.path.basename(config.text)}, seed {config.seed}"
-    q = "" if config.q in (None, config.p) else f", q={config.q}"
-    task = f"{config.operator} mod {config.p}{q}"
     if config.text is not None:
         task = f"{os.path.basename(config.text)}, block {config.block}"
+    else:
+        q = "" if config.q in (None, config.p) else f", q={config.q}"
+        task = f"{config.operator} mod {config.p}{q}"
     return f"{model}, {task}, r_train={config.r_train:g}, seed {config.seed}"
 
 
@@ -136,9 +138,7 @@ def read_config(folder):
     path = Path(folder) / "config.json"
     try:
         config = Config.from_json(read_json(path)["config"])
-        real = config.pretrained is not None
-        facts = config.sha256, config.pretrained_sha256 if real else config.characters
-        if config.text is not None and None in facts:
+        if None in [getattr(config, name) for name in FACTS if hasattr(config, name)]:
             raise ValueError("it does not say what its text was")
         return config
     except FileNotFoundError:

@@ -1,10 +1,6 @@
 """The settings of a new run: what was given, and defaults that depend on the model and the data."""
 
-import dataclasses
-
-from npdl.errors import InputError
-from npdl_train.options import option_of
-from npdl_train.runs.config import ARITHMETIC, SEQ2SEQ, TEXT_ONLY, Config, usable_cores
+from npdl_train.runs.config import SEQ2SEQ, Config, usable_cores
 
 # Document 004 names neither a clip nor how its LSTM starts. The starter code that its course has
 # published clips at norm 1 and starts the gates as Glorot & Bengio do: that is "release". The
@@ -21,9 +17,6 @@ TEXT_DEFAULTS = {"gpt": {**_TEXT, "positions": "2k/d"}, "lstm": _TEXT}
 DATES_DEFAULTS = {"r_train": 0.9, "layers": 1, "batch": 64, "steps": 2000,
                   "weight_decay": 0.01, "clip": 1.0, "schedule": "cosine", "eval_first": 0,
                   "eval_every": 250, "norm": "pre", "positions": "2k/d", "engine": "plain"}
-ARITHMETIC_ONLY = {"recipe"} | {
-    field.name for field in dataclasses.fields(Config)
-    if field.metadata["group"] == ARITHMETIC and field.name != "r_train"}
 
 
 def recipe_settings(model, given):
@@ -39,10 +32,6 @@ def new_config(model, given):
     given = dict(given)
     if model in SEQ2SEQ:
         return Config(**{**DATES_DEFAULTS, **given, "model": model})
-    is_text = "text" in given
-    for name in given.keys() & set(ARITHMETIC_ONLY if is_text else TEXT_ONLY):
-        other = "cannot go with --text" if is_text else "goes with --text only"
-        raise InputError(f"{option_of(name)} {other}; leave it out")
-    recipe = RECIPES[given.pop("recipe", "default")][model]
-    given = {**(TEXT_DEFAULTS[model] if is_text else recipe), **given}
-    return Config(**{"model": model, "threads": min(2, usable_cores()), **given})
+    defaults = TEXT_DEFAULTS if "text" in given else RECIPES[given.pop("recipe", "default")]
+    return Config(**{"model": model, "threads": min(2, usable_cores()), **defaults[model],
+                     **given})

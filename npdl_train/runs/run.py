@@ -118,6 +118,7 @@ def resumed_config(folder, given):
     those already made.
     """
     config = read_config(folder)
+    config.refuse(given)
     changes = {name: value for name, value in given.items() if value != getattr(config, name)}
     moves = tuple(name for name in MAY_MOVE if getattr(config, name) is not None)
     for name in MAY_DIFFER + moves:

@@ -32,15 +32,15 @@ def check_memory(config, task):
     if config.pretrained is not None and config.adapters:
         arrays = 0                          # whoever reads its files looks at their size
     model = least_numbers(config, task) * ITEM[config.dtype] * arrays
-    what, smaller = f"--width {config.width} with --layers {config.layers}", "--width"
     if config.pretrained is not None:
         what, smaller = "--full", "model, or train adapters"
+        width, layers = task.architecture.options["d_model"], task.architecture.num_layers
+    else:
+        width, layers = config.width, config.layers
+        what, smaller = f"--width {width} with --layers {layers}", "--width"
     _refuse(model, have, what, "the model and its optimizer", smaller)
     if config.text is not None:
         tokens = config.batch * config.block
-        width, layers = config.width, config.layers
-        if config.pretrained is not None:
-            width, layers = task.architecture.options["d_model"], task.architecture.num_layers
         kept = 4 * width * layers + task.vocab_size             # numbers for each token
         _refuse(tokens * kept * ITEM[config.dtype], have,
                 f"--batch {config.batch} with --block {config.block}", "a step", "--batch")

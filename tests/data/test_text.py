@@ -205,9 +205,9 @@ BAD = [
     (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
     (("--text", "{text}", "--r-train", 1.5), "--r-train 1.5"),
-    (("--text", "{text}", "--p", 7), "--p cannot go with --text"),
-    (("--block", 32), "--block goes with --text only"),
-    (("--eval-batches", 3), "--eval-batches goes with --text only"),
+    (("--text", "{text}", "--p", 7), "--p: goes with modular arithmetic, and means"),
+    (("--block", 32), "--block: goes with a text or a real model, and means nothing to modular"),
+    (("--eval-batches", 3), "--eval-batches: goes with a text"),
     (("--init", "zeros"), "--init"),
 ]
 

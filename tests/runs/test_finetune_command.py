@@ -34,7 +34,7 @@ BAD = [
     (("{base}", "--bits", 4, "--block", 0), "--block 0: must be"),
     (("{base}", "--block", 64), "give --bits too"),
     (("{base}", "--rounding", "nearest"), "give --bits too"),
-    (("{base}", "--text", "play.txt"), "was trained on modular arithmetic"),
+    (("{base}", "--text", "play.txt"), "means nothing to modular arithmetic"),
     (("{base}", "--lr", "nan"), "--lr"),
     (("{base}/nowhere",), "there is no such folder"),
     ((), "give the folder of the run"),

@@ -180,7 +180,7 @@ def refused(arguments, mentioned, capsys):
 
 
 BAD = [
-    (("--p", 8), "--p: means nothing to a real model"), (("--operator", "-"), "--operator: means"),
+    (("--p", 8), "and means nothing to a real model"), (("--operator", "-"), "--operator: goes"),
     (("--pretrained", "a"), "--pretrained: means nothing"),
     (("--full", "--rank", 2), "--rank: is an adapter's, and --full has none"),
     (("--rank", 100), "rank = 100"), (("--rank", 0), "rank"), (("--bits", 1), "bits = 1"),

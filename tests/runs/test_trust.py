@@ -38,12 +38,12 @@ def test_a_named_pipe_in_a_run_folder_is_not_waited_for(tmp_path, name):
 @pytest.mark.parametrize(("settings", "option"), [
     ({"width": 10**9, "heads": 1}, "--width"),
     ({"model": "lstm", "layers": 1000, "width": 10**5}, "--width"),
-    ({"text": "{text}", "batch": 10**9}, "--batch"),
-    ({"text": "{text}", "eval_batches": 10**10}, "--eval-batches"),
+    ({"text": "{text}", "block": 8, "batch": 10**9}, "--batch"),
+    ({"text": "{text}", "block": 8, "eval_batches": 10**10}, "--eval-batches"),
 ])
 def test_what_memory_cannot_hold_is_refused_before_it_is_made(tmp_path, settings, option):
     path = tmp_path / "text.txt"
     path.write_text("to be or not to be " * 50)
     settings = {name: str(path) if value == "{text}" else value for name, value in settings.items()}
     with pytest.raises(InputError, match=f"{option}.* GiB"):
-        Trainer(Config(**{**SMALL, "block": 8, **settings}))
+        Trainer(Config(**{"width": 8, "heads": 2, "layers": 1, **settings}))
