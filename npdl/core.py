@@ -18,16 +18,16 @@ from npdl.training_errors import check_state_dict
 
 
 class _Discard:
-    """The `grad` of a frozen Param: takes no memory, and drops whatever is added to it."""
+    """The `grad` of a frozen Param: takes no memory, and drops whatever is added, in any way."""
 
-    def __iadd__(self, gradient):
+    def __iadd__(self, *given):
         return self
 
-    def __getitem__(self, index):
-        return self                                         # grad[i] += gradient
+    __isub__ = __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = __iadd__
+    __getitem__ = __setitem__ = __iadd__                    # grad[i] += gradient
 
-    def __setitem__(self, index, gradient):
-        pass
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        return out[0] if out else self                      # add.at(grad, i, g), add(.., out=grad)
 
 
 class Param:

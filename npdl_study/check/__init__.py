@@ -10,5 +10,6 @@
     side_effects  what a backward does beside: writes, a second run, strides, float32
     explain       in what way, and where, a wrong gradient is wrong
     gradcheck     all of these in one call, and its report
-    samples       shapes and numbers for every layer of npdl; target: from what is typed to a layer
+    examples      a row for every layer of npdl, values for every option; samples: built from them
+    target        from what is typed to a layer
 """

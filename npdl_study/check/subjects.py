@@ -164,8 +164,8 @@ class Subject:
             raise Unfit(
                 "random", f"{self.name}: forward gives other outputs when it is run again on the "
                 "same inputs. Hand over a generator that repeats: forward(self, x, rng), and "
-                "sample() returns (layer, (x,), {'rng': npdl_study.check.samples.Repeated(0)}); or "
-                "draw from one that forward itself makes anew from a seed. Then run this again")
+                "sample() returns (layer, (x,), {'rng': npdl_study.check.examples.Repeated(0)}); "
+                "or draw from one that forward itself makes anew from a seed. Then run this again")
         return outputs
 
     @contextlib.contextmanager

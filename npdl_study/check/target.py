@@ -12,9 +12,7 @@ from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
 from npdl_study.check.adapters import functions, in_self, keeps_cache_in_self, pulled
 from npdl_study.check.samples import layer_classes, sample
-from npdl_study.check.subjects import randomise
 from npdl_study.containment import CodeLeft, called, message
-from npdl_study.trees import cast
 
 
 def find_class(name, cache=None):
@@ -201,10 +199,3 @@ def _value(text, value):
         except ValueError:
             continue
     return {"True": True, "False": False, "None": None}.get(value, value)
-
-
-def as_float64(layer, inputs, seed=0):
-    """A float64 copy with random parameters (gains too), and the inputs in float64."""
-    layer = layer.astype("float64")
-    randomise(layer, stream(seed, 77))
-    return layer, cast(tuple(inputs), "float64")

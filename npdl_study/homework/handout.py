@@ -2,7 +2,7 @@
 
 import ast
 
-from npdl_study.homework.judging import SAME
+from npdl_study.homework.judging import ADDED, FLOAT32, KEPT, SAME
 
 # [task], the easiest first: a class (name) of module.py; the functions that are to be written there
 # (holes, "Linear.backward"), and where npdl has them (own, "npdl.layers.linear"); whether these are
@@ -35,11 +35,10 @@ The tests need pytest: `python -m pip install pytest`.
 - The cache is what forward left for backward, as named fields: `cache.x_hat`.
 - A parameter is a `Param`: its numbers are `self.W.data`, so `self.W.data.T` where the mathematics
   says W transposed, and its gradient is `self.W.grad`, of the same shape.
-- Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`.
+- {added}.
 - Layers over the last axis take any axes before it: `(2, 3, D)`, and `(4, 2, 3, D)` too.
-- `dy`, inputs, parameters and cache are never changed. An array of your own may be, in place.
-- Write `xp.exp(x)` where you would write `np.exp(x)`. No number fixes a dtype: float32 in,
-  float32 out.
+- {kept}. An array of your own may be, in place.
+- Write `xp.exp(x)` where you would write `np.exp(x)`. {float32}.
 {more}
 Helpers and constants of your own belong into the same file. The tests, here and in class, set your
 functions into the file as it was handed out (`handed_out.json`), with what they use of yours: what
@@ -129,7 +128,7 @@ def readme(work):
     more = FORWARD if work.forward else UNUSED if used else ""
     count = "1 thing" if len(work.holes) == 1 else f"{len(work.holes)} things"
     return README.format(title=title, count=count, rows=rows, commands=_commands(work),
-                         more=more, limit=f"{SAME:g}")
+                         more=more, limit=f"{SAME:g}", added=ADDED, kept=KEPT, float32=FLOAT32)
 
 
 def _commands(work):

@@ -11,8 +11,8 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.check.samples import sample
-from npdl_study.check.target import as_float64, find_class
+from npdl_study.check.samples import as_float64, option_values, optioned, sample
+from npdl_study.check.target import find_class
 from npdl_study.deviation import deviation
 from npdl_study.homework.isolated import answers
 from npdl_study.trees import cast, leaves, mapped, upstream
@@ -21,21 +21,33 @@ from npdl_study.trees import cast, leaves, mapped, upstream
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
 SAME, SAME_FLOAT32, SMALL = 1e-11, 1e-3, 1e-3
 POINTS = 3          # of a task: gradients, other sizes, and with both of these manners
-OPTIONS = {"activation": "relu", "affine": False, "average": "token", "bias": False, "eps": 0.3,
-           "exponent": "2k/d", "factor": 0.6, "ffn_bias": True, "ignored": 1, "norm": "pre",
-           "norm_bias": False, "padding_id": 1, "qkv_bias": True, "reduction": "none",
-           "rope_theta": 3.0, "scale": 0.6, "smoothing": 0.2}
-# How a layer is tried, {shape: options of its constructor}. "stack" is of a recurrent stack two
+# The rules of manners, as the page for students has them.
+ADDED = "Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`"
+KEPT = "`dy`, inputs, parameters and cache are never changed"
+FLOAT32 = "No number fixes a dtype: float32 in, float32 out"
+# How every layer is tried, and then with each of its options. "stack" is of a recurrent stack two
 # layers, sequences of several lengths, a state to start from; "scaled" the cache of KIN's forward.
-SHAPES = {"sample": {}, "in float32": {}, "more rows": {}, "more axes": {}, "stack": {},
-          "frozen parameters: += alone": {}, "options": OPTIONS, "sum": {"reduction": "sum"},
-          "scaled": {}}
+SHAPES = ("sample", "in float32", "more rows", "more axes", "frozen parameters")
+STACK = {"RNN", "GRU", "LSTM", "Recurrent"}
 KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
+
+
+def shapes_of(cls):
+    """{shape: the options, {name: value}, that it is about} in which a layer is tried."""
+    own = option_values(cls)
+    every = {name: value for name, value in own[::-1] if value is not None}
+    return (dict.fromkeys(SHAPES, {}) | {f"option {i}": dict([one]) for i, one in enumerate(own)}
+            | ({"options": every} if every else {})
+            | dict.fromkeys(["stack"] * (cls.__name__ in STACK), {})
+            | dict.fromkeys(["scaled"] * (cls.__name__ in KIN), {}))
 
 
 def instance(cls, shape, seed):
     """(layer, inputs, options) in float64: numbers, sizes and number of axes are the seed's."""
-    layer, inputs, options = sample(cls, seed, **options_of(cls, shape))
+    special = shapes_of(cls).get(shape, {})
+    if shape.startswith("option "):
+        return optioned(cls, *special.popitem(), seed)[0]
+    layer, inputs, options = sample(cls, seed, **special)
     rng = stream(seed, 15)
     rows, axes = int(rng.integers(3, 7)), rng.integers(2, 5, rng.integers(1, 3)).tolist()
     if shape == "stack":
@@ -51,13 +63,6 @@ def instance(cls, shape, seed):
     return layer, inputs, options
 
 
-def options_of(cls, shape):
-    """{name: value} of a class's own options that are not its defaults in this shape."""
-    taken = inspect.signature(cls.__init__).parameters
-    return {name: value if value != taken[name].default else not value
-            for name, value in SHAPES[shape].items() if name in taken}
-
-
 def _resized(nest, rows, axes, rng):
     """New arrays in place of a nest's, with more rows and more axes before them."""
     def change(leaf):
@@ -71,17 +76,19 @@ def _resized(nest, rows, axes, rng):
 
 
 def questions(name, seed, forward):
-    """({shape: question}, {path: array} of npdl's own answers) for the SHAPES that npdl's layer
+    """({shape: question}, {path: array} of npdl's own answers) for the shapes that npdl's layer
     takes: of backward alone, from the cache of npdl's own forward, or of `forward` too."""
     asked, wanted = {}, {}
-    for shape, options in SHAPES.items():
-        if options and not options_of(find_class(name), shape):
-            continue
-        with contextlib.suppress(Exception):    # each layer says in its own way that it does not
+    for shape in shapes_of(find_class(name)):
+        # Each layer says in its own way that it does not take a shape; its options it does.
+        refused = () if shape.startswith("option ") else Exception
+        with contextlib.suppress(refused):
             question = _question(find_class(name), shape, seed, forward)
+            started = {f"{shape}/start/{path}": param.grad.copy()
+                       for path, param in question["layer"].params()}
             told = answers({shape: copy.deepcopy(question)}, {})
             if all(np.isfinite(array).all() for array in told.values()):    # no text of an error
-                asked[shape], wanted = question, wanted | told
+                asked[shape], wanted = question, wanted | started | told
     return asked, wanted
 
 
@@ -110,11 +117,13 @@ def judged(name, found, wanted):
     for path, array in wanted.items():
         shape, kind, what = path.split("/")
         given, error = found.get(path), found.get(f"{shape}/error")
-        wrong = difference(given, array)
-        if kind == "again" or given is not None and (kind == "after" or not wrong):
-            if rude := _rude(kind, given, array):
+        wrong, start = difference(given, array), wanted.get(f"{shape}/start/{what}")
+        sets = kind == "gradient" and wrong and start is not None and not difference(
+            given, array - start)
+        if kind == "again" or given is not None and (kind == "after" or sets or not wrong):
+            if rude := _rude(kind, given, array, sets):
                 lost["manners"].append((f"the gradients are right, but {what}{rude}", ""))
-        else:
+        elif kind != "start":
             said = f"{name}.forward: output " if kind == "output" else "the gradient of "
             wrong, shown = (error, "") if given is None and error else (said + what + wrong, shape)
             lost["sample" if shape == "sample" else "others"].append(
@@ -126,20 +135,23 @@ def judged(name, found, wanted):
 
 def _where(name, shape, wanted):
     """What is special in a shape, in brackets."""
-    said = [f"{k}={v!r}" for k, v in options_of(find_class(name), shape).items()] or [
-        f"{path.split('/')[2]} {array.shape}" for path, array in wanted.items()
-        if path.startswith(f"{shape}/gradient/")]
-    return f" ({shape}; {', '.join(said)})" if shape != "sample" else ""
+    said = [k if v is None else f"{k}={v!r}" for k, v in shapes_of(find_class(name))[shape].items()]
+    sizes = [f"{path.split('/')[2]} {array.shape}" for path, array in wanted.items()
+             if path.startswith(f"{shape}/gradient/")]
+    told = ", ".join(said) or f"{shape}; {', '.join(sizes)}"
+    return f" ({told})" if shape != "sample" else ""
 
 
-def _rude(kind, given, array):
-    """What right gradients may still get wrong: writing into what was handed in, float32."""
+def _rude(kind, given, array, sets):
+    """What right gradients may still get wrong, with the rule that forbids it."""
+    if sets:
+        return f".grad is set, which throws earlier gradients away. {ADDED}"
     if kind == "after" and not np.array_equal(given, array):
-        return " is written into, in place: write into a copy"
+        return f" is written into, in place: write into a copy. {KEPT}"
     if kind == "again" and difference(given, array):
-        return " has another gradient in a second backward: the first changes something"
+        return f" has another gradient in a second backward: the first changes something. {KEPT}"
     if kind in ("output", "gradient") and given.dtype != array.dtype == np.float32:
-        return f" is {given.dtype}, not float32: a number or an array of another dtype came in"
+        return f" is {given.dtype}, not float32: something of another dtype came in. {FLOAT32}"
     return ""
 
 

@@ -7,7 +7,7 @@ import pytest
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError
 from npdl_study.blame.blame import blame
-from npdl_study.check.samples import Repeated
+from npdl_study.check.examples import Repeated
 from npdl_study.check.target import find_class
 from npdl_study.step.step import step
 from tests.tools import slow

@@ -45,7 +45,7 @@ STUDENTS = {
     "two_axes": (RIGHT.replace("sum_rows(dy_rows)", "dy.sum(0)"), None, 1, "(more axes; x ("),
     "rude": (RIGHT.replace("rows, dy_rows", "dy *= 2; dy = dy / 2; rows, dy_rows"),
              None, 2, "dy is written into"),
-    "sets": (RIGHT.replace("W.grad +=", "W.grad ="), None, 0, "the gradient of W is wrong"),
+    "sets": (RIGHT.replace("W.grad +=", "W.grad ="), None, 2, "never `self.W.grad = ...`"),
     "blank": (None, None, 0, "is yours to write; the equation: y = x W + b"),
     "helped": (RIGHT.replace("rows.T @ dy_rows", "product(self, rows, dy_rows)"), lambda text:
                text.replace("    def backward(", "    def turned(self, a):\n        return a.T\n\n"

@@ -15,7 +15,8 @@ from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
-from npdl_study.check.samples import SAMPLES, layer_classes, sample
+from npdl_study.check.examples import EXAMPLES
+from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.subjects import Subject
 from npdl_study.step.pictures import Summary
 from npdl_study.step.record import Recorder
@@ -126,7 +127,7 @@ UNKNOWN = {"dstart", "dstart_a", "dstart_b"}
 
 
 def test_samples_name_layers_that_exist():
-    assert not set(SAMPLES) - set(CLASSES)
+    assert not set(EXAMPLES) - set(CLASSES)
 
 
 def test_an_lstm_is_mathematics_line_by_line():

@@ -1,0 +1,245 @@
+"""A row for each layer: how it is made, and inputs for it, in two sizes of every axis; values for
+every option that a layer or its forward takes.
+
+Everyone asks here: gradcheck, step, blame, homework and its grader, the tests. `samples` builds
+them. A layer is on(inputs, options of forward)(arguments of its constructor).
+"""
+
+import inspect
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl.layers.activation import Tanh
+from npdl.layers.attention import causal_mask
+from npdl.layers.embedding import Embedding
+from npdl.layers.graph import AddReLU
+from npdl.layers.linear import Linear
+from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
+from npdl.models.autoencoder import Autoencoder
+from npdl.models.birnn import BiRNN
+from npdl_study.trees import mapped
+
+
+def on(*inputs, **options):
+    """A builder of (layer, inputs, options), as build(cls, rng), with `others`, what a constructor
+    takes by name, too.
+
+    inputs   shapes of normal arrays; lists of shapes, a state; functions of rng
+    options  what forward takes by name
+    The arguments of the layer that are functions, of rng, are called too.
+    """
+    def made(*args, **keywords):
+        def build(cls, rng, **others):
+            found = tuple(drawn(rng, given) for given in inputs)
+            layers = [arg(rng) if callable(arg) else arg for arg in args]
+            taken = inspect.signature(cls)
+            own = {"rng": rng} if "rng" in taken.parameters else {}
+            bound = taken.bind(*layers, **keywords, **own)
+            bound.arguments.update(others)
+            return cls(*bound.args, **bound.kwargs), found, options
+        return build
+    return made
+
+
+def drawn(rng, given):
+    """An input: of a shape, a list of shapes, a function of rng; or the value itself."""
+    if callable(given):
+        return given(rng)
+    if isinstance(given, list):
+        return tuple(drawn(rng, shape) for shape in given)
+    return rng.standard_normal(given) if isinstance(given, tuple) else given
+
+
+def ids(high, *shape):
+    """Integers below `high`."""
+    return lambda rng: rng.integers(0, high, shape)
+
+
+def off_zero(*shape):
+    """Values between 0.1 and 2 in size: nowhere near the kink of a ReLU."""
+    return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
+
+
+def part(cls, *sizes):
+    """A layer to make another one of."""
+    return lambda rng: cls(*sizes, rng=rng)
+
+
+class Repeated:
+    """A generator that draws the same numbers at every call: forward can be run again."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def random(self, shape):
+        return stream(self.seed, *shape).random(shape)
+
+
+POINTWISE = on(off_zero(3, 4))(), on(off_zero(2, 4, 3))()
+CELL = on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4)
+LAYER = on((2, 3, 2), (2, 3))(2, 3), on((3, 2, 4), (3, 2))(4, 2)
+STACK = on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2)
+ATTENTION = on((3, 2), (4, 2), (4, 3))(), on((3, 2, 4), (3, 5, 4), (3, 5, 2))()
+BLOCK = (on((1, 4, 6), mask=causal_mask(4))(6, 2, 2), on((2, 3, 9), mask=causal_mask(3))(9, 3, 1))
+CROSS_BLOCK = (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(4, 2, 2),
+               on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(6, 3, 1))
+UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3))
+POSITIONS = on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6)
+NORM = on((3, 5))(5), on((4, 2, 3))(3)
+ADAPTED = on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2))
+LOSS = on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))()
+TWO = on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))()
+MODEL = (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4),
+         on(ids(7, 2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5))
+
+EXAMPLES = {
+    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2)),
+    "FrozenLinear": ADAPTED,
+    "QuantLinear": ADAPTED,
+    "LoRALinear": (on((2, 3))(part(Linear, 3, 4), 2, alpha=3.0),
+                   on((4, 3, 5))(part(Linear, 5, 6), 3, alpha=2.0)),
+    "Embedding": (on(ids(5, 2, 3))(5, 4), on(ids(7, 4, 5, 2))(7, 3)),
+    "Unembedding": (on((2, 3, 4))(part(Embedding, 5, 4)), on((4, 3, 2, 3))(part(Embedding, 7, 3))),
+    "LearnedPositions": POSITIONS,
+    "SinusoidalPositions": POSITIONS,
+    "Sigmoid": POINTWISE,
+    "Tanh": POINTWISE,
+    "ReLU": POINTWISE,
+    "GELU": POINTWISE,
+    "TanhGELU": POINTWISE,
+    "Same": (on((3, 4))(), on((2, 4, 3))()),
+    "Softmax": (on((3, 5))(), on((4, 2, 3))()),
+    "LayerNorm": NORM,
+    "RMSNorm": NORM,
+    "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4)),
+    "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2)),
+    "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2)),
+    "Dropout": (on((3, 4), rng=Repeated(5))(0.4), on((2, 5, 3), rng=Repeated(6))(0.4)),
+    "RNNCell": CELL,
+    "GRUCell": CELL,
+    "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4)),
+    "RNNLayer": LAYER,
+    "GRULayer": LAYER,
+    "LSTMLayer": (on((2, 3, 2), [(2, 3), (2, 3)])(2, 3), on((3, 2, 4), [(3, 2), (3, 2)])(4, 2)),
+    "RNN": STACK,
+    "GRU": STACK,
+    "LSTM": STACK,
+    "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
+                      on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2))),
+    "DotAttention": ATTENTION,
+    "ScaledDotAttention": ATTENTION,
+    "AdditiveAttention": (on((3, 2), (4, 3), (4, 3))(2, 3, 4),
+                          on((2, 4, 3), (2, 5, 2), (2, 5, 4))(3, 2, 5)),
+    "MultiHeadAttention": (on(*[(1, 3, 4)] * 3, mask=causal_mask(3))(4, 2),
+                           on((2, 4, 6), (2, 5, 6), (2, 5, 6))(6, 3)),
+    "Rotary": (on((2, 3, 4))(4), on((3, 4, 2, 6))(6)),
+    "GroupedQueryAttention": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1),
+                              on((2, 4, 12), mask=causal_mask(4))(12, 6, 3)),
+    "FeedForward": (on((2, 3))(3, 2), on((4, 3, 2))(2, 3)),
+    "SwiGLU": (on((2, 3))(3, 4), on((4, 3, 2))(2, 5)),
+    "LlamaBlock": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1, 3),
+                   on((2, 4, 12), mask=causal_mask(4))(12, 6, 3, 5)),
+    "Block": BLOCK,
+    "PreNormBlock": BLOCK,
+    "Decoder": (on((1, 3, 4), mask=causal_mask(3))(2, 4, 2, 2),
+                on((2, 4, 6), mask=causal_mask(4))(1, 6, 3, 1)),
+    "Encoder": (on((1, 3, 4))(1, 4, 2, 2), on((2, 4, 6))(2, 6, 3, 1)),
+    "DecoderBlock": CROSS_BLOCK,
+    "PreNormDecoderBlock": CROSS_BLOCK,
+    "CrossDecoder": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(1, 4, 2, 2),
+                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(2, 6, 3, 1)),
+    "AddReLU": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3)),
+    "Replace": (on(*UPDATE[0])(), on(*UPDATE[1])()),
+    "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(AddReLU, 3, 2)),
+                       on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(AddReLU, 4, 3))),
+    "GraphAttention": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3)),
+    "ThresholdNeuron": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3)),
+    "XOR": (on(off_zero(4, 2))(), on(off_zero(3, 5, 2))()),
+    "SequenceLoss": (
+        on((2, 3, 4), ids(4, 2, 3), np.array([[True, True, False], [True, True, True]]))(),
+        on((3, 2, 5), ids(5, 3, 2), np.array([[True, False], [True, True], [False, True]]))("sum")),
+    "CrossEntropy": LOSS,
+    "StableMaxLoss": LOSS,
+    "SquaredError": TWO,
+    "KLDivergence": TWO,
+    "GPT": MODEL,
+    "GPT2": MODEL,
+    "Llama": (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, num_kv_heads=1, d_inner=3,
+                               max_len=4),
+              on(ids(7, 2, 4))(7, d_model=12, num_layers=2, num_heads=6, num_kv_heads=3, d_inner=5,
+                               max_len=5)),
+    "LSTMLM": (on(ids(5, 2, 3))(5, d_model=3, num_layers=1, d_hidden=3),
+               on(ids(7, 3, 2))(7, d_model=2, num_layers=2, d_hidden=4)),
+    "Seq2Seq": (on(ids(4, 1, 3), ids(4, 1, 2))(4, 4, d_model=4, num_layers=1, num_heads=2,
+                                               multiplier=1, max_len=4),
+                on(ids(5, 2, 4), ids(5, 2, 3))(5, 5, d_model=6, num_layers=2, num_heads=3,
+                                               multiplier=2, max_len=5)),
+    "LSTMSeq2Seq": (on(ids(4, 2, 3), ids(4, 2, 2))(4, 4, d_model=2, d_hidden=3),
+                    on(ids(6, 3, 2), ids(6, 3, 4))(6, 6, d_model=4, num_layers=2, d_hidden=2)),
+    "AttentiveRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2)),
+    "BiRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2)),
+    "BiRNNLoss": (on((2, 3, 2), (2, 3, 2))(part(BiRNN, 2)),
+                  on((3, 4, 3), (3, 4, 3))(part(BiRNN, 3))),
+    "Autoencoder": (on((3, 2), (3, 2))(2, 4, 3), on((2, 4, 3), (2, 4, 3))(3, 2, 4)),
+    "MLP": (on((3, 2))([2, 4, 3]), on((2, 4, 3))([3, 2, 5, 4])),
+    "AutoencoderLoss": (on((3, 2), (3, 2), ids(3, 3))(part(Autoencoder, 2, 4, 3)),
+                        on((4, 3), (4, 3), ids(5, 4))(part(Autoencoder, 3, 2, 5))),
+    "Sequential": (on((2, 3))(part(Linear, 3, 4), lambda rng: Tanh(), part(Linear, 4, 2)),
+                   on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3))),
+}
+STAND_INS = {"Cell": RNNCell, "RecurrentLayer": RNNLayer, "Recurrent": RNN}     # of bases
+
+
+def visible(layer, inputs, rng):
+    """(queries, keys) True where a query may look; each looks somewhere."""
+    keys = 1 if len(inputs) == 3 else 0
+    seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
+    seen[:, 0] = True
+    return seen
+
+
+def real(which):
+    """(B, S) True for the tokens of an input that are no padding."""
+    def of(layer, inputs, rng):
+        B, S = inputs[which].shape[:2]
+        return np.arange(S) < rng.integers(1, S + 1, B)[:, None]
+    return of
+
+
+def lengths(layer, inputs, rng):
+    B, S = inputs[0].shape[:2]
+    return rng.integers(1, S + 1, B)
+
+
+def state(layer, inputs, rng):
+    """A state to start from, as the last one is that forward returns."""
+    (_, last), _ = getattr(layer, "model", layer).forward(inputs[0])
+    return mapped(last, lambda a: rng.standard_normal(a.shape))
+
+
+def edges(layer, inputs, rng):
+    N = inputs[0].shape[-2]
+    return (rng.random((N, N)) < 0.6) | np.eye(N, dtype=bool)
+
+
+# {option of a constructor: values}; some matter beside other options only (TOGETHER, of the
+# constructor and of forward). The rows above tell SIZES; what is MUTE changes no gradient.
+SIZES = {"block", "d_head", "d_hidden", "d_inner", "d_model", "d_out", "max_len", "multiplier",
+         "num_heads", "num_kv_heads", "num_layers", "rank", "vocab_size"}
+MUTE = {"dtype", "momentum"}
+VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
+          "bias": [True, False], "bits": [3], "classifier_bias": [False], "dropout": [0.4],
+          "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
+          "norm": ["pre"], "norm_bias": [False], "padding_id": [1],
+          "positions": ["2k/d", "learned"], "qkv_bias": [True], "query": ["previous"],
+          "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest"],
+          "scale": [0.6], "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
+TOGETHER = {"dropout": ({"num_layers": 2}, {"rng": Repeated(7)}), "rope_theta": ({"d_head": 4}, {})}
+# {option of forward: what draws a value, from (layer, inputs, rng)}
+DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,
+         "memory_mask": lambda *given: real(1)(*given)[:, None, None], "neighbours": edges,
+         "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),
+         "source_mask": real(0), "state": state, "target_mask": real(1),
+         "training": lambda *given: False,
+         "visible": lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7}
