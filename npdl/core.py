@@ -12,7 +12,7 @@ used is None; where forward returns several outputs, a bare array is the gradien
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, check_gradient, require_dtype
+from npdl.errors import InputError, check_gradient, require_bool, require_dtype
 from npdl.safetensors import read, write
 from npdl.training_errors import check_state_dict
 
@@ -39,6 +39,9 @@ class Param:
     """
 
     def __init__(self, data, decay=True, trainable=True):
+        require_bool(decay=decay, trainable=trainable)
+        if hasattr(data, "mask"):
+            raise InputError("Param: a parameter has no mask; give data.filled(0) or data.data")
         self.data = to_device(data)
         if trainable:
             require_dtype(self.data.dtype)

@@ -7,7 +7,6 @@ wrongly without a word: broadcasting and integer arithmetic raise nothing.
 
 import math
 import numbers
-import warnings
 
 import numpy as np
 
@@ -26,6 +25,18 @@ def broadcasts(shape, full):
     """Whether a shape broadcasts to `full`, as it stands."""
     return len(shape) <= len(full) and all(
         n in (1, m) for n, m in zip(shape[::-1], full[::-1], strict=False))
+
+
+def is_array(x):
+    """Whether a value is an array, and no masked one: half of NumPy's functions forget its mask."""
+    return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ma.MaskedArray)
+
+
+def require_bool(**flags):
+    """Raise InputError unless every named value is True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise InputError(f"{name} = {value!r}; it must be True or False")
 
 
 def require_positive(**sizes):
@@ -71,7 +82,7 @@ def require_choice(name, value, choices):
 def check_real(owner, **arrays):
     """Raise InputError unless each is an array of real numbers."""
     for name, x in arrays.items():
-        if not hasattr(x, "ndim") or getattr(getattr(x, "dtype", None), "kind", "f") not in "fiub":
+        if not is_array(x) or x.dtype.kind not in "fiub":
             raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
                              "array of real numbers")
 
@@ -79,7 +90,7 @@ def check_real(owner, **arrays):
 def check_floats(owner, **arrays):
     """Raise InputError unless each is an array of floats with one axis or more."""
     for name, x in arrays.items():
-        if not hasattr(x, "ndim") or x.dtype.kind != "f" or x.ndim == 0:
+        if not is_array(x) or x.dtype.kind != "f" or x.ndim == 0:
             raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
                              "array of floats with an axis or more")
 
@@ -89,12 +100,6 @@ def check_rng(owner, rng):
     if rng is not None and not hasattr(rng, "random"):
         raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
                          "numpy.random.default_rng(0), or None for none")
-
-
-def warn_undropped():
-    """Say, once in a process, that a training goes on without dropout."""
-    warnings.warn("dropout did nothing: a backward follows a forward without rng; train with "
-                  "forward(.., rng=numpy.random.default_rng(0)), or with dropout 0", stacklevel=1)
 
 
 def check_width(x, width, owner, ndim=None):
@@ -121,7 +126,7 @@ def check_gradient(dy, shape, owner):
     """Raise InputError unless the upstream gradient `dy` is an array of the output's shape, or a
     number where that is ()."""
     is_number = isinstance(dy, numbers.Real) and not shape
-    if not is_number and (not hasattr(dy, "ndim") or dy.shape != tuple(shape)):
+    if not is_number and (not is_array(dy) or dy.shape != tuple(shape)):
         raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
                          f"shape {tuple(shape)}")
 
@@ -130,7 +135,7 @@ def check_mask(owner, mask, shape):
     """Raise InputError unless `mask` is None, or bools that broadcast to `shape`."""
     if mask is None:
         return
-    if not hasattr(mask, "ndim") or mask.dtype.kind != "b" or not broadcasts(mask.shape, shape):
+    if not is_array(mask) or mask.dtype.kind != "b" or not broadcasts(mask.shape, shape):
         raise InputError(f"{owner}: the mask is {described(mask)}; it must be bool and broadcast "
                          f"to {tuple(shape)}, True where something may be seen")
 
@@ -144,11 +149,11 @@ def checked_ids(ids, size, what="token ids"):
     if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
         return ids
     try:
-        ids = np.asarray(ids)
+        ids = np.asanyarray(ids)
     except ValueError:
         raise InputError(f"{what} are rows of different lengths; fill them up") from None
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise InputError(f"{what} have dtype {ids.dtype}; they must be integers")
+    if not is_array(ids) or ids.dtype.kind not in "iu":
+        raise InputError(f"{what} are {described(ids)}; they must be integers")
     _check_range(ids, size - 1, what)
     return ids
 
@@ -175,7 +180,7 @@ def checked_tokens(ids, owner, max_len=None):
 def check_key_mask(key_mask, shape, owner):
     """`key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
-    if not hasattr(mask, "dtype") or mask.shape != tuple(shape) or mask.dtype.kind != "b":
+    if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
         raise InputError(f"{owner}: key_mask is {described(mask)}; it must be bool "
                          f"{tuple(shape)}, like the ids, True for real tokens")
     return mask
@@ -208,9 +213,9 @@ def checked_positions(x, positions, table):
 
 def checked_lengths(lengths, B, S, owner):
     """`lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
-    lengths = np.asarray(lengths.get() if hasattr(lengths, "get") else lengths)
-    if lengths.shape != (B,) or not np.issubdtype(lengths.dtype, np.integer):
-        raise InputError(f"{owner}: lengths are {lengths.dtype} {lengths.shape}; they must be "
+    lengths = np.asanyarray(lengths.get() if hasattr(lengths, "get") else lengths)
+    if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
+        raise InputError(f"{owner}: lengths are {described(lengths)}; they must be "
                          f"integers of shape ({B},), one for each sequence")
     _check_range(lengths, S, f"{owner}: lengths", ", the steps given")
     return lengths.astype(np.int64)
@@ -284,15 +289,9 @@ def check_same(what, shape, wanted):
         raise InputError(f"{what} has shape {tuple(shape)}; it must be {tuple(wanted)}")
 
 
-def check_stacked(state, L, owner):
-    """Raise InputError unless the state's parts have three axes, the first of length L."""
-    for part in state if isinstance(state, (tuple, list)) else (state,):
-        if getattr(part, "ndim", 0) != 3 or len(part) != L:
-            raise InputError(f"{owner}: a part of the state is {described(part)}; it must be "
-                             f"({L}, B, H), a row for each layer")
-
-
 def described(x):
     """Dtype and shape of an array; of anything else, its type."""
-    return f"{x.dtype} {x.shape}" if hasattr(x, "dtype") and hasattr(x, "shape") else type(
-        x).__name__
+    kind = type(x).__name__
+    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
+        return kind
+    return f"{'' if is_array(x) else kind + ' '}{x.dtype} {x.shape}"

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from npdl.backend import exact_erf, is_host, one_hot, to_device, xp
-from npdl.errors import check_stacked, checked_lengths
+from npdl.errors import InputError, checked_lengths, described, is_array
 
 
 def sigmoid(x):
@@ -149,8 +149,11 @@ def by_layer(state, L, owner):
     """A stack's state, its parts (L, B, H) -> the state of each layer, or None for each."""
     if state is None:
         return [None] * L
-    check_stacked(state, L, owner)
     state = tuple(state) if isinstance(state, list) else state
+    for part in state if isinstance(state, tuple) else (state,):
+        if not is_array(part) or part.ndim != 3 or len(part) != L:
+            raise InputError(f"{owner}: a part of the state is {described(part)}; it must be "
+                             f"({L}, B, H), a row for each layer")
     return [each(lambda part, i=i: part[i], state) for i in range(L)]
 
 

@@ -8,7 +8,14 @@ import math
 
 from npdl.backend import is_host, one_hot, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, checked_ids, require_choice, require_number
+from npdl.errors import (
+    InputError,
+    check_gradient,
+    checked_ids,
+    is_integer,
+    require_choice,
+    require_number,
+)
 from npdl.functions import log_softmax, minus_one_hot, wide_sum
 from npdl.training_errors import check_kinds, check_loss_shapes
 
@@ -111,12 +118,14 @@ class CrossEntropy(Layer):
     def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
         require_choice("reduction", reduction, REDUCTIONS)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
+        if ignored is not None and not is_integer(ignored):
+            raise InputError(f"ignored = {ignored!r}; it must be an integer, or None for none")
         self.ignored = ignored
         self.smoothing = smoothing
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets = xp.asarray(targets)
+        targets = xp.asanyarray(targets)
         check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"))
         V = logits.shape[-1] if logits.ndim else 0
         if targets.shape != logits.shape[:-1] or V == 0:
@@ -158,7 +167,7 @@ class StableMaxLoss(Layer):
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets = xp.asarray(targets)
+        targets = xp.asanyarray(targets)
         check_kinds("stablemax", logits=(logits, "f"), targets=(targets, "iu"))
         V = logits.shape[-1] if logits.ndim else 0
         if targets.shape != logits.shape[:-1] or V == 0:

@@ -10,8 +10,8 @@ from npdl.backend import to_device, to_host, xp
 from npdl.errors import InputError, require_number
 from npdl.functions import not_infinite
 from npdl.training_errors import (
+    check_layer,
     check_learns,
-    check_model,
     check_optimizer_state,
     checked_params,
     require_betas,
@@ -28,7 +28,7 @@ class Optimizer:
     moments = ()
 
     def __init__(self, model, lr, *, weight_decay=0.0):
-        check_model(type(self).__name__, model)
+        check_layer(type(self).__name__, model)
         require_finite(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
         if not self.params:
@@ -42,13 +42,21 @@ class Optimizer:
     def step(self, lr=None):
         """One update; `lr` overrides the constructor's for this step.
 
-        Raises InputError, and changes nothing, where a parameter was frozen since.
+        Raises InputError, and changes nothing, where a parameter was frozen since, and for an
+        `lr` that is no finite number, 0 or more.
         """
+        lr = self.rate(lr)
         for name, p in self.params.items():
             check_learns(f"{type(self).__name__}: {name}", p)
         self.steps += 1
         for name, p in self.params.items():
-            self.update(name, p, self.lr if lr is None else lr, self.weight_decay * p.decay)
+            self.update(name, p, lr, self.weight_decay * p.decay)
+
+    def rate(self, lr):
+        """`lr`, or the constructor's where it is None, once it is checked."""
+        lr = self.lr if lr is None else lr
+        require_finite(lr=lr)
+        return lr
 
     def update(self, name, p, lr, decay):
         """Update the Param `p` called `name` and its moments."""
@@ -152,7 +160,7 @@ def clip_by_global_norm(params, max_norm):
 
 def matrices_only(model):
     """Let weight decay act on the matrices alone: not on biases, gains or other vectors."""
-    check_model("matrices_only", model)
+    check_layer("matrices_only", model)
     for _, param in model.params():
         param.decay = param.data.ndim >= 2
 
@@ -227,6 +235,8 @@ class Muon(AdamW):
         require_finite(faster=faster)
         require_number("momentum", momentum, lambda value: 0 <= value < 1,
                        "at least 0 and below 1")
+        if isinstance(names, str) or not hasattr(names, "__iter__"):
+            raise InputError(f"muon: names = {names!r}; give a list of names of matrices")
         self.names, self.faster, self.momentum = frozenset(names), faster, momentum
         odd = sorted(name for name in self.names if name not in self.params
                      or self.params[name].data.ndim != 2)

@@ -2,6 +2,8 @@
 
 import threading
 
+from npdl.errors import require_positive
+
 try:
     from threadpoolctl import threadpool_info, threadpool_limits
 except ImportError:                     # of the extra `train`: here BLAS keeps its threads
@@ -33,6 +35,7 @@ class BLASThreads:
     _lock, _wanted, _undo = threading.Lock(), [], None
 
     def __init__(self, count):
+        require_positive(count=count)
         self.count = count
 
     def __enter__(self):

@@ -1,15 +1,16 @@
 """The doors of losses, optimizers and loaded arrays; npdl.errors has those of layers and data."""
 
 import math
+import warnings
 
-from npdl.errors import InputError, described, is_integer, require_number
+from npdl.errors import InputError, described, is_array, is_integer, require_number
 
 
 def check_kinds(owner, **arrays):
     """Raise InputError unless each array, given as (array, kinds), has one of NumPy's kinds."""
     words = {"f": "floats", "iu": "integers", "b": "bools"}
     for name, (array, kinds) in arrays.items():
-        if getattr(getattr(array, "dtype", None), "kind", "?") not in kinds:
+        if not is_array(array) or array.dtype.kind not in kinds:
             raise InputError(f"{owner}: {name} is {described(array)}; it must hold {words[kinds]}")
 
 
@@ -40,10 +41,10 @@ def require_finite(**numbers):
                        "a finite number, 0 or more")
 
 
-def check_model(owner, model):
-    """Raise InputError unless `model` has a method params(), as a Layer has."""
-    if not callable(getattr(model, "params", None)):
-        raise InputError(f"{owner}: given {described(model)}; give the model itself, a Layer")
+def check_layer(owner, layer):
+    """Raise InputError unless `layer` has a method params(), as a Layer has."""
+    if not callable(getattr(layer, "params", None)):
+        raise InputError(f"{owner}: given {described(layer)}; give the Layer itself, as a model is")
 
 
 def checked_params(owner, params):
@@ -83,7 +84,12 @@ def check_state_dict(own, arrays, what="parameter"):
         raise InputError(f"{what} {odd[0]!r} is {how} ({len(odd)} names differ in all)")
     for name, wanted in own.items():
         given = arrays[name]
-        if not hasattr(given, "dtype") or (given.shape, given.dtype) != (wanted.shape,
-                                                                         wanted.dtype):
+        if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
             raise InputError(f"{what} {name!r} is {described(given)}; this model needs "
                              f"{described(wanted)}")
+
+
+def warn_undropped():
+    """Say, once in a process, that a training goes on without dropout."""
+    warnings.warn("dropout did nothing: a backward follows a forward without rng; train with "
+                  "forward(.., rng=numpy.random.default_rng(0)), or with dropout 0", stacklevel=1)

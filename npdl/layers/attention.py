@@ -24,6 +24,7 @@ from npdl.layers.linear import Linear
 
 def causal_mask(length):
     """(S, S), True where a query may look: key k is visible to query t when k <= t."""
+    require_positive(length=length)
     t = xp.arange(length)
     return t[None, :] <= t[:, None]
 

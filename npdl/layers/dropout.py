@@ -2,7 +2,8 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_floats, check_gradient, check_rng, require_number, warn_undropped
+from npdl.errors import check_floats, check_gradient, check_rng, require_number
+from npdl.training_errors import warn_undropped
 
 
 class Dropout(Layer):

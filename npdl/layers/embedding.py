@@ -5,10 +5,12 @@ import numpy as np
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import (
+    InputError,
     check_gradient,
     check_width,
     checked_ids,
     checked_positions,
+    described,
     require_choice,
     require_dtype,
     require_id,
@@ -57,6 +59,9 @@ class Unembedding(Layer):
     """
 
     def __init__(self, embedding):
+        if not isinstance(getattr(embedding, "W", None), Param):
+            raise InputError(f"Unembedding: given {described(embedding)}; give the Embedding whose "
+                             "table it shares")
         self.W = embedding.W
 
     @property

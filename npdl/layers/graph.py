@@ -22,6 +22,7 @@ from npdl.functions import softmax, softmax_backward, sum_rows
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
+from npdl.training_errors import check_layer
 
 
 class AddReLU(Layer):
@@ -68,6 +69,8 @@ class MessagePassing(Layer):
     """
 
     def __init__(self, message, update):
+        for layer in (message, update):
+            check_layer("MessagePassing", layer)
         self.message = message
         self.update = update
 

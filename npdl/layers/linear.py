@@ -1,7 +1,7 @@
 """Linear maps over the last axis."""
 
 from npdl.core import Absent, Cache, Layer, Param
-from npdl.errors import check_gradient, check_width, require_positive
+from npdl.errors import check_gradient, check_width, require_bool, require_positive
 from npdl.functions import sum_rows
 from npdl.init import generator, uniform_fan_in
 
@@ -15,6 +15,7 @@ class Linear(Layer):
 
     def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):
         require_positive(d_in=d_in, d_out=d_out)
+        require_bool(bias=bias)
         rng = generator(rng)
         self.W = Param(uniform_fan_in(rng, d_in, (d_in, d_out), dtype))
         self.b = Param(uniform_fan_in(rng, d_in, (d_out,), dtype)) if bias else Absent()

@@ -2,7 +2,14 @@
 
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param
-from npdl.errors import check_gradient, check_width, require_dtype, require_eps, require_positive
+from npdl.errors import (
+    check_gradient,
+    check_width,
+    require_bool,
+    require_dtype,
+    require_eps,
+    require_positive,
+)
 from npdl.functions import not_infinite, sum_rows
 
 
@@ -17,6 +24,7 @@ class LayerNorm(Layer):
         require_positive(d_model=d_model)
         require_dtype(dtype)
         require_eps(eps)
+        require_bool(bias=bias)
         self.gain = Param(xp.ones(d_model, dtype))
         self.bias = Param(xp.zeros(d_model, dtype)) if bias else Absent()
         self.eps = eps

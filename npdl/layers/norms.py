@@ -10,6 +10,7 @@ from npdl.errors import (
     InputError,
     check_channels,
     check_gradient,
+    require_bool,
     require_choice,
     require_dtype,
     require_eps,
@@ -101,6 +102,7 @@ class ChannelNorm(Layer):
         require_positive(channels=channels)
         require_dtype(dtype)
         require_eps(eps)
+        require_bool(affine=affine)
         self.gain = Param(xp.ones(channels, dtype)) if affine else None
         self.bias = Param(xp.zeros(channels, dtype)) if affine else None
         self.channels, self.eps = channels, eps
@@ -141,6 +143,7 @@ class BatchNorm(ChannelNorm):
         self.momentum = momentum
 
     def forward(self, x, training=True):
+        require_bool(training=training)
         check_channels(x, self.channels, "BatchNorm")
         x = wide(x)
         if training:

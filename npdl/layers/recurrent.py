@@ -1,12 +1,12 @@
 """Recurrent networks: one step (RNN, GRU, LSTM), all steps, several layers.
 
-A state is h (B, H), and for the LSTM the pair (h, c); `each` goes through its parts. W_x, W_h and
-b hold one block for each gate, side by side. Document 004, Problem 1; the GRU: 002, Problem 2.
+A state is h (B, H), for the LSTM the pair (h, c); `each` goes through its parts. W_x, W_h, b hold
+a block for each gate, side by side. Document 004, Problem 1; the GRU: 002, Problem 2.
 """
 
 from npdl.backend import xp
 from npdl.core import Absent, Cache, Layer, Param, gradients_of
-from npdl.errors import check_sequence, check_width, checked_state, require_positive
+from npdl.errors import check_sequence, check_width, checked_state, require_bool, require_positive
 from npdl.functions import by_layer, each, h_of, held, plus_dh, real_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -23,6 +23,7 @@ class Cell(Layer):
 
     def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
         require_positive(d_in=d_in, d_hidden=d_hidden)
+        require_bool(bias=bias)
         rng, fan_in, G = generator(rng), d_in + d_hidden, self.gates * d_hidden
         self.W_x = Param(uniform_fan_in(rng, fan_in, (d_in, G), dtype))
         self.W_h = Param(uniform_fan_in(rng, fan_in, (d_hidden, G), dtype))
@@ -210,8 +211,7 @@ class Recurrent(Layer):
     def __init__(self, d_in, d_hidden, num_layers=1, *, bias=True, dropout=0.0, rng=0,
                  dtype="float32"):
         require_positive(num_layers=num_layers)
-        rng = generator(rng)
-        widths = [d_in] + [d_hidden] * (num_layers - 1)
+        rng, widths = generator(rng), [d_in] + [d_hidden] * (num_layers - 1)
         self.layers = [self.layer(d, d_hidden, bias=bias, rng=rng, dtype=dtype) for d in widths]
         self.dropout = Dropout(dropout)
 

@@ -175,7 +175,7 @@ def padding_mask(key_mask):
     """(B, S), True for real tokens -> (B, 1, 1, S): no query may look at padding."""
     if key_mask is None:
         return None
-    mask = xp.asarray(key_mask)
+    mask = xp.asanyarray(key_mask)
     if mask.ndim != 2 or mask.dtype.kind != "b":
         raise InputError(f"padding: the mask is {described(mask)}; it must be bool (B, S), True "
                          "for real tokens")

@@ -9,6 +9,7 @@ from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
+from npdl.training_errors import check_layer
 
 
 class AutoencoderOutput(NamedTuple):
@@ -68,6 +69,7 @@ class AutoencoderLoss(Layer):
     """
 
     def __init__(self, model):
+        check_layer(type(self).__name__, model)
         self.model = model
         self.squared_error = SquaredError(factor=0.5)
         self.cross_entropy = CrossEntropy()

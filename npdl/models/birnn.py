@@ -9,6 +9,7 @@ from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN
 from npdl.losses import SquaredError
+from npdl.training_errors import check_layer
 
 
 class BiRNN(Layer):
@@ -57,6 +58,7 @@ class BiRNNLoss(Layer):
     """
 
     def __init__(self, model):
+        check_layer(type(self).__name__, model)
         self.model = model
         self.squared_error = SquaredError(reduction="sum")
 

@@ -5,7 +5,7 @@ Document 004's, with its options, and GPT-2.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_key_mask, checked_tokens
+from npdl.errors import check_key_mask, checked_tokens, require_bool
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
@@ -29,6 +29,7 @@ class GPT(Layer):
                  *, bias=True, norm="post", activation="gelu", dropout=0.0, positions="k/d",
                  tied=False, padding_id=None, rng=0, dtype="float32", norm_bias=True,
                  ffn_bias=False, eps=1e-5, classifier_bias=True):
+        require_bool(tied=tied, classifier_bias=classifier_bias)
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
         self.positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)

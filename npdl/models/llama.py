@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_key_mask, checked_tokens, require_positive
+from npdl.errors import check_key_mask, checked_tokens, require_bool, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding, Unembedding
@@ -25,6 +25,7 @@ class Llama(Layer):
                  d_inner=1536, max_len=2048, *, tied=True, rope_theta=10000.0, eps=1e-5,
                  qkv_bias=False, d_head=None, rng=0, dtype="float32"):
         require_positive(num_layers=num_layers, max_len=max_len)
+        require_bool(tied=tied)
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, rng=rng, dtype=dtype)
         self.blocks = [LlamaBlock(d_model, num_heads, num_kv_heads, d_inner, rope_theta=rope_theta,

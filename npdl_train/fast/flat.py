@@ -157,8 +157,8 @@ class Flat:
     def step(self, lr=None, run=None):
         """The optimizer's step, block by block; `run` (Threads.run) shares the blocks out."""
         optimizer = self.optimizer
+        lr = float(optimizer.rate(lr))
         optimizer.steps += 1
-        lr = float(optimizer.lr if lr is None else lr)
         size, decayed = self.size, self.decayed
         block = BLOCK if is_host() else max(size, 1)
         parts = [

@@ -6,6 +6,8 @@ are those of the same numbers in the usual dtype, and backward gives gradients o
 A class of npdl.__all__ that is in no table fails the test, so that none can be forgotten.
 """
 
+import inspect
+import math
 import re
 import warnings
 
@@ -29,6 +31,7 @@ NOTHING = "None"                        # stands for None, which stands for no c
 SPOILT = {
     "objects": (lambda a: a.astype(object), None),
     "text": (lambda a: a.astype("U8"), None),
+    "a masked array": (lambda a: np.ma.masked_array(a, abs(a) == abs(a).max(initial=0)), None),
     "complex numbers": (lambda a: a.astype(complex), None),
     "lists": (lambda a: a.tolist() if a.ndim else None, np.asarray),
     "None": (lambda a: NOTHING, None),
@@ -62,6 +65,7 @@ WRONG_GRADIENTS = {
     "lists": lambda d: d.tolist() if d.ndim else None,
     "one row for all": lambda d: d[:1] if d.ndim and len(d) > 1 else None,
     "one column for all": lambda d: d[..., :1] if d.ndim and d.shape[-1] > 1 else None,
+    "a masked array": lambda d: np.ma.masked_array(d, d > 0) if d.ndim else None,
     "an axis more": lambda d: d[None],
     "an axis more, of two": lambda d: np.stack([d, d]),
     "an axis less": lambda d: d[0] if d.ndim and len(d) else None,
@@ -271,8 +275,22 @@ def test_optimizers(name):
     np.testing.assert_array_equal(linear.b.data, data)
     assert optimizer.steps == 1
     for given in (linear.params(), list(linear.params()), None, linear.b):
-        with pytest.raises(InputError, match="give the model itself"):
+        with pytest.raises(InputError, match="give the Layer itself"):
             OPTIMIZERS[name](given)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_learning_rates(name):
+    """A step by what is none changes nothing; the wing asks at the same door."""
+    linear = Linear(3, 2)
+    optimizer = OPTIMIZERS[name](linear)
+    before = linear.state_dict()
+    for lr in (math.nan, -1, math.inf, True, "1", np.ones(2), np.ones(1), 1j):
+        with pytest.raises(InputError, match="lr = .*; it must be a finite number, 0 or more"):
+            optimizer.step(lr)
+    assert optimizer.steps == 0
+    for key, array in linear.state_dict().items():
+        np.testing.assert_array_equal(array, before[key])
 
 
 CHANGING = {                                    # what changes gradients before an optimizer's step
@@ -296,11 +314,52 @@ def test_what_changes_gradients(name):
             call()
 
 
+RIGHT = {                               # an argument's name: what serves there, wherever it is
+    **dict.fromkeys(("d_model", "d_in", "d_hidden", "d_out", "channels", "d_x", "d_parent",
+                     "d_query", "d_key", "d_inner", "d"), 4),
+    **dict.fromkeys(("vocab_size", "source_vocab", "target_vocab", "max_len"), 5),
+    **dict.fromkeys(("num_heads", "groups", "num_classes", "d_head", "block"), 2),
+    **dict.fromkeys(("num_kv_heads", "num_layers", "length", "count", "rank"), 1),
+    "rate": 0.1, "max_norm": 1.0, "alpha": 4.0, "padding_id": 0, "ignored": -1, "sizes": [3, 2],
+    "names": ["W"], "data": np.ones(2, "float32"), "update": npdl.Replace(),
+    **dict.fromkeys(("ahead", "back"), npdl.RNN(2, 2)), "embedding": npdl.Embedding(3, 2),
+    **dict.fromkeys(("model", "linear", "base", "message"), Linear(4, 4)),
+    "params": [Linear(2, 2).W],
+}
+NUMBERLESS = (math.nan, "1", True, 1j, np.ones(1), None)
+WRONG = {bool: (2, 0, "yes", None, np.ones(2, bool)), int: (2.5, [2], *NUMBERLESS),
+         float: NUMBERLESS, str: ("none of these", 3, None), Layer: (3, "x", None, np.ones(2)),
+         list: ("x", 3, None), tuple: ("x", 3, (0.9,), (0.9, math.nan), None),
+         "dtype": ("int32", 3, None), "rng": ("x", 1.5, -1, None)}
+OUTSIDE = {"Absent", "Cache", "Layer", "Recurrent", "RecurrentLayer", "Sequential",    # bases, or
+           "assert_right", "blame", "gradcheck", "step"}    # any argument; the study tools
+
+
+@pytest.mark.parametrize("name", sorted(
+    name for name in set(npdl.__all__) - OUTSIDE if not name.endswith("Error")))
+def test_wrong_arguments(name):
+    """Each argument of everything that npdl exports, by the kind of what serves there."""
+    make = getattr(npdl, name)
+    arguments = inspect.signature(make).parameters
+    right = {key: RIGHT.get(key, argument.default) for key, argument in arguments.items()}
+    make(**right)
+    for key, value in right.items():
+        kinds = [kind for kind in WRONG if kind == key]
+        kinds += [kind for kind in WRONG if isinstance(kind, type) and isinstance(value, kind)]
+        for wrong in WRONG[kinds[0]] if kinds else ():
+            if wrong is None and arguments[key].default is None:
+                continue
+            message, _ = refused(lambda k=key, w=wrong: make(**{**right, k: w}))
+            assert message is not None and "\n" not in message, f"{key} = {wrong!r}: {message}"
+
+
 def test_parameters_are_floats_of_32_bits_or_more():
     for data in (np.ones(3, "float16"), np.ones(3, int), np.ones(3, bool), np.ones(3, complex)):
         with pytest.raises(InputError, match="dtype"):
             Param(data)
         Param(data, trainable=False)                    # packed bits, a running count
+    with pytest.raises(InputError, match="no mask"):
+        Param(np.ma.masked_array(np.ones(3), [True, False, False]))
     with pytest.raises(InputError, match="float16"):
         Linear(3, 2).astype("float16")
 

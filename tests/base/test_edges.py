@@ -263,7 +263,7 @@ REFUSED = {                                     # name: (call, what the message 
        for cls, *sizes in ((Linear, 2, 2), (LayerNorm, 2), (BatchNorm, 2), (Embedding, 2, 2),
                            (LSTM, 2, 2), (GPT, 5, 4))},
     "matrices_only of parameters": (
-        lambda: matrices_only(Linear(2, 2).params()), "the model itself"),
+        lambda: matrices_only(Linear(2, 2).params()), "the Layer itself"),
     "ids below 0": (lambda: Embedding(5, 2).forward(np.array([-1])), "contain -1"),
     "positions beyond the table": (lambda: LearnedPositions(3, 4).forward(
         np.zeros((2, 4)), np.array([0, 3])), "contain 3"),

@@ -174,6 +174,22 @@ def test_lists_of_layers_are_complete():
             assert re.search(rf"\b{cls.__name__}\b", text), (page, cls.__name__)
 
 
+def test_what_is_counted_of_the_wing():
+    """Kernels, those that may be wrong, options, choices; what a step asks of a card."""
+    from tests.tools import broken_kernels, fast_cases
+
+    page = words("docs/gpu.md")
+    kernels, harmless = numbers(r"each of the (\d+) fused kernels,.* but for (\d+) that are", page)
+    assert (kernels, harmless) == (len(broken_kernels.KERNELS), len(broken_kernels.HARMLESS))
+    asked = numbers(r"'s GPT starts (\d+) kernels, products and fills, one of its LSTM (\d+)", page)
+    held = numbers(r'LAUNCHES = \{"gpt": (\d+), "lstm": (\d+)\}', words("tests/gpu/test_gpu.py"))
+    assert asked == held
+    said = numbers(r"each of (\d+) options of a GPT and (\d+) of an LSTM,.*`--slow`, (\d+) choices",
+                   words("docs/fast.md"))
+    counts = [len(fast_cases.options(kind)) for kind in fast_cases.DRAWN]
+    assert said == (*counts, sum(fast_cases.DRAWN.values()))
+
+
 def test_the_minutes_of_the_quick_start_are_the_benchmarks():
     (_, rows), = tables("training.md")
     seconds = next(float(row["seconds"]) for row in rows if row["by"] == "npdl")
