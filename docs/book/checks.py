@@ -2,7 +2,9 @@
 
 A check is code that makes the numbers and calls `holds(dx=dx, ...)`: the equation above it, with
 these values for its symbols (npdl_study.equations). A name of the code need not be handed over.
-Whatever else there is to say of a layer stands beside it as `assert close(a, b)`.
+Whatever else there is to say of a layer stands beside it as `assert close(a, b)`. A function of the
+check may not go round behind a list's first place (`steps[t - 1]` at 0), and an inequality is to be
+asked for numbers where it is an equality, and for others.
 
 The checks of a chapter share one namespace, in order. It begins with np, rng, holds, close, slope,
 numeric, ready, inside and everything of npdl. A check is refused that leaves out a statement of its
@@ -47,33 +49,74 @@ def run(chapter, space=None):
 
     `space`, an empty dictionary, takes the names that the checks leave behind.
     """
-    found, space = {}, {} if space is None else space
+    space = {} if space is None else space
     space |= namespace(chapter.name)
-    for part in chapter.of("check"):
-        equation = chapter.equations[part.given]
-        try:
-            holds = Equation(equation.body, space)
-        except NotRead as error:
-            chapter.fail(equation.line + 1, f"equation {part.given}: {error}")
-        code = _compiled(chapter, part)
-        found[part.given] = space["close"] = holds.close
-        space["holds"] = holds
-        _execute(chapter, part, code, space)
-        silent = set(range(1, len(holds.statements) + 1)) - holds.told
-        if silent:
-            chapter.fail(part.line, f"check {part.given} does not evaluate statement "
-                                    f"{min(silent)} of its equation: call holds(...)")
-        if not holds.close.sharp:
-            chapter.fail(part.line, f"check {part.given} compares nothing: what it compares is "
-                                    "zero, or its tolerance too large")
-    return found
+    return {part.given: check(chapter, part, chapter.equations[part.given].body, space)
+            for part in chapter.of("check")}
+
+
+def check(chapter, part, tex, space):
+    """The Close of one check, of an equation as `tex` has it; BookError where it fails."""
+    try:
+        holds = Equation(tex, space)
+    except NotRead as error:
+        chapter.fail(chapter.equations[part.given].line + 1, f"equation {part.given}: {error}")
+    code = _compiled(chapter, part)
+    space["close"], space["holds"], space["_placed"] = holds.close, holds, _placed
+    _execute(chapter, part, code, space)
+    silent = set(range(1, len(holds.statements) + 1)) - holds.told
+    if silent:
+        chapter.fail(part.line, f"check {part.given} does not evaluate statement "
+                                f"{min(silent)} of its equation: call holds(...)")
+    if not holds.close.sharp:
+        chapter.fail(part.line, f"check {part.given} compares nothing: what it compares is "
+                                "zero, or its tolerance too large")
+    for number, seen in holds.bounds.items():
+        for case in {"tight", "strict"} - seen:
+            chapter.fail(part.line, f"check {part.given} has no {case} case of inequality "
+                                    f"{number}: call holds(...) for one")
+    if any(seen != {True, False} for seen in holds.met.values()):
+        chapter.fail(part.line, f"check {part.given} has a condition in brackets that is never "
+                                "true, or never false: call holds(...) for both")
+    return holds.close
+
+
+class _Places(ast.NodeTransformer):
+    """Makes a[t - 1] in functions a[_placed(a, t - 1)]."""
+
+    def __init__(self):
+        self.inside = 0
+
+    def visit_Lambda(self, node):
+        self.inside += 1
+        self.generic_visit(node)
+        self.inside -= 1
+        return node
+
+    visit_FunctionDef = visit_Lambda
+
+    def visit_Subscript(self, node):
+        self.generic_visit(node)
+        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        made = [ast.Call(ast.Name("_placed", ast.Load()), [node.value, place], [])
+                if self.inside and isinstance(place, ast.BinOp | ast.Name) else place
+                for place in places]
+        node.slice = ast.Tuple(made, ast.Load()) if len(made) > 1 else made[0]
+        return ast.fix_missing_locations(ast.copy_location(node, node))
+
+
+def _placed(array, place):
+    """A place of a list or an array, which is not before its first."""
+    if not isinstance(array, dict) and np.ndim(place) == 0 and place < 0:
+        raise NotRead(f"there is no place {place}")
+    return place
 
 
 def _compiled(chapter, part):
     """The check's code, its lines numbered as in the chapter's file."""
     file = str(chapter.path)
     try:
-        tree = ast.parse(part.body, file)
+        tree = _Places().visit(ast.parse(part.body, file))
     except SyntaxError as error:
         chapter.fail(part.line + (error.lineno or 1), f"check {part.given}: {error.msg}")
     linecache.checkcache(file)

@@ -20,6 +20,7 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "npdl: the book"
 html_static_path = ["static"]
+templates_path = ["templates"]
 html_css_files = ["book.css"]
 html_js_files = ["book.js"]
 html_search_scorer = str(Path(__file__).parent / "static" / "scorer.js")

@@ -85,7 +85,7 @@ class Site:
             return
         for origin, place in self.pages.items():
             if not origin.startswith("docs/book/chapters/") and origin != "README.md":
-                text = (ROOT / origin).read_text(encoding="utf-8")
+                text = _titled((ROOT / origin).read_text(encoding="utf-8"), Path(place).stem)
                 self._put(place, self._filled(text, origin), origin)
         for name, text in api.pages().items():
             self._put(f"api/{name}.md", self._api(text))
@@ -192,6 +192,14 @@ class Site:
         name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         self.sources[name] = file
         return f"source/{name}.html"
+
+
+def _titled(text, name):
+    """A page that begins with a table or a smaller heading, as tables do that a measurement wrote,
+    under a title of its own."""
+    if re.search("^# ", text, re.M):
+        return text
+    return f"# Measured: {name.replace('-', ' ')}\n\n" + re.sub("^###", "##", text, flags=re.M)
 
 
 def _listing(file):

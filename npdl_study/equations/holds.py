@@ -7,7 +7,7 @@ import numpy as np
 
 from npdl_study.deviation import deviation
 from npdl_study.equations.tex import NotRead, read
-from npdl_study.equations.tree import Apply, Number
+from npdl_study.equations.tree import Apply, Number, bound
 from npdl_study.equations.values import COMPARED, Values
 
 REL = 1e-9
@@ -53,24 +53,28 @@ class Equation:
     does not hold, and NotRead where a symbol has no value.
 
     `around` are the names that need not be given; `told` the statements that were evaluated (those
-    that commas and arrows part, numbered from 1); `part` asks for one of them.
+    that commas and arrows part, numbered from 1); `part` asks for one of them. `bounds` says of
+    each inequality whether it has been seen "tight" (an equality) and "strict", `met` of each
+    condition in brackets whether it was found true and false.
     """
 
     tex: str
     around: dict = field(default_factory=dict)
     close: Close = field(default_factory=Close)
     told: set = field(default_factory=set)
+    bounds: dict = field(default_factory=dict)
+    met: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.statements = read(self.tex)
 
     def __call__(self, names=None, /, *, part=None, rel=REL, tight=False, **more):
         """True. `part` asks for one statement; `tight` that an inequality is, somewhere, equal."""
-        values = Values({**(names or {}), **more}, self.around)
+        values = Values({**(names or {}), **more}, self.around, self.met)
         for number, chain in enumerate(self.statements, 1):
             if part in (None, number):
-                for one in chain:
-                    self._relation(values, *one, rel, tight)
+                for place, one in enumerate(chain, 1):
+                    self._relation(values, *one, rel, tight, f"{number}.{place}")
                 self.told.add(number)
         return True
 
@@ -79,9 +83,11 @@ class Equation:
             return "holds to the last bit"
         return f"holds, worst {self.close.worst:.0e}"
 
-    def _relation(self, values, op, left, right, rel, tight):
+    def _relation(self, values, op, left, right, rel, tight, number):
         domains = values.indices(Apply("several", (left, right)))
         for name, over in domains.items():
+            if name in bound(left) | bound(right):
+                raise NotRead(f"{name} is an index of a sum, and stands outside of it")
             if over is None:
                 raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
         sides = [], []
@@ -100,6 +106,10 @@ class Equation:
         else:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"
+            if op in ("<=", ">="):
+                apart = np.abs(a - b) > 0.01 * np.abs(b)
+                self.bounds.setdefault(number, set()).update(
+                    {"tight"} if near else (), {"strict"} if apart.any() else ())
             self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
             assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
 

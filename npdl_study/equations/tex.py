@@ -200,6 +200,8 @@ class _Reader:
             condition = inner.relations()
         if inner.ahead() is not None:
             inner.fail()
+        if (high is None) != (start is None):
+            self.fail("a sum from .. to .. has both")
         return Big(kind, tuple(names), start, high, members, condition, self.term())
 
     def index(self):
@@ -268,12 +270,14 @@ class _Reader:
     def fraction(self):
         if self.ahead(1) != r"\partial":
             return Apply("over", (self.group(), self.group()))
-        indices = ()                                    # an entry of `partial`, with all indices
+        indices, names = (), []                         # an entry of dy_dx, with all indices
         for _ in range(2):
             self.at += 2
-            indices += (Token(",", ",", False),) * bool(indices) + self.symbol(True).low[1]
+            one = self.symbol(True)
+            names.append("d" + "_".join([one.base, *([one.high[0]] if one.high else [])]))
+            indices += (Token(",", ",", False),) * bool(indices) + one.low[1]
             self.need("}")
-        return Entry(Symbol("partial"), indices)
+        return Entry(Symbol("_".join(names)), indices)
 
     def cases(self):
         found = []

@@ -88,3 +88,9 @@ def children(node):
         case Cases():
             return tuple(part for value, chain in node.rows for part in (value, Where(chain)))
     return ()
+
+
+def bound(node):
+    """The indices of all sums, products, largest and least in a tree."""
+    own = set(node.names) if isinstance(node, Big) else set()
+    return own.union(*map(bound, children(node)))

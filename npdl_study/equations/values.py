@@ -1,7 +1,9 @@
 """What a tree of TeX is: arrays, numbers and functions in place of its symbols."""
 
+import dis
 import itertools
 from collections.abc import Mapping
+from types import FunctionType
 
 import numpy as np
 
@@ -26,11 +28,12 @@ class Values:
     `\\hat x_k` is `x_hat` with the index k, `dW_x` is `dW_x`, `h_{t-1}` is `h_prev`, `x'` is
     `x_prime`, `norm_2.b` is `norm_2_b`. What is given for an index (a range or a list) is what it
     goes over; it is found from the shapes where it is not. Arrays, lists, dicts and functions can
-    be indexed.
+    be indexed. `met` takes for each condition in brackets whether it was found true and false.
     """
 
-    def __init__(self, given, around):
+    def __init__(self, given, around, met=None):
         self.given, self.around = given, around
+        self.met = {} if met is None else met
 
     def known(self, name):
         return name in self.given or name in self.around or name in BUILT_IN
@@ -137,14 +140,16 @@ class Values:
         function = self.of(node.function, at)
         arguments = [self.of(part, at) for part in node.arguments]
         if callable(function):
-            return function(*arguments)
+            return valued(function, arguments)
         return item(function, arguments, node.function.base)
 
     def entry(self, node, at):
         return item(self.of(node.array, at), [self.of(i, at) for i in script(node.script)], "...")
 
     def where(self, node, at):
-        return np.all([self.compared(*one, at) for one in node.chain], 0) * 1.0
+        found = np.all([self.compared(*one, at) for one in node.chain], 0)
+        self.met.setdefault(node, set()).update(np.unique(found).tolist())
+        return found * 1.0
 
     def compared(self, op, left, right, at):
         """Whether a relation holds, entry by entry."""
@@ -161,11 +166,21 @@ class Values:
 
     def big(self, node, at):
         total, step = BIG[node.kind]
+        if node.kind in ("max", "min") and not {*node.names} & {s.base for s in self.read(node)}:
+            raise NotRead(f"the {node.kind} over {', '.join(node.names)} is of what has none")
         for values in itertools.product(*self._overs(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
             if not node.condition or all(self.compared(*one, here) for one in node.condition):
                 total = step(total, self.of(node.body, here))
         return total
+
+    def read(self, node):
+        """The symbols of a tree, those in scripts too."""
+        for one in _symbols(node):
+            yield one
+            for index in filter(None, (one.low, one.high)):
+                for part in script(index[1]):
+                    yield from self.read(part)
 
     def _overs(self, node, at):
         """What each index of a Big goes over."""
@@ -184,10 +199,23 @@ class Values:
 
 # -- the operations on values ------------------------------------------------------------------
 
+def valued(function, arguments):
+    """A function's value; NotRead for one that does not read what it is given, for then anything
+    could be printed in its brackets."""
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        read = {name for one in dis.get_instructions(code) if not one.opname.startswith("STORE")
+                for name in (one.argval if isinstance(one.argval, tuple) else (one.argval,))}
+        for name in code.co_varnames[: code.co_argcount]:
+            if name not in read:
+                raise NotRead(f"{name} is never read by the function that is given")
+    return function(*arguments)
+
+
 def by(a, b):
     """Side by side: of a function its value, a factor, or the product of matrices."""
     if callable(a):
-        return a(b)
+        return valued(a, [b])
     return a * np.asarray(b) if not np.ndim(a) or not np.ndim(b) else np.asarray(a) @ b
 
 
@@ -197,7 +225,9 @@ def dot(a, b):
 
 
 def transposed(a):
-    return np.swapaxes(a, -1, -2) if np.ndim(a) > 1 else a
+    if np.ndim(a) < 2:
+        raise NotRead(f"a transpose of what has {np.ndim(a)} axes says nothing")
+    return np.swapaxes(a, -1, -2)
 
 
 def inner(a, b):
@@ -225,11 +255,13 @@ def item(value, places, name):
     """value[i, j], or value(i, j) of a function."""
     if isinstance(value, Mapping | list | tuple):
         first = places[0]
+        if not isinstance(value, Mapping) and round(float(first)) < 0:
+            raise NotRead(f"{name} has no place {first}")
         entry = value[round(float(first)) if isinstance(first, float | np.ndarray) else first]
         return entry if len(places) == 1 else item(entry, places[1:], name)
     places = [p if np.ndim(p) else round(float(p)) for p in places]
     if callable(value):
-        return value(*places)
+        return valued(value, places)
     if np.ndim(value) < len(places):
         raise NotRead(f"{name} has {np.ndim(value)} axes and {len(places)} indices")
     if any(np.ndim(p) == 0 and p < 0 for p in places):

@@ -30,7 +30,7 @@ STATES = {-1: x[0], 0: x[1], 1: x[2]}
     (r"y = g(x), \quad dx = g.\mathrm{b}(y)", {
         "g": np.sin, "y": np.sin(x), "dx": np.cos(np.sin(x)), "g_b": np.cos}),
     (r"\sigma'(0) = \frac{1}{4}, \quad \sigma(0) = \frac{1}{2}", {
-        "sigma_prime": lambda v: 0.25}),
+        "sigma_prime": lambda v: 0.25 + 0 * v}),
     (r"z = [x,\; 0]", {"z": np.hstack([x, 0 * x])}),
     (r"d(u + f) = \mathbf{1}[b > 0]", {"d(u+f)": (b > 0) * 1.0}),
     (r"|b| \le 9, \qquad b^2 \ge 0", {}),
@@ -68,10 +68,26 @@ def test_another_equation_does_not_hold(tex, changed):
     (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "goes over is not known"),
     (r"y = x + ", "cannot read"), (r"y = \{x\}", "cannot read"),
     (r"y = \nothing", "nothing has no value"),
+    (r"y = x + W^\top", "a transpose of what has 1 axes"),
+    (r"y = \sum_n^\top x_n", "has both"), ("y = f(x)", "u is never read"),
+    ("y = f x", "u is never read"), ("y = l_{0-1}", "l has no place -1"),
 ])
 def test_what_is_no_equation(tex, said):
     with pytest.raises(NotRead, match=said):
-        Equation(tex, {"x": x, "y": x, "W": b})()
+        Equation(tex, {"x": x, "y": x, "W": b, "f": lambda u: x, "l": [x, x]})()
+
+
+def test_a_derivative_is_read_from_above_and_below():
+    slopes = rng.standard_normal((2, 3))
+    assert Equation(r"\frac{\partial y_k}{\partial x_j} = a_{kj}")(dy_dx=slopes, a=slopes)
+    with pytest.raises(NotRead):
+        Equation(r"\frac{\partial x_j}{\partial y_k} = a_{kj}")(dy_dx=slopes, a=slopes)
+
+
+def test_a_bound_says_whether_it_was_seen_tight_and_strict():
+    bound = Equation(r"a \le b")
+    assert bound(a=1.0, b=2.0) and bound.bounds == {"1.1": {"strict"}}
+    assert bound(a=2.0, b=2.0) and bound.bounds == {"1.1": {"strict", "tight"}}
 
 
 def test_tokens_and_names():

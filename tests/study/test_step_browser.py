@@ -24,7 +24,7 @@ def pages(tmp_path_factory):
     walks = {"lstm": step(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2))),
              "fails": step(Fails(3, 4), np.ones((5, 3))),
              "hostile": step(Hostile(), np.ones((2, 2)))}
-    for name in ("LayerNorm", "Block"):
+    for name in ("LayerNorm", "Block", "AttentiveRNN"):
         layer, inputs, options = sample(layer_classes()[name])
         walks[name.lower()] = step(layer, *inputs, **options)
     return {name: walk.to_html(folder / f"{name}.html") for name, walk in walks.items()}
@@ -37,7 +37,7 @@ def tab():
         yield page
 
 
-@pytest.mark.parametrize("name", ["lstm", "layernorm", "block", "fails"])
+@pytest.mark.parametrize("name", ["lstm", "layernorm", "block", "attentivernn", "fails"])
 def test_every_step_shows_its_line_and_arrays(tab, pages, name):
     tab.open(pages[name].as_uri())
     count = tab.value("Number(document.getElementById('slider').max) + 1")
@@ -51,6 +51,15 @@ def test_every_step_shows_its_line_and_arrays(tab, pages, name):
         } return bad; })()""")
     assert broken == [] and not tab.complaints
     assert all(url.startswith("file://") and url.endswith(".html") for url in tab.requests)
+
+
+def test_an_array_without_rows_says_so(tab, pages):
+    """The past that a step attends over, before the first."""
+    tab.open(pages["attentivernn"].as_uri() + "#empty")
+    said = tab.value("""[...Array(200)].map(() => { document.getElementById('on').click();
+        return document.getElementById("written").textContent; }).find(
+        (t) => t.includes("empty"))""")
+    assert "empty (2, 0, 3)" in said and not tab.complaints
 
 
 def test_keys_step_and_play(tab, pages):

@@ -63,6 +63,10 @@ function card(entry, arrays) {
   const array = { ...arrays[entry.array], name: entry.name };
   head.append(make("span", "", "(" + array.shape.join(", ") + ") " + array.dtype + (entry.how && entry.how !== "bound" ? ", " + entry.how : "")));
   if (entry.check) box.append(badge(entry.check));
+  if (array.shape.includes(0)) {
+    box.append(make("p", "heat", "empty (" + array.shape.join(", ") + ")"));
+    return box;
+  }
   box.append(heat(array));
   if (array.scale && !array.values) {
     const scale = make("div", "scale");
