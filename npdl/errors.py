@@ -127,8 +127,11 @@ def check_gradient(dy, shape, owner):
     number where that is ()."""
     is_number = isinstance(dy, numbers.Real) and not shape
     if not is_number and (not is_array(dy) or dy.shape != tuple(shape)):
+        several = isinstance(dy, tuple) and any(getattr(one, "shape", None) == tuple(shape)
+                                                for one in dy)
+        more = "; a backward of several inputs returns a gradient for each: hand on its own"
         raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
-                         f"shape {tuple(shape)}")
+                         f"shape {tuple(shape)}{more * several}")
 
 
 def check_mask(owner, mask, shape):

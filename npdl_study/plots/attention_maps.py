@@ -83,12 +83,14 @@ def _maps(A, rows, columns, title, note, inches=0.19):
     L, H, R, S = A.shape
     width, height = max(1.9, inches * S), max(1.9, inches * R)
     made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
+    labels, family = style.readable([*rows, *columns])
+    rows, columns = labels[:R], labels[R:]
     grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
     for layer in range(L):
         for head in range(H):
             axes = grid[layer, head]
             image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
-            _label(axes, rows, columns, 9 if S <= 10 or inches > 0.2 else 6.5)
+            _label(axes, rows, columns, family, 9 if S <= 10 or inches > 0.2 else 6.5)
             if layer == 0 and H > 1:
                 axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
             if head == 0 and L > 1:
@@ -99,9 +101,12 @@ def _maps(A, rows, columns, title, note, inches=0.19):
     return made
 
 
-def _label(axes, rows, columns, size):
+def _label(axes, rows, columns, family, size):
     axes.set_facecolor("#e8e8e8")
     axes.spines[:].set_visible(False)
-    axes.set_xticks(range(len(columns)), columns, fontsize=size, color=style.INK, parse_math=False)
-    axes.set_yticks(range(len(rows)), rows, fontsize=size, color=style.INK, parse_math=False)
+    for ticks, tokens in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
+        ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False,
+              fontfamily=family)
+    if max(map(len, columns)) > 3:
+        axes.tick_params(axis="x", labelrotation=90)
     axes.tick_params(length=0)

@@ -4,6 +4,7 @@ import textwrap
 from pathlib import Path
 
 from npdl.files import write_atomically
+from npdl_train.console import note
 
 # Okabe and Ito's palette: apart for every kind of colour vision.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -42,6 +43,29 @@ def dress(axes, x, y, title="", grid="both"):
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#999999")
     axes.tick_params(which="both", color="#999999", labelcolor=INK, labelsize=9)
+
+
+def readable(texts):
+    """(labels, font families) that show texts in any script: with further fonts of this machine for
+    what the usual one lacks, and with code points, U+4E2D, for what none has, which a line says."""
+    from matplotlib.font_manager import findfont, fontManager, get_font
+
+    families = ["DejaVu Sans"]
+    missing = lacks(get_font(findfont(families[0])), set("".join(texts)))
+    for font in fontManager.ttflist:
+        if missing and not font.name.startswith("Last Resort"):     # which draws boxes for all
+            left = lacks(get_font(font.fname), missing)
+            families += [font.name] * (left < missing)
+            missing = left
+    if missing:
+        note(f"no font of this machine has {' '.join(sorted(missing))}: shown as code points; "
+             "install one that has, such as Noto Sans CJK")
+    return ["".join(f"U+{ord(c):04X}" if c in missing else c for c in text)
+            for text in texts], families
+
+
+def lacks(font, characters):
+    return {c for c in characters if not font.get_char_index(ord(c))}
 
 
 def save(made, path):

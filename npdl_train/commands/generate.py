@@ -11,10 +11,14 @@ of train-seq2seq translates its prompt, a date.
   python -m npdl generate runs/gpt-text-plays-seed0 "ROMEO:" --method sample --top-k 20
   python -m npdl generate runs/seq2seq-dates-seed0 "March 3rd, 2021"
   python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
+
+Several prompts are continued one after the other; with --chat they are one conversation, and
+without any, its lines are read until an empty one.
 """
 
 import dataclasses
 import math
+import sys
 import time
 
 from npdl.decoding import beam_search, greedy, sample
@@ -41,6 +45,7 @@ METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # 
 TOKENS = {"arithmetic": 8, "dates": 16, "text": 500, "model": 200}
 LISTED = ("arithmetic", "dates")                # one line each, with its probability
 AT_ONCE = 64                                    # continuations drawn together, then shown
+BETWEEN = "-" * 40                              # two texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +75,8 @@ def add_arguments(p):
     """Add the options of `generate` to an argparse parser."""
     describe(p, __doc__)
     p.add_argument("run", type=place, help="a run folder, a model's folder or a .gguf file")
-    p.add_argument("prompt", nargs="?", default=None, help="what to continue: an equation's tokens "
-                   "apart, or text (default: BOS, or a new line)")
+    p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="what to continue: an "
+                   "equation's tokens apart, or text (default: BOS, or a new line)")
     add_settings(p, "generate", METHODS.values(), Settings(
         tokens=f"{TOKENS['text']}; real models, which end by themselves: {TOKENS['model']}; "
                f"equations, likewise: {TOKENS['arithmetic']}",
@@ -90,7 +95,7 @@ class Source:
     ends: object = None
 
     def encode(self, prompt, chat=False):
-        """The ids that come first."""
+        """The ids that come first; a chat's prompt may be its turns so far, a list."""
         words = self.words
         if chat and self.kind != "model":
             raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
@@ -136,7 +141,8 @@ def of_run(run):
 
 
 def generate(source, prompt=None, method="greedy", each=None, **how):
-    """Hypotheses that continue `prompt` with a Source, and the ids of the prompt.
+    """Hypotheses that continue `prompt` with a Source, and the ids of the prompt; with chat=True
+    the prompt may be a list of turns, the user's first and last.
 
     The best one is first; random ones come as they are drawn, AT_ONCE at a time. each(sequence,
     token) is called as tokens are chosen, but in beam search. `how` holds other Settings.
@@ -198,36 +204,59 @@ class Live:
 def run(options):
     """Write what the options ask for; the exit status."""
     options = vars(options)
-    source = opened(options.pop("run"))
+    source, prompts = opened(options.pop("run")), options.pop("prompts")
     streams = (source.kind not in LISTED and options.get("method") != "beam"
                and options.get("count", 1) == 1)
-    return (streamed if streams else listed)(source, options)
+    write = streamed if streams else listed
+    if "chat" in options:
+        turns = []
+        for said in prompts or lines_said():
+            turns.append(said)
+            turns.append(source.words.decode(write(source, turns, options)))
+        return 0
+    for i, prompt in enumerate(prompts or [None]):
+        if i and source.kind not in LISTED:
+            print(BETWEEN)
+        write(source, prompt, options)
+    return 0
 
 
-def streamed(source, options):
-    """One text, written as it comes."""
-    first = source.encode(options["prompt"], "chat" in options)
+def lines_said():
+    """Lines of the standard input, until an empty one; a terminal is asked for each."""
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", flush=True)
+        line = sys.stdin.readline().strip()
+        if not line:
+            return
+        yield line
+
+
+def streamed(source, prompt, options):
+    """One text, written as it comes; its new tokens."""
+    first = source.encode(prompt, "chat" in options)
     live = Live(source, first, "" if "chat" in options else source.words.decode(first))
-    found, ids = generate(source, **options, each=live)
+    found, ids = generate(source, prompt, **options, each=live)
     [hypothesis] = found
     show(live.text())
     if source.kind == "model":
         note(live.speed())
     say_window(source, len(ids) + len(hypothesis.tokens))
-    return 0
+    return hypothesis.tokens
 
 
-def listed(source, options):
-    """Equations, dates, several texts, or what a beam search found."""
-    found, ids = generate(source, **options)
-    longest, prompt = 0, [] if "chat" in options else ids
+def listed(source, prompt, options):
+    """Equations, dates, several texts, or what a beam search found; the first one's new tokens."""
+    found, ids = generate(source, prompt, **options)
+    longest, before, tokens = 0, [] if "chat" in options else ids, None
     for i, hypothesis in enumerate(found):
         if i and source.kind not in LISTED:
-            print("-" * 40)
-        show(source.shown(prompt, hypothesis))
+            print(BETWEEN)
+        show(source.shown(before, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
+        tokens = hypothesis.tokens if tokens is None else tokens
     say_window(source, longest)
-    return 0
+    return tokens
 
 
 def say_window(source, longest):

@@ -96,11 +96,14 @@ class Tokenizer:
 
         return more
 
-    def chat(self, prompt):
-        """Ids of a prompt as the user's turn of a conversation, the model's turn begun."""
+    def chat(self, turns):
+        """Ids of a conversation, the model's turn begun: of the user's words, or of turns in a
+        list, the user's first, then the model's, and so on."""
         if self.template is None:
             raise InputError("the folder has no chat template; leave --chat out")
-        messages = [{"role": "user", "content": prompt}]
+        turns = [turns] if isinstance(turns, str) else turns
+        messages = [{"role": ("user", "assistant")[place % 2], "content": text}
+                    for place, text in enumerate(turns)]
         try:
             import jinja2  # noqa: F401
         except ImportError as error:

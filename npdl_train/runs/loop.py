@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl import optim
 from npdl.backend import stream, to_device, to_host, xp
-from npdl.errors import NpdlError
+from npdl.errors import InputError, NpdlError, described
 from npdl.schedule import schedule
 from npdl_train.fast.flat import AdamWInPlace
 from npdl_train.runs.engine import PlainEngine, make_engine
@@ -26,10 +26,11 @@ class Trainer:
     Everything random is keyed by (seed, step), so the state of a run is its parameters, the
     optimizer's moments and `step`: nothing else has to be saved. `base` holds parameters to
     start from (make_model). `path` is a checkpoint that the state is to be loaded from: nothing
-    is made that it is too small for. Raises InputError where memory cannot suffice.
+    is made that it is too small for. `metrics` are {name: function(trainer) -> a number}, recorded
+    at every evaluation beside the others. Raises InputError where memory cannot suffice.
     """
 
-    def __init__(self, config, base=None, path=None):
+    def __init__(self, config, base=None, path=None, metrics=None):
         self.config = config = settled(config)
         self.task = make_task(config)
         check_memory(config, self.task)
@@ -44,7 +45,7 @@ class Trainer:
         plain_threads = 1 if config.pretrained is None else config.threads
         self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
                                   plain_threads)
-        self.step = 0
+        self.step, self.metrics = 0, metrics or {}
         self.watch = None       # npdl_train.runs.nonfinite.Watch, to look at every layer's numbers
 
     def update(self):
@@ -80,6 +81,8 @@ class Trainer:
         squares = [(p.data * p.data).sum() for p in self.optimizer.params.values()]
         record["l2_norm"] = float(xp.sqrt(sum(squares)))
         record["lr"] = self.learning_rate(max(0, self.step - 1))
+        for name, metric in self.metrics.items():
+            record[name] = recorded(name, metric(self), record)
         odd = next((key for key, value in record.items() if not math.isfinite(value)), None)
         self.check_finite(f", {odd} is {record[odd]}" if odd else "")
         return record
@@ -142,6 +145,18 @@ class Trainer:
                 if stop.asked:
                     break
         return self.step == last
+
+
+def recorded(name, value, record):
+    """A metric of one's own as a record holds it; InputError for what is no number, and for a name
+    that the record has."""
+    if name in record:
+        raise InputError(f"metric {name!r}: every record has npdl's own; choose another name")
+    if getattr(value, "shape", None) == ():
+        value = value.item()
+    if not isinstance(value, (int, float)):
+        raise InputError(f"metric {name!r}: has returned {described(value)}; return a number")
+    return value
 
 
 def unwarned():

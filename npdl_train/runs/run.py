@@ -38,7 +38,7 @@ MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are sti
 
 @plain_errors()
 def train(config, folder, resume=False, quiet=False, base=None, check=None, for_steps=None,
-          is_claimed=False):
+          is_claimed=False, metrics=None):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config     a Config; with `resume`, what `resumed_config` returned
@@ -47,6 +47,8 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
                slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
     is_claimed whether this process has the folder's claim already; otherwise it is claimed here
+    metrics    {name: function(trainer) -> a number}: numbers of one's own, recorded beside the
+               others at each evaluation; trainer.model, .task and .step are what they look at
     Raises InputError when a package of the extra `train` is missing, the folder cannot take a new
     run, another process works in it, or a text cannot be read, CheckpointError when its files
     cannot be written or read, BackendError when a GPU fails.
@@ -54,7 +56,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
     if line := lacking():
         raise InputError(line)
     folder = Path(folder)
-    trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None)
+    trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None, metrics)
     trainer.watch = check
     trainer.task.prepare()
     if not resume:

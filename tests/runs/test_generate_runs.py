@@ -1,5 +1,6 @@
 """Continuing a prompt from a run folder: every method, past the window, and refusals."""
 
+import io
 import itertools
 
 import numpy as np
@@ -124,6 +125,41 @@ def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
     assert shown.out.startswith("2 + 4 = 1 EOS    (probability 0.9") and not shown.err
     assert commands.generate([str(tmp_path), "2 + 9 ="]) == 2
     assert "unknown token '9'" in capsys.readouterr().err
+
+
+def test_several_prompts_are_continued_one_after_the_other(tmp_path, text, capsys):
+    train(small(text, steps=1), tmp_path / "run", quiet=True)
+    apart = []
+    for prompt in ("To", "be"):
+        assert commands.generate([str(tmp_path / "run"), prompt, "--tokens", "3"]) == 0
+        apart.append(capsys.readouterr().out)
+    assert commands.generate([str(tmp_path / "run"), "To", "be", "--tokens", "3"]) == 0
+    assert capsys.readouterr().out == f"{apart[0]}{'-' * 40}\n{apart[1]}"
+
+
+@pytest.mark.parametrize("said", [["hi", "and then"], []], ids=["arguments", "lines"])
+def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
+    """Each prompt comes after the turns before it; without one, lines are read to an empty one."""
+    heard = []
+
+    class Words:
+        def chat(self, turns):
+            heard.append(list(turns))
+            return [1, 2, 3]
+
+        def decode(self, ids):
+            return "".join(map(str, ids))
+
+        def stream(self, before):
+            return lambda *token: self.decode(token)
+
+    source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=64, rng=0), Words(), "model")
+    monkeypatch.setattr(generate, "opened", lambda path: source)
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\nand then\n\nnever read\n"))
+    assert commands.generate(["model", *said, "--chat", "--tokens", "4"]) == 0
+    answers = capsys.readouterr().out.split()
+    assert len(answers) == 2 and heard[0] == heard[1] == ["hi"]     # shown, then continued
+    assert heard[2:] == [["hi", answers[0], "and then"]] * 2
 
 
 BAD_GENERATION = [

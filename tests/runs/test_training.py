@@ -1,6 +1,7 @@
 """Training: exact resume, stopping, both engines, evaluation, the files of a run."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -394,3 +395,29 @@ def test_a_trained_model_answers(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[1].split()[0] == "1"
     assert commands.ask([str(tmp_path), "2 + 4"]) == 2
     assert commands.ask([str(tmp_path), "2 + 9 ="]) == 2
+
+
+def test_metrics_of_ones_own_stand_beside_the_others(tmp_path):
+    def reach(trainer):
+        return np.abs(trainer.model.embedding.W.data).max()
+
+    config = small(steps=10)
+    metrics = {"reach": reach, "steps_left": lambda trainer: 10 - trainer.step}
+    assert train(config, tmp_path / "own", quiet=True, metrics=metrics) == 0
+    assert train(config, tmp_path / "plain", quiet=True) == 0
+    own, plain = (read_metrics(tmp_path / name / "metrics.jsonl")[0] for name in ("own", "plain"))
+    assert [record.pop("steps_left") for record in own] == [9, 8, 7, 5, 0]
+    assert own[-1]["reach"] == float(np.abs(load_run(
+        tmp_path / "own").model.embedding.W.data).max())
+    assert [{k: v for k, v in record.items() if k != "reach"} for record in own] == plain
+
+
+@pytest.mark.parametrize(("name", "value", "says"), [
+    ("lr", 1.0, "metric 'lr': every record has npdl's own; choose another name"),
+    ("sizes", [1, 2], "metric 'sizes': has returned list; return a number"),
+    ("rows", np.zeros(3), r"metric 'rows': has returned float64 \(3,\); return a number"),
+    ("odd", math.nan, "odd is nan"),
+])
+def test_a_metric_that_no_record_can_hold_is_said(tmp_path, name, value, says):
+    with pytest.raises((InputError, Diverged), match=says):
+        train(small(steps=3), tmp_path / "run", quiet=True, metrics={name: lambda trainer: value})

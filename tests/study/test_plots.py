@@ -188,3 +188,15 @@ def test_a_run_that_was_loaded_is_left_as_it_was(runs, tmp_path):
     flow.plot_flow(run.config, run.task, "title", run.model)
     for name, array in run.model.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def test_labels_in_any_script_can_be_read(capsys):
+    """Of a font that has them, or as code points: no character is an empty box."""
+    from matplotlib.font_manager import findfont, get_font
+
+    labels, families = style.readable(["é", "д", "ع", "\U000fffff", "a\U000fffff"])
+    assert labels == ["é", "д", "ع", "U+FFFFF", "aU+FFFFF"]
+    assert "has \U000fffff: shown as code points" in capsys.readouterr().err
+    for label in labels:
+        assert not set(label).intersection(*(style.lacks(get_font(findfont(family)), set(label))
+                                             for family in families))

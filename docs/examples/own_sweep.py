@@ -1,0 +1,33 @@
+"""A sweep of one's own: two widths, two seeds, two runs at a time, a table of what came out.
+
+The same command again passes over what is finished and goes on with what was stopped; another
+terminal with the same command takes a part of the runs.
+    python docs/examples/own_sweep.py [FOLDER]
+"""
+
+import sys
+import tempfile
+
+from npdl_train.runs.config import Config
+from npdl_train.runs.sweep import load_records, sweep
+
+
+def main(root=None):
+    root = root or tempfile.mkdtemp()
+    configs = [Config(model="lstm", p=5, r_train=0.8, layers=1, width=width, steps=200, lr=1e-2,
+                      eval_first=0, eval_every=50, seed=seed) for width in (8, 32)
+               for seed in (0, 1)]
+    outcomes = sweep(configs, root, jobs=2, quiet=True)
+    print("width  seed  best loss of training")
+    for config in configs:
+        records = load_records(root, config)        # None while a run isn't finished
+        if records is not None:
+            loss = min(record["train_loss"] for record in records)
+            print(f"{config.width:5}  {config.seed:4}  {loss:.4f}")
+    share = len(outcomes.get("finished", [])) / len(configs)
+    print(f"{share:.1%} of the runs are finished; they are in {root}")
+    return share
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
