@@ -25,8 +25,8 @@ _NAMES = {
     "npdl.layers.linear": "Linear",
     "npdl.layers.llama": "LlamaBlock SwiGLU",
     "npdl.layers.neuron": "ThresholdNeuron XOR",
-    "npdl.layers.norm": "LayerNorm RMSNorm",
-    "npdl.layers.norms": "BatchNorm GroupNorm InstanceNorm",
+    "npdl.layers.layer_norm": "LayerNorm RMSNorm",
+    "npdl.layers.batch_norm": "BatchNorm GroupNorm InstanceNorm",
     "npdl.layers.recurrent": "Cell GRU GRUCell GRULayer LSTM LSTMCell LSTMLayer RNN RNNCell "
                              "RNNLayer Recurrent RecurrentLayer",
     "npdl.layers.sequential": "Sequential",

@@ -8,7 +8,7 @@ import numpy as np
 
 from exercises.framework import Claim, judge
 from exercises.worked import Check, Solution, Step, Table, listing, num, terms
-from npdl.layers.norms import statistics
+from npdl.layers.batch_norm import statistics
 
 QUESTION = """\
 A tensor of 4 samples x 2 channels x 3 features is given:

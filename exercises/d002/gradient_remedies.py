@@ -11,7 +11,7 @@ import numpy as np
 from exercises.d002.gradients_through_time import gradient_norms, recurrent_matrix, rnn_cell
 from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, Table, listing, num, vec
-from npdl.layers.norms import BatchNorm
+from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.recurrent import LSTMCell, RNNLayer
 from npdl.optim import clip_by_global_norm
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from exercises.framework import Claim, judge, proved
 from exercises.worked import Check, Solution, Step, below, num, terms, vec
-from npdl.layers.norm import LayerNorm
+from npdl.layers.layer_norm import LayerNorm
 
 QUESTION = """\
 Layer normalisation is (x - E[x]) / sqrt(Var[x] + eps) * weight + bias, mean and variance over the

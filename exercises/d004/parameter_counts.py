@@ -8,8 +8,8 @@ from exercises.framework import Claim, judge, proved
 from exercises.probes import learned
 from exercises.worked import Check, Solution, Step, Table, terms
 from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
 from npdl.layers.transformer import Decoder, FeedForward
 from npdl.models.gpt import GPT

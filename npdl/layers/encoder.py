@@ -8,7 +8,7 @@ from npdl.core import Cache, Layer
 from npdl.init import generator
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
-from npdl.layers.norm import LayerNorm
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.transformer import Decoder, FeedForward
 
 

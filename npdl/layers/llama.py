@@ -4,8 +4,8 @@ from npdl.core import Cache, Layer
 from npdl.functions import sigmoid
 from npdl.init import generator
 from npdl.layers.grouped import GroupedQueryAttention
+from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import RMSNorm
 
 
 class SwiGLU(Layer):

@@ -18,8 +18,8 @@ from npdl.init import generator
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 
 
 class FeedForward(Layer):

@@ -6,9 +6,9 @@ from npdl.errors import check_key_mask, checked_tokens, require_bool, require_po
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding, Unembedding
+from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.llama import LlamaBlock
-from npdl.layers.norm import RMSNorm
 
 
 class Llama(Layer):

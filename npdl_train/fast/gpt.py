@@ -13,8 +13,8 @@ from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions, Unembedding
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.transformer import Block, Decoder, FeedForward, PreNormBlock, Same
 from npdl_train.fast import attention
 from npdl_train.fast.kernels import (

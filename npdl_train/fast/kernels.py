@@ -16,8 +16,8 @@ from npdl.core import Param
 from npdl.functions import normal_cdf, sum_by_index
 from npdl.layers.activation import GELU
 from npdl.layers.embedding import Unembedding
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl_train.fast import fused
 
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one

@@ -33,8 +33,8 @@ from npdl.core import Param, walk
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMCell
 
 STYLES = ("course", "torch")

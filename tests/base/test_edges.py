@@ -18,13 +18,13 @@ from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh
 from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm, statistics
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
-from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, statistics
 from npdl.layers.recurrent import LSTM, RNN, LSTMCell
 from npdl.layers.sequential import Sequential
 from npdl.layers.transformer import Block

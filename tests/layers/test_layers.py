@@ -11,8 +11,8 @@ from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, sinusoidal
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMCell
 
 RNG = stream(31)

@@ -8,8 +8,8 @@ import pytest
 import tests.tools.mutation as mutation
 from npdl.backend import stream
 from npdl.layers.embedding import Embedding
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTMCell, RecurrentLayer
 from tests.tools.cases import all_cases
 from tests.tools.mutant_kinds import Replacement, all_mutants

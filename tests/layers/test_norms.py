@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from npdl.errors import InputError
-from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm, statistics
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm, statistics
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 
 # Document 000, Question 1: 4 samples, 2 channels, 3 features.
 TENSOR = np.array([

@@ -8,8 +8,8 @@ import pytest
 from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.errors import InputError
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm, matrices_only
 from npdl.schedule import schedule
 

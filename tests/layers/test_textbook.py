@@ -17,7 +17,7 @@ BELOW = {"npdl.core", "npdl.backend", "npdl.functions", "npdl.init", "npdl.error
 ALSO = {"sequential.py": {"inspect"}}        # which options a layer of the chain takes
 # Statements that write into an array or a list: (file, their beginning) -> why they may.
 IN_PLACE = {
-    ("norms.py", "self.running_"): "BatchNorm's running statistics",
+    ("batch_norm.py", "self.running_"): "BatchNorm's running statistics",
     ("embedding.py", "self.W.data[padding_id]"): "the padding row starts at zero",
     ("attentive_rnn.py", "dstates[j]"): "entries of a list are replaced by new arrays",
 }

@@ -8,8 +8,8 @@ from npdl.adapt import add_lora
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import Embedding
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import GRU, LSTM, LSTMCell
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM

@@ -5,8 +5,8 @@ import pytest
 
 from npdl.backend import stream
 from npdl.layers.attention import DotAttention
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTMCell
 from npdl_study.check.gradcheck import gradcheck
 

@@ -8,8 +8,8 @@ from npdl.core import Cache, Layer, Param
 from npdl.layers.activation import GELU, Softmax
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import Embedding
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMCell
 from npdl.layers.transformer import Same
 from npdl_study.check.gradcheck import gradcheck

@@ -3,8 +3,8 @@
 import numpy as np
 
 from npdl.backend import stream
+from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.embedding import Embedding
-from npdl.layers.norms import BatchNorm
 from npdl.layers.recurrent import LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from npdl_study.check.gradcheck import gradcheck
 

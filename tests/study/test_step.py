@@ -12,8 +12,8 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import InputError
 from npdl.layers.activation import ReLU
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.recurrent import LSTM
 from npdl_study.check.examples import EXAMPLES
 from npdl_study.check.samples import layer_classes, sample
@@ -330,7 +330,7 @@ def test_the_command(tmp_path, capsys):
     assert status == 0 and "Linear.backward" in said
     assert "Linear.forward" not in said and "\033" not in said
     page = tmp_path / "deep" / "page.html"
-    status, *_ = run("npdl.layers.norm:LayerNorm", "--input", "x=2,3,4", "--html", str(page))
+    status, *_ = run("npdl.layers.layer_norm:LayerNorm", "--input", "x=2,3,4", "--html", str(page))
     assert status == 0 and page.exists()
     own = tmp_path / "own.py"
     own.write_text((ROOT / "npdl/layers/dropout.py").read_text().replace("Dropout", "Own"))

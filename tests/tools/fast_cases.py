@@ -16,8 +16,8 @@ from npdl.errors import FLOATS
 from npdl.functions import ERF_FIT_END, softmax, softmax_backward
 from npdl.layers.activation import ACTIVATIONS, GELU
 from npdl.layers.embedding import POSITIONS
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm
 from npdl.layers.transformer import Decoder
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM

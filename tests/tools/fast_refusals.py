@@ -8,8 +8,8 @@ import numpy as np
 from npdl.core import Param
 from npdl.errors import InputError
 from npdl.layers.activation import Softmax
+from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import RMSNorm
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq

@@ -17,12 +17,12 @@ from npdl.layers.attention import (
     MultiHeadAttention,
     causal_mask,
 )
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError
 from npdl.models.attentive_rnn import AttentiveRNN

@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 
 from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh, TanhGELU
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
 from npdl.models.mlp import MLP
 from tests.tools.torch_compare import Pair, sizes

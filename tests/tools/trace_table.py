@@ -22,7 +22,7 @@ import numpy as np
 import npdl
 from npdl.__main__ import main as command
 from npdl.layers.attention import MultiHeadAttention, causal_mask
-from npdl.layers.norm import LayerNorm
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.recurrent import LSTM, LSTMLayer
 from npdl.models.gpt import GPT
 from npdl.optim import AdamW

@@ -16,9 +16,9 @@ from npdl.layers.attention import (
     MultiHeadAttention,
     ScaledDotAttention,
 )
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.graph import GraphAttention
-from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.recurrent import LSTM
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, answer_mask, exact_match
 from npdl.models.gpt import GPT

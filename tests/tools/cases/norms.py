@@ -3,8 +3,8 @@
 import numpy as np
 
 from npdl.backend import to_device
-from npdl.layers.norm import LayerNorm, RMSNorm
-from npdl.layers.norms import BatchNorm, GroupNorm, InstanceNorm
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from tests.tools.cases import case, off_zero
 
 
