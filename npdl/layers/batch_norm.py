@@ -1,7 +1,7 @@
 """Normalisation over samples, places or groups of channels: batch, instance and group norm.
 
 With x (N, C, L) - samples, channels, places - or (N, C), the kinds differ only in which entries
-share a mean and a variance. LayerNorm and RMSNorm, over the last axis, are in npdl.layers.layer_norm.
+share a mean and a variance. Those over the last axis are in npdl.layers.layer_norm.
 """
 
 from npdl.backend import xp

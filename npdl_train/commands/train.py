@@ -37,7 +37,6 @@ from npdl_train.runs.config import (
     Config,
     TextConfig,
 )
-from npdl_train.runs.nonfinite import Watch
 from npdl_train.runs.recipes import RECIPES, TEXT_DEFAULTS, new_config, recipe_settings
 
 PROCESS = "this process"
@@ -113,8 +112,7 @@ def parsed(options):
     """(settings that were given, --out, --resume, npdl_train.runs.run.train's other arguments)."""
     given = vars(options)
     process = taken(Process, given)
-    how = {"quiet": process.quiet, "for_steps": process.for_steps,
-           "check": Watch if process.check else None}
+    how = {"quiet": process.quiet, "for_steps": process.for_steps, "check": process.check}
     return given, process.out, process.resume, how
 
 

@@ -35,7 +35,7 @@ def make_folder(folder):
 
 
 def begin(config, folder):
-    """Write the settings of a new run into its folder, which this process has claimed."""
+    """Write the settings of a new run into its folder, which this process has locked."""
     _refuse_another(folder)                     # another process may have been quicker
     clean_stale(folder)                         # of a run that was killed while it began
     try:

@@ -12,6 +12,7 @@ from npdl.errors import InputError, NpdlError, described
 from npdl.schedule import schedule
 from npdl_train.fast.flat import AdamWInPlace
 from npdl_train.runs.engine import PlainEngine, make_engine
+from npdl_train.runs.nonfinite import FirstNonfinite
 from npdl_train.runs.size import check_file, check_memory
 from npdl_train.runs.task import make_model, make_task, settled
 
@@ -46,28 +47,28 @@ class Trainer:
         self.engine = make_engine(config.engine, self.model, self.optimizer, config.threads,
                                   plain_threads)
         self.step, self.metrics = 0, metrics or {}
-        self.watch = None       # npdl_train.runs.nonfinite.Watch, to look at every layer's numbers
+        self.check = False      # every layer's numbers at every step: slower, the same results
 
     def update(self):
         """One step of training: the gradients of a batch, then the optimizer."""
         config, batch = self.config, self.task.batch(self.step)
         rng = functools.partial(stream, config.seed, self.step, 0, 2) if config.dropout else None
-        if self.watch is not None:
-            self._look(batch, rng)
+        if self.check:
+            self._check_layers(batch, rng)
         self.engine.step(batch, rng)
         if config.clip is not None:
             self.engine.clip(config.clip)
         self.engine.update(self.learning_rate(self.step))
         self.step += 1
-        if self.watch is not None:
+        if self.check:
             self.check_finite()
 
-    def _look(self, batch, rng):
+    def _check_layers(self, batch, rng):
         """The textbook's step on this batch, until a layer makes NaN or infinity."""
-        with self.watch(self.model) as watch:
+        with FirstNonfinite(self.model) as first:
             PlainEngine(self.model, self.optimizer).step(batch, rng)
-        if watch.found is not None:
-            raise Diverged(f"step {self.step + 1}: {watch.found}; the last checkpoint is kept; "
+        if first.found is not None:
+            raise Diverged(f"step {self.step + 1}: {first.found}; the last checkpoint is kept; "
                            "try a lower --lr or --clip 1.0")
 
     def evaluation_due(self):
@@ -93,9 +94,9 @@ class Trainer:
                if not math.isfinite(float(xp.abs(param.data).max()))]
         if bad or more:
             what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
-            if bad and self.watch:
+            if bad and self.check:
                 what += ", made by the optimizer's update: the layers' numbers were finite"
-            advice = "" if self.watch else ", or --resume --check to see which operation did it"
+            advice = "" if self.check else ", or --resume --check to see which operation did it"
             raise Diverged(f"step {self.step}: {what}{more}; the last checkpoint is kept; "
                            f"try a lower --lr or --clip 1.0{advice}")
 

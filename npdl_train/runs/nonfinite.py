@@ -4,9 +4,9 @@
     print(found)
     # classifier, forward: output y is not finite (overflow at npdl/layers/linear.py:32: y = ...)
 
-While a `Watch` is active, every call of a layer's forward, backward or logits is looked at: what
-goes in, what comes out, the gradients of its parameters. Layers are run as they are, without
-changes. NumPy also reports the line whose operation overflowed or was not defined; elsewhere (on
+While a `FirstNonfinite` is active, every call of a layer's forward, backward or logits is looked
+at: what goes in, what comes out, the gradients of its parameters. Layers are run as they are,
+without changes. NumPy also reports the line whose operation overflowed or was not defined; elsewhere (on
 a GPU) the layer and the array are all that is known.
 """
 
@@ -59,11 +59,11 @@ def find_nonfinite(layer, *inputs, dout=None, **options):
     found = first_parameter(layer)
     if found is not None:
         return found
-    with Watch(layer) as watch:
+    with FirstNonfinite(layer) as first:
         _, cache = layer.forward(*inputs, **options)
-        if dout is not None and watch.found is None:
+        if dout is not None and first.found is None:
             layer.backward(dout, cache)
-    return watch.found
+    return first.found
 
 
 def first_parameter(layer):
@@ -83,7 +83,7 @@ def is_finite(value):
     return kind != "f" or bool(xp.isfinite(value).all())
 
 
-class Watch:
+class FirstNonfinite:
     """A context manager that looks at the calls of layers in this thread; `found` is the first.
 
     models  the layers to know by name; others (a loss) are known by their class

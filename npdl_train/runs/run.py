@@ -10,7 +10,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl_train.console import lacking, note
 from npdl_train.folders import clean_stale
 from npdl_train.runs import checkpoint
-from npdl_train.runs.claim import claimed
+from npdl_train.runs.lock import locked
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import (
     begin,
@@ -37,16 +37,15 @@ MAY_MOVE = ("text", "pretrained")       # their SHA-256 say whether they are sti
 
 
 @plain_errors()
-def train(config, folder, resume=False, quiet=False, base=None, check=None, for_steps=None,
-          is_claimed=False, metrics=None):
+def train(config, folder, resume=False, quiet=False, base=None, check=False, for_steps=None,
+          is_locked=False, metrics=None):
     """Train in `folder` and return the process's exit status: 0, or 130 when stopped.
 
     config     a Config; with `resume`, what `resumed_config` returned
     base       parameters to start from (Trainer); they are then evaluated and saved at step 0
-    check      npdl_train.runs.nonfinite.Watch, to look at every layer's numbers at every step:
-               slower, the same results
+    check      look at every layer's numbers at every step: slower, the same results
     for_steps  updates to make now, if the run is to be left before its end
-    is_claimed whether this process has the folder's claim already; otherwise it is claimed here
+    is_locked  whether this process has the folder locked already; otherwise it is locked here
     metrics    {name: function(trainer) -> a number}: numbers of one's own, recorded beside the
                others at each evaluation; trainer.model, .task and .step are what they look at
     Raises InputError when a package of the extra `train` is missing, the folder cannot take a new
@@ -57,11 +56,11 @@ def train(config, folder, resume=False, quiet=False, base=None, check=None, for_
         raise InputError(line)
     folder = Path(folder)
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None, metrics)
-    trainer.watch = check
+    trainer.check = check
     trainer.task.prepare()
     if not resume:
         make_folder(folder)
-    with contextlib.nullcontext() if is_claimed else claimed(folder):
+    with contextlib.nullcontext() if is_locked else locked(folder):
         first = not resume and (base is not None or config.is_based)
         return _train(trainer, folder, resume, quiet, first, for_steps)
 

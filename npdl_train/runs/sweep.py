@@ -1,6 +1,6 @@
 """Many runs: each a folder named by its settings, each done once, by as many workers as there are.
 
-A worker claims a folder (npdl_train.runs.claim) before it trains there, so that several launchers,
+A worker locks a folder (npdl_train.runs.lock) before it trains there, so that several launchers,
 on one machine or many that share the folder, divide the runs among them. Finished runs are passed
 over, unfinished ones resumed: to run the same command again is the recovery.
 """
@@ -24,7 +24,7 @@ from npdl.backend import using
 from npdl.errors import InputError
 from npdl.files import is_file, parse_json, reason
 from npdl_train.console import guarded, note
-from npdl_train.runs.claim import claim
+from npdl_train.runs.lock import lock
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import is_bare
 from npdl_train.runs.metrics import read_records
@@ -77,7 +77,7 @@ def work(config, folder):
                          "may write to") from error
     if is_finished(folder, config):
         return "finished"
-    with claim(folder) as is_mine:
+    with lock(folder) as is_mine:
         if is_finished(folder, config):         # by another process just now
             return "finished"
         if not is_mine:
@@ -87,7 +87,7 @@ def work(config, folder):
             if begun:
                 _check_alike(config, folder)
             status = train(config, folder, begun and not is_bare(folder), quiet=True,
-                           is_claimed=True)
+                           is_locked=True)
     return "finished" if status == 0 else "stopped"
 
 
@@ -284,7 +284,7 @@ def main(arguments=None):
         print(work(Config.from_json(json.loads(options.settings)), options.folder))
         return 0
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)      # so that a claim is given back
+    signal.signal(signal.SIGTERM, signal.default_int_handler)      # so that a lock is given back
     return guarded(parser.prog, train_one)
 
 

@@ -14,8 +14,8 @@ from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.files import write_json
 from npdl_train.runs import checkpoint
-from npdl_train.runs import claim as claims
-from npdl_train.runs.claim import claim, claimed
+from npdl_train.runs import lock as runs_lock
+from npdl_train.runs.lock import lock, locked
 from npdl_train.runs.config import Config
 from npdl_train.runs.metrics import read_metrics
 from npdl_train.runs.run import train
@@ -54,7 +54,7 @@ def refused(arguments, mentioned, tmp_path, capsys, model="gpt"):
 def test_a_folder_that_a_process_works_in_is_refused(tmp_path, run, capsys, options):
     folder = run if options == ["--resume"] else tmp_path / "new"
     folder.mkdir(exist_ok=True)
-    with claim(folder):
+    with lock(folder):
         before = contents(folder)
         refused([*options, "--out", folder], f"process {os.getpid()} on", tmp_path, capsys)
         assert contents(folder) == before
@@ -90,7 +90,7 @@ def test_of_many_that_begin_at_one_instant_one_does(tmp_path, monkeypatch):
 def test_a_killed_process_leaves_the_folder_to_the_next(tmp_path):
     pid = os.fork()
     if pid == 0:
-        with claim(tmp_path):
+        with lock(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert os.listdir(tmp_path) == ["claim.json"]
@@ -100,18 +100,18 @@ def test_a_killed_process_leaves_the_folder_to_the_next(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"\xff\xfe", b'{"pid": 1e999}',
                                      b'{"pid": %d, "host": "%s"}' % (10**400, b"x")])
-def test_whatever_a_claim_says_it_is_whose_lock_it_is(tmp_path, content):
+def test_whatever_a_lock_file_says_it_is_whose_lock_it_is(tmp_path, content):
     (tmp_path / "claim.json").write_bytes(content)
-    with claim(tmp_path) as mine:
+    with lock(tmp_path) as mine:
         assert mine
         (tmp_path / "claim.json").write_bytes(content)          # someone writes into it meanwhile
-        with pytest.raises(InputError, match="process works here"), claimed(tmp_path):
+        with pytest.raises(InputError, match="process works here"), locked(tmp_path):
             pass
     assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("odd", ["pipe", "link", "folder"])
-def test_an_odd_claim_is_neither_waited_for_nor_written(tmp_path, run, capsys, odd):
+def test_an_odd_lock_file_is_neither_waited_for_nor_written(tmp_path, run, capsys, odd):
     path, target = run / "claim.json", tmp_path / "somebody's"
     target.write_text("mine")
     {"pipe": os.mkfifo, "link": lambda path: path.symlink_to(target), "folder": os.mkdir}[odd](path)
@@ -119,18 +119,18 @@ def test_an_odd_claim_is_neither_waited_for_nor_written(tmp_path, run, capsys, o
     assert target.read_text() == "mine"
 
 
-def test_a_claim_that_its_holder_removes_is_not_held(tmp_path, monkeypatch):
+def test_a_lock_that_its_holder_removes_is_not_held(tmp_path, monkeypatch):
     """Between the opening and the lock, the file may lose its name."""
-    locks, lock = [], claims._lock
+    locks, try_lock = [], runs_lock._try_lock
 
     def late(file):
         locks.append(file)
         if len(locks) == 1:
             (tmp_path / "claim.json").unlink()
-        return lock(file)
+        return try_lock(file)
 
-    monkeypatch.setattr(claims, "_lock", late)
-    with claim(tmp_path) as mine, claim(tmp_path) as other:
+    monkeypatch.setattr(runs_lock, "_try_lock", late)
+    with lock(tmp_path) as mine, lock(tmp_path) as other:
         assert mine and not other and len(locks) == 3
 
 

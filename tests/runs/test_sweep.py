@@ -14,7 +14,7 @@ import pytest
 
 from npdl.errors import CheckpointError, InputError
 from npdl_train.runs import checkpoint
-from npdl_train.runs.claim import claim
+from npdl_train.runs.lock import lock
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import begin, read_config
 from npdl_train.runs.run import load_run
@@ -81,10 +81,10 @@ def test_two_launchers_share_the_work(tmp_path):
         assert steps == list(range(1, 31))                          # no record was made twice
 
 
-def test_a_folder_that_is_claimed_is_left_alone(tmp_path):
+def test_a_folder_that_is_locked_is_left_alone(tmp_path):
     folder = folder_of(tmp_path, CONFIGS[0])
     folder.mkdir(parents=True)
-    with claim(folder) as mine:
+    with lock(folder) as mine:
         assert mine
         assert work(CONFIGS[0], folder) == "taken"
     assert work(CONFIGS[0], folder) == "finished"
@@ -153,21 +153,21 @@ def test_a_dask_cluster_gives_the_same_weights(tmp_path):
             parameters(folder_of(tmp_path / "alone", config))
 
 
-def test_a_process_that_is_stopped_keeps_its_claim(tmp_path):
+def test_a_process_that_is_stopped_keeps_its_lock(tmp_path):
     """A laptop's sleep, a stopped job: its process lives, so it goes on where it was."""
-    code = ("import sys, time; from npdl_train.runs.claim import claim\n"
-            "with claim(sys.argv[1]) as mine: print(mine, flush=True); time.sleep(60)")
+    code = ("import sys, time; from npdl_train.runs.lock import lock\n"
+            "with lock(sys.argv[1]) as mine: print(mine, flush=True); time.sleep(60)")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     owner = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment,
                              text=True, stdout=subprocess.PIPE)
     try:
         assert owner.stdout.readline() == "True\n"
         owner.send_signal(signal.SIGSTOP)
-        with claim(tmp_path) as mine:
+        with lock(tmp_path) as mine:
             assert not mine
         owner.kill()
         owner.wait()
-        with claim(tmp_path) as mine:
+        with lock(tmp_path) as mine:
             assert mine
     finally:
         owner.kill()
@@ -205,7 +205,7 @@ def test_a_full_disk_or_one_without_locks_is_one_line(tmp_path, monkeypatch, num
     def refuse(*given):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("npdl_train.runs.claim._lock", refuse)
+    monkeypatch.setattr("npdl_train.runs.lock._try_lock", refuse)
     with pytest.raises(CheckpointError, match=f"{os.strerror(number)}.*; free space"):
         work(CONFIGS[0], tmp_path / "run")
     (tmp_path / "file").write_text("")

@@ -22,21 +22,21 @@ except ImportError:                     # Windows
     fcntl = None
     import msvcrt
 
-CLAIM = "claim.json"
-LARGEST = 1 << 16                       # bytes of a claim that are read
+FILE = "claim.json"                     # as runs of earlier versions lock
+LARGEST = 1 << 16                       # bytes of it that are read
 # A link or a pipe that somebody has put there is neither written to nor waited for.
 HOW = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextlib.contextmanager
-def claim(folder):
+def lock(folder):
     """Yield whether this process may work in `folder`: no other one may until the block ends.
 
     Raises CheckpointError where nothing can be locked.
     """
-    path = Path(folder) / CLAIM
+    path = Path(folder) / FILE
     try:
-        file = _locked(path)
+        file = _opened(path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be locked ({reason(error)}); free space, remove "
                               "what is there, or choose another folder") from error
@@ -52,9 +52,9 @@ def claim(folder):
 
 
 @contextlib.contextmanager
-def claimed(folder):
-    """As `claim`, where another process's is an InputError."""
-    with claim(folder) as is_mine:
+def locked(folder):
+    """As `lock`, where another process has it: InputError."""
+    with lock(folder) as is_mine:
         if not is_mine:
             raise InputError(f"{folder}: {_owner(folder)} works here; wait for its end, or choose "
                              "another folder")
@@ -62,23 +62,23 @@ def claimed(folder):
 
 
 def _owner(folder):
-    """The process that holds a folder's claim, in words."""
+    """The process that has a folder locked, in words."""
     try:
-        with open(Path(folder) / CLAIM, "rb") as file:
+        with open(Path(folder) / FILE, "rb") as file:
             owner = parse_json(file.read(LARGEST))
         return f"process {int(owner['pid'])} on {str(owner['host'])[:40]!r}"
     except (OSError, ValueError, LookupError, TypeError):
         return "another process"
 
 
-def _locked(path):
+def _opened(path):
     """The file `path` of this process, open and locked, or None if another process has it."""
     while True:
         file = open(os.open(path, HOW, 0o666), "r+b", buffering=0)
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError("it is not a file")
-            if not _lock(file):
+            if not _try_lock(file):
                 file.close()
                 return None
             if _is_named(file, path):           # else who held it has just removed it
@@ -91,7 +91,7 @@ def _locked(path):
         file.close()
 
 
-def _lock(file):
+def _try_lock(file):
     """Lock an open file, until it is closed; False if another process has it locked."""
     try:
         if fcntl is None:
