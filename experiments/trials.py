@@ -18,7 +18,7 @@ from npdl.errors import InputError
 from npdl.files import is_file, reason
 from npdl_train.console import OneLineParser, guarded, note
 from npdl_train.runs.loop import unwarned
-from npdl_train.runs.origin import versions
+from npdl_train.runs.versions import versions
 
 RESULTS = Path(__file__).parent / "results"
 RUNNING = 3                         # evaluations in a row, all of them right, that end a trial

@@ -10,7 +10,7 @@ import importlib
 __version__ = "0.3.0"
 
 _NAMES = {
-    "npdl.core": "Absent Cache Layer Param",
+    "npdl.core": "NoBias Cache Layer Param",
     "npdl.exceptions": "BackendError CheckpointError InputError NpdlError",
     "npdl.layers.activation": "GELU ReLU Sigmoid Softmax Tanh TanhGELU",
     "npdl.adapt.linears": "FrozenLinear LoRALinear QuantLinear",

@@ -73,7 +73,7 @@ class Param:
         return f"Param(shape={self.data.shape}, dtype={self.data.dtype})"
 
 
-class Absent:
+class NoBias:
     """A bias that a layer was made without: its data is 0, and gradients added to it are dropped.
 
     So a page writes `x W + b` once, and a layer without b computes the same equation. It is no

@@ -1,6 +1,6 @@
-"""What npdl raises, and the doors that raise it.
+"""What npdl raises, and the checks that raise it.
 
-Every message is one line: what was given, what is allowed, what to do. A door is called where a
+Every message is one line: what was given, what is allowed, what to do. A check is called where a
 constructor, a model, a loss or data meets its user, and in a layer where NumPy would answer
 wrongly without a word: broadcasting and integer arithmetic raise nothing.
 """

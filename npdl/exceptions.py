@@ -1,4 +1,4 @@
-"""What npdl raises; npdl.errors has the doors that raise it, and imports NumPy."""
+"""What npdl raises; npdl.errors has the checks that raise it, and imports NumPy."""
 
 
 class NpdlError(Exception):

@@ -138,7 +138,7 @@ def _sum_on_device(rows, index, size):
     return total
 
 
-def each(function, *states):
+def map_state(function, *states):
     """A function of the parts of recurrent states: function(h), or (function(h), function(c))."""
     if isinstance(states[0], tuple):
         return tuple(function(*parts) for parts in zip(*states, strict=True))
@@ -154,7 +154,7 @@ def by_layer(state, L, owner):
         if not is_array(part) or part.ndim != 3 or len(part) != L:
             raise InputError(f"{owner}: a part of the state is {described(part)}; it must be "
                              f"({L}, B, H), a row for each layer")
-    return [each(lambda part, i=i: part[i], state) for i in range(L)]
+    return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
 
 
 def reverse(x, lengths=None):
@@ -193,11 +193,11 @@ def h_of(state):
     return state[0] if isinstance(state, tuple) else state
 
 
-def plus_dh(dstate, dh):
+def add_dh(dstate, dh):
     """dstate with dh added to the gradient of h."""
     return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
 
 
-def held(real):
+def if_real(real):
     """new where `real` (B, 1), else old, as a function of both: past its end a state stays."""
     return lambda new, old=0: xp.where(real, new, old)

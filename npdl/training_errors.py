@@ -1,4 +1,4 @@
-"""The doors of losses, optimizers and loaded arrays; npdl.errors has those of layers and data."""
+"""The checks of losses, optimizers and loaded arrays; npdl.errors has those of layers and data."""
 
 import math
 import warnings

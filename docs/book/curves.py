@@ -9,7 +9,7 @@ from docs.book.drawing import Drawing
 from docs.book.sources import ROOT
 from npdl import GELU, Adam, CrossEntropy, Linear, ReLU, Sigmoid, Tanh
 from npdl.layers.embedding import sinusoidal
-from npdl_train.runs.origin import engine_digest
+from npdl_train.runs.versions import engine_digest
 
 
 def _axes(draw, place, xs, ys, x_marks, y_marks):

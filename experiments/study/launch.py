@@ -14,9 +14,9 @@ from experiments.study.records import SEEDS, is_done, keep, with_recipe
 from npdl.backend import using
 from npdl.errors import NpdlError
 from npdl_train.console import OneLineParser, guarded, place
-from npdl_train.runs.origin import engine_digest
 from npdl_train.runs.recipes import RECIPES
 from npdl_train.runs.sweep import folder_of, is_finished, meanwhile, steps_done, sweep
+from npdl_train.runs.versions import engine_digest
 
 LOOK = 5.0          # seconds between two looks for runs that have finished
 

@@ -13,10 +13,10 @@ from npdl.errors import InputError
 from npdl.files import read_json, reason
 from npdl_train.runs.config import Config
 from npdl_train.runs.metrics import METRICS
-from npdl_train.runs.origin import engine_digest
 from npdl_train.runs.recipes import RECIPES
 from npdl_train.runs.summary import read_summary
 from npdl_train.runs.sweep import folder_of, load_records
+from npdl_train.runs.versions import engine_digest
 
 RESULTS = Path(__file__).parents[1] / "results" / "study"
 SEEDS = (0, 42)                     # the document's

@@ -15,7 +15,7 @@ from experiments.study.records import NAMES, RESULTS, Run, stored_in
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer, unwarned
 from npdl_train.runs.metrics import METRICS
-from npdl_train.runs.origin import kernels
+from npdl_train.runs.versions import kernels
 
 LABELS = RESULTS.with_name("labels.json")
 STEPS = {"gpt": 200, "lstm": 600}   # an LSTM's first 200 lie on the plateau, where all rounding is

@@ -8,7 +8,7 @@ import math
 
 from npdl.adapt.quantize import dequantize, pack, quantize, unpack
 from npdl.backend import xp
-from npdl.core import Absent, Cache, Layer, Param
+from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
     InputError,
     check_gradient,
@@ -124,4 +124,4 @@ def check_linear(owner, linear):
 
 def frozen_bias(b):
     """The same numbers, shared, as a Param that never learns; an absent bias stays absent."""
-    return b if isinstance(b, Absent) else Param(b.data, trainable=False)
+    return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

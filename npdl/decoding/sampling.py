@@ -38,7 +38,7 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
         last = (cumulative < cumulative[:, -1:]).sum(1)     # no later token has a probability
         return np.minimum(drawn, last)
 
-    filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # refuse wrong options at the door
+    filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # refuse wrong options at once
     return _generate(scorer, max_len, eos, count, choose, each)
 
 

@@ -1,7 +1,7 @@
 """Normalisation over the last axis: LayerNorm (Ba et al. 2016, arXiv:1607.06450) and RMSNorm."""
 
 from npdl.backend import xp
-from npdl.core import Absent, Cache, Layer, Param
+from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
     check_gradient,
     check_width,
@@ -26,7 +26,7 @@ class LayerNorm(Layer):
         require_eps(eps)
         require_bool(bias=bias)
         self.gain = Param(xp.ones(d_model, dtype))
-        self.bias = Param(xp.zeros(d_model, dtype)) if bias else Absent()
+        self.bias = Param(xp.zeros(d_model, dtype)) if bias else NoBias()
         self.eps = eps
 
     def forward(self, x):

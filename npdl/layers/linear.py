@@ -1,6 +1,6 @@
 """Linear maps over the last axis."""
 
-from npdl.core import Absent, Cache, Layer, Param
+from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import check_gradient, check_width, require_bool, require_positive
 from npdl.functions import sum_rows
 from npdl.init import generator, uniform_fan_in
@@ -18,7 +18,7 @@ class Linear(Layer):
         require_bool(bias=bias)
         rng = generator(rng)
         self.W = Param(uniform_fan_in(rng, d_in, (d_in, d_out), dtype))
-        self.b = Param(uniform_fan_in(rng, d_in, (d_out,), dtype)) if bias else Absent()
+        self.b = Param(uniform_fan_in(rng, d_in, (d_out,), dtype)) if bias else NoBias()
 
     @property
     def sizes(self):

@@ -5,9 +5,9 @@ a block for each gate, side by side. Document 004, Problem 1; the GRU: 002, Prob
 """
 
 from npdl.backend import xp
-from npdl.core import Absent, Cache, Layer, Param, gradients_of
+from npdl.core import Cache, Layer, NoBias, Param, gradients_of
 from npdl.errors import check_sequence, check_width, checked_state, require_bool, require_positive
-from npdl.functions import by_layer, each, h_of, held, plus_dh, real_steps, sigmoid, sum_rows
+from npdl.functions import add_dh, by_layer, h_of, if_real, map_state, real_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 
@@ -27,7 +27,7 @@ class Cell(Layer):
         rng, fan_in, G = generator(rng), d_in + d_hidden, self.gates * d_hidden
         self.W_x = Param(uniform_fan_in(rng, fan_in, (d_in, G), dtype))
         self.W_h = Param(uniform_fan_in(rng, fan_in, (d_hidden, G), dtype))
-        self.b = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else Absent()
+        self.b = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else NoBias()
         self.d_hidden = d_hidden
 
     def start(self, x, state=None):
@@ -166,7 +166,7 @@ class RecurrentLayer(Layer):
         ys, steps = [], []
         for t in range(x.shape[1]):
             new, step = self.cell.forward(x[:, t], state)
-            state = new if real is None else each(held(real[:, t]), new, state)
+            state = new if real is None else map_state(if_real(real[:, t]), new, state)
             ys.append(h_of(state))
             steps.append(step)
         y = xp.stack(ys, 1)                                 # y (B, S, H)
@@ -179,11 +179,11 @@ class RecurrentLayer(Layer):
         for t in reversed(range(len(steps))):
             dh = dy[:, t]                                   # y_t = h_t, which step t + 1 reads too
             if real is None:
-                dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])
+                dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])
             else:                                           # past its end, a state is passed on
-                dnew = each(held(real[:, t]), plus_dh(dstate, dh))
+                dnew = map_state(if_real(real[:, t]), add_dh(dstate, dh))
                 dx, dread = self.cell.backward(dnew, steps[t])
-                dstate = each(xp.add, dread, each(held(~real[:, t]), dstate))
+                dstate = map_state(xp.add, dread, map_state(if_real(~real[:, t]), dstate))
             dxs.append(dx)
         dx = xp.stack(dxs[::-1], 1)                         # dx (B, S, D)
         return dx, dstate
@@ -223,7 +223,7 @@ class Recurrent(Layer):
             (x, last), c_layer = layer.forward(x, start, lengths)
             lasts.append(last)
             caches.append(Cache(layer=c_layer, drop=None))
-        state = each(lambda *parts: xp.stack(parts), *lasts)
+        state = map_state(lambda *parts: xp.stack(parts), *lasts)
         return (x, state), Cache(layers=caches, out=(x, state))
 
     def backward(self, dout, cache):
@@ -234,7 +234,7 @@ class Recurrent(Layer):
             dx = dx if c_drop is None else self.dropout.backward(dx, c_drop)
             dx, dstart = self.layers[i].backward((dx, dlasts[i]), c_layer)
             dstarts.append(dstart)
-        dstate = each(lambda *parts: xp.stack(parts), *dstarts[::-1])
+        dstate = map_state(lambda *parts: xp.stack(parts), *dstarts[::-1])
         return dx, dstate
 
 

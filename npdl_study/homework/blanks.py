@@ -311,7 +311,7 @@ def texts(functions):
 # Calls that only arrange arrays.
 ARRANGING = {"reshape", "split", "join", "gradients_of", "split_groups", "swapaxes", "zeros",
              "zeros_like", "empty", "empty_like", "Cache", "copy", "len", "type", "astype", "stack",
-             "by_layer", "start", "each", "real_steps", "h_of", "reversed", "range", "append",
+             "by_layer", "start", "map_state", "real_steps", "h_of", "reversed", "range", "append",
              "asarray", "ones", "to_device", "checked_ids"}
 
 

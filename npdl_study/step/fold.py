@@ -19,7 +19,7 @@ PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Starred
 CARRYING = (*PLAIN, ast.Call, ast.keyword)
 
 
-def is_door(name):
+def is_check(name):
     """Whether a function, by its name, only looks at what it is given."""
     return name.lstrip("_").split("_")[0] in DOORS or name == "gradients_of"
 
@@ -40,7 +40,7 @@ def is_checking(node):
     value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
     called = value.func if isinstance(value, ast.Call) else None
     name = getattr(called, "attr", getattr(called, "id", ""))
-    return bool(name) and is_door(name)
+    return bool(name) and is_check(name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,7 +100,7 @@ class Folder:
         while call is not None and not is_pass(call):
             steps = self.helpers.get(call, ())
             short = len({s.line for s in steps}) <= 2
-            known = is_door(call.code.co_name) or call.name in NAMED
+            known = is_check(call.code.co_name) or call.name in NAMED
             if short or known or all(map(self._moves, steps)):
                 return True
             call = call.parent

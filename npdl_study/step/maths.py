@@ -26,7 +26,7 @@ FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "softmax", "sin", "cos", "sign", "
              "square", "dot", "trace"}
 SHOWN_AS = {"normal_cdf": "Φ", "normal_density": "φ", "sum_rows": "Σ", "maximum": "max",
             "minimum": "min", "log_softmax": "log softmax"}
-NO_FUNCTIONS = {"each", "held", "copy", "list"} | set(dir(builtins))
+NO_FUNCTIONS = {"map_state", "if_real", "copy", "list"} | set(dir(builtins))
 SUMS = {"sum": "Σ", "mean": "mean", "max": "max", "min": "min"}
 
 

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from npdl.backend import stream
-from npdl.core import Absent
+from npdl.core import NoBias
 from npdl_study.check.adapters import holders
 from npdl_study.trace.oracle import slope
 from npdl_study.trace.watch import Watch
@@ -48,7 +48,7 @@ class Budget:
 def unwritten(layer):
     """Put back what a layer and its parts hold, whatever code binds there or writes into."""
     held = [(vars(part), dict(vars(part))) for whole in holders(layer) for part in (
-        whole, *(value for value in vars(whole).values() if isinstance(value, Absent)))]
+        whole, *(value for value in vars(whole).values() if isinstance(value, NoBias)))]
     inside = [(value, copy.copy(value)) for _, before in held for value in before.values()
               if isinstance(value, (dict, list)) or isinstance(value, np.ndarray)
               and value.flags.writeable]

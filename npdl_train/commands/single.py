@@ -17,12 +17,12 @@ import npdl
 from npdl.errors import InputError
 from npdl_train.console import describe
 
-DOORS = ("npdl.errors", "npdl.training_errors")
-ERRORS = (*DOORS, "npdl.exceptions")
-# Doors that return what they were given, and so stay behind; others, which fill in a default, come.
+CHECKS = ("npdl.errors", "npdl.training_errors")
+ERRORS = (*CHECKS, "npdl.exceptions")
+# Checks that return what they were given stay behind; others, which fill in a default, come.
 SAME = ("check_key_mask", "checked_ids", "checked_lengths", "checked_params", "checked_state",
         "checked_tokens")
-# Methods of a Layer that stay behind: a door, and one whose name NumPy's arrays have, too.
+# Methods of a Layer that stay behind: a check, and one whose name NumPy's arrays have, too.
 APART = {"__setattr__", "astype"}
 IN_NUMPY = {"to_device": "np.asarray", "to_host": "np.asarray", "xp": "np"}
 
@@ -212,7 +212,7 @@ class Cut:
         return [key for key in found if key not in self.kept]
 
     def living(self, source, node):
-        """The nodes of a definition that stay, without its doors and methods nobody calls."""
+        """The nodes of a definition that stay, without its checks and methods nobody calls."""
         if self.dropped(source, node):
             return
         inner = self.instead_of(source, node)
@@ -240,9 +240,9 @@ class Cut:
             return node.name in APART or not (node.name.startswith("__")
                                               or node.name in self.attributes)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            return self.is_door(source, node.value.func)
+            return self.is_check(source, node.value.func)
         if isinstance(node, ast.Raise):
-            return self.is_door(source, getattr(node.exc, "func", node.exc))
+            return self.is_check(source, getattr(node.exc, "func", node.exc))
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             inner = self.instead_of(source, node.value)
             return isinstance(inner, ast.Name) and inner.id == node.targets[0].id
@@ -260,14 +260,14 @@ class Cut:
             isinstance(each, ast.ClassDef) and node in each.body for each in source.tree.body)
 
     @staticmethod
-    def is_door(source, func):
+    def is_check(source, func):
         name = getattr(func, "id", None)
         return source.origin.get(name, ("",))[0] in ERRORS or (
-            source.name in DOORS and name in source.definitions)
+            source.name in CHECKS and name in source.definitions)
 
     def instead_of(self, source, node):
-        """What stands in an expression's place: of a door that returns what it is given, that."""
-        if not (isinstance(node, ast.Call) and self.is_door(source, node.func) and node.args):
+        """What stands in an expression's place: of a check that returns what it is given, that."""
+        if not (isinstance(node, ast.Call) and self.is_check(source, node.func) and node.args):
             return None
         name = source.origin.get(node.func.id, ("", node.func.id))[1]
         return node.args[0 if name != "checked_params" else 1] if name in SAME else None
@@ -349,7 +349,7 @@ def constant(test):
 
 
 def tidy(text):
-    """Without what only doors are spoken of for, and no more than two blank lines."""
+    """Without what only checks are spoken of for, and no more than two blank lines."""
     text = re.sub(r"\s*Raises\s+(InputError|CheckpointError)[^.]*?\.(?=\s)", "", text)
     return re.sub(r"\n{3,}", "\n\n", text)
 

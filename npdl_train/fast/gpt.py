@@ -7,7 +7,7 @@ are computed once for each such pair (`rows.words`).
 """
 
 from npdl.backend import is_host, xp
-from npdl.core import Absent, Cache
+from npdl.core import Cache, NoBias
 from npdl.errors import checked_ids, checked_tokens
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
@@ -82,7 +82,7 @@ class FastGPT:
         maps = layer.W_Q, layer.W_K, layer.W_V
         if W not in data or any(type(each) is not Linear for each in maps):
             return None
-        biased = not any(isinstance(each.b, Absent) for each in maps)
+        biased = not any(isinstance(each.b, NoBias) for each in maps)
         if biased and b not in data:
             return None
         every, D = (data[W], grads[W], *((data[b], grads[b]) if biased else ())), len(data[W])

@@ -32,7 +32,7 @@ MAPS = (Linear, LoRALinear, *BASES)         # what may stand where the textbook 
 
 
 def learns(param):
-    """Whether there is such a parameter (no Absent bias), and it is not frozen."""
+    """Whether there is such a parameter (no NoBias), and it is not frozen."""
     return isinstance(param, Param) and param.trainable
 
 

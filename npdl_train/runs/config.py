@@ -23,7 +23,7 @@ from npdl_train.options import (
     setting,
 )
 from npdl_train.runs.engine import ENGINES
-from npdl_train.runs.initial import INITS, ONLY
+from npdl_train.runs.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more

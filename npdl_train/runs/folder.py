@@ -17,8 +17,8 @@ from npdl_train.console import note
 from npdl_train.folders import clean_stale
 from npdl_train.runs.config import Config
 from npdl_train.runs.curves import plot_curves
-from npdl_train.runs.origin import versions
 from npdl_train.runs.summary import summarise
+from npdl_train.runs.versions import versions
 
 SPARE = 8 << 20                 # bytes
 FACTS = "sha256", "characters", "pretrained_sha256"             # what a text, a real model was
@@ -151,7 +151,7 @@ def read_config(folder):
 
 
 def made_by(folder):
-    """The versions (npdl_train.runs.origin) that a run's settings were written with, or {}."""
+    """The versions (npdl_train.runs.versions) that a run's settings were written with, or {}."""
     found = read_json(Path(folder) / "config.json").get("versions")
     return found if isinstance(found, dict) else {}
 

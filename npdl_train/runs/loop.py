@@ -14,7 +14,7 @@ from npdl_train.fast.flat import AdamWInPlace
 from npdl_train.runs.engine import PlainEngine, make_engine
 from npdl_train.runs.nonfinite import FirstNonfinite
 from npdl_train.runs.size import check_file, check_memory
-from npdl_train.runs.task import make_model, make_task, settled
+from npdl_train.runs.task import make_model, make_task, resolved
 
 
 class Diverged(NpdlError):
@@ -32,7 +32,7 @@ class Trainer:
     """
 
     def __init__(self, config, base=None, path=None, metrics=None):
-        self.config = config = settled(config)
+        self.config = config = resolved(config)
         self.task = make_task(config)
         check_memory(config, self.task)
         if path is not None:

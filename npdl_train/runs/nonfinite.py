@@ -6,8 +6,8 @@
 
 While a `FirstNonfinite` is active, every call of a layer's forward, backward or logits is looked
 at: what goes in, what comes out, the gradients of its parameters. Layers are run as they are,
-without changes. NumPy also reports the line whose operation overflowed or was not defined; elsewhere (on
-a GPU) the layer and the array are all that is known.
+without changes. NumPy also reports the line whose operation overflowed or was not defined;
+elsewhere (on a GPU) the layer and the array are all that is known.
 """
 
 import linecache

@@ -10,7 +10,6 @@ from npdl.errors import CheckpointError, InputError
 from npdl_train.console import lacking, note
 from npdl_train.folders import clean_stale
 from npdl_train.runs import checkpoint
-from npdl_train.runs.lock import locked
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import (
     begin,
@@ -22,11 +21,12 @@ from npdl_train.runs.folder import (
     read_config,
     write_config,
 )
+from npdl_train.runs.lock import locked
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.metrics import MetricsWriter, read_records, truncate_after
-from npdl_train.runs.origin import versions
 from npdl_train.runs.progress import Progress
 from npdl_train.runs.summary import table
+from npdl_train.runs.versions import versions
 
 __all__ = ["Run", "default_folder", "load_run", "read_config", "resumed_config", "train"]
 

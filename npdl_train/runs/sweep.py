@@ -24,9 +24,9 @@ from npdl.backend import using
 from npdl.errors import InputError
 from npdl.files import is_file, parse_json, reason
 from npdl_train.console import guarded, note
-from npdl_train.runs.lock import lock
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import is_bare
+from npdl_train.runs.lock import lock
 from npdl_train.runs.metrics import read_records
 from npdl_train.runs.run import read_config, train
 from npdl_train.runs.summary import read_summary

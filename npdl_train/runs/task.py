@@ -14,11 +14,11 @@ from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
 from npdl_train.pretrained import load
 from npdl_train.runs.engine import Batch
-from npdl_train.runs.initial import initialise
+from npdl_train.runs.initialise import initialise
 from npdl_train.runs.text_task import BATCHES, EVALUATION, PretrainedTask, TextTask, with_facts
 
 __all__ = ["ArithmeticTask", "DatesTask", "PretrainedTask", "TextTask", "make_model",
-           "make_task", "settled"]
+           "make_task", "resolved"]
 
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
@@ -131,13 +131,13 @@ class DatesTask:
         return record
 
 
-def settled(config):
+def resolved(config):
     """The settings with what they leave to the data: a text's characters and its digest."""
     return config if config.text is None else with_facts(config)
 
 
 def make_task(config):
-    """The task that the settings (from `settled`) describe."""
+    """The task that the settings (from `resolved`) describe."""
     if config.translates:
         return DatesTask(config)
     if config.pretrained is not None:

@@ -141,7 +141,7 @@ def test_options_of_layers(cls, names):
 
 
 def test_every_option_is_known():
-    """Those that are not in RIGHT are layers, which test_doors hands over, or anything at all."""
+    """Those not in RIGHT are layers, which test_argument_checks hands over, or anything."""
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model"}
     anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
                 "affine", "tied", "ignored", "padding_id", "layers"}

@@ -31,18 +31,18 @@ from tests.tools.fast_cases import build, drawn
 both = pytest.mark.parametrize("way", [Threads, Processes])
 
 
-class Room:
+class Worker:
     """What a worker is made into, in these tests."""
 
     def __init__(self, model):
         self.model = model
 
 
-def room(count, way=Threads):
+def workers_on(count, way=Threads):
     """`count` workers on a Linear."""
     model = Linear(2, 2)
     shadows = [model.shadow() for _ in range(count - 1)]
-    return way(Room, [model, *shadows], Flat(SGD(model), (), shadows))
+    return way(Worker, [model, *shadows], Flat(SGD(model), (), shadows))
 
 
 def twice(worker, share, more):
@@ -75,7 +75,7 @@ def of_part(worker, share, _):
 @both
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(way, count):
-    with room(count, way) as several:
+    with workers_on(count, way) as several:
         for items in (0, 1, 2, 5):
             given = [(item, 10) for item in range(items)]
             done = several.run(twice, given, 1)
@@ -89,7 +89,7 @@ def test_results_come_in_the_order_of_the_items(way, count):
 @both
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_workers_share_parameters_but_not_gradients(way, count):
-    with room(count, way) as several:
+    with workers_on(count, way) as several:
         for pieces in (1, 5):           # a second step begins at zero
             several.run(add, [(n, None) for n in range(1, pieces + 1)])
             several.flat.sum_grads()
@@ -102,7 +102,7 @@ def test_workers_share_parameters_but_not_gradients(way, count):
 @both
 def test_an_error_elsewhere_is_the_callers_and_leaves_no_answer_behind(way):
     items = [(1, None), (2, None)]
-    with room(2, way) as several:
+    with workers_on(2, way) as several:
         for at in (1, 2):
             with pytest.raises(InputError, match=f"^{at} is refused"):
                 several.run(fail, items, at)
@@ -110,7 +110,7 @@ def test_an_error_elsewhere_is_the_callers_and_leaves_no_answer_behind(way):
 
 
 def test_ctrl_c_here_leaves_no_answer_behind_and_ends_no_process():
-    with room(2, Processes) as several:
+    with workers_on(2, Processes) as several:
         os.kill(several.others[0].process.pid, signal.SIGINT)       # a terminal tells all
         with pytest.raises(KeyboardInterrupt):
             several.run(interrupted, [(1, None), (2, None)], os.getpid())
@@ -119,7 +119,7 @@ def test_ctrl_c_here_leaves_no_answer_behind_and_ends_no_process():
 
 def test_a_part_travels_once_and_is_forgotten_with_the_callers():
     parts = [Part(divmod, n, 3) for n in (7, 8)]
-    with room(2, Processes) as several:
+    with workers_on(2, Processes) as several:
         other, places = several.others[0], []
         for _ in range(2):
             done = several.run(of_part, [(part, None) for part in parts])
@@ -132,7 +132,7 @@ def test_a_part_travels_once_and_is_forgotten_with_the_callers():
 
 
 def test_a_process_that_was_killed_is_named_in_one_line():
-    with room(3, Processes) as several:
+    with workers_on(3, Processes) as several:
         process = several.others[1].process
         process.kill()
         process.join()
@@ -150,7 +150,7 @@ import sys
 from tests.fast.test_parallel import *
 workers.START = sys.argv[1]
 if __name__ == "__main__":
-    several = room(2, Processes).__enter__()
+    several = workers_on(2, Processes).__enter__()
     print(several.others[0].process.pid, flush=True)
     {}
 """
@@ -233,7 +233,7 @@ def settings():
 @both
 @pytest.mark.parametrize("first_leaves_first", [True, False])
 def test_two_trainings_leave_the_process_as_it_was(way, first_leaves_first):
-    before, two = settings(), [room(2, way), room(2, way)]
+    before, two = settings(), [workers_on(2, way), workers_on(2, way)]
     for one in two:
         one.__enter__()
     for one in two if first_leaves_first else two[::-1]:

@@ -11,7 +11,7 @@ from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
 from npdl_study.trees import cast, leaves
 from tests.tools.cases import all_cases, strided
-from tests.tools.running import arrays_in, build, case_rng, covers, each, npdl_layers
+from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers
 
 CASES = all_cases()
 ONE_OF_EACH = {cls.__name__: next(case for case in CASES if covers(case.layer_class, cls))
@@ -81,7 +81,7 @@ def a_second_backward_adds_the_same(call):
 
 def the_cache_is_a_value(call):
     """A forward on other inputs, between forward and backward, changes nothing."""
-    call.built.forward(inputs=each(call.built.inputs, lambda a: 0.5 * a, keep=True))
+    call.built.forward(inputs=map_floats(call.built.inputs, lambda a: 0.5 * a, keep=True))
     equal(call.again(), call.gradients)
     equal(dict(leaves(call.outputs)), call.values)
 
@@ -93,14 +93,15 @@ def a_bare_gradient_is_that_of_the_first_output(call):
 
 
 def strided_upstream_gradients(call):
-    apart = each(call.dout, lambda a: strided(a) if np.ndim(a) else a)
+    apart = map_floats(call.dout, lambda a: strided(a) if np.ndim(a) else a)
     close(call.again(apart), call.gradients, 1e-12, floor=1e-3)
 
 
 def strided_inputs(call):
     """In rows with gaps, and in columns (tokens too)."""
     for view in (strided, np.asfortranarray):
-        inputs = each(call.built.inputs, lambda a, view=view: view(a) if np.ndim(a) else a, True)
+        inputs = map_floats(call.built.inputs,
+                            lambda a, view=view: view(a) if np.ndim(a) else a, True)
         inputs = tuple(np.asfortranarray(a) if isinstance(a, np.ndarray) and a.ndim == 2 and
                        a.dtype == int else a for a in inputs)
         outputs, cache = call.built.forward(inputs=inputs)

@@ -15,8 +15,8 @@ from npdl.errors import InputError
 from npdl.files import write_json
 from npdl_train.runs import checkpoint
 from npdl_train.runs import lock as runs_lock
-from npdl_train.runs.lock import lock, locked
 from npdl_train.runs.config import Config
+from npdl_train.runs.lock import lock, locked
 from npdl_train.runs.metrics import read_metrics
 from npdl_train.runs.run import train
 from npdl_train.runs.sweep import is_finished, steps_done, work

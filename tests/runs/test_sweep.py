@@ -14,9 +14,9 @@ import pytest
 
 from npdl.errors import CheckpointError, InputError
 from npdl_train.runs import checkpoint
-from npdl_train.runs.lock import lock
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import begin, read_config
+from npdl_train.runs.lock import lock
 from npdl_train.runs.run import load_run
 from npdl_train.runs.sweep import (
     folder_of,

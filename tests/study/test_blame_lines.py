@@ -16,7 +16,7 @@ from npdl_study.blame.words import Words
 from npdl_study.check.target import find_class
 
 DENSITY = "return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)"
-STEP = "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])"
+STEP = "dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])"
 CALLEE = pytest.mark.xfail(reason="the line that makes dh is named, where dstate can be added too")
 
 
@@ -33,7 +33,7 @@ CALLEE = pytest.mark.xfail(reason="the line that makes dh is named, where dstate
      "du_dx = self.scale * (1 + self.cubic * x * x)", r"\* 3"),
     # what a call is handed, where the line before it only takes a part of an array
     ("npdl.layers.recurrent:RecurrentLayer", "GRULayer", STEP,
-     STEP.replace("plus_dh(dstate, dh)", "dh"), ""),
+     STEP.replace("add_dh(dstate, dh)", "dh"), ""),
     ("npdl.layers.recurrent:RecurrentLayer", "RNNLayer", "dh = dy[:, t]", "dh = dy[:, 0]",
      ""),
     # not the line of a loop that ran first, but the one that was wrong first

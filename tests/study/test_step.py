@@ -140,7 +140,7 @@ def test_an_lstm_is_mathematics_line_by_line():
     assert len(carrying) <= 5
     assert {s.split("#")[0].strip() for s in around if s not in carrying} \
         == {"new, step = self.cell.forward(x[:, t], state)", "y = xp.stack(ys, 1)", "dh = dy[:, t]",
-            "dx, dstate = self.cell.backward(plus_dh(dstate, dh), steps[t])",
+            "dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])",
             "dx = xp.stack(dxs[::-1], 1)"}
     judged = {}
     for one in walk.steps(("backward",)):

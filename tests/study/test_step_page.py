@@ -106,7 +106,7 @@ def test_source_cannot_break_the_page():
     ("z = xp.zeros(shape, dtype) * parts", ""),
     ("parts = (zeros,) * 2", ""),
     ("dc = dh * (1 - tanh_c * tanh_c)", "dc = dh ⊙ (1 − tanh(c) ⊙ tanh(c))"),
-    ("state = new if real is None else held(new)", ""),
+    ("state = new if real is None else if_real(new)", ""),
     ("df = dc * c_prev", "df = dc ⊙ c_prev"),
     ("dz = xp.multiply(dy, cache.slope)", "dz = dy ⊙ slope"),
     ("dx = self.ffn.backward(dy, cache.ffn)", ""),

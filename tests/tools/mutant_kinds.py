@@ -2,7 +2,7 @@
 
 A dropped term, factor, transpose, sum or statement; one gate's name for another's; a wrong axis or
 number; a sign; `=` for `+=`; a loop over time that runs the wrong way; a condition turned round.
-Each is a small replacement in the real source, found in its syntax tree. Doors are left alone:
+Each is a small replacement in the real source, found in its syntax tree. Checks are left alone:
 tests/layers/test_contract.py sees that a wrong gradient is refused.
 """
 
@@ -165,7 +165,7 @@ def _of_call(node, src):
         yield "condition", node, src(node.args[1])
         yield "condition", node, src(node.args[2])
     if isinstance(node.func, ast.Name) and node.func.id in (
-            "reversed", "reverse", "sum_rows", "plus_dh", "gradients_of", "softmax_backward"):
+            "reversed", "reverse", "sum_rows", "add_dh", "gradients_of", "softmax_backward"):
         yield "dropped call", node, f"({src(node.args[0])})"
     if method == "backward":
         yield "dropped call", node, src(node.args[0])

@@ -46,7 +46,8 @@ class Built:
     def upstream(self, outputs, dtype="float64"):
         """Random gradients in the nest of `outputs`."""
         rng = case_rng(self.case)
-        return each(outputs, lambda a: np.asarray(rng.standard_normal(np.shape(a)), dtype)[()])
+        return map_floats(outputs,
+                          lambda a: np.asarray(rng.standard_normal(np.shape(a)), dtype)[()])
 
     def gradients(self, dout, cache, layer=None):
         """{name: gradient} of every parameter and float input after one backward."""
@@ -65,7 +66,7 @@ def build(case):
     return Built(case, layer, cast(inputs, "float64"), options)
 
 
-def each(nest, function, keep=False):
+def map_floats(nest, function, keep=False):
     """`function` of every float array of a nest; everything else is None, or kept as it is."""
     return mapped(nest, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
 

@@ -59,7 +59,7 @@ class Traced:
         return self.follow
 
     def of_pages(self):
-        """(files, functions, lines) without the doors, and the lines of the doors."""
+        """(files, functions, lines) without the checks, and the lines of the checks."""
         lines = {line for line in self.lines if line[0] not in DOORS}
         functions = {function for function in self.functions if function[0] not in DOORS}
         return (len({file for file, _ in lines}), len(functions), len(lines),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from npdl_train.runs import origin
+from npdl_train.runs import versions
 from npdl_train.runs.config import Config
 from npdl_train.runs.run import resumed_config, train
 
@@ -21,7 +21,7 @@ def f(x):
 
 def package(folder, code, more=""):
     """A package of one engine file, and something beside it."""
-    for name in origin.ENGINE:
+    for name in versions.ENGINE:
         place = folder / name
         if place.suffix:
             place.parent.mkdir(exist_ok=True)
@@ -30,7 +30,7 @@ def package(folder, code, more=""):
             place.mkdir(parents=True, exist_ok=True)
             (place / "a.py").write_text(code)
     (folder / "script.py").write_text(more)
-    return origin.engine_digest.__wrapped__(folder)
+    return versions.engine_digest.__wrapped__(folder)
 
 
 @pytest.mark.parametrize("code, same", [
@@ -47,7 +47,7 @@ def test_the_digest_is_of_the_code_alone(tmp_path, code, same):
 def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (tmp_path / "npdl" / "__pycache__").mkdir(parents=True)
-    first, digest = package(tmp_path, CODE), origin.engine_digest.__wrapped__
+    first, digest = package(tmp_path, CODE), versions.engine_digest.__wrapped__
     (kept,) = (tmp_path / "npdl" / "__pycache__").iterdir()
     changed, path = CODE.replace("+ 1", "+ 2"), tmp_path / "npdl" / "core.py"
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
@@ -63,9 +63,9 @@ def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path, monk
 
 
 def test_this_machine_is_named():
-    found = origin.versions()
+    found = versions.versions()
     assert all(isinstance(value, str) and value for value in found.values())
-    assert found["engine"] == origin.engine_digest()
+    assert found["engine"] == versions.engine_digest()
 
 
 def test_a_run_that_other_code_goes_on_with_says_so(tmp_path, capsys):

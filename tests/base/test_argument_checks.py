@@ -1,4 +1,4 @@
-"""The doors of everything that npdl exports: what is wrong is refused by name, in one line.
+"""The checks of everything that npdl exports: what is wrong is refused by name, in one line.
 
 Each gradient-check case gives a layer and right inputs; here one array of them, or of the upstream
 gradient, is spoilt. What is taken in spite of that must be taken for what it means: the outputs
@@ -221,7 +221,7 @@ def test_spoilt_gradients(case):
 
 OPTIMIZERS = {"SGD": optim.SGD, "Adam": optim.Adam, "AdamW": optim.AdamW,
               "Muon": lambda model, **o: optim.Muon(model, ["W"], **o)}
-NEITHER = {"Absent", "Cache", "Cell", "Layer", "Param",        # bases and holders
+NEITHER = {"NoBias", "Cache", "Cell", "Layer", "Param",        # bases and holders
            "Grokfast", "BLASThreads"}           # with what changes gradients; a setting
 
 
@@ -281,7 +281,7 @@ def test_optimizers(name):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_learning_rates(name):
-    """A step by what is none changes nothing; the wing asks at the same door."""
+    """A step by what is none changes nothing; the wing has the same check."""
     linear = Linear(3, 2)
     optimizer = OPTIMIZERS[name](linear)
     before = linear.state_dict()
@@ -331,7 +331,7 @@ WRONG = {bool: (2, 0, "yes", None, np.ones(2, bool)), int: (2.5, [2], *NUMBERLES
          float: NUMBERLESS, str: ("none of these", 3, None), Layer: (3, "x", None, np.ones(2)),
          list: ("x", 3, None), tuple: ("x", 3, (0.9,), (0.9, math.nan), None),
          "dtype": ("int32", 3, None), "rng": ("x", 1.5, -1, None)}
-OUTSIDE = {"Absent", "Cache", "Layer", "Recurrent", "RecurrentLayer", "Sequential",    # bases, or
+OUTSIDE = {"NoBias", "Cache", "Layer", "Recurrent", "RecurrentLayer", "Sequential",    # bases, or
            "assert_right", "blame", "gradcheck", "step"}    # any argument; the study tools
 
 

@@ -10,7 +10,7 @@ from npdl.losses import CrossEntropy
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl_train.runs.config import Config
-from npdl_train.runs.initial import initialise
+from npdl_train.runs.initialise import initialise
 
 V, L, D = 50, 3, 64
 
