@@ -12,7 +12,7 @@ import numpy as np
 
 from npdl_study.step.pictures import arrays_in
 
-DOORS = ("check", "checked", "require", "refuse", "validate", "assert")
+CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
 NAMED = ("normal_cdf",)         # known by its name, however it is computed
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Starred, ast.Load,
          ast.Store)
@@ -21,7 +21,7 @@ CARRYING = (*PLAIN, ast.Call, ast.keyword)
 
 def is_check(name):
     """Whether a function, by its name, only looks at what it is given."""
-    return name.lstrip("_").split("_")[0] in DOORS or name == "gradients_of"
+    return name.lstrip("_").split("_")[0] in CHECKS or name == "gradients_of"
 
 
 def is_pass(call):

@@ -30,7 +30,7 @@ from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
 
 HOME = str(pathlib.Path(npdl.__file__).parent)      # and what begins so: npdl_study
-DOORS = {str(pathlib.Path(HOME, name)) for name in ("errors.py", "training_errors.py")}
+CHECKS = {str(pathlib.Path(HOME, name)) for name in ("errors.py", "training_errors.py")}
 
 
 class Traced:
@@ -60,8 +60,8 @@ class Traced:
 
     def of_pages(self):
         """(files, functions, lines) without the checks, and the lines of the checks."""
-        lines = {line for line in self.lines if line[0] not in DOORS}
-        functions = {function for function in self.functions if function[0] not in DOORS}
+        lines = {line for line in self.lines if line[0] not in CHECKS}
+        functions = {function for function in self.functions if function[0] not in CHECKS}
         return (len({file for file, _ in lines}), len(functions), len(lines),
                 len(self.lines) - len(lines))
 
