@@ -50,7 +50,7 @@ def test_every_shape_comment_is_run_and_true(comments, watched):
 
 def test_the_central_layers_have_shape_comments(comments):
     commented = {(comment.file, comment.function) for comment in every(comments)}
-    central = {"norm": ["forward"], "attention": ["attend", "forward", "backward"],
+    central = {"layer_norm": ["forward"], "attention": ["attend", "forward", "backward"],
                "recurrent": ["forward", "backward"], "transformer": ["forward"],
                "linear": ["forward", "backward"], "embedding": ["backward"]}
     for file, functions in central.items():
