@@ -74,16 +74,17 @@ class Param:
 
 
 class NoBias:
-    """A bias that a layer was made without: its data is 0, and gradients added to it are dropped.
+    """A bias that a layer was made without, and its shape: its data is 0, and gradients added to
+    it are dropped.
 
     So a page writes `x W + b` once, and a layer without b computes the same equation. It is no
     Param: nothing lists, saves or updates it.
     """
 
     data = 0.0
-    shape = ()
 
-    def __init__(self):
+    def __init__(self, *shape):
+        self.shape = shape
         self.grad = _Discard()
 
 

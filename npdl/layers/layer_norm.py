@@ -26,7 +26,7 @@ class LayerNorm(Layer):
         require_eps(eps)
         require_bool(bias=bias)
         self.gain = Param(xp.ones(d_model, dtype))
-        self.bias = Param(xp.zeros(d_model, dtype)) if bias else NoBias()
+        self.bias = Param(xp.zeros(d_model, dtype)) if bias else NoBias(d_model)
         self.eps = eps
 
     def forward(self, x):

@@ -18,7 +18,7 @@ class Linear(Layer):
         require_bool(bias=bias)
         rng = generator(rng)
         self.W = Param(uniform_fan_in(rng, d_in, (d_in, d_out), dtype))
-        self.b = Param(uniform_fan_in(rng, d_in, (d_out,), dtype)) if bias else NoBias()
+        self.b = Param(uniform_fan_in(rng, d_in, (d_out,), dtype)) if bias else NoBias(d_out)
 
     @property
     def sizes(self):

@@ -27,7 +27,7 @@ class Cell(Layer):
         rng, fan_in, G = generator(rng), d_in + d_hidden, self.gates * d_hidden
         self.W_x = Param(uniform_fan_in(rng, fan_in, (d_in, G), dtype))
         self.W_h = Param(uniform_fan_in(rng, fan_in, (d_hidden, G), dtype))
-        self.b = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else NoBias()
+        self.b = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else NoBias(G)
         self.d_hidden = d_hidden
 
     def start(self, x, state=None):

@@ -169,7 +169,7 @@ EXAMPLES = {
                                max_len=4),
               on(ids(7, 2, 4))(7, d_model=12, num_layers=2, num_heads=6, num_kv_heads=3, d_inner=5,
                                max_len=5)),
-    "LSTMLM": (on(ids(5, 2, 3))(5, d_model=3, num_layers=1, d_hidden=3),
+    "LSTMLM": (on(ids(5, 2, 3))(5, d_model=2, num_layers=1, d_hidden=3),
                on(ids(7, 3, 2))(7, d_model=2, num_layers=2, d_hidden=4)),
     "Seq2Seq": (on(ids(4, 1, 3), ids(4, 1, 2))(4, 4, d_model=4, num_layers=1, num_heads=2,
                                                multiplier=1, max_len=4),
@@ -225,13 +225,15 @@ def edges(layer, inputs, rng):
 
 # {option of a constructor: values}; some matter beside other options only (TOGETHER, of the
 # constructor and of forward). The rows above tell SIZES; what is MUTE changes no gradient.
-SIZES = {"block", "d_head", "d_hidden", "d_inner", "d_model", "d_out", "max_len", "multiplier",
-         "num_heads", "num_kv_heads", "num_layers", "rank", "vocab_size"}
-MUTE = {"dtype", "momentum"}
+SIZES = {"d_hidden", "d_inner", "d_model", "max_len", "multiplier", "num_heads", "num_kv_heads",
+         "rank", "vocab_size"}
+MUTE = {"dtype"}
 VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
-          "bias": [True, False], "bits": [3], "classifier_bias": [False], "dropout": [0.4],
+          "bias": [True, False], "bits": [3], "block": [1], "classifier_bias": [False],
+          "d_head": [4], "d_out": [3], "dropout": [0.4],
           "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
-          "norm": ["pre"], "norm_bias": [False], "padding_id": [1],
+          "momentum": [0.6], "norm": ["pre"], "norm_bias": [False], "num_layers": [2],
+          "padding_id": [1],
           "positions": ["2k/d", "learned"], "qkv_bias": [True], "query": ["previous"],
           "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest"],
           "scale": [0.6], "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}

@@ -110,7 +110,8 @@ def _drawn(cls, name, value, seed):
     given = given | more
     without = as_float64(plain, (), seed)[0], inputs, given
     for path, param in without[0].params():
-        param.data = dict(layer.params()).get(path, param).data.copy()
+        same = dict(layer.params()).get(path, param).data
+        param.data = same.copy() if same.shape == param.shape else param.data
     if value is None and name in called[: len(inputs) + 1]:
         without = (without[0], inputs[: called.index(name) - 1], given)
     elif value is None and name in given:
@@ -126,7 +127,8 @@ def answer(layer, inputs, options):
         outputs, cache = layer.forward(*inputs, **options)
         dx = layer.backward(upstream(outputs, stream(0, 78)), cache)
     found = dict(leaves(outputs, "y")) | dict(leaves(tupled(dx), "dx"))
-    return found | {path: param.grad for path, param in layer.params()}
+    return found | {path: param.grad if param.trainable else param.data     # running statistics
+                    for path, param in layer.params(frozen=True)}
 
 
 def _same(one, other):

@@ -46,9 +46,9 @@ else you change in it is not graded. They may use NumPy, math and what the file 
 that calls forward, to take differences, is no derivation.
 
 The tests compare your outputs and gradients with those of npdl's own layer in float64, to {limit}
-of the largest entry, for more than one size, number of axes and option (`bias=False`), with frozen
-parameters too, and tell the first thing that is wrong with each layer. These files were made from
-npdl's own source, so npdl has a solution to each: look at it afterwards.
+of the largest entry, for more than one size, number of axes and option (`bias=False`), and tell the
+first thing that is wrong with each layer. These files were made from npdl's own source, so npdl has
+a solution to each: look at it afterwards.
 """
 
 FORWARD = """\

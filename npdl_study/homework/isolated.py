@@ -99,7 +99,8 @@ def _answered(question, classes):
     cache = question.get("cache")
     if inputs:
         outputs, cache = layer.forward(*inputs, **question["options"])
-        yield from _arrays("output", {"y": outputs})
+        yield from _arrays("output", {"y": outputs} | {
+            name: p.data for name, p in layer.params(frozen=True) if not p.trainable})
     for kind in ("gradient", "again"):
         dy = copied(question["dy"])
         returned, _ = placed(layer.backward(dy, cache), question["floats"])

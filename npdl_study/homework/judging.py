@@ -11,6 +11,7 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
+from npdl.core import NoBias, walk
 from npdl_study.check.samples import as_float64, option_values, optioned, sample
 from npdl_study.check.target import find_class
 from npdl_study.deviation import deviation
@@ -27,7 +28,7 @@ KEPT = "`dy`, inputs, parameters and cache are never changed"
 FLOAT32 = "No number fixes a dtype: float32 in, float32 out"
 # How every layer is tried, and then with each of its options. "stack" is of a recurrent stack two
 # layers, sequences of several lengths, a state to start from; "scaled" the cache of KIN's forward.
-SHAPES = ("sample", "in float32", "more rows", "more axes", "frozen parameters")
+SHAPES = ("sample", "in float32", "more rows", "more axes")
 STACK = {"RNN", "GRU", "LSTM", "Recurrent"}
 KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
 
@@ -58,8 +59,6 @@ def instance(cls, shape, seed):
     elif shape.startswith("more"):
         inputs = _resized(inputs, rows, axes if shape == "more axes" else [], rng)
     layer, inputs = as_float64(layer, inputs, seed)
-    if shape.startswith("frozen"):
-        layer.set_trainable(False)
     return layer, inputs, options
 
 
@@ -103,6 +102,9 @@ def _question(cls, shape, seed, forward):
         layer.__class__ = cls
     for _, param in layer.params():     # gradients are added to what is there
         param.grad = rng.standard_normal(param.shape).astype(dtype)
+    for part in walk(layer):            # and to a bias that is none, however it is spelt
+        for none in [value for value in vars(part).values() if isinstance(value, NoBias)]:
+            none.data, none.grad = (np.zeros(none.shape, dtype) for _ in range(2))
     return {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
             "names": list(inspect.signature(cls.forward).parameters)[1:],
             "floats": [any(True for _ in leaves(value)) for value in inputs]} | (

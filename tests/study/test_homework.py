@@ -269,6 +269,9 @@ def test_the_easiest_comes_first(tmp_path):
      "xp.add.at(self.W.grad, ids, dy)", ""),
     ("Linear", False, "self.b.grad += sum_rows(dy_rows)",
      "import numpy as np; np.add(self.b.grad, dy_rows.sum(0), out=self.b.grad)", ""),
+    ("Linear", False, "self.b.grad += sum_rows(dy_rows)",
+     "import numpy as np; db = np.zeros_like(self.b.data); "
+     "db += dy_rows.sum(0); self.b.grad[...] = self.b.grad.copy() + db.reshape(self.b.shape)", ""),
     ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(more axes; x ("),
     ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
 ])

@@ -1,5 +1,6 @@
 """Every option of every layer is exercised: who ignores it is found out, whatever the seed."""
 
+import contextlib
 import copy
 import inspect
 
@@ -9,8 +10,8 @@ import pytest
 from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.layers.embedding import Embedding
-from npdl_study.check import examples
-from npdl_study.check.samples import layer_classes, option_values, optioned
+from npdl_study.check import examples, samples
+from npdl_study.check.samples import answer, layer_classes, option_values, optioned, sample
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import _question, judged
 from npdl_study.trees import upstream
@@ -41,7 +42,8 @@ def ignoring(cls, plain, option):
     def known(layer):
         own = copy.deepcopy(plain)
         for name, param in own.params():
-            param.data = dict(layer.params()).get(name, param).data
+            given = dict(layer.params()).get(name, param).data
+            param.data = given if given.shape == param.shape else param.data
             param.grad = np.zeros_like(param.data)
         return own
 
@@ -85,6 +87,16 @@ def test_who_ignores_an_option_loses_points(name, option, seed):
         found_out |= points[False] < 3
         read |= other in examples.VALUES and reads(layer, plain, inputs, options)
     assert found_out or not read
+
+
+def test_sizes_are_no_defaults():
+    """What the rows tell of a layer is not what it would be made with anyway."""
+    for name, cls in layer_classes().items():
+        for option, taken in inspect.signature(cls.__init__).parameters.items():
+            if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
+                with contextlib.suppress(InputError):       # it does not go with the other sizes
+                    default = answer(*sample(cls, **{option: taken.default}))
+                    assert not samples._same(default, answer(*sample(cls))), (name, option)
 
 
 def test_an_option_without_a_value_or_an_effect_is_named(monkeypatch):
