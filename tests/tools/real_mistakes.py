@@ -1,0 +1,224 @@
+"""Mistakes that people made in backwards of their own: does blame name the line that they mended?
+
+    python -m tests.tools.real_mistakes                         # the table of all sets
+    python -m tests.tools.real_mistakes open held --show        # what was missed, in words
+    python -m tests.tools.real_mistakes --write DIR             # the files, to be read
+
+A set is a text in tests/tools/corpus/real. Each case says where it is from, what to ask blame for,
+and what a right diagnosis has in it (a regular expression). The author's lines end in "#-", the
+lines that mended them in "#+"; "#!" marks a line that may be named as well. A case without a mark
+is right as it stands.
+"""
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from npdl.errors import NpdlError
+from npdl_study.blame.blame import blame
+from npdl_study.check.target import build
+
+FOLDER = Path(__file__).parent / "corpus" / "real"
+SETS = ("open", "held", "pairs", "right")
+HEAD = "import numpy as np\n\n\n"
+LIMIT = 120                                     # seconds for one file
+COLUMNS = ("files", "on the line", "beside", "elsewhere", "no line", "called right",
+           "the author's mend", "promises", "true", "right files", "called right", "accused",
+           "no verdict")
+
+
+@dataclass
+class Case:
+    """One file: where it is from, what is asked, the diagnosis it should have, its lines."""
+
+    set: str
+    name: str
+    source: str
+    ask: str
+    says: str
+    body: list
+
+    def text(self, mended=False):
+        """The file as its author wrote it, or as he mended it."""
+        gone = "#-" if mended else "#+"
+        return HEAD + "\n".join(re.sub(r"  #[-+!]$", "", line) for line in self.body
+                                if not line.endswith(gone)) + "\n"
+
+    @property
+    def lines(self):
+        """The numbers of the lines that may be named in the author's file."""
+        kept = [line for line in self.body if not line.endswith("#+")]
+        return [n + HEAD.count("\n") for n, line in enumerate(kept, 1)
+                if line.endswith(("#-", "#!"))]
+
+    @property
+    def mend(self):
+        """The statements of the mend."""
+        return [line.removesuffix("#+").strip() for line in self.body if line.endswith("#+")]
+
+    @property
+    def right(self):
+        return not self.lines
+
+
+def cases(sets=SETS, folder=FOLDER):
+    """Every Case of the sets."""
+    found = []
+    for name in sets:
+        path = Path(folder) / f"{name}.txt"
+        blocks = re.split(r"(?m)^case ", path.read_text())[1:] if path.is_file() else []
+        found += [_case(name, block) for block in blocks]
+    return found
+
+
+def _case(name, block):
+    head, body = block.rstrip().split("\n\n", 1)
+    title, *rows = head.splitlines()
+    told = dict(row.split(" ", 1) for row in rows)
+    return Case(name, title, told["from"], told["ask"], told.get("says", ""), body.splitlines())
+
+
+def asked(path, name):
+    """What blame says of a file: {word: value}; in this process."""
+    try:
+        layer, inputs, options = build(f"{path}:{name}")
+        report = blame(layer, *inputs, **options)
+    except NpdlError as error:
+        return {"refused": str(error)}
+    return {"right": report.right, "line": report.line, "either": list(report.either),
+            "kind": report.kind, "diagnosis": report.diagnosis, "new": report.new,
+            "source": report.source, "text": str(report)}
+
+
+def answer(path, name):
+    """The same, in a process of its own that is stopped after LIMIT seconds."""
+    command = [sys.executable, "-m", "tests.tools.real_mistakes", "--one", str(path), name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return {"refused": f"no answer within {LIMIT} s"}
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"refused": "it crashed: " + done.stderr.strip()[-300:]}
+
+
+def place(case, told):
+    """Where an answer points: a word of COLUMNS."""
+    if told.get("right"):
+        return "called right"
+    if case.right:
+        return "accused" if told.get("line") or told.get("kind") == "manners" else "no verdict"
+    if not told.get("line"):
+        return "no line"
+    if told["line"] in case.lines:
+        return "on the line"
+    return "beside" if set(told["either"]) & set(case.lines) else "elsewhere"
+
+
+def as_mended(case, told):
+    """Whether an answer says what the author's mend was."""
+    same = any(_same(told.get("new") or "", line) for line in case.mend)
+    return same or bool(case.says and re.search(case.says, told.get("diagnosis") or "", re.I))
+
+
+def _same(one, other):
+    try:
+        return ast.dump(ast.parse(one.strip())) == ast.dump(ast.parse(other))
+    except SyntaxError:
+        return False
+
+
+def kept(case, told, folder):
+    """Whether the line that an answer promises makes the file right; None without a promise."""
+    if not told.get("new") or not told.get("line") or case.right:
+        return None
+    lines = case.text().splitlines()
+    first, count = told["line"] - 1, len(told["source"].splitlines())
+    indent = re.match(" *", lines[first]).group()
+    lines[first : first + count] = [indent + line for line in told["new"].splitlines()]
+    path = Path(folder) / f"{_stem(case)}_mended.py"
+    path.write_text("\n".join(lines) + "\n")
+    return bool(answer(path, case.ask).get("right"))
+
+
+def _stem(case):
+    return re.sub(r"\W", "_", f"{case.set}_{case.name}")
+
+
+def measured(case, folder):
+    """{word: value} of one case: the answer, where it points, what it promises."""
+    path = Path(folder) / f"{_stem(case)}.py"
+    path.write_text(case.text())
+    told = answer(path, case.ask)
+    where = place(case, told)
+    return {"case": case, "told": told, "place": where, "kept": kept(case, told, folder),
+            "mend": where == "on the line" and as_mended(case, told)}
+
+
+def table(results):
+    """The table in Markdown, a row for each set."""
+    rows = [f"| set | {' | '.join(COLUMNS)} |", "|---|" + "--:|" * len(COLUMNS)]
+    for name in dict.fromkeys(found["case"].set for found in results):
+        own = [found for found in results if found["case"].set == name]
+        wrong = [found for found in own if not found["case"].right]
+        right = [found for found in own if found["case"].right]
+        promised = [found["kept"] for found in wrong if found["kept"] is not None]
+        counts = [len(wrong), *(_count(wrong, word) for word in COLUMNS[1:6]),
+                  sum(found["mend"] for found in wrong), len(promised), sum(promised), len(right),
+                  *(_count(right, word) for word in COLUMNS[10:])]
+        rows.append(f"| {name} | {' | '.join(map(str, counts))} |")
+    return "\n".join(rows)
+
+
+def _count(results, word):
+    return sum(found["place"] == word for found in results)
+
+
+def told_of(found):
+    """What was said of one case, in a line."""
+    case, told = found["case"], found["told"]
+    said = told.get("refused") or told["text"].splitlines()[0] + " / " + told["diagnosis"]
+    promise = {None: "", True: "", False: " PROMISE NOT KEPT"}[found["kept"]]
+    return (f"{case.set}/{case.name}: {found['place']}, line {told.get('line')} for "
+            f"{case.lines}{promise}: {said[:300]}")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.real_mistakes",
+                                     description="Score blame over mistakes that people made.")
+    parser.add_argument("sets", nargs="*", default=SETS, metavar="SET", help=", ".join(SETS))
+    parser.add_argument("--folder", default=FOLDER, metavar="DIR", help="where the sets are")
+    parser.add_argument("--only", default="", help="only cases whose name has this in it")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one case in N")
+    parser.add_argument("--show", action="store_true", help="print each answer in a line")
+    parser.add_argument("--write", metavar="DIR", help="write the files there and stop")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one:
+        print(json.dumps(asked(*options.one)))
+        return
+    chosen = [c for c in cases(options.sets, options.folder) if options.only in c.name]
+    results = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(options.write or scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for case in chosen[:: options.every]:
+            if options.write:
+                (folder / f"{_stem(case)}.py").write_text(case.text())
+                continue
+            results.append(measured(case, folder))
+            if options.show:
+                print(told_of(results[-1]), flush=True)
+    if results:
+        print(table(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
