@@ -1,4 +1,4 @@
-"""Nests of tuples and lists, as forwards take and return them, and the float arrays in them."""
+"""Nests of tuples, lists and dicts, as forwards take and return them, and their float arrays."""
 
 import contextlib
 
@@ -12,13 +12,14 @@ def is_float(value):
 
 
 def leaves(nest, path=""):
-    """Yield (path, array) for the float arrays of a nest of tuples, lists and Caches."""
+    """Yield (path, array) for the float arrays of a nest of tuples, lists, dicts and Caches."""
     if isinstance(nest, Cache):
         for name, item in vars(nest).items():
             yield from leaves(item, f"{path}.{name}" if path else name)
-    elif isinstance(nest, (tuple, list)):
-        names = getattr(nest, "_fields", range(len(nest)))
-        for name, item in zip(names, nest, strict=True):
+    elif isinstance(nest, (tuple, list, dict)):
+        names = getattr(nest, "_fields", nest if isinstance(nest, dict) else range(len(nest)))
+        items = nest.values() if isinstance(nest, dict) else nest
+        for name, item in zip(names, items, strict=True):
             yield from leaves(item, f"{path}.{name}" if path else str(name))
     elif is_float(nest):
         yield path or "0", nest
@@ -33,6 +34,8 @@ def mapped(nest, change):
     """The same nest with change(leaf) in the place of each leaf."""
     if isinstance(nest, (tuple, list)):
         return rebuilt(nest, [mapped(item, change) for item in nest])
+    if isinstance(nest, dict):
+        return rebuilt(nest, [mapped(item, change) for item in nest.values()])
     return change(nest)
 
 
@@ -45,7 +48,15 @@ def placed(returned, floats):
     """(what a backward returned, one item for each input, the inputs that its items are of).
 
     `floats` says of each input whether it is a float array: a backward may leave the others out.
+    [dx, dW] and (dx, [dW, db]) are (dx, dW) and (dx, dW, db).
     """
+    several = isinstance(returned, (tuple, list)) and len(returned) > 1
+    flat = tuple(part for item in (returned if several else ()) for part in (
+        item if isinstance(item, (tuple, list)) else (item,)))
+    if len(floats) > 1 and len(flat) == len(floats):
+        returned = flat if isinstance(returned, list) or len(returned) != len(floats) else returned
+    elif len(floats) > 1 and isinstance(returned, list) and len(returned) == sum(floats):
+        returned = tuple(returned)
     found = returned if isinstance(returned, tuple) else (returned,)
     if len(found) == len(floats) or len(found) != sum(floats):
         return returned, range(len(found))
@@ -105,8 +116,8 @@ def kept(params, inputs):
 
 def _arrays(nest):
     """The arrays of a nest, of any dtype."""
-    if isinstance(nest, (tuple, list)):
-        for item in nest:
+    if isinstance(nest, (tuple, list, dict)):
+        for item in nest.values() if isinstance(nest, dict) else nest:
             yield from _arrays(item)
     elif isinstance(nest, np.ndarray):
         yield nest

@@ -1,36 +1,26 @@
 """What blame says where no gradient is wrong: right, right at these inputs, or not checked."""
 
-import numpy as np
+import ast
 
 from npdl_study.blame.branch_coverage import FACTORS, choices_of, finite, scaled
 from npdl_study.blame.report import Blame
-from npdl_study.check.adapters import InSelf, gradient_names
+from npdl_study.check.adapters import InSelf
 from npdl_study.check.side_effects import side_effects
-from npdl_study.check.subjects import bare_arrays
 from npdl_study.containment import message
-from npdl_study.trace.runs import times
-from npdl_study.trees import copied
+from npdl_study.trace.source import defined, original_file
 
 
 def unblamed(search):
     """The Blame of a Search that found no gradient wrong; right only if one was checked, every
     array that the layer learns, and the backward in other circumstances too."""
-    subject, notes, rows = search.subject, search.notes, search.rows
-    if all(row.right is None for row in rows) and not search.check.flat:
+    notes, rows = search.notes, search.rows
+    if all(row.right is None for row in rows) and not search.check.flat and not search.questions:
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows))
         return _unchecked(search, f"nothing was checked: {reasons}; give other inputs" if rows else
                           "nothing was checked: the layer has no Param, and its inputs have no "
                           "float array")
-    bare = learned_without_param([] if isinstance(subject.layer, InSelf) else subject.bare)
-    if bare:
-        return _unchecked(search, f"{bare} is an array with a gradient of its own, d{bare}, and "
-                          "was not checked; what was checked is right. Make it a Param: "
-                          f"self.{bare} = Param(...), and self.{bare}.grad += in backward")
-    left = left_in_self(subject)
-    if left:
-        return _unchecked(search, f"backward leaves a gradient in self.{left[1]}, and it is not "
-                          f"known as that of {left[0]}: it was not compared; what was is right. "
-                          f"Call it self.d{left[0]}, or make {left[0]} a Param")
+    if search.questions:
+        return _unchecked(search, f"{'; '.join(search.questions)}. What was compared is right")
     if not search.elsewhere:
         return Blame(True, rows, notes)
     try:
@@ -51,40 +41,19 @@ def unblamed(search):
     return Blame(True, rows, notes, unreached=missed)
 
 
-def learned_without_param(arrays):
-    """The name of an array W of a layer whose methods speak of dW too, or ""."""
-    for part, name in arrays:
-        words = {word for cls in type(part).__mro__ for f in vars(cls).values()
-                 if hasattr(f, "__code__") for word in (*f.__code__.co_names,
-                                                        *f.__code__.co_varnames)}
-        if words.intersection(gradient_names(name)):
-            return name
-    return ""
-
-
-def left_in_self(subject):
-    """(W, what backward leaves in self that is as W, is called after it, and doubles with the
-    upstream gradient), of an array that the layer held and nobody compared; or ()."""
-    seen = []
-    for factor in (0, 1, 2) if subject.bare else ():
-        if factor:
-            _, cache = subject.run()
-            subject.backward(times(copied(subject.dout), factor), cache)
-        seen.append({(id(part), name): np.array(vars(part)[name])
-                     for part, name in bare_arrays(subject.layer)})
-    for part, name in subject.bare:
-        for key in seen[2]:
-            zero, one, two = (run.get(key, np.zeros_like(seen[2][key])) for run in seen)
-            if key[0] == id(part) and name != key[1] and name.lower() in key[1].lower() and \
-                    zero.shape == one.shape == two.shape == vars(part)[name].shape and (
-                    np.allclose(two, 2 * one) or np.allclose(two - one, 2 * (one - zero))) and \
-                    not np.allclose(one, two):
-                return name, key[1]
-    return ()
-
-
 def _unchecked(search, diagnosis):
-    return Blame(False, search.rows, search.notes, kind="unchecked", diagnosis=diagnosis)
+    return Blame(False, search.rows, search.notes, kind="unchecked", diagnosis=diagnosis,
+                 **returning(search.subject.layer) if search.questions else {})
+
+
+def returning(layer):
+    """{field: value} of a Blame that names where a backward returns, for what it does not."""
+    own = layer.made if isinstance(layer, InSelf) else layer
+    code = getattr(getattr(own, "undo", type(own).backward), "__code__", None)
+    found = code is not None and defined(code)
+    lines = [n for n in ast.walk(found[0]) if isinstance(n, ast.Return)] if found else []
+    return {"file": original_file(code.co_filename), "line": lines[-1].lineno,
+            "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}
 
 
 def elsewhere(search):

@@ -90,7 +90,7 @@ def describe(report):
     if report.right:
         lines = _right(report)
     elif report.kind in HEADS:
-        place = [f"  {_where(report)}", ""] if report.kind == "blank" and report.line else []
+        place = [f"  {_where(report)}", ""] if report.line else []
         lines = [HEADS[report.kind], *place, textwrap.fill(
             report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")]
     else:

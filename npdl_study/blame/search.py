@@ -34,7 +34,7 @@ class Search:
 
     def __init__(self, subject, elsewhere=True):
         self.subject, self.elsewhere = subject, elsewhere
-        self.notes = subject.notes()
+        self.notes, self.questions = subject.notes(), []
         self._others = None
 
     def run(self):
@@ -81,16 +81,20 @@ class Search:
                     check.compare(name, gradients.get(name), used))
             rows = [worst_row(own, self.subject.paths) for own in found.values()]
             if any(row.right is False for row in rows):
+                self.notes += check.asked(rows).questions
                 return dout, [own[-1].row for own in found.values()], None
-        doubtful = {row.name: row.reason for row in rows if row.right is None}
-        self.notes += [f"{name}: not checkable here: {why}" for name, why in doubtful.items()]
-        return None, rows, None
+        verdict = check.asked(rows)
+        self.notes += [f"{row.name}: not checkable here: {row.reason}" for row in verdict.rows
+                       if row.right is None and row.kind != "missing"] + verdict.notes
+        self.questions = verdict.questions
+        return None, verdict.rows, None
 
     # A gradient is wrong
 
     def _wrong(self):
         runs = self.runs
-        runs.learn({row.name for row in self.rows if not row.right}, runs.gradients())
+        runs.learn({row.name for row in self.rows if not row.right and row.kind != "missing"},
+                   runs.gradients())
         self.located = Locate(runs, runs.gradients())
         could = self.located.run()
         if not self.located.suspects:

@@ -4,26 +4,40 @@
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
     y, back = f_forward(x, w)             dx, dw = back(dy)                      a closure
+    y = F.forward(ctx, x, w)              dx, dw = F.backward(ctx, dy)           static methods
 
-A class that is no Layer, or whose cache is in self, may keep what it learns as Params, in objects
-with `data` and `grad`, in lists or dicts `params` and `grads`, or as W beside dW, d_W, grad_W or
-W_grad, in its parts too.
+The cache may come first; a loss's backward may take no gradient; one that takes a learning rate is
+believed to subtract it times the gradient. Gradients may be returned by name, or in lists. What a
+class that is no Layer learns, `learned` knows.
 """
 
+import contextlib
 import copy
 import inspect
 
 import numpy as np
 
-from npdl.core import Cache, Layer, Param, items_of, walk
+from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl_study.trees import tupled
+from npdl_study.check.learned import (
+    attributes,
+    candidates,
+    gradient_names,
+    in_turn,
+    is_constant,
+)
+from npdl_study.trees import is_float, kept, leaves, mapped, tupled
+
+CACHES = ("cache", "caches", "ctx", "context", "memory", "saved", "tape")
+RATES = ("lr", "learning_rate", "eta", "step_size", "rate")
 
 
 def as_layer(thing):
     """A Layer of what can be checked. Raises InputError for anything else."""
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         return functions(getattr(thing[0], "__name__", "f"), *thing)()
+    if inspect.isclass(thing) and of_context(thing) is not None:
+        return of_context(thing)()
     if not inspect.isclass(thing) and keeps_cache_in_self(type(thing)):
         return thing if isinstance(thing, InSelf) else in_self(type(thing))(thing, made=True)
     if not isinstance(thing, Layer):
@@ -47,6 +61,7 @@ class Functions(Layer):
     """Two functions as a layer without parameters: each array that forward takes is an input."""
 
     def forward(self, *inputs, **options):
+        self.given = inputs
         returned = self.run(*inputs, **options)
         if not isinstance(returned, tuple) or len(returned) < 2:
             raise InputError(f"{self.run.__name__} must return its output and a cache: "
@@ -56,15 +71,30 @@ class Functions(Layer):
 
     def backward(self, dout, cache):
         douts = dout if isinstance(dout, tuple) and _needs(self.undo) > 2 else (dout,)
-        return tupled(in_order(self.undo(*douts, cache), self.run))
+        returned = self.undo(*_handed(self.undo, douts, cache))
+        if isinstance(returned, list) and len(self.given) > 1:
+            returned = tuple(returned)
+        return tupled(in_order(returned, self.run, self.given))
 
 
-def in_order(returned, forward):
-    """Gradients that a backward returned by the names of forward's arguments, as a tuple."""
-    names = [(name, *gradient_names(name)) for name in inspect.signature(forward).parameters]
-    if not isinstance(returned, dict) or not returned.keys() & {n for own in names for n in own}:
+def in_order(returned, forward, inputs):
+    """Gradients that a backward returned by the names of forward's arguments, as a tuple; of an
+    argument that is a dict, a dict; what is left in the end, in one too."""
+    names = list(inspect.signature(forward).parameters)[: len(inputs)]
+    known = {key for name, value in zip(names, inputs, strict=False) for key in (
+        value if isinstance(value, dict) else (name,))}
+    if not isinstance(returned, dict) or not returned.keys() & {
+            other for name in known for other in (name, *gradient_names(str(name)))}:
         return returned
-    return tuple(next((returned[name] for name in own if name in returned), None) for own in names)
+    rest = dict(returned)
+
+    def taken(name):
+        own = next((n for n in (name, *gradient_names(str(name))) if n in rest), None)
+        return None if own is None else rest.pop(own)
+
+    found = [{key: taken(key) for key in value} if isinstance(value, dict) else taken(name)
+             for name, value in zip(names, inputs, strict=False)]
+    return (*found, rest) if rest else tuple(found)
 
 
 def pulled(dout, back):
@@ -89,74 +119,196 @@ def functions(name, forward, backward=pulled, sample=None):
     return type(name, (Functions,), body)
 
 
+class Context:
+    """What forward(ctx, x) keeps for backward(ctx, dy)."""
+
+    def save_for_backward(self, *arrays):
+        self.saved_tensors = arrays
+
+
+def of_context(cls):
+    """A Layer class of a class with static forward(ctx, x) and backward(ctx, dy); or None."""
+    names = [list(inspect.signature(f).parameters)[:1] for f in map(
+        vars(cls).get, ("forward", "backward")) if isinstance(f, staticmethod)]
+    if len(names) < 2 or not names[0] or names[0][0] not in CACHES:
+        return None
+
+    def forward(*inputs, **options):
+        context = Context()
+        return *tupled(cls.forward(context, *inputs, **options)), context
+
+    signature = inspect.signature(cls.forward)
+    forward.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    forward.__module__, own = cls.__module__, getattr(cls, "sample", None)
+
+    def sample():
+        found = tupled(own())
+        return found[1:] if found and found[0] is cls else found
+    return functions(cls.__name__, forward, cls.backward, own and sample)
+
+
+class Run:
+    """One run of an object that keeps its cache in itself: the object, `now` of what it was made
+    of in this run, and the cache that its forward returned beside, in a tuple."""
+
+    def __init__(self, made, now):
+        self.made, self.now, self.cache = made, now, ()
+
+
 class InSelf(Layer):
-    """A layer that keeps its cache in itself: backward(dout), after a forward that returns out."""
+    """A layer that keeps its cache in itself: backward(dout), after a forward that returns out.
+
+    Each forward runs on a copy of the object as it was made, which is the cache: what an object
+    remembers of other runs is not in it. What it learns is known by its names, and after `settle`
+    by where a backward has left its gradient.
+    """
 
     def __init__(self, made):
-        self.made = made
-        self.held = {} if isinstance(made, Layer) else {
-            name: value if isinstance(value, Param) else Param(value)
-            for name, (value, _) in learned(made).items()}
+        self.made, self.count, self.returned, self.extra, self.absent = made, None, [], [], set()
+        self.could = {} if isinstance(made, Layer) else candidates(made)
+        self.held = {}
+        self._hold(path for path, one in self.could.items() if one.is_known)
+
+    def _hold(self, paths):
+        for path in paths:
+            value = self.could[path].value
+            self.held.setdefault(path, value if isinstance(value, Param) else Param(value))
 
     def params(self, frozen=False):
         yield from self.made.params(frozen) if isinstance(self.made, Layer) else self.held.items()
 
+    def _anew(self):
+        """A Run of the object as it was made, with the arrays and generators of this one."""
+        memo = {id(value): value for param in self.held.values() for value in (param, param.data)}
+        if not isinstance(self.made, Layer) and not _takes_cache(self.made.backward):
+            memo |= {id(value): value for _, _, _, value in attributes(self.made)
+                     if isinstance(value, np.random.Generator) or is_constant(value)}
+            with contextlib.suppress(Exception):        # it may hold what can't be copied
+                return Run(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
+        return Run(self.made, lambda one: one)
+
     def forward(self, *inputs, **options):
-        returned = self.made.forward(*inputs, **options)
+        self.given, run, backward = inputs, self._anew(), self.made.backward
+        returned = run.made.forward(*inputs, **options)
         several = isinstance(returned, tuple) and len(returned) > 1
-        if _takes_cache(self.made.backward) and (several or _needs(self.made.backward) > 1):
+        if _takes_cache(backward) and (several or _needs(backward) > 1):
             if not several:
                 raise InputError(f"{type(self.made).__name__}.forward must return its output and "
                                  "a cache: return out, cache")
             *outputs, cache = returned
-            return (outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
+            run.cache = (cache,)
+            return (outputs[0] if len(outputs) == 1 else tuple(outputs)), run
         if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
             raise InputError(f"{type(self.made).__name__}.forward returns a cache, and its "
                              "backward takes none: write backward(self, dy, cache)")
-        return returned, self.made
+        return returned, run
 
-    def backward(self, dout, cache):
-        given = () if cache is self.made else (cache,)
-        several = isinstance(dout, tuple) and _needs(self.made.backward) > 1 + len(given)
-        bare = {name: read for name, (value, read) in
-                ({} if isinstance(self.made, Layer) else learned(self.made)).items()
-                if not isinstance(value, Param)}
-        for read in bare.values():
-            gradient = read({})
-            if isinstance(gradient, np.ndarray):
-                gradient[...] = 0                       # some write into it, some add
-        own = getattr(self.made, "grads", None)
-        before = copy.copy(own)
-        try:
-            return self._collected(bare, self.made.backward(
-                *(dout if several else (dout,)), *given))
-        finally:                                        # whatever was put in their places
-            if isinstance(own, dict):
-                own.update(before)
-            elif isinstance(own, list):
-                own[:] = before
-
-    def _collected(self, bare, returned):
-        """What a backward returned, less the gradients of what it learns, which are added up."""
-        given = [g for g in tupled(returned) if isinstance(g, dict)]
-        for name, read in bare.items():
-            gradient = read(given[0] if given else {})
+    def backward(self, dout, run):
+        for one in self.could.values():
+            left = one.left(run.now, {})
+            if isinstance(left, np.ndarray) and left.flags.writeable:
+                left[...] = 0                           # some write into it, some add
+        before = {path: param.data.copy() for path, param in self.held.items()}
+        gradients, given = self._sorted_out(self._undone(dout, run), self.count)
+        self.absent = set()
+        for path, param in self.held.items():
+            if self.could[path].value is param:         # a Param: that was added to
+                continue
+            gradient = self.could[path].left(run.now, given)
+            if gradient is None and path in self.returned:
+                gradient = given.get(self.returned.index(path))
+            if gradient is None and _rates(run.made.backward):
+                gradient = before[path] - self.could[path].at(run.now)
             if gradient is None:
-                raise InputError(f"{type(self.made).__name__}.backward leaves no gradient of "
-                                 f"{name}: write self.d{name} = ..., or self.grads as self.params")
-            self.held[name].grad += gradient
-        returned = in_order(returned, self.made.forward)
-        rest = tuple(g for g in tupled(returned) if not isinstance(g, dict))
-        return rest if isinstance(returned, tuple) and len(rest) != 1 else (rest or (None,))[0]
+                self.absent.add(path)
+            elif np.shape(gradient) == param.grad.shape:
+                param.grad += gradient
+            else:
+                param.grad = np.asarray(gradient)
+        return gradients
+
+    def _undone(self, dout, run):
+        """What the object's own backward returns, called as it wants to be."""
+        backward, rates = run.made.backward, _rates(run.made.backward)
+        needs = _needs(backward) - len(rates) - len(run.cache)
+        douts = dout if isinstance(dout, tuple) and needs > 1 else (dout,)
+        if not _positional(backward):
+            if np.size(dout) != 1:
+                raise InputError(f"{type(self.made).__name__}.backward takes no gradient, as only "
+                                 "that of a loss can, whose output is one number: write "
+                                 "backward(self, dout)")
+            return mapped(backward(), lambda g: g if g is None else g * np.reshape(dout, ()))
+        return backward(*_handed(backward, douts, *run.cache), **dict.fromkeys(rates, 1.0))
+
+    def _sorted_out(self, returned, count=None):
+        """(the gradients of the inputs, {name or number: gradient} of all others): of `count`
+        inputs, in the order in which forward takes them."""
+        if isinstance(self.made, Layer):
+            return returned, {}
+        first, *others = self.given or (None,)
+        if isinstance(first, np.ndarray) and isinstance(returned, list) and not others and len(
+                returned) == len(first) and np.shape(returned[0]) == first.shape[1:]:
+            returned = np.array(returned)               # dxs, a list of time steps
+        returned = in_order(returned, self.made.forward, self.given)
+        items = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        if isinstance(first, (tuple, list)) and not others:
+            return returned, {}
+        dicts = [isinstance(item, dict) and not any(isinstance(v, dict) for v in self.given)
+                 for item in items]
+        plain = [item for item, named in zip(items, dicts, strict=True) if not named]
+        given = {key: value for item, named in zip(items, dicts, strict=True) if named
+                 for key, value in item.items()}
+        count = len(self.given) if count is None else count
+        more = [part for item in plain[count:] for part in (
+            item if isinstance(item, (tuple, list)) else [item])]
+        plain = plain[:count]
+        return plain[0] if len(plain) == 1 else tuple(plain) or None, given | dict(enumerate(more))
+
+    def settle(self, inputs, options):
+        """Try where the backward leaves the gradients of what could be learned: hold what has one,
+        know the order of those that it returns, and what has no place."""
+        outputs, run = self.forward(*inputs, **options)
+        with kept(self.held.values(), self.given):
+            undone = self._undone(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(
+                y) else None), run)
+        floats = [any(True for _ in leaves(value)) for value in self.given]
+        for count in (len(floats), sum(floats)):
+            _, given = self._sorted_out(undone, count)
+            left = [path for path, one in self.could.items() if one.left(run.now, given) is not None
+                    or _rates(run.made.backward) and not np.array_equal(one.at(run.now), one.value)]
+            more = [value for key, value in given.items() if isinstance(key, int)]
+            self.returned = in_turn([p for p in self.could if p not in left], more, self.could)
+            if self.returned:
+                break
+        self.count = count if self.returned else None
+        self._hold(path for path in self.could if path in left or path in self.returned)
+        self.extra = [] if self.returned else [f"an array {np.shape(value)}" for value in more]
+        names = {name for path in self.could for name in self.could[path].names}
+        self.extra += [repr(key) for key in given if not isinstance(key, int) and key not in names]
+
+    @property
+    def updates(self):
+        """Whether the backward subtracts the gradients itself."""
+        return bool(self.could and _rates(self.made.backward))
+
+    def unplaced(self, run):
+        """{path: Candidate} of the arrays of which no gradient was found, and which forward leaves
+        as they are: no state of its own."""
+        return {path: one for path, one in self.could.items() if path not in self.held
+                and np.array_equal(one.at(run.now), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
         if isinstance(self.made, Layer):
             return super()._copy(copy_param, memo, copy_array)
-        found = {}
-        for name, (value, _) in learned(self.made).items():
-            twin = copy_param(self.held[name])
-            found[id(value)] = twin if isinstance(value, Param) else twin.data
-        return type(self)(copy.deepcopy(self.made, found), made=True)
+        found = {id(value): value for _, _, _, value in attributes(self.made) if is_constant(value)}
+        for path, param in self.held.items():
+            twin = copy_param(param)
+            found[id(self.could[path].value)] = twin if self.could[path].value is param else \
+                twin.data
+        twin = type(self)(copy.deepcopy(self.made, found), made=True)
+        twin._hold(self.held)
+        twin.count, twin.returned, twin.extra = self.count, self.returned, self.extra
+        return twin
 
 
 def in_self(cls):
@@ -179,65 +331,6 @@ def in_self(cls):
     return type(cls.__name__, (InSelf,), body)
 
 
-def learned(made):
-    """{name: (array or Param, read)} of what an object that is no Layer learns.
-
-    read(given) finds its gradient after a backward that returned, in a dict `given`, those that
-    it leaves nowhere else; None where there is none.
-    """
-    values = getattr(made, "params", None)
-    if isinstance(values, (dict, list, tuple)) and values:
-        def read(key):
-            return lambda given: _at(getattr(made, "grads", None), key, given.get(
-                key, getattr(made, f"d{key}", None)))
-        named = isinstance(values, dict)
-        return {str(key) if named else f"params[{key}]": (array, read(key))
-                for key, array in (values.items() if named else enumerate(values))}
-    found = {}
-    for path, owner, name, value in attributes(made):
-        if isinstance(value, Param):
-            found[path] = value, None
-        elif isinstance(getattr(value, "data", None), np.ndarray) and hasattr(value, "grad"):
-            found[path] = value.data, _attribute(value, "grad")
-        elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and not any(
-                name in gradient_names(other) for other in vars(owner)):
-            named = {*_named_in(type(owner)), *vars(owner)}
-            gradient = next((n for n in gradient_names(name) if n in named), "")
-            if gradient:
-                found[path] = value, _attribute(owner, gradient)
-    return {path: held for i, (path, held) in enumerate(found.items())
-            if not any(held[0] is other for other, _ in list(found.values())[:i])}
-
-
-def gradient_names(name):
-    """What the gradient of a W may be called: dW, d_W, grad_W, W_grad."""
-    return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
-
-
-def _attribute(owner, name):
-    return lambda given: getattr(owner, name, None)
-
-
-def _at(nest, key, otherwise):
-    try:
-        return nest[key]
-    except (KeyError, IndexError, TypeError):
-        return otherwise
-
-
-def attributes(made, path="", around=()):
-    """(dotted path, owner, name, value) of an object's attributes and those of its parts."""
-    for name, value in list(vars(made).items()):
-        for at, item in items_of(value, f"{path}{name}"):
-            if isinstance(item, Layer):
-                yield from ((f"{at}.{n}", made, name, p) for n, p in item.params())
-            elif hasattr(item, "backward") and hasattr(item, "__dict__"):
-                if not any(item is other for other in (made, *around)):
-                    yield from attributes(item, f"{at}.", (made, *around))
-            else:
-                yield at, made, name, item
-
-
 def holders(layer):
     """A layer and its parts; of what was made a Layer, the objects that it was made of."""
     if not isinstance(layer, InSelf) or isinstance(layer.made, Layer):
@@ -247,12 +340,6 @@ def holders(layer):
         found |= {id(part): part for part in (owner, item) if part is owner or hasattr(
             item, "grad") and hasattr(item, "__dict__")}
     return list(found.values())
-
-
-def _named_in(cls):
-    """The attributes of self that a class's methods name."""
-    return {name for base in cls.__mro__ for value in vars(base).values()
-            if inspect.isfunction(value) for name in value.__code__.co_names}
 
 
 def keeps_cache_in_self(cls):
@@ -268,11 +355,28 @@ def keeps_cache_in_self(cls):
 
 
 def _takes_cache(backward):
-    """Whether the last argument of a bound backward is no gradient, by its name (dh_next, dc)."""
-    names = [p.name for p in inspect.signature(backward).parameters.values()
-             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(names) > 1 and not (names[-1].startswith(("d", "g")) or names[-1].endswith(
-        ("_grad", "_bar")))
+    """Whether an argument of a bound backward is no gradient, by its name (dh_next, dc), nor a
+    learning rate."""
+    names = [name for name in _positional(backward) if name not in _rates(backward)]
+    return len(names) > 1 and (names[0] in CACHES or not (
+        names[-1].startswith(("d", "g")) or names[-1].endswith(("_grad", "_bar"))))
+
+
+def _handed(backward, douts, *cache):
+    """The arguments of a backward in its order: backward(dy, cache), backward(cache, dy)."""
+    first = _positional(backward)[:1]
+    return (*cache, *douts) if first and first[0] in CACHES else (*douts, *cache)
+
+
+def _rates(backward):
+    """The arguments of a backward that are learning rates: it updates what it learns itself."""
+    return [name for name in inspect.signature(backward).parameters if name in RATES]
+
+
+def _positional(function):
+    """The names of the positional arguments of a function."""
+    return [p.name for p in inspect.signature(function).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
 
 
 def _needs(function):

@@ -49,7 +49,8 @@ class Report(Verdict):
         lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"]
         for row in sorted(self.rows, key=lambda row: (row.right is None, -row.error)):
             if row.right is None:
-                lines.append(f"{row.name:<{width}}  not checkable here: {row.reason}")
+                said = row.reason if row.kind == "missing" else f"not checkable here: {row.reason}"
+                lines.append(f"{row.name:<{width}}  {said}")
                 continue
             lines.append(
                 f"{row.name:<{width}}  {row.error:9.1e}  {list(map(int, row.index))}: "
@@ -61,6 +62,7 @@ class Report(Verdict):
                 lines.append(f"    {row.unknown} of its entries not checkable here, the first at "
                              f"{place_of(row.doubtful)}: {row.reason}")
         lines += [f"wrong: {fault}" for fault in self.faults]
+        lines += [f"question: {question}" for question in self.questions]
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
@@ -99,7 +101,9 @@ def gradcheck(layer, *inputs, **how):
 def report(subject, **looks):
     """The Report on a Subject; `looks` as Check takes it."""
     check = Check(subject, **looks)
-    found = Report(check.verdict().rows, notes=check.notes)
+    verdict = check.verdict()
+    found = Report(verdict.rows, notes=check.notes, questions=verdict.questions)
+    check.notes += verdict.notes
     for row in found.wrong:
         explained(check, row)
     if not found.wrong and not check.bare:

@@ -7,6 +7,7 @@ into is put back.
 
 import contextlib
 import inspect
+import itertools
 
 import numpy as np
 
@@ -44,9 +45,13 @@ class Subject:
 
     def __init__(self, layer, inputs, options=None, forward=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
+        self.extra, self.nones = [], set()
+        self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
+        if isinstance(self.layer, InSelf) and self.layer.could:
+            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                self.layer.settle(copied(self.inputs), self.options)
         if not keep:
             randomise(self.layer, stream(seed, 77))
-        self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.forward = forward or forward_of
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -111,7 +116,8 @@ class Subject:
         with kept(self.params.values(), self.inputs), self._repeated():
             returned = copied(self.layer.backward(dout, cache))     # it may be an input
         after = {name: param.grad for name, param in self.params.items()}
-        gradients = {name: np.asarray(after[name]) - before[name] for name in after}
+        gradients = {name: added(after[name], before[name]) for name in after
+                     if name not in getattr(self.layer, "absent", ())}
         return gradients | self.returned(returned), after
 
     def returned(self, gradients):
@@ -121,7 +127,15 @@ class Subject:
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
         gradients, _ = placed(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
-        return dict(self._named(leaves(tupled(gradients))))
+        count = len(tupled(gradients))
+        gradients = [as_array(g, a) for g, a in itertools.zip_longest(
+            tupled(gradients), self.inputs)]
+        rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
+        self.extra = [part for g in rest for part in (map(repr, g) if isinstance(g, dict) else [
+            f"an array {np.shape(part)}" for _, part in leaves(g)])]
+        self.nones = {self.names[i] for i, g in enumerate(gradients) if g is None
+                      and i < min(count, len(self.names)) and any(x is not None for x in gradients)}
+        return dict(self._named(leaves(gradients[: len(self.inputs)])))
 
     def named_arrays(self):
         """{name: array} of the parameters and the float inputs."""
@@ -183,6 +197,28 @@ class Subject:
                 generator.bit_generator.state = state
             if held:
                 np.random.set_state(held)
+
+
+def added(after, before):
+    """What was added to a gradient that held `before`; what was put in its place, where the shape
+    is another; None where that is no array of numbers."""
+    try:
+        found = np.asarray(after, None if np.iscomplexobj(after) else float)
+    except (TypeError, ValueError):
+        return None
+    return found - before if found.shape == before.shape else found
+
+
+def as_array(gradient, value):
+    """The gradient of an input that is an array, as one too: of a list of its rows, of a number."""
+    if not isinstance(value, np.ndarray) or gradient is None:
+        return gradient
+    if isinstance(gradient, (tuple, list)) and len(gradient) == 1 != len(value):
+        gradient = gradient[0]
+    try:
+        return np.asarray(gradient, float)
+    except (TypeError, ValueError):
+        return gradient
 
 
 def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False):

@@ -10,7 +10,13 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
-from npdl_study.check.adapters import functions, in_self, keeps_cache_in_self, pulled
+from npdl_study.check.adapters import (
+    functions,
+    in_self,
+    keeps_cache_in_self,
+    of_context,
+    pulled,
+)
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.containment import CodeLeft, called, message
 
@@ -35,6 +41,8 @@ def find_class(name, cache=None):
         return functions(stem, pair[0], pair[1] or pulled, getattr(module, f"{stem}_sample", None))
     if not inspect.isclass(cls):
         raise InputError(f"{where} has no class {attribute!r}; it has: {_layers_in(module)}")
+    if of_context(cls) is not None:
+        return of_context(cls)
     if cache == "self" or keeps_cache_in_self(cls):
         return in_self(cls)
     if not issubclass(cls, Layer):

@@ -15,6 +15,7 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl_study.check.differences import KINK, LIMIT, SURE, Line, moved
+from npdl_study.check.questions import questions
 from npdl_study.trees import is_float, leaves
 
 FEW, MANY = 200, 400            # of an array of more than MANY entries FEW are looked at, and
@@ -53,17 +54,20 @@ class Row:
 @dataclass(repr=False)
 class Verdict:
     """The rows of a check; `faults` that no row shows, in sentences; `notes` on what was not
-    looked at. `right` is None where some gradient could not be checked, and none is wrong."""
+    looked at; `questions` on what may be a gradient, or may need one. `right` is None where some
+    gradient could not be checked, or placed, and none is wrong."""
 
     rows: list = field(default_factory=list)
     faults: list = field(default_factory=list)
     notes: list = field(default_factory=list)
+    questions: list = field(default_factory=list)
 
     @property
     def right(self):
         if self.faults or any(row.right is False for row in self.rows):
             return False
-        return None if not self.rows or any(row.right is None for row in self.rows) else True
+        known = self.rows and all(row.right for row in self.rows) and not self.questions
+        return True if known else None
 
     @property
     def wrong(self):
@@ -88,6 +92,7 @@ class Comparison:
     unknown: np.ndarray         # a mask
     reasons: dict               # {number of a point: why it can't be checked}
     note: str = ""              # what is wrong with the gradient as a whole
+    missing: bool = False       # there is none
 
     @property
     def errors(self):
@@ -104,9 +109,12 @@ class Comparison:
 
     @property
     def row(self):
+        if self.missing:
+            return Row(self.name, None if np.any(self.numerical) else True, reason=self.note,
+                       kind="missing", place=self.name)
         if self.note:
             return Row(self.name, False, np.inf, reason=self.note, diagnosis=self.note,
-                       kind="shape" if "shape" in self.note else "missing", place=self.name)
+                       kind="shape", place=self.name)
         if not self.points:
             return Row(self.name)
         errors, first = self.errors, min(self.reasons, default=0)
@@ -147,7 +155,14 @@ class Check:
         if self.flat and not any(row.right is False for row in rows):
             for row in rows:
                 row.right, row.reason = None, "every gradient is 0 at these inputs"
-        return Verdict(rows)
+        return self.asked(rows)
+
+    def asked(self, rows):
+        """The Verdict of Rows, less those of inputs that need no gradient; with the questions."""
+        notes, found = questions(self.subject, [row.name for row in rows if (
+            row.kind == "missing" and row.right is None)])
+        return Verdict([row for row in rows if row.name not in notes], notes=list(notes.values()),
+                       questions=found)
 
     @property
     def flat(self):
@@ -156,7 +171,7 @@ class Check:
 
     def passes(self):
         """Whether no gradient is wrong; stops at the first that is."""
-        return not any(c.note or c.wrong.any() for c in self.comparisons())
+        return not any(c.row.right is False for c in self.comparisons())
 
     def comparisons(self):
         """Yield a Comparison for every gradient, with all outputs used and with each alone."""
@@ -180,10 +195,11 @@ class Check:
         found = Comparison(name, used, points, np.zeros(len(points)), known.value, known.allowed,
                            known.unknown, known.reasons)
         if gradient is None:
-            found.note = "backward returned no gradient for it"
-        elif gradient.shape != wanted:
-            turned = "; it is transposed" if gradient.shape == wanted[::-1] else ""
-            found.note = f"its shape is {gradient.shape}, the array's own {wanted}{turned}"
+            found.note, found.missing = "backward returned no gradient for it", True
+            found.numerical = np.where(known.hidden, 0, known.value * (
+                np.abs(known.value) > known.allowed))
+        elif np.shape(gradient) != wanted:
+            found.note = self._misshapen(np.asarray(gradient), points, wanted, known)
         else:
             with np.errstate(all="ignore"):
                 found.computed = np.array([at(gradient, point) for point in points], float)
@@ -193,6 +209,18 @@ class Check:
                 off = abs(found.computed[i] - known.value[i])
                 found.unknown[i] = not off > known.allowed[i]
         return found
+
+    def _misshapen(self, gradient, points, wanted, known):
+        """What is said of a gradient with another shape than its array's."""
+        said = f"its shape is {gradient.shape}, the array's own {wanted}"
+        if gradient.shape == wanted[::-1]:
+            return f"{said}; it is transposed"
+        if gradient.size == np.prod(wanted) and [n for n in gradient.shape if n > 1] == [
+                n for n in wanted if n > 1]:
+            found = [at(gradient.reshape(wanted), point) for point in points]
+            if (np.abs(found - known.value) <= known.allowed).all():
+                return f"{said}; its numbers are right: write .reshape{wanted} after it"
+        return said
 
     def parts(self, name, index):
         """The derivative of one entry, in the parts that each entry of each output adds."""

@@ -10,6 +10,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.core import NoBias
 from npdl_study.check.adapters import holders
+from npdl_study.check.subjects import added
 from npdl_study.trace.oracle import slope
 from npdl_study.trace.watch import Watch
 from npdl_study.trees import copied, kept, leaves
@@ -131,9 +132,9 @@ class Runs:
             with self._watching(watched):
                 returned = copied(subject.layer.backward(dout, cache))
         got = subject.returned(returned) | {
-            name: param.grad - self.before[name] for name, param in params.items()}
-        return {name: np.asarray(got.get(name, np.zeros(array.shape)), dtype=float)
-                for name, array in self.arrays.items()}
+            name: added(param.grad, self.before[name]) for name, param in params.items()}
+        return {name: np.zeros(array.shape) if got.get(name) is None else np.asarray(
+            got[name], float) for name, array in self.arrays.items()}
 
     def learn(self, wrong, base):
         """Set the truth: of the gradients in `wrong` by differences; the others are right as they

@@ -3,6 +3,7 @@
     python -m tests.tools.blame_corpus                              # the table of all of it
     python -m tests.tools.blame_corpus --layers softmax,lstm --styles tuple --show
     python -m tests.tools.blame_corpus --write DIR                  # the files, to be read
+    python -m tests.tools.blame_corpus --pairs --every 8            # two mistakes in one backward
 
 Each layer in tests/corpus is written once: @W stands for a parameter, @dW for its gradient, $x for
 what is kept in the cache. The same mistakes are then made in every style of STYLES. A mistake says
@@ -11,13 +12,16 @@ after its name what a right diagnosis has in it (a regular expression).
 
 import argparse
 import collections
+import itertools
 import re
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from npdl_study.blame.blame import blame
+from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.target import build
 from npdl_study.step.step import step
 
@@ -129,10 +133,30 @@ def cases(names=(), styles=STYLES, folder=CORPUS):
         for change in [Change(source, "as-it-is", True), *source.changes]:
             for style in styles:
                 if style in change.styles:
-                    marked = rendered(source, changed(source, change), style)
-                    lines = tuple(n for n, line in enumerate(marked.splitlines(), 1)
-                                  if line.endswith(MARK))
-                    yield Case(change, style, marked.replace(MARK, ""), lines)
+                    yield case(change, style, rendered(source, changed(source, change), style))
+
+
+def pairs(names=(), styles=STYLES, folder=CORPUS):
+    """Every Case of two mistakes in one layer, which stand apart; the styles in turn."""
+    for source in layers(names, folder):
+        wrong = [change for change in source.changes if not change.right]
+        for one, two in itertools.combinations(wrong, 2):
+            both = Change(source, f"{one.name}+{two.name}", False, f"{one.says}|{two.says}",
+                          [s for s in styles if s in one.styles and s in two.styles],
+                          [*one.hunks, *two.hunks])
+            try:
+                parts = changed(source, both)
+            except AssertionError:                      # they are about the same lines
+                continue
+            if both.styles:
+                style = both.styles[len(one.name + two.name) % len(both.styles)]
+                yield case(both, style, rendered(source, parts, style))
+
+
+def case(change, style, marked):
+    """The Case of a file with its MARKs."""
+    lines = tuple(n for n, line in enumerate(marked.splitlines(), 1) if line.endswith(MARK))
+    return Case(change, style, marked.replace(MARK, ""), lines)
 
 
 def changed(source, change):
@@ -267,6 +291,8 @@ class Found:
     diagnosed: bool = False
     accused: bool = False
     named: bool = False         # not first, but among the lines of which either can mend it
+    promised: str = ""          # "kept", "broken": every gradient is right with its change, or not
+    seconds: float = 0.0
     report: object = None
 
 
@@ -276,8 +302,10 @@ def tried(case, folder):
     path.write_text(case.text)
     name = f"{path}:{'net' if case.style == 'functions' else 'Net'}"
     layer, inputs, options = build(name, cache="self" if case.style == "self" else None)
+    start = time.process_time()
     report = blame(layer, *inputs, **options)
-    found = Found(case, report.right, report=report)
+    found = Found(case, report.right, promised=promise(report, case, path, name),
+                  seconds=time.process_time() - start, report=report)
     if case.change.right:
         walk = step(layer, *inputs, **options)
         wrong = [mark for mark in walk.marks.values() if mark.right is False]
@@ -291,15 +319,34 @@ def tried(case, folder):
     return found
 
 
+def promise(report, case, path, name):
+    """Whether every gradient is right, as a Blame says, with its new line: "kept", "broken"; or
+    "" where it says no such thing."""
+    if not report.new or "every gradient is right" not in report.diagnosis or ";" in report.new:
+        return ""
+    lines = case.text.splitlines()
+    old = lines[report.line - 1]
+    lines[report.line - 1] = old[: len(old) - len(old.lstrip())] + report.new
+    lines[report.line : report.line - 1 + len(report.source.splitlines())] = []
+    mended = path.with_name(f"mended_{path.name}")
+    mended.write_text("\n".join(lines) + "\n")
+    try:
+        layer, inputs, options = build(name.replace(path.name, mended.name),
+                                       cache="self" if case.style == "self" else None)
+        return "kept" if not gradcheck(layer, *inputs, **options).wrong else "broken"
+    except Exception:
+        return "broken"
+
+
 def run(chosen, folder, show=False):
     """[Found] of the chosen cases; what went wrong is printed with `show`."""
     results = []
     for case in chosen:
         found = tried(case, folder)
         results.append(found)
-        if show and not (found.diagnosed and found.on_line):
+        if show and not (found.diagnosed and found.on_line and found.promised != "broken"):
             print(f"{case}: line {found.report.line} for {case.lines}, "
-                  f"{found.report.kind!r}: {found.report.diagnosis}", flush=True)
+                  f"{found.report.kind!r} {found.promised}: {found.report.diagnosis}", flush=True)
     return results
 
 
@@ -336,11 +383,13 @@ def main(arguments=None):
                         help="layers of your own, written as those in tests/corpus")
     parser.add_argument("--every", type=int, default=1, help="take one case in N")
     parser.add_argument("--only", default="", help="only cases whose name has this in it")
+    parser.add_argument("--pairs", action="store_true", help="two mistakes in one backward")
     parser.add_argument("--show", action="store_true", help="print what was missed")
     parser.add_argument("--write", metavar="DIR", help="write the files there and stop")
     options = parser.parse_args(arguments)
     names = options.layers.split(",") if options.layers else ()
-    chosen = [c for c in cases(names, options.styles.split(","), options.corpus)
+    make = pairs if options.pairs else cases
+    chosen = [c for c in make(names, options.styles.split(","), options.corpus)
               if options.only in str(c)]
     chosen = chosen[:: options.every]
     if options.write:
@@ -353,7 +402,10 @@ def main(arguments=None):
     print(table(results))
     mistakes = {str(f.case.change.layer.name) + f.case.change.name for f in results
                 if not f.case.change.right}
-    print(f"\n{len(mistakes)} mistakes, {len(results)} files")
+    promised = collections.Counter(found.promised for found in results)
+    slowest = max(results, key=lambda found: found.seconds)
+    print(f"\n{len(mistakes)} mistakes, {len(results)} files; promises kept {promised['kept']}, "
+          f"broken {promised['broken']}; longest {slowest.seconds:.1f} s: {slowest.case}")
 
 
 if __name__ == "__main__":
