@@ -7,7 +7,7 @@
 A set is a text in tests/tools/corpus/real. Each case says where it is from, what to ask blame for,
 and what a right diagnosis has in it (a regular expression). The author's lines end in "#-", the
 lines that mended them in "#+"; "#!" marks a line that may be named as well. A case without a mark
-is right as it stands.
+is right as it stands, and says how many gradients there are to check.
 """
 
 import argparse
@@ -29,8 +29,8 @@ SETS = ("open", "held", "pairs", "right")
 HEAD = "import numpy as np\n\n\n"
 LIMIT = 120                                     # seconds for one file
 COLUMNS = ("files", "on the line", "beside", "elsewhere", "no line", "called right",
-           "the author's mend", "promises", "true", "right files", "called right", "accused",
-           "no verdict")
+           "the author's mend", "promises", "true")
+RIGHT = ("right files", "called right", "accused", "no verdict", "all gradients checked")
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Case:
     source: str
     ask: str
     says: str
+    gradients: int
     body: list
 
     def text(self, mended=False):
@@ -81,7 +82,8 @@ def _case(name, block):
     head, body = block.rstrip().split("\n\n", 1)
     title, *rows = head.splitlines()
     told = dict(row.split(" ", 1) for row in rows)
-    return Case(name, title, told["from"], told["ask"], told.get("says", ""), body.splitlines())
+    return Case(name, title, told["from"], told["ask"], told.get("says", ""),
+                int(told.get("gradients", 0)), body.splitlines())
 
 
 def asked(path, name):
@@ -93,7 +95,8 @@ def asked(path, name):
         return {"refused": str(error)}
     return {"right": report.right, "line": report.line, "either": list(report.either),
             "kind": report.kind, "diagnosis": report.diagnosis, "new": report.new,
-            "source": report.source, "text": str(report)}
+            "source": report.source, "text": str(report),
+            "checked": sum(row.right is True for row in report.finals)}
 
 
 def answer(path, name):
@@ -110,7 +113,7 @@ def answer(path, name):
 
 
 def place(case, told):
-    """Where an answer points: a word of COLUMNS."""
+    """Where an answer points: a word of COLUMNS, or of RIGHT."""
     if told.get("right"):
         return "called right"
     if case.right:
@@ -135,7 +138,7 @@ def _same(one, other):
         return False
 
 
-def kept(case, told, folder):
+def kept(case, told, folder, ask):
     """Whether the line that an answer promises makes the file right; None without a promise."""
     if not told.get("new") or not told.get("line") or case.right:
         return None
@@ -145,36 +148,49 @@ def kept(case, told, folder):
     lines[first : first + count] = [indent + line for line in told["new"].splitlines()]
     path = Path(folder) / f"{_stem(case)}_mended.py"
     path.write_text("\n".join(lines) + "\n")
-    return bool(answer(path, case.ask).get("right"))
+    return bool(ask(path, case.ask).get("right"))
 
 
 def _stem(case):
     return re.sub(r"\W", "_", f"{case.set}_{case.name}")
 
 
-def measured(case, folder):
-    """{word: value} of one case: the answer, where it points, what it promises."""
+def measured(case, folder, ask=answer):
+    """{word: value} of one case: the answer, where it points, what it promises; `ask` asked runs
+    in this process."""
     path = Path(folder) / f"{_stem(case)}.py"
     path.write_text(case.text())
-    told = answer(path, case.ask)
+    told = ask(path, case.ask)
     where = place(case, told)
-    return {"case": case, "told": told, "place": where, "kept": kept(case, told, folder),
+    return {"case": case, "told": told, "place": where, "kept": kept(case, told, folder, ask),
             "mend": where == "on the line" and as_mended(case, told)}
 
 
 def table(results):
-    """The table in Markdown, a row for each set."""
-    rows = [f"| set | {' | '.join(COLUMNS)} |", "|---|" + "--:|" * len(COLUMNS)]
+    """The tables in Markdown, a row for each set: of wrong files, and of right ones."""
+    wrong = [found for found in results if not found["case"].right]
+    right = [found for found in results if found["case"].right]
+    return "\n\n".join(_rows(columns, own, counts) for columns, own, counts in (
+        (COLUMNS, wrong, _wrong), (RIGHT, right, _right)) if own)
+
+
+def _rows(columns, results, counts):
+    rows = [f"| set | {' | '.join(columns)} |", "|---|" + "--:|" * len(columns)]
     for name in dict.fromkeys(found["case"].set for found in results):
         own = [found for found in results if found["case"].set == name]
-        wrong = [found for found in own if not found["case"].right]
-        right = [found for found in own if found["case"].right]
-        promised = [found["kept"] for found in wrong if found["kept"] is not None]
-        counts = [len(wrong), *(_count(wrong, word) for word in COLUMNS[1:6]),
-                  sum(found["mend"] for found in wrong), len(promised), sum(promised), len(right),
-                  *(_count(right, word) for word in COLUMNS[10:])]
-        rows.append(f"| {name} | {' | '.join(map(str, counts))} |")
+        rows.append(f"| {name} | {' | '.join(map(str, (len(own), *counts(own))))} |")
     return "\n".join(rows)
+
+
+def _wrong(results):
+    promised = [found["kept"] for found in results if found["kept"] is not None]
+    return (*(_count(results, word) for word in COLUMNS[1:6]),
+            sum(found["mend"] for found in results), len(promised), sum(promised))
+
+
+def _right(results):
+    return (*(_count(results, word) for word in RIGHT[1:4]),
+            sum(found["told"].get("checked") == found["case"].gradients for found in results))
 
 
 def _count(results, word):
