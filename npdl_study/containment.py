@@ -81,7 +81,7 @@ def _guarded(cls):
 
 
 @contextlib.contextmanager
-def time_limit(seconds):
+def time_limit(seconds, more=" Give more time with --limit, or smaller shapes with --input"):
     """Raise InputError when the block runs longer; no limit where the system has no timers."""
     try:
         import signal
@@ -95,8 +95,8 @@ def time_limit(seconds):
         yield
     except TimeOver as error:
         raise InputError(
-            f"not at an end after {seconds:g} seconds, at {error}: a loop without an end? Give "
-            "more time with --limit, or smaller shapes with --input") from None
+            f"not at an end after {seconds:g} seconds, at {error}: a loop without an end?{more}"
+        ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -4,6 +4,7 @@
 holes in npdl's source), hints (what a hole keeps), handout (README and tests of the folder).
 
 A student's pytest asks selftest. `python -m npdl homework grade FOLDER` passes grading (the class,
-its files of grades) and isolated (a process for each task). Both ask judging what a layer is asked
-and what is right, splice for what the student wrote, and isolated for what it answers.
+its files of grades) and isolated (a process for each task). Both ask handed_in for the student's
+file, judging what a layer is asked and what is right, splice for what the student wrote, and
+isolated for what it answers.
 """

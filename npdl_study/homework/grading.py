@@ -1,18 +1,20 @@
-"""Grades a class: a folder of submissions, each a folder with a student's files of one homework.
+"""Grades a class: a folder of submissions, each a folder or a zip of a student's files.
 
     python -m npdl homework grade submissions --homework homework --out grades
 
-A task, what stands in its marked places (`splice`), runs in a process that can but compute
-(`isolated`); what that gives back is compared here (`judging`). None costs another its grade.
+What was handed in (`handed_in`) in the marked places (`splice`) runs in a process that can but
+compute (`isolated`); what that gives back is compared here (`judging`). None costs another its
+grade, and a class has one seed: who hands in the same gets the same.
 """
 
 import csv
 import dataclasses
 import hashlib
 import io
-import os
 import platform
+import re
 import secrets
+import shlex
 import sys
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -21,23 +23,27 @@ from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
+from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
 from npdl_study.homework.handout import HANDED_OUT
-from npdl_study.homework.isolated import NotGraded, answers, isolated
+from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
-from npdl_study.homework.splice import NotOwn
 from npdl_train.console import printable
-from npdl_train.options import SECONDS, add_settings, count, setting, taken
+from npdl_train.options import NATURAL, SECONDS, add_settings, count, setting, taken
 from npdl_train.process import SEALS
 from npdl_train.runs.config import usable_cores
 
-MOST_BYTES = 1 << 20        # of a student's file
-FORMULA = ("=", "+", "-", "@")          # a spreadsheet runs what begins so
+# A spreadsheet runs what begins so, in a cell or after what separates its cells.
+FORMULA = re.compile(r"(^\s*|[;\t|]\s*)(?=[=+\-@＝＋－＠])")
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How long a class may take, and on how many cores."""
+    """How a class is graded."""
 
+    seed: int | None = setting("", None, "of the class: what all are asked; drawn, and written "
+                               "into the grades, if not given", "N", NATURAL)
+    alike: bool = setting("", False, "grade `layer norm.py` or `Layer_Norm (1).py` where there is "
+                          "no layer_norm.py")
     limit: float = setting("", 60.0, "for each task", "SECONDS", SECONDS)
     jobs: int = setting("", usable_cores(), "tasks at a time", "N", count(256))
 
@@ -61,7 +67,7 @@ def tasks_of(homework):
 
 
 def submissions_of(folder):
-    """({name, as it can be shown: folder} of the submissions, by name; the names of the rest)."""
+    """({name, as it can be shown: folder or zip} of the submissions; the names of the rest)."""
     try:
         folder = Path(folder).resolve()
         if Path.cwd().is_relative_to(folder):
@@ -69,103 +75,169 @@ def submissions_of(folder):
                              "go where submissions are not, say cd ..")
         found = {printable(place.name.replace("\\", "\\\\")): place
                  for place in sorted(folder.iterdir())}
-        places = {name: place for name, place in found.items()
-                  if place.is_dir() and not name.startswith(".")}
+        places = {name: place for name, place in found.items() if not name.startswith(".")
+                  and (place.is_dir() or place.suffix.lower() == ".zip" and place.is_file())}
         if not places:
-            raise ValueError("it holds no folders; zip files are to be unzipped")
+            raise ValueError("it holds no folders and no zip files")
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: cannot be read ({reason(error)}); give the folder that has "
-                         "one folder for each student") from error
+                         "one folder or zip for each student") from error
     return places, [name for name in found if name not in places]
 
 
-def grade_class(folder, homework, out, limit=60.0, jobs=1, resume=False):
-    """{name: {task: {"points", "reason"}}}, which `out` has too, after each submission; folders and
-    options as the command has them.
+@dataclasses.dataclass
+class Grades:
+    """What is in a folder of grades: a class's seed, {name: {task: what it got}}; and how a grade
+    is computed again, the command but for --seed and --again."""
+
+    out: Path
+    tasks: list
+    seed: int
+    submissions: dict
+    command: str = ""
+
+    def keep(self, name, found):
+        """Write a submission's grade into the grades so far, and its text, and say its points."""
+        self.submissions[name] = found
+        self.write()
+        file = name
+        if len(name.encode()) > 120:        # no file can have a name of more than 255
+            file = f"{name[:15]} {hashlib.sha512(name.encode()).hexdigest()}"
+        text = self.letter(name)
+        for path, content in ((self.out / "grades.csv", self.table()),
+                              (self.out / "students" / f"{file}.txt", text)):
+            write_atomically(path, lambda place, content=content: place.write(content.encode()))
+        why = f": {reasons(found)}" if sum_of(found) is None else ""
+        print(text.splitlines()[0] + why, flush=True)
+
+    def write(self):
+        """grades.json: enough to go on from, and to compute any grade again."""
+        write_json(self.out / "grades.json", {"tasks": self.tasks, "seed": self.seed,
+                                              "submissions": self.submissions})
+
+    def letter(self, name):
+        """A text for a student: the points of each task, why, and how they are computed again."""
+        found = self.submissions[name]
+        lines = [f"{name}: {_of(sum_of(found), len(found))}"]
+        for task, told in found.items():
+            lines += ["", f"{task}: {_of(told['points'], 1)}", f"  {told['reason']}".rstrip()]
+            if told["others"]:
+                lines.append(f"  Graded is {told['file']}, not {', '.join(told['others'])}.")
+        again = f"--again {shlex.quote(name)}" if name[0] != "-" else shlex.quote(f"--again={name}")
+        lines += ["", "The same grade again, digit for digit:",
+                  f"  {self.command} --seed {self.seed} {again}"]
+        return "\n".join(line for line in lines if line != "  ") + "\n"
+
+    def table(self):
+        """grades.csv: a row for each submission, its points of each task and in all, and why."""
+        rows = [["submission", *self.tasks, "points", "of", "reason", "seed"]]
+        for name, found in self.submissions.items():
+            points = [*(told["points"] for told in found.values()), sum_of(found)]
+            rows.append([name, *("not graded" if n is None else str(n) for n in points),
+                         str(len(POINTS) * len(self.tasks)), reasons(found), str(self.seed)])
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            [FORMULA.sub(r"\1'", cell) for cell in row] for row in rows)
+        return text.getvalue()
+
+
+def grade_class(folder, homework, out, settings=None, resume=False, again=()):
+    """The Grades of a class, which `out` has too, after each submission; folders and options as
+    the command has them.
 
     Raises InputError for folders that are none of these, CheckpointError for a full disk.
     """
-    tasks, (submissions, others) = tasks_of(homework), submissions_of(folder)
-    names, out = [task["name"] for task in tasks], Path(out)
-    graded = _begun(out, names, resume)
+    settings, tasks, (submissions, others) = (settings or Settings(), tasks_of(homework),
+                                              submissions_of(folder))
+    if unknown := [name for name in again if name not in submissions]:
+        raise InputError(f"--again {unknown[0]}: there is no such submission; there is "
+                         f"{', '.join([*submissions][:9])}")
+    grades = _begun(Path(out), [task["name"] for task in tasks], settings, resume or again)
+    grades.command = shlex.join(
+        ["python", "-m", "npdl", "homework", "grade", str(folder), "--homework", str(homework),
+         "--out", "again", *(["--alike"] if settings.alike else []),
+         *([f"--limit={settings.limit:g}"] if settings.limit != Settings.limit else [])])
     for name in others:
-        print(f"{name}: passed over, for it is no student's folder")
-    with ThreadPool(jobs) as pool:
-        waiting = {name: [pool.apply_async(one_task, (place, task, seed, limit)) for task in tasks]
-                   for name, place in submissions.items() if name not in graded
-                   for seed in [secrets.randbelow(1 << 31)]}
+        print(f"{name}: passed over, for it is no student's folder or zip")
+    given = {name: [read(place, task, settings.alike) for task in tasks]
+             for name, place in submissions.items() if not again or name in again}
+    for name, files in given.items():
+        if (before := grades.submissions.get(name)) and sum_of(before) is not None and not again:
+            changed = [task for (task, told), file in zip(before.items(), files, strict=True)
+                       if told["sha256"] != file["sha256"]]
+            if changed:
+                print(f"{name}: its files changed since they were graded: {', '.join(changed)}")
+            given[name] = files if changed else None
+    with ThreadPool(settings.jobs) as pool:
+        waiting = {name: [pool.apply_async(one_task, (file, task, grades.seed, settings.limit))
+                          for file, task in zip(files, tasks, strict=True)]
+                   for name, files in given.items() if files}
         for name, results in waiting.items():
-            graded[name] = {task: one.get() for task, one in zip(names, results, strict=True)}
-            _write(out, names, graded, name)
-    return graded
+            grades.keep(name, {task: one.get() for task, one
+                               in zip(grades.tasks, results, strict=True)})
+    return grades
 
 
-def one_task(place, task, seed, limit):
-    """{"points", "reason"} of a task in a submission's folder; points of None where the grader
-    failed."""
+def read(place, task, alike):
+    """What a submission holds of a task: its text, or the error of its absence; where it is, what
+    has the same name, and a digest of it all."""
+    found = {"text": b"", "error": None, "file": "", "others": []}
     try:
-        text = _handed_in(place, f"{task['module']}.py")
+        found["text"], *where = handed_in(place, f"{task['module']}.py", alike)
+        found["file"], found["others"] = printable(where[0]), [printable(one) for one in where[1]]
+    except Exception as error:          # nor may this cost others anything
+        found["error"] = error
+    told = found["text"] + str(found["error"]).encode("utf-8", "replace")
+    return found | {"sha256": hashlib.sha256(told).hexdigest()}
+
+
+def one_task(file, task, seed, limit):
+    """{"points", "reason", ...} of what a submission holds of a task; points of None where the
+    grader failed."""
+    lost = {}
+    try:
+        if file["error"]:
+            raise file["error"]
         asked, wanted = questions(task["name"], seed, task["forward"])
-        found = isolated(task | {"handed_in": text, "questions": asked}, limit)
-        points, why, _ = judged(task["name"], found, wanted)
+        found = isolated(task | {"handed_in": file["text"], "questions": asked}, limit)
+        points, why, _, lost = judged(task["name"], found, wanted)
     except (NotOwn, NotGraded) as error:
         points, why = None if isinstance(error, NotGraded) else 0, str(error)
     except Exception as error:          # whatever it is, it may not cost the others their grades
         points, why = None, message(error)
-    return {"points": points, "reason": printable(why[:4000])}
+    return {"points": points, "reason": printable(why[:4000]),
+            "lost": {point: printable(said[:4000]) for point, said in lost.items()},
+            **{key: file[key] for key in ("file", "others", "sha256")}}
 
 
-def _handed_in(place, name):
-    """The bytes of the file of this name in a submission."""
-    inside = sorted(os.listdir(place))              # raises what rglob is silent about
-    if place.is_symlink():
-        raise NotGraded("it is a link: put the folder itself there")
-    found = [path for path in sorted(place.rglob(name)) if path.is_file() and not path.is_symlink()]
-    if found[1:]:
-        one, another = (path.relative_to(place) for path in found[:2])
-        raise NotGraded(f"{name} is there {len(found)} times, {one} and {another}: leave one")
-    if not found or found[0].stat().st_size > MOST_BYTES:
-        raise NotOwn(f"{name} has more than 1 MiB" if found else
-                     f"{name} is not there; there is {', '.join(inside[:9]) or 'nothing'}")
-    return found[0].read_bytes()
-
-
-def _begun(out, tasks, resume):
-    """What is graded in `out` already; the folder is there then."""
-    before = {"tasks": tasks, "submissions": {}}
+def _begun(out, tasks, settings, goes_on):
+    """The Grades that are in `out` already, or new ones; the folder is there then."""
+    seed = settings.seed
+    before = {"tasks": tasks, "seed": secrets.randbelow(1 << 31) if seed is None else seed,
+              "submissions": {}}
     try:
-        if resume and (out / "grades.json").exists():
+        if goes_on and (out / "grades.json").exists():
             before = read_json(out / "grades.json")
         elif out.exists() and any(out.iterdir()):
             raise InputError("it is not empty: name another, or go on with --resume")
         if before["tasks"] != tasks:
             raise ValueError(f"its grades are of {', '.join(before['tasks'])}")
+        if seed not in (None, before["seed"]):
+            raise ValueError(f"its class has seed {before['seed']}; leave --seed out")
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / "grades.json", before)         # so that --resume may go on from here
         (out / "students").mkdir(exist_ok=True)
-        return {name: found for name, found in before["submissions"].items()
-                if _sum(found) is not None}
+        grades = Grades(out, tasks, int(before["seed"]), before["submissions"])
+        grades.table()                      # raises where these are no grades
+        grades.write()                      # so that --resume may go on from here
+        return grades
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"--out {out}: cannot be used ({reason(error)})") from error
 
 
-def _sum(found):
+def sum_of(found):
     """The points of a submission, None when a task is not graded."""
     points = [told["points"] for told in found.values()]
     return None if None in points else sum(points)
-
-
-def _write(out, tasks, graded, name):
-    """Write all grades so far and the text of one submission, and say its points."""
-    text, file = letter(name, graded[name]), name
-    if len(name.encode()) > 120:        # no file can have a name of more than 255
-        file = f"{name[:15]} {hashlib.sha512(name.encode()).hexdigest()}"
-    write_json(out / "grades.json", {"tasks": tasks, "submissions": graded})
-    for path, content in ((out / "grades.csv", table(tasks, graded)),
-                          (out / "students" / f"{file}.txt", text)):
-        write_atomically(path, lambda place, content=content: place.write(content.encode()))
-    why = f": {reasons(graded[name])}" if _sum(graded[name]) is None else ""
-    print(text.splitlines()[0] + why, flush=True)
 
 
 def reasons(found):
@@ -173,42 +245,22 @@ def reasons(found):
     return "; ".join(f"{task}: {told['reason']}" for task, told in found.items() if told["reason"])
 
 
-def letter(name, found):
-    """A text for a student: the points of each task, and why."""
-    lines = [f"{name}: {_of(_sum(found), len(found))}"]
-    for task, told in found.items():
-        lines += ["", f"{task}: {_of(told['points'], 1)}", f"  {told['reason']}".rstrip()]
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def _of(points, tasks):
-    return "not graded" if points is None else f"{points} of {POINTS * tasks}"
-
-
-def table(tasks, graded):
-    """grades.csv: a row for each submission, its points of each task and in all, and why."""
-    rows = [["submission", *tasks, "points", "of", "reason"]]
-    for name, found in graded.items():
-        points = [*(told["points"] for told in found.values()), _sum(found)]
-        rows.append([name, *("not graded" if n is None else str(n) for n in points),
-                     str(POINTS * len(tasks)), reasons(found)])
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        [f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell for cell in row]
-        for row in rows)
-    return text.getvalue()
+    return "not graded" if points is None else f"{points} of {len(POINTS) * tasks}"
 
 
 def add_arguments(parser):
     """Add the options of `python -m npdl homework grade` to an argparse parser."""
-    parser.add_argument("folder", metavar="FOLDER", help="one folder for each student")
+    parser.add_argument("folder", metavar="FOLDER", help="one folder or zip for each student")
     parser.add_argument("--homework", required=True, metavar="DIR",
                         help="the folder that the class was given")
     parser.add_argument("--out", required=True, metavar="DIR", dest="grades", help="a new or empty "
                         "folder, for grades.csv, grades.json and a text for each student")
     add_settings(parser, "grade", ("",), Settings(jobs="one for each core"))
-    parser.add_argument("--resume", action="store_true",
-                        help="go on in --out: who is graded there is not graded again")
+    parser.add_argument("--resume", action="store_true", help="go on in --out: graded is who is "
+                        "not yet, and whose files changed since")
+    parser.add_argument("--again", nargs="+", default=[], metavar="NAME",
+                        help="grade these submissions anew, and none but these")
 
 
 def run(options):
@@ -218,9 +270,9 @@ def run(options):
     settings = taken(Settings, vars(options))
     print("note: submissions can compute, no more; a container is a second wall (page for "
           "teachers)", flush=True)
-    graded = grade_class(options.folder, options.homework, options.grades, settings.limit,
-                         settings.jobs, options.resume)
-    failed = [_sum(found) for found in graded.values()].count(None)
+    graded = grade_class(options.folder, options.homework, options.grades, settings,
+                         options.resume, options.again).submissions
+    failed = [sum_of(found) for found in graded.values()].count(None)
     if failed:
         raise InputError(f"{options.grades}: {failed} of {len(graded)} submissions are not graded "
                          "(see above); mend what kept the grader from it, and go on with --resume")

@@ -18,7 +18,8 @@ import numpy as np
 
 from npdl import backend, core, errors, functions
 from npdl_study.containment import called
-from npdl_study.homework.splice import MODULES, NotOwn, sentence, student_names
+from npdl_study.homework.handed_in import NotGraded, NotOwn
+from npdl_study.homework.splice import MODULES, sentence, student_names
 from npdl_study.trees import copied, leaves, placed, tupled
 from npdl_train import process
 
@@ -28,13 +29,10 @@ READING = ("unicodedata", "encodings.cp1252", "encodings.latin_1")     # importe
 MOST_SAID = 4 << 20         # bytes of an answer
 
 
-class NotGraded(Exception):
-    """What the grader failed at; it costs nobody a point."""
-
-
 def isolated(asked, limit):
     """{name: array} that a process of student code answers. Raises NotOwn when it does not."""
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+                   "PYTHONHASHSEED": "0",       # the same order of sets, whenever it is graded
                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     with (open(os.memfd_create("given"), "w+b") as given,       # no disk, which may be full
           open(os.memfd_create("begun"), "w+b", 0) as begun,

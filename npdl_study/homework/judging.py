@@ -7,6 +7,7 @@ the questions alone. `judged` compares two sets of answers.
 import contextlib
 import copy
 import inspect
+import itertools
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from npdl_study.trees import cast, leaves, mapped, upstream
 # Errors are relative to the largest entry, but to no less than SMALL. Right formulas agree to
 # 1e-14; so do, to 1e-11, differences of a high order of a formula that is written out.
 SAME, SAME_FLOAT32, SMALL = 1e-11, 1e-3, 1e-3
-POINTS = 3          # of a task: gradients, other sizes, and with both of these manners
+POINTS = ("gradients", "other sizes and options", "manners")        # of a task
 # The rules of manners, as the page for students has them.
 ADDED = "Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`"
 KEPT = "`dy`, inputs, parameters and cache are never changed"
@@ -112,10 +113,10 @@ def _question(cls, shape, seed, forward):
 
 
 def judged(name, found, wanted):
-    """(points, why not all, the shape whose gradient is wrong, if that is why) of answers beside
-    npdl's own, `wanted`: a point for the sample, one for all other shapes, and with both one for
-    manners."""
-    lost = {"sample": [], "others": [], "manners": []}
+    """(points, why not all, the shape whose gradient is wrong, if that is why, {point: why it is
+    lost}) of answers beside npdl's own, `wanted`: one of POINTS for the sample, one for all other
+    shapes, and with both one for manners."""
+    lost = {point: [] for point in POINTS}
     for path, array in wanted.items():
         shape, kind, what = path.split("/")
         given, error = found.get(path), found.get(f"{shape}/error")
@@ -124,15 +125,17 @@ def judged(name, found, wanted):
             given, array - start)
         if kind == "again" or given is not None and (kind == "after" or sets or not wrong):
             if rude := _rude(kind, given, array, sets):
-                lost["manners"].append((f"the gradients are right, but {what}{rude}", ""))
+                lost[POINTS[2]].append((f"the gradients are right, but {what}{rude}", ""))
         elif kind != "start":
             said = f"{name}.forward: output " if kind == "output" else "the gradient of "
             wrong, shown = (error, "") if given is None and error else (said + what + wrong, shape)
-            lost["sample" if shape == "sample" else "others"].append(
+            lost[POINTS[shape != "sample"]].append(
                 (f"{wrong}{_where(name, shape, wanted)}", shown * (kind == "gradient")))
-    why, shape = [*lost["sample"], *lost["others"], *lost["manners"], ("", "")][0]
-    points = POINTS - bool(lost["sample"]) - bool(lost["others"]) - any(lost.values())
-    return points, why, shape
+    why, shape = [*itertools.chain(*lost.values()), ("", "")][0]
+    if why and not lost[POINTS[2]]:
+        lost[POINTS[2]] = [("it is there with the other two", "")]
+    lost = {point: said[0][0] for point, said in lost.items() if said}
+    return len(POINTS) - len(lost), why, shape, lost
 
 
 def _where(name, shape, wanted):

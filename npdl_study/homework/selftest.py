@@ -2,28 +2,38 @@
 
 from pathlib import Path
 
+from npdl.errors import InputError
 from npdl.files import read_json
 from npdl_study.blame.blame import blame
-from npdl_study.containment import message
+from npdl_study.containment import message, time_limit
+from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
-from npdl_study.homework.splice import NotOwn, student_names
+from npdl_study.homework.splice import student_names
+
+LIMIT = 60.0            # seconds for a layer, as in class
 
 
 def first_trouble(name):
     """What is wrong with a class of the current folder, and "" when all is right: what grading the
     class says, in its words."""
     try:
-        task, = (task for task in read_json(HANDED_OUT) if task["name"] == name)
-        place = Path(f"{task['module']}.py").absolute()
-        text = place.read_bytes()
-        names = student_names(place, task, task["pristine"], text)
-    except (NotOwn, OSError, ValueError, LookupError, TypeError) as trouble:
-        return (str(trouble) if isinstance(trouble, NotOwn) else
-                f"{message(trouble)}: put back what you were given")
+        with time_limit(LIMIT, ""):
+            return _trouble(name)
+    except (NotOwn, NotGraded, InputError) as trouble:
+        return str(trouble)
+    except (OSError, ValueError, LookupError, TypeError) as trouble:
+        return f"{message(trouble)}: put back what you were given"
+
+
+def _trouble(name):
+    task, = (task for task in read_json(HANDED_OUT) if task["name"] == name)
+    text, where, _ = handed_in(Path.cwd(), f"{task['module']}.py")
+    place = Path(where).absolute()
+    names = student_names(place, task, task["pristine"], text)
     asked, wanted = questions(name, 0, task["forward"])
-    _, why, shape = judged(name, answers(asked, names, place), wanted)
+    _, why, shape, _ = judged(name, answers(asked, names, place), wanted)
     told = shape and _blamed(student_names(place, task, task["text"], text)[name], shape)
     return f"{why}\n\n{told}" if told else why
 

@@ -14,6 +14,7 @@ import traceback
 import types
 
 from npdl_study.containment import message
+from npdl_study.homework.handed_in import NotOwn
 
 # A derivative needs no more of Python's modules; of npdl's, xp and what is imported already.
 MODULES = {"__future__", "abc", "collections", "collections.abc", "contextlib", "copy",
@@ -29,10 +30,6 @@ KINDS = {**dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS
          **dict.fromkeys(("LOAD_CONST", "RETURN_CONST"), "CONST"), "STORE_NAME": "OWN"}
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 LINES = {}          # {path of a student's file: how many lines it has}; then come the handed-out
-
-
-class NotOwn(Exception):
-    """What was handed in is not the student's own work, or not there, or no Python."""
 
 
 def student_names(place, task, pristine, text):

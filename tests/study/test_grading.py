@@ -6,6 +6,8 @@ import io
 import json
 import os
 import platform
+import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,11 +17,11 @@ import numpy as np
 import pytest
 
 from npdl.__main__ import main
-from npdl_study.homework import isolated
+from npdl_study.homework import grading, isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
+from npdl_study.homework.handed_in import NotOwn
 from npdl_study.homework.judging import questions
-from npdl_study.homework.splice import NotOwn
 from npdl_train.process import SEALS
 from tests.study.test_homework import solved, styled
 from tests.tools import slow
@@ -176,8 +178,8 @@ def test_what_else_a_layer_has_is_there(tmp_path, capsys):
 
 
 def test_odd_folders(tmp_path, capsys):
-    """Names that look alike keep their own grades and letters; a link, and a task handed in twice,
-    are for the teacher; what is no folder is named."""
+    """Names that look alike keep their own grades and letters; a task handed in twice is for the
+    teacher; a link and what is no zip have no points; what is neither folder nor zip is named."""
     long = "n" * 245
     right, blank = STUDENTS["right"], STUDENTS["blank"]
     hand_in(tmp_path, {"v\\x01'": right, "v\\x01": blank, "v\x01": blank, f"{long}_right": right,
@@ -191,14 +193,16 @@ def test_odd_folders(tmp_path, capsys):
     points = {name: found["Linear"]["points"] for name, found in grades["submissions"].items()}
     assert status == 2 and points == {
         "v\\\\x01'": 3, "v\\\\x01": 0, "v\\x01": 0, f"{long}_right": 3, f"{long}_wrong": 0,
-        "twice": None, "link": None, "zipped": 0}
+        "twice": None, "link": 0, "zipped": 0, "zoe\\n.zip": 0}
     letters = [path.read_text() for path in (tmp_path / "grades" / "students").iterdir()]
-    assert len(letters) == 8 and f"{long}_right: 3 of 3" in "".join(letters)
+    assert len(letters) == 9 and f"{long}_right: 3 of 3" in "".join(letters)
     said = capsys.readouterr().out
     assert "twice: not graded: Linear: linear.py is there 2 times, a/linear.py and b/" in said
-    assert "link: not graded: Linear: it is a link" in said
-    assert ".hidden: passed over, " in said and "zoe\\n.zip: passed over, " in said
-    assert "is not there; there is hw.zip" in str(grades["submissions"]["zipped"])
+    assert ".hidden: passed over, " in said
+    for name, words in (("link", "it is a link, which is not followed"),
+                        ("zipped", "is not there; there is hw.zip (no zip that can be"),
+                        ("zoe\\n.zip", "no zip that can be read (File is not a zip file)")):
+        assert words in grades["submissions"][name]["Linear"]["reason"], name
 
 
 @pytest.mark.parametrize("how", slow.but(
@@ -210,7 +214,8 @@ def test_every_kind_of_homework(tmp_path, how):
     (tmp_path / "class" / "right").mkdir(parents=True)
     for name in made.files:
         (tmp_path / "class" / "right" / name).write_text(solved(made, name))
-    found = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades")
+    found = grade_class(tmp_path / "class", tmp_path / "homework",
+                        tmp_path / "grades").submissions
     assert [told["points"] for told in found["right"].values()] == [3] * len(made.graded), found
 
 
@@ -249,7 +254,7 @@ def test_who_stops_the_grader_at_once_goes_on(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("npdl_study.homework.grading._write", stopped)
+        patch.setattr(grading.Grades, "keep", stopped)
         assert main(["homework", "grade", str(tmp_path / "class"), "--homework",
                      str(tmp_path / "homework"), "--out", str(tmp_path / "grades")]) == 130
     assert graded(tmp_path, "--resume")[0] == 0
@@ -278,8 +283,9 @@ def test_what_the_system_refuses_is_no_students_fault(tmp_path, monkeypatch):
         return real(name)
 
     monkeypatch.setattr(isolated.os, "memfd_create", full)
-    found = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades", jobs=1)
-    assert [one["Linear"]["points"] for one in found.values()] == [None, 3]
+    grades = grade_class(tmp_path / "class", tmp_path / "homework", tmp_path / "grades",
+                         grading.Settings(jobs=1))
+    assert [one["Linear"]["points"] for one in grades.submissions.values()] == [None, 3]
 
 
 def test_whoever_is_killed_is_graded(tmp_path, monkeypatch):
@@ -376,3 +382,59 @@ def test_what_cannot_be_graded(what, said, tmp_path, capsys, monkeypatch):
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not (tmp_path / "grades").exists()
+
+
+def test_a_grade_is_a_fact(tmp_path, capsys, monkeypatch):
+    """A class has one seed, which stands in all that is written; graded twice it gives the same
+    bytes; a student's text has the command that computes that grade again."""
+    monkeypatch.chdir(tmp_path)
+    hand_in(tmp_path, {"ada": STUDENTS["wrong"], "-b e": STUDENTS["wrong"], "c": STUDENTS["rude"]})
+    command = ["homework", "grade", "class", "--homework", "homework", "--out"]
+    assert main([*command, "one"]) == 0
+    seed = json.loads(Path("one/grades.json").read_text())["seed"]
+    assert main([*command, "two", "--seed", str(seed)]) == 0
+    files = [{path.relative_to(out): path.read_bytes() for path in Path(out).rglob("*.*")}
+             for out in ("one", "two")]
+    assert files[0] == files[1] and len(files[0]) == 5
+    rows = list(csv.DictReader(Path("one/grades.csv").read_text().splitlines()))
+    assert {row["seed"] for row in rows} == {str(seed)}
+    assert rows[0]["reason"] == rows[1]["reason"] != ""
+    for name in ("ada", "-b e"):
+        text = Path(f"one/students/{name}.txt").read_text()
+        again = text.splitlines()[-1].strip()
+        assert f"--seed {seed} " in again and again.startswith("python -m npdl ")
+        assert main(shlex.split(again)[3:]) == 0
+        assert Path(f"again/students/{name}.txt").read_text() == text
+        assert [path.name for path in Path("again/students").iterdir()] == [f"{name}.txt"]
+        shutil.rmtree("again")
+    assert main([*command, "one", "--resume", "--seed", str(seed + 1)]) == 2
+    assert f"its class has seed {seed}; leave --seed out" in capsys.readouterr().err
+
+
+def test_who_is_graded_again(tmp_path, capsys):
+    """By name, or because files changed; with the class's seed."""
+    hand_in(tmp_path, {name: STUDENTS["wrong"] for name in ("ada", "ben", "cyd")})
+    first = graded(tmp_path)[1]
+    (tmp_path / "class" / "ben" / "notes.txt").touch()
+    hand_in(tmp_path / "new", {"ben": STUDENTS["right"]})
+    shutil.copy(tmp_path / "new" / "class" / "ben" / "linear.py", tmp_path / "class" / "ben")
+    capsys.readouterr()
+    again = graded(tmp_path, "--again", "ada", "cyd")[1]
+    assert capsys.readouterr().out.count("0 of 3") == 2 and again == first
+    after = graded(tmp_path, "--resume")[1]
+    said = capsys.readouterr().out
+    assert "ben: its files changed since they were graded: Linear\nben: 3 of 3" in said
+    assert after["seed"] == first["seed"] and "ada: 0" not in said
+    assert after["submissions"]["ben"]["Linear"]["points"] == 3
+    assert after["submissions"]["ada"] == first["submissions"]["ada"]
+    assert main(["homework", "grade", str(tmp_path / "class"), "--homework",
+                 str(tmp_path / "homework"), "--out", str(tmp_path / "grades"), "--again",
+                 "zoe"]) == 2
+    assert "--again zoe: there is no such submission" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cell, shown", [
+    ("=1+1", "'=1+1"), (" ＝1", " '＝1"), ("n;=1+1", "n;'=1+1"), ("a\t@x", "a\t'@x"),
+    ("a-b", "a-b"), ("x; y = 2", "x; y = 2"), ("\r\n+1", "\r\n'+1")])
+def test_no_cell_is_a_formula(cell, shown):
+    assert grading.FORMULA.sub(r"\1'", cell) == shown

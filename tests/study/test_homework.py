@@ -15,6 +15,7 @@ from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl_study.check.samples import layer_classes
 from npdl_study.check.target import find_class
+from npdl_study.homework import selftest
 from npdl_study.homework.assignment import LAYERS, homework, student_module
 from npdl_study.homework.blanks import Source, reached_by, statements
 from npdl_study.homework.hints import line_hint
@@ -231,6 +232,30 @@ def test_what_is_told_where_blame_cannot_look(tmp_path, monkeypatch):
     said = trouble(made, "Tanh", solved(made, "tanh.py").replace("dx = dy", "dx = 2 * dy"))
     assert said.startswith("the gradient of x is wrong, by 1 of its largest entry\n\n")
     assert said.endswith("blame can't look: InputError: a debugger is there")
+
+
+def test_a_backward_without_end_ends_at_home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(selftest, "LIMIT", 0.5)
+    made = homework(tmp_path, ["Tanh"])
+    good = solved(made, "tanh.py")
+    said = trouble(made, "Tanh", good.replace("return dx", "while True: dx = dx + 1"))
+    line = good[: good.index("return dx")].count("\n") + 1
+    assert said == f"not at an end after 0.5 seconds, at tanh.py:{line}: a loop without an end?"
+
+
+def test_at_home_the_same_file_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = homework(tmp_path, ["Tanh"])
+    good = solved(made, "tanh.py")
+    for place in ("week/tanh.py", ".venv/tanh.py"):
+        Path(place).parent.mkdir()
+        Path(place).write_text(made.files["tanh.py"])
+    assert trouble(made, "Tanh", good) == ""
+    Path("tanh.py").rename("Tanh (1).py")
+    assert HOLE in first_trouble("Tanh")                        # week/tanh.py
+    Path("week/tanh.py").unlink()
+    assert "did you mean 'Tanh (1).py'? Name it tanh.py" in first_trouble("Tanh")
 
 
 @pytest.mark.slow

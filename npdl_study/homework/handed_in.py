@@ -1,0 +1,178 @@
+"""What a student handed in: the file of a name in a folder or a zip, and what else could be meant.
+
+Nothing is unpacked, no link is followed, what tools put there is passed over, and all is read
+within bounds.
+"""
+
+import io
+import os
+import re
+import stat
+import zipfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+MOST_BYTES = 1 << 20            # of a student's file
+MOST_FILES, MOST_DEPTH = 20_000, 12
+MOST_OF_A_ZIP, MOST_OF_A_LIST = 256 << 20, 4 << 20      # bytes: of the file, of its list of files
+MADE_BY_TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
+LINK = "a link, which is not followed: hand in the file itself"
+
+
+class NotOwn(Exception):
+    """What was handed in is not the student's own work, or not there, or no Python."""
+
+
+class NotGraded(Exception):
+    """What the grader failed at, or the teacher is to decide; it costs nobody a point."""
+
+
+@dataclass
+class File:
+    """A file of a submission: its path there, how it is read, or why it is not."""
+
+    path: PurePosixPath
+    read: object = None
+    odd: str = ""
+
+    @property
+    def order(self):
+        return len(self.path.parts), self.path.parts
+
+
+def handed_in(place, name, alike=False):
+    """(bytes, path, others) of the shallowest file of this name in a submission, a folder or a zip,
+    and the paths of others of that name; with `alike`, of a name that is much like it, where there
+    is none. Raises NotOwn when it is not there, NotGraded when two are equally near."""
+    every = sorted(_files(place), key=lambda file: file.order)
+    near = [file for file in every if _plain(file.path.name) == _plain(name)]
+    named = [file for file in near if file.path.name == name] or (near if alike else [])
+    if not (found := [file for file in named if not file.odd]):
+        raise NotOwn(_why_not(name, named, near, every))
+    first, *others = found
+    text = first.read()
+    for other in others[:9]:
+        if other.order[0] == first.order[0] and other.read() != text:
+            raise NotGraded(f"{name} is there {len(found)} times, {first.path} and {other.path}: "
+                            "leave one")
+    return text, str(first.path), [str(other.path) for other in others[:9]]
+
+
+def _why_not(name, named, near, every):
+    if named:
+        return f"{named[0].path} is {named[0].odd}"
+    if near:
+        return f"{name} is not there; did you mean {near[0].path.name!r}? Name it {name}"
+    inside = {file.path.parts[0]: "" for file in every} | {
+        str(file.path): f" ({file.odd})" for file in every if file.odd}
+    there = ", ".join([f"{path}{odd}" for path, odd in inside.items()][:9])
+    return f"{name} is not there; there is {there or 'nothing'}"
+
+
+def _plain(name):
+    """layernorm of "layer_norm.py", "Layer Norm.py", "layer_norm (1).py", "layer-norm-2.py" and
+    "layer_norm - Copy.py"; of another name, that name."""
+    stem, dot, rest = name.casefold().partition(".py")
+    if not dot or rest not in ("", ".txt", ".py"):
+        return name
+    return re.sub(r"[\W_]", "", re.sub(r"(\s*\(\d+\)|-\d+|[\s-]*\bcopy( \d+)?)+$", "", stem))
+
+
+def _files(place):
+    """The Files of a submission. Raises NotOwn where there are too many."""
+    if place.is_symlink():
+        raise NotOwn("it is a link, which is not followed: put the folder itself there")
+    files = [] if place.is_dir() else [File(PurePosixPath(place.name), partial(_read, place))]
+    waiting = [(place, ())] if place.is_dir() else []
+    while waiting:
+        folder, inside = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = (*inside, entry.name)
+                if not entry.is_dir(follow_symlinks=False):
+                    files.append(_file(entry, PurePosixPath(*path)))
+                elif _is_own(entry) and len(path) < MOST_DEPTH:
+                    waiting.append((entry.path, path))
+                if len(files) + len(waiting) > MOST_FILES:
+                    raise NotOwn(f"there are more than {MOST_FILES} files: hand in yours alone")
+    for file in [file for file in files if file.path.suffix.lower() == ".zip" and not file.odd]:
+        files += _zipped(file, place if not place.is_dir() else place / file.path)
+    return files
+
+
+def _is_own(entry):
+    """Whether a folder may hold what its student wrote."""
+    return not (entry.name.startswith(".") or entry.name in MADE_BY_TOOLS
+                or os.path.lexists(os.path.join(entry.path, "pyvenv.cfg")))
+
+
+def _file(entry, path):
+    mode = entry.stat(follow_symlinks=False).st_mode
+    odd = LINK if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no file that can be read"
+    return File(path, partial(_read, entry.path), odd)
+
+
+def _read(path):
+    """The bytes of a file, which is still none but that."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return _bounded(file, path)
+
+
+def _bounded(file, path):
+    text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise NotOwn(f"{PurePosixPath(path).name} has more than 1 MiB")
+    return text
+
+
+class _Archive(io.FileIO):
+    """A zip whose reader can't be made to take more than MOST_OF_A_LIST at a time."""
+
+    def read(self, size=-1):
+        if size > MOST_OF_A_LIST:
+            raise zipfile.BadZipFile("its list of files is too long")
+        return super().read(size)
+
+
+def _zipped(archive, place):
+    """The Files in a zip; `archive` says why there are none."""
+    try:
+        if os.path.getsize(place) > MOST_OF_A_ZIP:
+            raise zipfile.BadZipFile(f"it has more than {MOST_OF_A_ZIP >> 20} MiB")
+        with _Archive(place) as raw, zipfile.ZipFile(raw) as opened:
+            entries = [entry for entry in opened.infolist() if not entry.is_dir()]
+    except Exception as error:          # zipfile raises what it likes at what is no zip
+        archive.odd = f"no zip that can be read ({error})"
+        return []
+    if len(entries) > MOST_FILES:
+        archive.odd = f"a zip of more than {MOST_FILES} files"
+        return []
+    inside = [(entry, PurePosixPath(entry.filename.replace("\\", "/"))) for entry in entries]
+    venvs = {path.parent for _, path in inside if path.name == "pyvenv.cfg"}
+    return [File(archive.path / path, partial(_unzipped, place, entry), _odd(entry, path))
+            for entry, path in inside if not (venvs & set(path.parents) or any(
+                part in MADE_BY_TOOLS or part.startswith(".") and part != ".."
+                for part in path.parts[:-1]))]
+
+
+def _odd(entry, path):
+    """Why an entry of a zip is not read."""
+    if path.is_absolute() or ".." in path.parts or len(path.parts) > MOST_DEPTH:
+        return "outside of its zip"
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return LINK
+    if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "locked, or packed in a way that is not read: make a plain zip"
+    return "more than 1 MiB" if entry.file_size > MOST_BYTES else ""
+
+
+def _unzipped(place, entry):
+    try:
+        with (_Archive(place) as raw, zipfile.ZipFile(raw) as opened,
+              opened.open(entry) as file):
+            return _bounded(file, entry.filename)
+    except NotOwn:
+        raise
+    except Exception as error:
+        raise NotOwn(f"{entry.filename} in its zip can't be read ({error})") from error
