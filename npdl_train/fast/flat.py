@@ -69,7 +69,9 @@ class Flat:
         if store is None:
             memory = xp.empty(self.shape, self.dtype)
         else:
-            memory = np.frombuffer(store, self.dtype).reshape(self.shape)
+            store = getattr(store, "buffer", store)
+            size = math.prod(self.shape)        # of pages, of which a file has whole ones
+            memory = np.frombuffer(store, self.dtype, size).reshape(self.shape)
         self.data, *rows = (row[: self.size] for row in memory)
         names = self.optimizer.moments
         self.moments, self.grads = dict(zip(names, rows, strict=False)), rows[len(names) :]
@@ -81,15 +83,11 @@ class Flat:
             params[name].data, params[name].grad = data, its_grad
 
     def __getstate__(self):
-        """For another process: the shared memory and how it is cut, no model and no optimizer."""
+        """For another process, which opens the shared memory: how it is cut, and no model."""
         bare = object.__new__(type(self.optimizer))
         vars(bare).update(self.settings())
-        kept = ("groups", "names", "shapes", "decayed", "size", "dtype", "shape", "store")
+        kept = ("groups", "names", "shapes", "decayed", "size", "dtype", "shape")
         return {"optimizer": bare, **{name: getattr(self, name) for name in kept}}
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        self.open(self.store)
 
     @property
     def nbytes(self):

@@ -9,11 +9,15 @@ wing's arrays out of memory that it never gives back.
 
 import ctypes
 import math
+import mmap
+import os
 import platform
+from multiprocessing.heap import Arena as SharedFile
 
 import numpy as np
 
 from npdl.backend import is_host, xp
+from npdl.errors import NpdlError
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4           # <malloc.h>
 MEBIBYTE = 1 << 20
@@ -46,6 +50,23 @@ def give_freed_memory_back():
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def shared_memory(nbytes, forks):
+    """Memory that processes share: a map that those which are forked have, else a SharedFile, whose
+    `buffer` it is. Its pages are taken now; where several are promised the same of a sparse file,
+    one dies by SIGBUS. Raises NpdlError where there is not so much."""
+    if forks:
+        return mmap.mmap(-1, nbytes)
+    try:
+        store = SharedFile(nbytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(store.fd, 0, nbytes)
+    except OSError as error:
+        raise NpdlError(f"the fast engine's processes share {nbytes / MEBIBYTE:.1f} MiB, which "
+                        f"the system refuses ({error.strerror}); free memory in /dev/shm, or take "
+                        "--threads 1") from error
+    return store
+
+
 class Arena:
     """A step's arrays, one behind the other, in memory that is kept from step to step.
 
@@ -66,9 +87,9 @@ class Arena:
     def reset(self):
         self.place = (0, 0)
         if len(self.known) > KNOWN:
-            self.known.clear()
+            self.mine.clear()           # first: what is cut off here trusts no id of an old array
             self.views.clear()
-            self.mine.clear()
+            self.known.clear()
 
     def empty(self, *shape):
         key = self.place, shape

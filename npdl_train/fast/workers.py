@@ -12,6 +12,7 @@ import functools
 import gc
 import itertools
 import multiprocessing
+import os
 import pickle
 import signal
 import sys
@@ -26,14 +27,17 @@ import numpy as np
 from npdl.backend import is_host
 from npdl.errors import NpdlError
 from npdl.threads import ONE_BLAS_THREAD
-from npdl_train.fast.memory import give_freed_memory_back, keep_freed_memory
+from npdl_train.console import note
+from npdl_train.fast.memory import give_freed_memory_back, keep_freed_memory, shared_memory
+from npdl_train.process import is_stopped
 
 START = "fork" if sys.platform == "linux" else "spawn"     # how a process begins
 AWAKE = 0.1         # of the time that a process has computed it waits awake: one that sleeps begins
                     # a tenth of a millisecond late, four times in a step
 LONGEST = 2e-3      # seconds that it waits awake at most
 WORTH = 50_000      # learned numbers: a smaller model's step is too short to be handed over
-SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP")      # the parent answers these
+PATIENCE = 10.0     # seconds without an answer, after which one looks whether a process is stopped
+SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")       # the parent's
            if (number := getattr(signal, name, None))]
 
 
@@ -82,12 +86,14 @@ class Threads:
     """A worker for each model: the first here, the others in threads.
 
     Use as a context manager: the threads live, and the process's settings are changed, inside.
-    Outside of it one works after the other.
+    Outside of it one works after the other. After any exception, Ctrl-C too, nothing is left at
+    work, and no answer for the next question.
     """
+
+    cleanup, pools = None, ()
 
     def __init__(self, kind, models, flat):
         self.kind, self.models, self.flat = kind, models, flat
-        self.cleanup = self.pool = None
         self.make()
 
     def make(self):
@@ -105,10 +111,13 @@ class Threads:
     def __exit__(self, *error):
         self.cleanup.close()
 
+    def __del__(self):
+        if self.cleanup is not None:                    # dropped inside of `with`
+            self.cleanup.close()
+
     def start(self, undo):
-        if len(self.workers) > 1:
-            self.pool = undo.enter_context(ThreadPoolExecutor(len(self.workers) - 1))
-            undo.callback(setattr, self, "pool", None)
+        self.pools = [undo.enter_context(ThreadPoolExecutor(1)) for _ in self.workers[1:]]
+        undo.callback(setattr, self, "pools", ())
 
     def run(self, function, items, common=None):
         """The results of function(worker, share, common), a list for each share of the `items`, in
@@ -122,10 +131,16 @@ class Threads:
     def at_once(self, function, shares, common):
         """[function(worker, share, common)] for each worker."""
         pairs = list(zip(self.workers, shares, strict=True))
-        if self.pool is None:
+        if not self.pools:
             return [function(*pair, common) for pair in pairs]
-        others = [self.pool.submit(unwarned, function, *pair, common) for pair in pairs[1:]]
-        return [function(*pairs[0], common), *(other.result() for other in others)]
+        try:
+            others = [pool.submit(unwarned, function, *pair, common)    # its own, so that each
+                      for pool, pair in zip(self.pools, pairs[1:], strict=True)]    # has an order
+            return [function(*pairs[0], common), *(other.result() for other in others)]
+        except BaseException:
+            for pool in self.pools:
+                pool.submit(int).result()
+            raise
 
 
 def unwarned(function, *arguments):
@@ -137,50 +152,90 @@ def unwarned(function, *arguments):
 class Processes(Threads):
     """The others in processes: inside `with`, the optimizer's memory is shared with them.
 
-    Raises WorkerLost where one has ended. They end with this process, however it does.
+    Raises WorkerLost where one has ended. They end with this process, however it does, and after
+    any exception; the next question is answered by new ones. A process that is forked off this one
+    inside of `with` goes on alone.
     """
 
-    others = ()
+    others, idle, pid = (), False, None
 
     def start(self, undo):
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            sys.exit(1)                 # it imports a script without a guard: its parent says so
         self.flat.check()
-        context = multiprocessing.get_context(START)
-        self.flat.settle(context.RawArray("b", self.flat.nbytes))
+        self.flat.settle(shared_memory(self.flat.nbytes, START == "fork"))
         self.make()
-        give_freed_memory_back()        # else each process would write in a copy of it
+        self.wait, self.pid, self.others = Wait(), os.getpid(), []
         undo.callback(self.stop)
-        atexit.register(self.stop)      # before multiprocessing waits for its processes
-        self.others, self.wait = [], Wait()
-        for i in range(1, len(self.models)):
-            self.others.append(Other(context, self.kind, self.models[i], self.flat, i))
+        at_exit = functools.partial(leave, weakref.ref(self))
+        atexit.register(at_exit)        # before multiprocessing waits for its processes
+        undo.callback(atexit.unregister, at_exit)
+        self.begin()
+
+    def begin(self):
+        """Start the processes; first end those that an exception has left."""
+        self.end()
+        give_freed_memory_back()        # else each process would write in a copy of it
+        with undisturbed():
+            for i in range(1, len(self.models)):
+                self.others.append(Other(self.kind, self.models[i], self.flat, i))
+        for other in self.others if START != "fork" else ():
+            other.tell(other.task)
+        self.idle = True
+
+    def end(self):
+        """End the processes."""
+        if self.pid == os.getpid():
+            for other in self.others:
+                other.end()
+        self.others = []
 
     def stop(self):
         """End the processes, and take the memory back."""
-        atexit.unregister(self.stop)
-        for other in self.others:
-            other.stop()
-        self.others = ()
+        self.end()
+        self.pid = None
         with contextlib.suppress(NpdlError):        # a model that is another engine's by now
             self.flat.check()
             self.flat.settle()
             self.make()
 
     def at_once(self, function, shares, common):
-        if not self.others:
+        if self.pid != os.getpid():                 # outside of `with`, or forked off
+            if self.pid is not None:
+                self.stop()
             return super().at_once(function, shares, common)
-        asked = []
+        if not self.idle:
+            self.begin()
+        self.idle = False
         try:
             for other, share in zip(self.others, shares[1:], strict=True):
                 other.ask(function, share, common)
-                asked.append(other)
             done = [self.wait.after(function, self.workers[0], shares[0], common)]
-            while asked:
-                done.append(asked.pop(0).answer(self.wait))
+            done += [other.answer(self.wait) for other in self.others]
+            self.idle = True
             return done
-        finally:                        # an error, or Ctrl-C: no answer is left for the next one
-            for other in asked:
-                with contextlib.suppress(Exception):
-                    other.answer(self.wait)
+        finally:
+            if not self.idle:           # an exception: they may still compute, and write
+                self.end()
+
+
+def leave(processes):
+    """At the end of the interpreter."""
+    if processes() is not None:
+        processes().end()
+
+
+@contextlib.contextmanager
+def undisturbed():
+    """Signals wait meanwhile: one would leave a process that nobody knows."""
+    if not hasattr(signal, "pthread_sigmask"):      # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Wait:
@@ -196,35 +251,46 @@ class Wait:
         self.awake = min(self.awake + AWAKE * (time.perf_counter() - begun), LONGEST)
         return result
 
-    def receive(self, way):
-        """What comes next."""
+    def receive(self, way, meanwhile=lambda: None):
+        """What comes next; `meanwhile` is called whenever it takes PATIENCE."""
         begun = time.perf_counter()
         while self.awake > 0 and not way.poll():
             now = time.perf_counter()
             self.awake, begun = self.awake - (now - begun), now
+        while not way.poll(PATIENCE):
+            meanwhile()
         return way.recv()
 
 
 class Other:
-    """A process with worker `i`, and this end of the way to it."""
+    """A process with worker `i`, and this end of the way to it. What it computes with, `task`,
+    comes by that way: a process that dies as it begins reads nothing else."""
 
-    def __init__(self, context, kind, model, flat, i):
+    def __init__(self, kind, model, flat, i):
         self.i, self.known, self.gone = i, set(), []        # numbers of parts that it has, or had
+        self.said = self.begun = False                      # that it is stopped; whether it answers
+        self.task = kind, model, flat
+        context = multiprocessing.get_context(START)
         self.way, its = context.Pipe()
-        held = self.way if START == "fork" else None        # a copy that it would keep open
-        self.process = context.Process(target=serve, args=(its, held, kind, model, flat, i),
+        forked = (self.way, self.task) if START == "fork" else ()   # copies that it has anyway
+        self.process = context.Process(target=serve, args=(its, i, flat.store, *forked),
                                        name=f"npdl worker {i}", daemon=True)
-        self.process.start()
+        try:
+            self.process.start()
+        except (EOFError, ConnectionError) as error:        # of a server, which imports it
+            raise self.lost() from error
         its.close()
+
+    def tell(self, message):
+        try:
+            self.way.send_bytes(pickle.dumps(message))      # of send's own copy an error holds on
+        except OSError as error:
+            raise self.lost() from error
 
     def ask(self, function, share, common):
         gone = {self.gone.pop() for _ in range(len(self.gone))}
         self.known -= gone
-        try:
-            message = function, [self.brief(*item) for item in share], common, gone
-            self.way.send_bytes(pickle.dumps(message))      # of send's own copy an error holds on
-        except OSError as error:
-            raise self.lost() from error
+        self.tell((function, [self.brief(*item) for item in share], common, gone))
 
     def brief(self, part, more):
         """A part that the process has becomes Known; nothing else is changed."""
@@ -238,45 +304,59 @@ class Other:
 
     def answer(self, wait):
         try:
-            result = wait.receive(self.way)
+            result = wait.receive(self.way, self.look)
         except (EOFError, OSError) as error:
             raise self.lost() from error
+        self.begun = True
         if isinstance(result, Exception):
             raise result
         return result
 
-    def lost(self):
-        self.process.join(1)
-        code = self.process.exitcode
-        how = f"by signal {-code}" if code is not None and code < 0 else f"with status {code}"
-        return WorkerLost(f"worker {self.i} of the fast engine, a process, was ended {how}, "
-                          "perhaps for want of memory; the last checkpoint is kept; --resume goes "
-                          "on from it, with --threads 1 without other processes")
+    def look(self):
+        """Say it once where the process is stopped."""
+        if not self.said and is_stopped(self.process.pid):
+            self.said = True
+            note(f"worker {self.i} of the fast engine is stopped, and this run waits for it; "
+                 f"kill -CONT {self.process.pid} lets it go on")
 
-    def stop(self):
-        with contextlib.suppress(OSError):
-            self.way.send(None)
-        self.process.join(10)
+    def lost(self):
+        """The WorkerLost that says how the process ended."""
+        code = None
+        if self.process.pid is not None:                    # else none began
+            self.process.join(1)
+            code = self.process.exitcode
+        who = f"worker {self.i} of the fast engine, a process, was ended"
+        if START != "fork" and not self.begun and (code is None or code > 0):
+            return WorkerLost(f"{who} as it began; each imports the script that uses the engine: "
+                              'put what it runs behind if __name__ == "__main__", in a file')
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with status {code}"
+        return WorkerLost(f"{who} {how}{', perhaps for want of memory' * (code == -9)}; the last "
+                          "checkpoint is kept; --resume goes on from it, with --threads 1 without "
+                          "other processes")
+
+    def end(self):
         self.process.kill()
         self.process.join()
         self.way.close()
 
 
-def serve(way, held, kind, model, flat, i):
-    """What the process does: answer, until it is told to end or nobody is left to ask."""
+def serve(way, i, store, held=None, task=None):
+    """What the process does: answer, until nobody is left to ask."""
     gc.freeze()                         # a look at every object would copy the parent's memory
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    if held is not None:                # what a copy of the parent has
-        held.close()
-    else:
-        keep_freed_memory()
-        ONE_BLAS_THREAD.__enter__()
-        flat.bind(dict(model.params()), flat.grads[i])
-    worker, parts, wait = worker_of(kind, model, flat, i), {}, Wait()
     with contextlib.suppress(EOFError, OSError):
-        while (message := wait.receive(way)) is not None:
-            function, share, common, gone = message
+        if task is not None:
+            held.close()
+        else:
+            keep_freed_memory()
+            ONE_BLAS_THREAD.__enter__()
+            task = way.recv()
+            task[-1].open(store)
+            task[-1].bind(dict(task[1].params()), task[-1].grads[i])
+        worker, parts, wait = worker_of(*task, i), {}, Wait()
+        while True:
+            function, share, common, gone = wait.receive(way)
             for number in gone:
                 parts.pop(number, None)
             share = [(kept(part, parts), more) for part, more in share]

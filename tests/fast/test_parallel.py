@@ -38,9 +38,9 @@ class Worker:
         self.model = model
 
 
-def workers_on(count, way=Threads):
+def workers_on(count, way=Threads, width=2):
     """`count` workers on a Linear."""
-    model = Linear(2, 2)
+    model = Linear(width, width)
     shadows = [model.shadow() for _ in range(count - 1)]
     return way(Worker, [model, *shadows], Flat(SGD(model), (), shadows))
 
@@ -109,9 +109,11 @@ def test_an_error_elsewhere_is_the_callers_and_leaves_no_answer_behind(way):
             assert several.run(fail, items, 0) == [1, 2]
 
 
-def test_ctrl_c_here_leaves_no_answer_behind_and_ends_no_process():
-    with workers_on(2, Processes) as several:
-        os.kill(several.others[0].process.pid, signal.SIGINT)       # a terminal tells all
+@both
+def test_ctrl_c_here_leaves_no_answer_behind(way):
+    with workers_on(2, way) as several:
+        for other in several.others if way is Processes else ():
+            os.kill(other.process.pid, signal.SIGINT)               # a terminal tells all
         with pytest.raises(KeyboardInterrupt):
             several.run(interrupted, [(1, None), (2, None)], os.getpid())
         assert several.run(fail, [(1, None), (2, None)], 0) == [1, 2]
@@ -136,10 +138,10 @@ def test_a_process_that_was_killed_is_named_in_one_line():
         process = several.others[1].process
         process.kill()
         process.join()
-        for _ in range(2):
-            with pytest.raises(WorkerLost, match="worker 2 .* by signal 9, .*--threads 1") as error:
-                several.run(fail, [(n, None) for n in range(3)], None)
-            assert "\n" not in str(error.value)
+        with pytest.raises(WorkerLost, match="worker 2 .* by signal 9, .*--threads 1") as error:
+            several.run(fail, [(n, None) for n in range(3)], None)
+        assert "\n" not in str(error.value)
+        assert several.run(fail, [(n, None) for n in range(3)]) == [0, 1, 2]    # by others
     assert not multiprocessing.active_children()
     np.testing.assert_array_equal(several.models[0].W.data, several.flat.views(
         several.flat.data).__next__())
@@ -278,3 +280,27 @@ def test_what_the_wing_does_not_know_has_blas_threads(capsys):
     assert isinstance(engine, PlainEngine) and engine.blas_threads.count == 2
     assert "going on with --engine plain" in capsys.readouterr().err
     assert make_engine("plain", model, AdamW(model), 2).blas_threads.count == 1
+
+
+UNGUARDED = """
+import sys
+from tests.fast.test_parallel import *
+workers.START = sys.argv[1]
+try:
+    with workers_on(2, Processes, int(sys.argv[2])) as several:
+        print(several.run(fail, [(1, None), (2, None)], 0))
+except WorkerLost as error:
+    raise SystemExit(str(error))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+@pytest.mark.parametrize("width", ["2", "300"])             # what a pipe holds, and more
+def test_a_script_without_a_guard_is_told_so_in_one_line(tmp_path, start, width):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    said = subprocess.run([sys.executable, script, start, width], capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.count("\n") == 1 and "as it began; " in said.stderr
