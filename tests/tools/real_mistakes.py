@@ -29,8 +29,8 @@ SETS = ("open", "held", "pairs", "right")
 HEAD = "import numpy as np\n\n\n"
 LIMIT = 120                                     # seconds for one file
 COLUMNS = ("files", "on the line", "beside", "elsewhere", "no line", "called right",
-           "the author's mend", "promises", "true")
-RIGHT = ("right files", "called right", "accused", "no verdict", "all gradients checked")
+           "true mend elsewhere", "the author's mend", "promises", "true")
+RIGHT = ("right files", "confirmed", "accused", "no verdict", "all gradients checked")
 
 
 @dataclass
@@ -115,7 +115,7 @@ def answer(path, name):
 def place(case, told):
     """Where an answer points: a word of COLUMNS, or of RIGHT."""
     if told.get("right"):
-        return "called right"
+        return "confirmed" if case.right else "called right"
     if case.right:
         return "accused" if told.get("line") or told.get("kind") == "manners" else "no verdict"
     if not told.get("line"):
@@ -139,8 +139,10 @@ def _same(one, other):
 
 
 def kept(case, told, folder, ask):
-    """Whether the line that an answer promises makes the file right; None without a promise."""
-    if not told.get("new") or not told.get("line") or case.right:
+    """Whether the line with which every gradient is said to be right makes them so; None without
+    that promise."""
+    if case.right or not told.get("line") or not told.get("new") or (
+            "every gradient is right" not in told["text"]):
         return None
     lines = case.text().splitlines()
     first, count = told["line"] - 1, len(told["source"].splitlines())
@@ -185,6 +187,7 @@ def _rows(columns, results, counts):
 def _wrong(results):
     promised = [found["kept"] for found in results if found["kept"] is not None]
     return (*(_count(results, word) for word in COLUMNS[1:6]),
+            sum(found["place"] == "elsewhere" and found["kept"] is True for found in results),
             sum(found["mend"] for found in results), len(promised), sum(promised))
 
 
