@@ -220,6 +220,9 @@ def main(arguments=None):
     parser.add_argument("--write", metavar="DIR", help="write the files there and stop")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    unknown = set(options.sets) - set(SETS)
+    if unknown:
+        parser.error(f"there is no set {min(unknown)!r}; give some of: {', '.join(SETS)}")
     if options.one:
         print(json.dumps(asked(*options.one)))
         return
