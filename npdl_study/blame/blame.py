@@ -15,7 +15,7 @@ import inspect
 from npdl.errors import InputError, NpdlError
 from npdl_study.blame.raised import ended
 from npdl_study.blame.report import Blame
-from npdl_study.blame.search import Search
+from npdl_study.blame.search import search
 from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.containment import held_off
 
@@ -55,7 +55,7 @@ def examine(layer, inputs, options=None, forward=None, seed=0):
         if isinstance(error, NpdlError) and type(layer).__module__.startswith("npdl."):
             raise
         return ended(layer, error)
-    return Search(subject).run()
+    return search(subject)
 
 
 def assert_right(layer, *inputs, **options):

@@ -10,40 +10,41 @@ from npdl_study.containment import message
 from npdl_study.trace.source import defined, original_file
 
 
-def unblamed(search):
-    """The Blame of a Search that found no gradient wrong; right only if one was checked, every
-    array that the layer learns, and the backward in other circumstances too."""
-    notes, rows = search.notes, search.rows
-    if all(row.right is None for row in rows) and not search.check.flat and not search.questions:
+def unblamed(checked, search):
+    """The Blame of a Checked in which no gradient is wrong; right only if one was checked, every
+    array that the layer learns, and the backward in other circumstances too. `search` looks
+    elsewhere; None: nobody does."""
+    notes, rows = checked.notes, checked.rows
+    if all(row.right is None for row in rows) and not checked.check.flat and not checked.questions:
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows))
-        return _unchecked(search, f"nothing was checked: {reasons}; give other inputs" if rows else
+        return _unchecked(checked, f"nothing was checked: {reasons}; give other inputs" if rows else
                           "nothing was checked: the layer has no Param, and its inputs have no "
                           "float array")
-    if search.questions:
-        return _unchecked(search, f"{'; '.join(search.questions)}. What was compared is right")
-    if not search.elsewhere:
+    if checked.questions:
+        return _unchecked(checked, f"{'; '.join(checked.questions)}. What was compared is right")
+    if search is None:
         return Blame(True, rows, notes)
     try:
-        missed = elsewhere(search)
+        missed = elsewhere(checked, search)
     except Exception as error:                          # code that does not stand being rewritten
         notes.append("which sides its choices take (np.clip, a mask, an if) was not looked at: "
                      f"{message(error)}")
         missed = []
     if isinstance(missed, Blame):
         return missed
-    if search.check.flat:
+    if checked.check.flat:
         sides = "".join(f"; line {choice.line}, {choice}" for choice in missed)
-        return _unchecked(search, f"every gradient is 0 at these inputs{sides}; give inputs at "
+        return _unchecked(checked, f"every gradient is 0 at these inputs{sides}; give inputs at "
                           "which the outputs change")
-    faults = side_effects(search.check)
+    faults = side_effects(checked.check)
     if faults:
         return Blame(False, rows, notes, kind="manners", diagnosis="; ".join(faults))
     return Blame(True, rows, notes, unreached=missed)
 
 
-def _unchecked(search, diagnosis):
-    return Blame(False, search.rows, search.notes, kind="unchecked", diagnosis=diagnosis,
-                 **returning(search.subject.layer) if search.questions else {})
+def _unchecked(checked, diagnosis):
+    return Blame(False, checked.rows, checked.notes, kind="unchecked", diagnosis=diagnosis,
+                 **returning(checked.subject.layer) if checked.questions else {})
 
 
 def returning(layer):
@@ -56,20 +57,19 @@ def returning(layer):
             "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}
 
 
-def elsewhere(search):
+def elsewhere(checked, search):
     """[what no inputs that were tried reach, in words]; or the Blame where the backward is wrong
-    at other inputs, which reach what those of a Search do not."""
-    subject = search.subject
+    at other inputs, which reach what those of a Checked do not."""
+    subject = checked.subject
     left, unseen = choices_of(subject)
     if unseen:
-        search.notes.append(f"no source could be had of {', '.join(unseen)}: which sides its "
+        checked.notes.append(f"no source could be had of {', '.join(unseen)}: which sides its "
                             "choices take was not looked at")
     left = {key: choice for key, choice in left.items() if choice.missed}
     if subject.params:                              # masks may be alike by chance
         try:
-            report = type(search)(type(subject)(
-                subject.layer, subject.inputs, subject.options, subject.forward,
-                subject.seed + 1), elsewhere=False).run()
+            report = search(type(subject)(subject.layer, subject.inputs, subject.options,
+                                          subject.forward, subject.seed + 1), False)
         except Exception:
             report = None
         if report and any(row.right is False for row in report.finals) and report.error is None:
@@ -87,7 +87,7 @@ def elsewhere(search):
                        for key, choice in left.items() if key in took}
             if not any(reached.values()):
                 continue
-            report = type(search)(other, elsewhere=False).run()
+            report = search(other, False)
         except Exception:                               # outside of what the layer takes
             continue
         if any(row.right is False for row in report.finals) and report.error is None:

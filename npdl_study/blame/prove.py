@@ -5,6 +5,7 @@ gradients that it was not found on.
 """
 
 import ast
+import contextlib
 import itertools
 from dataclasses import dataclass
 
@@ -14,14 +15,14 @@ from npdl_study.blame.edits import Edit, edits, holds_itself
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
 from npdl_study.blame.suspects import frame_near
+from npdl_study.blame.weights import SLIP, STAGES
 from npdl_study.blame.words import Words, in_reach, is_pure, words_of
 from npdl_study.trace.runs import quiet, unwritten
-from npdl_study.trace.source import recompiled
+from npdl_study.trace.source import patched, recompiled
 from npdl_study.trace.syntax import bound_by, cloned, names_of, parsed
 
 PART = "__npdl_part__"
 TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
-SLIP = 1.06                     # what the exchange of one token costs at most
 MOST_RUN = 1500                 # changes of one statement that are run
 TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
 
@@ -38,6 +39,7 @@ class Proof:
     suspect: object = None
     words: str = ""
     inlines: str = ""           # the name in whose place it puts more than a name
+    edit: object = None
 
     @property
     def rank(self):
@@ -53,7 +55,7 @@ class Prove:
         self.others, self.spared, self.forwards = others, spared, forwards
         self.known = {}
 
-    def edit(self, line, suspect=None, most=9.0, least=0.0):
+    def edit(self, line, suspect=None, most=STAGES[-1], least=0.0):
         """The Proof by the cheapest edit of a Line, cheaper than `most`, of those that cost
         `least`; or None."""
         own = 1 + (isinstance(line.node, ast.AugAssign) and not isinstance(line.node.op, ast.Add))
@@ -163,15 +165,8 @@ class Prove:
                 with edit.made() as body:
                     if fills and holds_itself(body):
                         continue
-                    for node in body if edit.part is None else body[:1]:
-                        ast.copy_location(node, line.node)
-                        if edit.part is None:
-                            ast.fix_missing_locations(node)
-                    block[at : at + 1] = body
-                    try:
-                        code = recompiled(function.code, function.node, function.owner)
-                    finally:
-                        block[at : at + len(body)] = [line.node]
+                    with _put(edit, body, line, block, at) as code:
+                        pass
             except (SyntaxError, ValueError, TypeError):
                 continue
             ran += 1
@@ -187,7 +182,7 @@ class Prove:
                 with edit.made() as body:
                     new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
                 return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words,
-                             inlined(edit, line.node))
+                             inlined(edit, line.node), edit)
         return None
 
     def _gives(self, line, suspect):
@@ -246,6 +241,34 @@ class Prove:
             self.known[line] = words_of(line, frame_near(self.frames, self.watch.places, line),
                                         self.watch, self.forwards)
         return self.known[line]
+
+
+@contextlib.contextmanager
+def _put(edit, body, line, block, at):
+    """The code of a Line's function with an Edit's statements in it, which stay while the block
+    runs."""
+    function = line.function
+    for node in body if edit.part is None else body[:1]:
+        ast.copy_location(node, line.node)
+        if edit.part is None:
+            ast.fix_missing_locations(node)
+    block[at : at + 1] = body
+    try:
+        yield recompiled(function.code, function.node, function.owner)
+    finally:
+        block[at : at + len(body)] = [line.node]
+
+
+@contextlib.contextmanager
+def applied(proof):
+    """Run the student's code, and let it be read, with the change of a Proof."""
+    function = proof.line.function
+    block, at = block_of(function.node, proof.line.node)
+    with proof.edit.made() as body, _put(proof.edit, body, proof.line, block, at) as code, \
+            contextlib.ExitStack() as stack:
+        for f in function.functions:
+            stack.enter_context(patched(f, code))
+        yield
 
 
 def inlined(edit, node):

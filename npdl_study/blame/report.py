@@ -42,7 +42,8 @@ class Blame:
     loop variables then, `computed` and `wanted` its value and the right one (None where that is
     not known), `new` the line after which every gradient is right, `diagnosis` says how they
     differ; `either` are the lines of which each alone could mend every gradient, where there are
-    several. `unreached` are the choices of a right layer that take one side only at its inputs.
+    several; `second` is another that is wrong too. `unreached` are the choices of a right layer
+    that take one side only at its inputs.
     """
 
     right: bool
@@ -61,6 +62,7 @@ class Blame:
     new: str = ""
     error: object = None
     either: tuple = ()
+    second: int = 0
     unreached: list = field(default_factory=list)
 
     @property

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.blame import weights
+
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
-ODDS = {PROMISED: 0, NOTHING: 0.1, SOMETHING: 1, PROVEN: 1, HANDS_ON: 1}
-BENT = 0.5                      # of what forward's values alone give
-FOLLOWS = 0.2                   # what a change of a line costs more that reads what is suspected
-PENALTY = {PROMISED: 4, NOTHING: 1}     # of a line that reads what such a one wrote
+ODDS = {PROMISED: 0, NOTHING: weights.NOTHING}      # of the others weights.SOMETHING
 
 
 @dataclass(eq=False)
@@ -54,8 +53,9 @@ class Suspect:
     def odds(self):
         """How unlikely it is the mistake, as the cost of a change: by what it computes, what it
         reads, and the axes that it would have to have."""
-        own = BENT if self.bent and self.level == SOMETHING else ODDS[self.level]
-        return own + FOLLOWS * (self.follows + self.widened + self.librarys)
+        own = weights.BENT if self.bent and self.level == SOMETHING else ODDS.get(
+            self.level, weights.SOMETHING)
+        return own + weights.FOLLOWS * (self.follows + self.widened + self.librarys)
 
     @property
     def rank(self):

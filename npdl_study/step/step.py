@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.blame.search import Search
+from npdl_study.blame.search import search
 from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.check.verdicts import Check
 from npdl_study.containment import held_off, message, written
@@ -156,7 +156,7 @@ def _unchecked(title, layer, inputs, options, error):
 
 def _mark(walk, subject, recorder, dout, wrong):
     """Put the Marks into a Walk; of WORK values, and a note when that was not enough."""
-    report = Search(subject, elsewhere=False).run() if wrong else None
+    report = search(subject, elsewhere=False) if wrong else None
     budget = Budget(WORK)
     with quiet(), recorder:
         marks = Marks(walk.recording, Runs(subject, dout, recorder, budget))

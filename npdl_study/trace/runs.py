@@ -3,6 +3,7 @@ with other values in the places of its own; and what its gradients have to be.""
 
 import contextlib
 import copy
+import time
 import warnings
 
 import numpy as np
@@ -32,17 +33,22 @@ def quiet():
 
 
 class Budget:
-    """How many values may still be computed: the same on every machine, and at any load."""
+    """How many values may still be computed, the same on every machine, and at any load; and for
+    how many seconds of the processor."""
 
-    def __init__(self, left=np.inf):
-        self.left = left
+    def __init__(self, left=np.inf, seconds=np.inf):
+        self.left, self.seconds, self.begun = left, seconds, time.process_time()
 
     def spend(self, values):
         self.left -= values
 
     @property
     def over(self):
-        return self.left <= 0
+        return self.left <= 0 or self.took > self.seconds
+
+    @property
+    def took(self):
+        return time.process_time() - self.begun
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from npdl.__main__ import main
 from npdl.core import Cache, Layer, Param
 from npdl.layers.linear import Linear
 from npdl_study.blame.blame import assert_right, blame
-from npdl_study.blame.search import Search
+from npdl_study.blame.search import search
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.subjects import Subject
 from tests.tools import blame_score, slow
@@ -143,7 +143,7 @@ def test_what_a_backward_overwrites_is_said_and_put_back(ends):
 
     check = Subject(Spoils(3, 2), (np.ones((4, 3)),))
     before = [a.copy() for a in (check.inputs[0], check.layer.W.data)]
-    report = Search(check).run()
+    report = search(check)
     assert not report.right
     assert ends or "backward changes parameter W in place" in " ".join(str(report).split())
     for array, own in zip((check.inputs[0], check.layer.W.data), before, strict=True):

@@ -12,7 +12,7 @@ import warnings
 import numpy as np
 
 from npdl_study.blame.report import Blame
-from npdl_study.blame.search import Search
+from npdl_study.blame.search import search
 from npdl_study.check.subjects import Subject
 from npdl_study.step.record import Recorder
 from npdl_study.trace.source import patched
@@ -95,7 +95,7 @@ def judge(mutant, prepared):
         warnings.simplefilter("ignore")
         for case in running[:TRIED] + running[-1:]:
             if case.changed():
-                report = Search(case.subject).run()
+                report = search(case.subject)
                 if report.right:
                     return "survived"
                 return "caught" if at_mutant(report, mutant) else "on another line"

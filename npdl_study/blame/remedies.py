@@ -1,0 +1,150 @@
+"""Where a proof is looked for, the likeliest statements first."""
+
+import ast
+import re
+
+import numpy as np
+
+from npdl_study.blame.locate import handed
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, PROMISED, SOMETHING, calls_of, hands_on
+from npdl_study.blame.weights import ALIKE, FORWARD, LIKELIER, STAGES, TAKEN
+from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
+
+SLIPS = ("axis", "name")
+NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
+
+
+def every_proof(found, prove):
+    """The Proofs that a Located allows, the best first."""
+    could = found.could
+    proofs = _of_suspects(prove, [s for s in could if s.level <= SOMETHING])
+    if not proofs and not any(s.level == PROMISED for s in could):
+                                                        # right by its name, and not enough
+        proofs = _of_suspects(prove, [s for s in could if s.name])
+    proofs = proofs or _of_suspects(prove, handed(found)) or _of_the_rest(
+        found, prove) or prove.missing()
+    if not proofs:
+        return []
+    proofs += _of_what_is_read(found, prove, min(proofs, key=lambda p: p.rank))
+    proofs.sort(key=lambda p: p.rank)
+    return _where_defined(found, prove, proofs[0]) + proofs
+
+
+def _of_suspects(prove, suspects):
+    """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
+    proofs, tried = [], set()
+    for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
+        most = min((p.cost for p in proofs), default=np.inf) - suspect.odds
+        own = suspect.keys[0][0] if suspect.argument else suspect.line
+        if own not in tried:
+            tried.add(own)
+            found = None if suspect.handed else prove.edit(suspect.line, suspect, most + ALIKE)
+            if found is not None:
+                most = found.cost
+            if found is None or most > TAKEN:
+                fit = prove.fit(suspect)
+                found = fit if fit is not None and fit.cost < most else found
+            if found is not None:
+                found.cost += suspect.odds
+                proofs.append(found)
+    return proofs
+
+
+def _of_the_rest(found, prove):
+    """The Proofs of statements without values: loops, choices, indices, what hands on."""
+    ran, could = {s.line.function for s in found.suspects}, found.could
+    known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
+    own = {s.line for s in could if s.level <= SOMETHING and not (
+        s.argument and any(_before(s.line, one) < 2 for one in known))}
+    by = {s.line: s for s in found.suspects if not s.argument}
+    rest = [line for f in found.runs.watch.functions if f in ran or "backward" in f.qualname
+            for line in f.lines if line not in own and (
+                "forward" not in f.qualname or line.inside)]
+    rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
+                                line in by, hands_on(line.node)))
+    for least, most in zip(STAGES, STAGES[1:], strict=False):   # what is small in any comes first
+        proofs = []
+        for line in rest:
+            suspect = by.get(line)
+            if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
+                    not isinstance(line.node, ast.Return):
+                suspect = None
+            proof = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]), least)
+            if proof is not None:
+                proof.suspect = suspect if suspect is not None and suspect.could else None
+                proofs.append(proof)
+        if proofs:
+            return proofs
+    return []
+
+
+def _of_what_is_read(found, prove, best):
+    """The Proofs of lines that bind what the line of a Proof reads, of forward's values alone:
+    cheaper, or as cheap."""
+    by = {s.line: s for s in found.suspects if not s.argument}
+    read, proofs = names_of(header(best.line.node)), []
+    for line in best.line.function.lines if best.cost > TAKEN else ():
+        fixed = line not in by or set(by[line].values) <= found.fixed and not \
+            by[line].could                              # that was tried
+        if line.first < best.line.first and isinstance(
+                line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
+                renames(line.node):
+            proof = prove.edit(line, None, best.cost + ALIKE)
+            proofs += [proof] * bool(proof)
+    return proofs
+
+
+def _where_defined(found, prove, best):
+    """[the Proof of the line that binds the name in whose place a Proof puts an expression, or
+    to which it adds a term: it is as simple]; [] where what it binds is a gradient, or would
+    have to have more axes."""
+    own = best.cost - (best.suspect.odds if best.suspect else 0)
+    term = best.new.removeprefix(best.old) if best.kind == "missing term" else best.new
+    added = term != best.new and best.suspect is not None
+    names = {t.id for t in terms(best.line.node.value) if isinstance(t, ast.Name)} if added \
+        else {best.inlines} - {""}
+    for line in reversed(best.line.function.lines if names else ()):
+        if line.first >= best.line.first or not isinstance(line.node, ast.Assign) or \
+                not names & bound_by(line.node) or renames(line.node):
+            continue
+        suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
+        fixed = suspect is None or set(suspect.values) <= found.fixed
+        could = suspect is not None and suspect.could and suspect.level <= NOTHING and not \
+            suspect.widened
+        if could and added:
+            proof = prove.term(line, suspect, own, term)
+        elif could or fixed and not added:
+            proof = prove.edit(line, suspect if could else None, own + ALIKE)
+        else:
+            proof = None
+        if proof is not None:
+            proof.cost = best.cost - ALIKE / 2
+            return [proof]
+        names -= bound_by(line.node)
+    return []
+
+
+def forward_instead(found, prove):
+    """The Proof of a line of forward, of which a slip makes the backward right as it is."""
+    ran = {s.line.function for s in found.suspects}
+    least = found.runs.budget.left - FORWARD
+    seen = {found.runs.watch.places[key[0]].function for key in found.oracle.values}
+    for line in [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
+                 if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
+        proof = prove.forward(line, least)
+        if proof is not None:
+            return proof
+    return None
+
+
+def likelier(forward, backward):
+    """Whether a slip of forward's is likelier than the change of a backward, both Proofs."""
+    return forward.kind in SLIPS and not NEUTRAL.search(
+        forward.new) and backward.cost > forward.cost + LIKELIER
+
+
+def _before(line, other):
+    """0 where a Line stands before another in its function, 1 where it calls that, 2 elsewhere."""
+    if line.function is other.function:
+        return 0 if line.first < other.first else 2
+    return 1 if other.function.code.co_name in calls_of(header(line.node)) else 2

@@ -1,0 +1,152 @@
+"""What is said of what was found: Blames of a line, of a suspect, of proofs, of none."""
+
+import ast
+
+import numpy as np
+
+from npdl_study.blame.report import SAYS, Blame, source_of
+from npdl_study.blame.suspects import HANDS_ON, SOMETHING
+from npdl_study.blame.weights import ALIKE
+from npdl_study.blame.words import unused_in
+
+
+def of_line(checked, found, line, kind, text, suspect=None):
+    """The Blame of a Line; with a Suspect, what that computed and should have."""
+    report = Blame(False, checked.rows, checked.notes, **source_of(line), diagnosis=text,
+                   kind=kind, error=checked.error)
+    unused = [n for n in unused_in(line.function.node) if n[0] == "d" and n[1:]]
+    if unused:
+        checked.notes.append(f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'} "
+                             "computed and never used")
+    if suspect is not None:
+        key = suspect.first_wrong()
+        targets = [getattr(line.node, "target", None), *getattr(line.node, "targets", [])]
+        names = [ast.unparse(t) for t in targets if t is not None]
+        report.name = suspect.handed or ("return" if isinstance(line.node, ast.Return) else (
+            names or [found.runs.watch.places[key[0]].text])[0])
+        report.computed = suspect.values[key]
+        if key in suspect.wanted and suspect.sure[key].all():
+            report.wanted = suspect.wanted[key]
+        frame = found.frames.get(key, {})
+        report.iteration = tuple(turn for loop in line.loops if (turn := tuple(
+            (n.id, int(frame[n.id])) for n in ast.walk(getattr(loop, "target", loop))
+            if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))))
+    return report
+
+
+def of_suspect(checked, found, suspect, kind, text):
+    """The Blame of a Suspect's line."""
+    return of_line(checked, found, suspect.line, kind, text, suspect)
+
+
+def says(proof):
+    """What is wrong, by the change that mends it."""
+    if isinstance(proof.line.node, (ast.For, ast.While)):
+        return "the loop does not take every turn, or takes one too many"
+    return proof.words or SAYS.get(proof.kind, proof.kind)
+
+
+def proved(checked, found, proofs):
+    """The Blame of Proofs that mend every gradient, the likeliest first."""
+    best = proofs[0]
+    text = f"{says(best)}; with `{best.new}` in place of `{best.old}` every gradient is right"
+    either = list(dict.fromkeys(p.line.first for p in proofs
+                                if p.line.function is best.line.function
+                                and p.cost <= best.cost + ALIKE))[:2]
+    report = of_line(checked, found, best.line, best.kind, text, best.suspect)
+    report.new = best.new
+    report.either = tuple(sorted(either)) if len(either) > 1 else ()
+    return report
+
+
+def one_of_two(checked, found, proof, rest, mended):
+    """The Blame of a Proof that makes the gradients in `mended` right; `rest` is the Blame of the
+    backward with its change made, or None."""
+    again = rest is not None and rest.line
+    if again and rest.file == source_of(proof.line)["file"] and rest.line == proof.line.first:
+        text = f"{says(proof)}, and more; {rest.diagnosis.replace(proof.new, proof.old)}"
+        report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
+        report.new = rest.new
+        return report
+    what = f"the gradient of {', '.join(mended)} is right" if mended else "it does not raise"
+    text = f"{says(proof)}; with `{proof.new}` in place of `{proof.old}` {what}"
+    report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
+    if again:
+        report.second = rest.line
+        report.notes.append(f"another line is wrong too, seen with that change: line {rest.line}, "
+                            f"`{rest.source.strip()}`: {rest.diagnosis or 'its value is wrong'}")
+    else:
+        report.notes.append("this may not be the only wrong line: run blame again when it is right")
+    return report
+
+
+def unproved(checked, found):
+    """The Blame where no change is a proof, of the statements that could be the mistake."""
+    could = found.could
+    likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (s.odds, *s.rank))
+    if likely:
+        report = of_suspect(checked, found, likely[0], "", in_values(found, likely[0]))
+        alike = {s.line.first for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
+                 and s.line.function is likely[0].line.function}
+        report.either = tuple(sorted(alike)) if len(alike) > 1 else ()
+        return report
+    handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
+    if handing:                                         # there is no other line
+        return of_suspect(checked, found, handing[0], "", in_values(found, handing[0]))
+    filled = _fillers(found)
+    if filled:
+        return of_line(checked, found, filled[-1], "unknown",
+                       "what it adds, or where it adds it, is wrong")
+    named = [s for s in could if s.name]
+    if named:
+        return of_suspect(checked, found, named[0], "missing line", "it is the gradient of "
+                          f"{named[0].name}, and what reads it needs another: a line is missing "
+                          "after it")
+    unknown = [s for s in found.suspects if s.could is None and s.level <= SOMETHING]
+    if unknown:
+        return of_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
+                          "the first value that is the gradient of nothing in forward")
+    return nothing(checked, found)
+
+
+def nothing(checked, found):
+    """The Blame where no line can be named."""
+    unseen = found.runs.watch.unseen
+    unseen = f"; no source could be had of {', '.join(unseen)}" if unseen else ""
+    return Blame(False, checked.rows, checked.notes, kind="unknown",
+                 diagnosis="no statement of the backward alone could mend every gradient; smaller "
+                 f"inputs may tell more{unseen}")
+
+
+def in_values(found, suspect):
+    """Of what a Suspect's value should be the gradient."""
+    key = suspect.first_wrong()
+    of = found.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
+    return f"it should be the gradient of {of}" if of else ""
+
+
+def uncalled(checked, found):
+    """What is said of parts of a layer to whose parameters nothing was added; "" of others."""
+    left, base = found.left, found.base
+    names = [name for name, _ in checked.subject.layer.params()]
+    if not left or not all("." in n and n in names and not base[n].any() for n in left):
+        return ""
+    parts = {n.rpartition(".")[0] for n in left}
+    if any(found.runs.truth[n].any() and base[n].any() for n in names
+           if n.rpartition(".")[0] in parts):
+        return ""
+    calls = ", ".join(f"{part}.backward" for part in sorted(parts))
+    return f"{calls} is not called: nothing is added to the gradient of {', '.join(sorted(left))}"
+
+
+def _fillers(found):
+    """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
+    names, watch = set(), found.runs.watch
+    for suspect in found.could:
+        for key in suspect.keys if "zeros" in suspect.line.text else ():
+            if np.abs(suspect.wanted.get(key, 0) - suspect.values[key]).max(initial=0) > 1e-6:
+                names |= set(watch.places[key[0]].names)
+    return [line for f in watch.functions for line in f.lines
+            if isinstance(line.node, (ast.AugAssign, ast.Assign))
+            and "zeros" not in line.text and names & {ast.unparse(t).split("[")[0] for t in (
+                getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]

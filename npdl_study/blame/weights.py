@@ -1,0 +1,29 @@
+"""Every number that a search goes by.
+
+A cost says how unlikely a slip is: 1 for the exchange of one token, more for what adds or moves
+(edits, node_edits and fits give each kind its own). The reasons stand beside; what an answer
+depends on them, docs/blame.md tells.
+"""
+
+WORK = 9_000_000                # values that a search may compute, then it gives up
+SECONDS = 8.0                   # of the processor, likewise: an answer within some ten
+FORWARD = 150_000               # of WORK for a slip of forward's, which is rarely the mistake
+AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
+ALIKE = 0.11                    # costs that differ by less are of one likelihood: the steps
+                                # between kinds are 0.1 (a sum 1, a transpose 1.1, a factor 1.2)
+LIKELIER = 0.7                  # what a change of backward costs more than a likelier one of
+                                # forward's: a factor of two tokens, and not one of one
+TAKEN = 1.5                     # a change that costs more is doubted where it reads another line,
+                                # and looked for in the numbers as well: all of one token cost less
+SLIP = 1.06                     # a slip of forward's is one token: 1 and what nobody reads
+STAGES = (0, 1.4, 1.9, 9.0)     # the lines without values: what is one token in any of them comes
+                                # before a factor or a term in any, and that before all the rest
+BENT = 0.5                      # odds of what forward's values alone give, as a mask: such a value
+                                # mends many gradients by chance, and seldom is the mistake
+NOTHING = 0.1                   # odds of the gradient of nothing in forward: hardly any
+SOMETHING = 1.0                 # odds of the gradient of something: as much as a token
+FOLLOWS = 0.2                   # of a line that reads what is suspected: more than ALIKE, so that
+                                # the first of two comes first, less than a kind of change
+PENALTY = {-1: 4, 0: 1}         # how often FOLLOWS counts: after what has not the gradient that its
+                                # name promises, that is nearly sure; after what has none, once
+TRIED = 4                       # proofs that are tried on the student's own inputs
