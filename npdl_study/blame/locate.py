@@ -63,15 +63,32 @@ class Located:
         return self.wrong - self.goal
 
 
-def located(runs, base):
-    """The Located of Runs with gradients `base`: {} where the backward raises."""
+def located(runs, base, oracle=None):
+    """The Located of Runs with gradients `base`: {} where the backward raises. An Oracle of the
+    same forward is taken as it is."""
     suspects, frames = _suspects(runs)
     known = Located(runs, base, suspects, frames)
     if base:
         known.wrong, known.fixed = runs.wrong(base), _fixed(runs, suspects)
-        known.solver = Solve(runs, base, frames, known.fixed)
+        known.solver = Solve(runs, base, frames, known.fixed, oracle)
         known.forwards = {runs.watch.places[key[0]].line for key in known.oracle.values}
     return known
+
+
+def misnamed(known):
+    """Yield the Suspects, in the order in which they ran, whose values are not the gradients that
+    their names promise, with {key: gradient}."""
+    oracle, runs = known.oracle, known.runs
+    for suspect in sorted(known.suspects, key=lambda s: s.order):
+        true = {}
+        for key, value in suspect.values.items():
+            name = known.solver.promised(suspect, key)
+            if name and not suspect.argument and not oracle.is_named(name, value):
+                called = oracle.called(name, value.shape)
+                if len(called) == len(suspect.values) or len(called) == 1:
+                    true[key] = oracle.gradient(called[-1 - len(true)])
+        if len(true) == len(suspect.values) and not runs.budget.over:
+            yield suspect, true
 
 
 def goals_of(known):
@@ -86,10 +103,8 @@ def goals_of(known):
 
 def aimed(known, goal):
     """The Located with the Suspects that could mend a goal."""
-    runs, solver, suspects = known.runs, known.solver, known.suspects
+    runs, solver, suspects = known.runs, known.solver, [s.again() for s in known.suspects]
     solver.goal = goal
-    for suspect in suspects:
-        suspect.name, suspect.known = "", True
     for passing in (False, True) if goal == known.wrong else ():
         for suspect in sorted(suspects, key=lambda s: sum(map(np.size, s.values.values()))):
             if not runs.budget.over and hands_on(suspect.line.node) == passing:
@@ -101,7 +116,7 @@ def aimed(known, goal):
             solver.fit(suspect)
         else:
             suspect.could = bool(suspect.collects) and suspect.collects >= goal
-    found = replace(known, goal=goal)
+    found = replace(known, goal=goal, suspects=suspects)
     for suspect in suspects:
         _weigh(found, suspect)
     _wrongly_handed_on(found)

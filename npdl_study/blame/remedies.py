@@ -6,7 +6,15 @@ import re
 import numpy as np
 
 from npdl_study.blame.locate import handed
-from npdl_study.blame.suspects import HANDS_ON, NOTHING, PROMISED, SOMETHING, calls_of, hands_on
+from npdl_study.blame.suspects import (
+    HANDS_ON,
+    NOTHING,
+    PROMISED,
+    PROVEN,
+    SOMETHING,
+    calls_of,
+    hands_on,
+)
 from npdl_study.blame.weights import ALIKE, FORWARD, LIKELIER, STAGES, TAKEN
 from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
 
@@ -15,8 +23,12 @@ NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody me
 
 
 def every_proof(found, prove):
-    """The Proofs that a Located allows, the best first."""
+    """The Proofs that a Located allows, the best first; of a part of what is wrong, one of every
+    line that could mend it: which is meant, the other part tells."""
     could = found.could
+    if found.left:
+        proofs = _of_suspects(prove, [s for s in could if s.level <= PROVEN], True)
+        return sorted(proofs, key=lambda p: p.rank) or _of_the_rest(found, prove)
     proofs = _of_suspects(prove, [s for s in could if s.level <= SOMETHING])
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
@@ -30,11 +42,12 @@ def every_proof(found, prove):
     return _where_defined(found, prove, proofs[0]) + proofs
 
 
-def _of_suspects(prove, suspects):
-    """The Proofs of Suspects: by an edit, or by what is missing in numbers."""
+def _of_suspects(prove, suspects, every=False):
+    """The Proofs of Suspects: by an edit, or by what is missing in numbers; of those as likely as
+    the likeliest, or of `every` one."""
     proofs, tried = [], set()
     for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
-        most = min((p.cost for p in proofs), default=np.inf) - suspect.odds
+        most = np.inf if every else min((p.cost for p in proofs), default=np.inf) - suspect.odds
         own = suspect.keys[0][0] if suspect.argument else suspect.line
         if own not in tried:
             tried.add(own)

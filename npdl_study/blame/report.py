@@ -5,8 +5,11 @@ import os
 import textwrap
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from npdl_study.blame.show_blame import blame_html, shown
 from npdl_study.containment import message
+from npdl_study.deviation import deviation
 from npdl_study.trace.source import original_file
 
 # What a Blame of no single line begins with, by its kind; what the kinds of changes say.
@@ -67,7 +70,13 @@ class Blame:
 
     @property
     def head(self):
-        return "the first line that can mend it" if self.either else "the first wrong line"
+        """What the line is, and by how much it is wrong."""
+        said = "the first line that can mend it" if self.either else "the first wrong line"
+        sizes = [row.error for row in self.finals if row.right is False and np.isfinite(row.error)]
+        if self.wanted is not None:
+            sizes = [deviation(self.computed, self.wanted)]
+        return f"{said}, off by {max(sizes):.1g} of its size" if sizes and np.isfinite(
+            max(sizes)) else said
 
     @property
     def first_at(self):
@@ -119,8 +128,8 @@ def _located(report):
     if report.error is not None:
         lines.append(f"  raised     {message(report.error)}")
     if report.name and report.computed is not None:
-        lines.append(f"  computed   {report.name} {shown(report.computed)}")
-        lines.append(f"  should be  {report.name} {shown(report.wanted)}")
+        lines += [f"  {word:<10} {report.name} {shown(value)}" for word, value in
+                  numbers(report)]
     if report.diagnosis:
         lines.append(f"  diagnosis  {report.diagnosis}")
     if report.either:
@@ -128,6 +137,14 @@ def _located(report):
                      "mend every gradient that is wrong, and only one need be")
         lines += [f"    {n}  {linecache.getline(report.file, n).strip()}" for n in report.others]
     return lines
+
+
+def numbers(report):
+    """[(word, array)]: what was computed, and should be; of two that look alike the difference."""
+    found = [("computed", report.computed), ("should be", report.wanted)]
+    if report.wanted is not None and shown(report.computed) == shown(report.wanted):
+        found = [("computed", report.computed), ("too large by", report.computed - report.wanted)]
+    return found
 
 
 def _where(report):

@@ -5,7 +5,7 @@ import ast
 import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.suspects import HANDS_ON, SOMETHING
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING
 from npdl_study.blame.weights import ALIKE
 from npdl_study.blame.words import unused_in
 
@@ -80,15 +80,35 @@ def one_of_two(checked, found, proof, rest, mended):
     return report
 
 
-def unproved(checked, found):
-    """The Blame where no change is a proof, of the statements that could be the mistake."""
+def with_another(checked, found, suspect, proof):
+    """The Blame of a Suspect whose value is not what its name promises, with the Proof of another
+    line that mends all when it is."""
+    name = found.solver.promised(suspect, suspect.keys[0])
+    report = of_suspect(checked, found, suspect, "misnamed", f"it is not the gradient of {name}")
+    report.second = proof.line.first
+    report.notes.append(f"another line is wrong too: line {proof.line.first}, `{proof.old}`: "
+                        f"{says(proof)}; `{proof.new}` is right, when this one is")
+    return report
+
+
+def unproved(checked, seen):
+    """The Blame where no change is a proof, of the statements that could be the mistake: of what
+    could mend all, or, of the Located for parts of it, of the gradient of nothing."""
+    whole = next((f for f in seen if f.could), seen[0])
+    found = whole if any(s.level <= SOMETHING for s in whole.could) else next(
+        (f for f in seen if any(s.level <= NOTHING for s in f.could)), whole)
     could = found.could
+    if found.left:
+        checked.notes.append("this may not be the only wrong line: run blame again when it is "
+                             "right")
     likely = sorted((s for s in could if s.level <= SOMETHING), key=lambda s: (s.odds, *s.rank))
     if likely:
-        report = of_suspect(checked, found, likely[0], "", in_values(found, likely[0]))
-        alike = {s.line.first for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
-                 and s.line.function is likely[0].line.function}
-        report.either = tuple(sorted(alike)) if len(alike) > 1 else ()
+        alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
+                 and s.line.function is likely[0].line.function]
+        first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
+        report = of_suspect(checked, found, first, "", in_values(found, first))
+        either = sorted({s.line.first for s in alike})
+        report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
     if handing:                                         # there is no other line

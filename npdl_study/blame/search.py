@@ -6,9 +6,11 @@
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from npdl.errors import NpdlError
 from npdl_study.blame import say
-from npdl_study.blame.locate import aimed, goals_of, located
+from npdl_study.blame.locate import aimed, goals_of, located, misnamed
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import Prove, applied
 from npdl_study.blame.raised import ended, lines_of, what_it_read
@@ -113,30 +115,51 @@ def reasoned(checked, runs):
     """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it."""
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
                runs.gradients())
-    known, first, more = located(runs, runs.gradients()), None, []
+    found, seen, more = located(runs, runs.gradients()), [], []
 
     def again():
         if not more:
             more.append(others(checked.subject, runs.watch, runs.budget))
         return more[0]
 
-    for goal in goals_of(known):
-        found = aimed(known, goal)
+    for goal in goals_of(found):
+        found = aimed(found, goal)
+        seen.append(found)
         if not found.suspects:
             return say.nothing(checked, found)
-        if first is None or not first.could and found.could:
-            first, told = found, _plain(checked, found)
+        if len(seen) == 1 or found.could and not any(f.could for f in seen[:-1]):
+            told = _plain(checked, found)
             if told is not None:
                 return told
         prove = Prove(runs, found.frames, again, found.left, found.oracle.values)
         proofs = every_proof(found, prove)
         forward = forward_instead(found, prove) if not found.left else None
         if proofs or forward is not None:
-            return Found(found, proofs, forward, lambda f=found: say.unproved(checked, f),
+            return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                          frozenset(found.left))
         if runs.budget.over:
             break
-    return Found(first, otherwise=lambda: say.unproved(checked, first))
+    return _with_another(checked, runs, seen[0]) or Found(
+        seen[0], otherwise=lambda: say.unproved(checked, seen))
+
+
+def _with_another(checked, runs, first):
+    """What is Found where a value is not the gradient that its name promises, and, were it, another
+    change would mend all; or None."""
+    for suspect, true in misnamed(first):
+        runs.always = true
+        rest = located(runs, runs.gradients(), first.oracle)
+        if not rest.wrong or first.wrong < rest.wrong:
+            continue
+        rest = aimed(rest, rest.wrong)
+        proofs = every_proof(rest, Prove(runs, rest.frames, list, (), first.oracle.values))
+        if proofs and proofs[0].line is not suspect.line:
+            suspect.wanted, runs.always = true, {}
+            suspect.sure = {key: np.full(value.shape, True) for key, value in true.items()}
+            return Found(first, otherwise=lambda p=proofs[0], s=suspect: say.with_another(
+                checked, first, s, p))
+    runs.always = {}
+    return None
 
 
 def _plain(checked, found):
@@ -192,18 +215,23 @@ def mends(checked, proof, forward=False):
 
 
 def partly(checked, small, found, share):
-    """The Blame of a change that mends a part: of it, and of what is wrong when it is made."""
-    proof, rest = found.proofs[0], None
-    if share == 1:
-        with applied(proof):
-            rest = search(checked.subject, False, AGAIN)
-    left = found.spared if rest is None else {r.name for r in rest.finals if r.right is False}
-    wrong = {row.name for row in checked.rows if row.right is False}
-    if rest is not None and rest.right:
-        return say.proved(small, found.located, [proof])
-    if wrong and not wrong - left:                      # it mends nothing of the student's own
-        return found.otherwise()
-    return say.one_of_two(small, found.located, proof, rest, sorted(wrong - left))
+    """The Blame of a change that mends a part: of the one with which another mends the rest, and of
+    that; or of the one that leaves least wrong."""
+    wrong, tried = {row.name for row in checked.rows if row.right is False}, []
+    for proof in found.proofs[:TRIED if share == 1 else 1]:
+        rest, left = None, set(found.spared)
+        if share == 1:
+            with applied(proof):
+                rest = search(checked.subject, False, AGAIN)
+            if rest.right:
+                return say.proved(small, found.located, [proof])
+            left = {row.name for row in rest.finals if row.right is False}
+        if not wrong or wrong - left:                   # else it mends nothing of the student's own
+            tried.append((rest is None or not rest.new, len(left), proof.line.first, len(tried),
+                          proof, rest, sorted(wrong - left)))
+            if rest is not None and rest.new:
+                break
+    return say.one_of_two(small, found.located, *min(tried)[-3:]) if tried else found.otherwise()
 
 
 # Backward raises

@@ -8,6 +8,7 @@ import numpy as np
 from npdl_study.containment import message
 
 AROUND = 4                      # lines that are shown before and after the one at fault
+SMALL = 1e-3                    # smaller numbers are written as 1.2e-07
 GOOD, BAD = "#2e7d3233", "#c6282833"
 
 
@@ -34,13 +35,14 @@ def blame_html(report):
 
 
 def shown(value, width=68):
-    """An array in a line or two, its shape first."""
+    """An array in a line or two, its shape first; of one of small numbers, its size."""
     if value is None:
         return "not known"
     if isinstance(value, tuple):
         return ", ".join(shown(item, width) for item in value if item is not None)
     array = np.asarray(value)
-    text = np.array2string(array, precision=4, suppress_small=True, threshold=12, edgeitems=2,
+    small = np.abs(array).max(initial=0) < SMALL if array.dtype.kind == "f" else False
+    text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,
                            max_line_width=width)
     return f"{array.shape} {text}" if "\n" not in text else \
         f"{array.shape}\n" + "\n".join("    " + line for line in text.splitlines())

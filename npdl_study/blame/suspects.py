@@ -1,7 +1,7 @@
 """What a statement computes, as what may be the mistake, and how likely it is."""
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -44,6 +44,11 @@ class Suspect:
     collects: set = ()          # the names of the parameters that it alone adds to
     J: object = None
     base: object = None
+
+    def again(self):
+        """The same, to be weighed for another goal."""
+        return replace(self, name="", known=True, values=dict(self.values),
+                       wanted=dict(self.wanted), sure=dict(self.sure))
 
     @property
     def keys(self):

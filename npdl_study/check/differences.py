@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LIMIT = 1e-7                    # the relative error that is allowed
+LIMIT = 1e-7                    # the relative error that is allowed; of outputs that are no float64
+                                # the root of their eps: 3e-4 for float32
 STEP = 5e-4                     # of the size of the array, at level 0
 FINER = 8                       # a level down divides the step by this
 LEVELS = (0, 1, -1, 2, -2, 3, -3, 4)
@@ -48,7 +49,7 @@ class Line:
     def __init__(self, at, base, weights, size=1.0):
         self.at, self.base, self.weights = at, base, weights
         self.size = size if np.isfinite(size) and size > 0 else 1.0
-        self._found = {}
+        self.limit, self._found = limit_of(base), {}
 
     def points(self, level):
         """(value, scale, bend, noise), one of each for every output, at one level of steps."""
@@ -84,9 +85,9 @@ class Line:
                 doubt = abs(value - known[fine][0]) + bend + noise
                 if doubt < best.doubt:
                     best = Derivative(value, doubt, scale)
-            if best.doubt <= LIMIT / 10 * max(best.scale, floor):
+            if best.doubt <= self.limit / 10 * max(best.scale, floor):
                 return best
-        if not best.doubt <= LIMIT * max(best.scale, floor):
+        if not best.doubt <= self.limit * max(best.scale, floor):
             best.reason = self._reason(used, known, best)
         return best
 
@@ -95,8 +96,6 @@ class Line:
         middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
         if not all(np.isfinite(a).all() for a in middle):
             return "the outputs are not finite"
-        if any(np.asarray(a).dtype.itemsize < 8 for a in middle):
-            return "the outputs are no float64, though everything that is handed in is"
         fine = [known[level] for level in LEVELS if level >= 1]
         if not np.isfinite(best.value):
             return "the outputs are not finite beside it"
@@ -108,6 +107,12 @@ class Line:
             return f"two steps differ by {best.doubt:.1g}: the slope itself changes abruptly here"
         return (f"rounding hides it: two steps differ by {best.doubt:.1g}; the numbers are too "
                 "large, too small or too uneven")
+
+
+def limit_of(outputs):
+    """The relative error that is allowed for the derivatives of these outputs."""
+    eps = max((np.finfo(np.asarray(a).dtype).eps for a in outputs), default=0.0)
+    return LIMIT if eps <= np.finfo(float).eps else float(np.sqrt(eps))
 
 
 def five_points(h, weight, middle, a, b, c, d):

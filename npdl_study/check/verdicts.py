@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.backend import stream
-from npdl_study.check.differences import KINK, LIMIT, SURE, Line, moved
+from npdl_study.check.differences import KINK, LIMIT, SURE, Line, limit_of, moved
 from npdl_study.check.questions import questions
 from npdl_study.trees import is_float, leaves
 
@@ -140,6 +140,10 @@ class Check:
         self.uses = subject.uses if each_output else subject.uses[:1]
         rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         weights = [d for _, d in leaves(self.dout)]
+        limit = limit_of(base)
+        if limit > LIMIT:
+            self.notes.append(f"forward computes in less than float64: its gradients are held "
+                              f"against differences to {limit:.0e} of their size alone")
         self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
@@ -253,11 +257,12 @@ class Numerical:
         self.floor = FLOOR * largest
         found = np.array([line.points(0)[:, columns].sum(1) for line in lines]).reshape(-1, 4)
         self.value, scale, bend, noise = (column.copy() for column in found.T)
-        self.allowed = LIMIT * scale + SURE * noise + ROUNDING * largest
+        self.limit = max((line.limit for line in lines), default=LIMIT)
+        self.allowed = self.limit * scale + SURE * noise + ROUNDING * largest
         self.hidden = np.zeros(len(lines), bool)
         self.settled, self.reasons = np.full(len(lines), not largest), {}
         size = np.maximum(scale, self.floor)
-        doubtful = ~(bend <= KINK * size) | ~(SURE * noise <= LIMIT * size)
+        doubtful = ~(bend <= KINK * size) | ~(SURE * noise <= self.limit * size)
         for i in np.flatnonzero(doubtful & ~self.settled):
             self.settle(i)
 
@@ -265,7 +270,7 @@ class Numerical:
         """Try other steps for one entry: a derivative that can be relied on, or a reason."""
         found = self.lines[i].settled(self.columns, self.floor)
         self.value[i], self.settled[i], self.hidden[i] = found.value, True, bool(found.reason)
-        self.allowed[i] = LIMIT * found.scale + SURE * found.doubt + ROUNDING * self.largest
+        self.allowed[i] = self.limit * found.scale + SURE * found.doubt + ROUNDING * self.largest
         if found.reason:
             self.reasons[i] = found.reason
 

@@ -63,12 +63,14 @@ def test_the_turn_of_the_loop_is_named(tmp_path):
     assert blame(*cls.sample()).iteration
 
 
-def test_two_faults_the_first_is_named(tmp_path):
+def test_two_faults_are_both_named(tmp_path):
     text = STUDENT.replace("self.b.grad += dz", "self.b.grad = dz")
     cls, line = student(tmp_path, "self.U.grad +=", "self.U.grad -=", text)
     report = blame(*cls.sample())
-    assert not report.right and report.line
-    assert any("the only wrong line" in note for note in report.notes)
+    other = 1 + text[: text.index("self.b.grad = dz")].count("\n")
+    assert not report.right and {report.line, report.second} == {line, other}
+    assert any("another line is wrong too" in note for note in report.notes)
+    assert "every gradient is right" not in report.diagnosis and not report.new
 
 
 def test_a_layer_that_raises_is_named_with_its_error(tmp_path):
