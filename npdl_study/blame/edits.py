@@ -274,6 +274,7 @@ def _added(text, product, whole, words):
             yield 2, "missing factor", f"({text}) * {a}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
+    yield from ((1.45, "eps", f"({text} + {eps})") for eps in words.eps if text in words.arrays)
     if not product or whole or text.isidentifier():
         for a in words.all:
             yield 1.5, "missing term", f"({text}) + {a}"

@@ -21,6 +21,13 @@ from npdl_study.blame.power_products import power_products
 from npdl_study.blame.sums import proportional
 
 MOST = 12                       # of one kind that are tried
+# Slopes that no powers of an array make: (of what, as source, as a function).
+SLOPES = [("tanh", "(1 - np.tanh({a})**2)", lambda a: 1 - np.tanh(a) ** 2),
+          ("the sigmoid", "np.exp(-{a}) / (1 + np.exp(-{a}))**2",
+           lambda a: np.exp(-a) / (1 + np.exp(-a)) ** 2),
+          ("softplus", "1 / (1 + np.exp(-{a}))", lambda a: 1 / (1 + np.exp(-a))),
+          ("exp", "np.exp({a})", np.exp), ("sin", "np.cos({a})", np.cos),
+          ("cos", "-np.sin({a})", lambda a: -np.sin(a)), ("cosh", "np.sinh({a})", np.sinh)]
 
 
 def fits(value, wanted, text, operands):
@@ -103,6 +110,7 @@ def _wholes(value, wanted, text, operands):
             f"{number} * {_product(label)}"
         yield (3.2 + 0.3 * weight + 3 * ("." in number), "expression", new,
                f"it should be {new}{words}")
+    yield from itertools.chain(_softmaxes(wanted, operands), _slopes(wanted, operands))
     for operand in operands:                                  # a + products: dy + dq
         if operand.array.shape == wanted.shape and operand.weight < 2 and wanted.size > 1:
             for more in power_products(wanted - operand.array, operands, 2):
@@ -111,6 +119,37 @@ def _wholes(value, wanted, text, operands):
                     term = more.label if abs(c) == 1 else f"{readable(abs(c))} * {more.label}"
                     new = f"{operand.label} {'-' if c < 0 else '+'} {term}"
                     yield 3.6 + 0.3 * more.weight, "expression", new, f"it should be {new}"
+
+
+def _slopes(wanted, operands):
+    """f'(a), of what is applied most, times a gradient."""
+    alike = [a for a in operands if a.array.shape == wanted.shape and wanted.size > 1]
+    for a, (name, text, slope) in itertools.product(alike, SLOPES):
+        for g in alike:
+            c = ratio_of(slope(a.array) * g.array, wanted) if g is not a else None
+            if c is not None and is_plain(c):
+                factor = text.replace("{a}", a.label)
+                yield (3 + 0.3 * g.weight, "expression", _times(c, f"{g.label} * {factor}"),
+                       f"f'({a.label}) is missing: the slope of {name} is {factor}")
+
+
+def _softmaxes(wanted, operands):
+    """The whole Jacobian of a softmax p, times a gradient: p is positive, its rows sum to 1."""
+    alike = [a for a in operands if a.array.shape == wanted.shape and wanted.ndim]
+    for p in alike:
+        if (p.array > 0).all() and np.allclose(p.array.sum(-1), 1):
+            for g in alike:
+                inner = g.array - (g.array * p.array).sum(-1, keepdims=True)
+                c = ratio_of(p.array * inner, wanted)
+                if c is not None and is_plain(c):
+                    dot = f"({g.label} * {p.label}).sum(-1, keepdims=True)"
+                    new = _times(c, f"{p.label} * ({g.label} - {dot})")
+                    yield (2.9 + 0.3 * g.weight, "expression", new, "each output of a softmax "
+                           f"depends on its whole row: the Jacobian takes {dot} away")
+
+
+def _times(c, text):
+    return text if abs(c - 1) < 1e-6 else f"{readable(c)} * {text}"
 
 
 def _product(label):

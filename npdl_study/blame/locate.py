@@ -85,7 +85,7 @@ def misnamed(known):
             name = known.solver.promised(suspect, key)
             if name and not suspect.argument and not oracle.is_named(name, value):
                 called = oracle.called(name, value.shape)
-                if len(called) == len(suspect.values) or len(called) == 1:
+                if len(called) == len(suspect.values):
                     true[key] = oracle.gradient(called[-1 - len(true)])
         if len(true) == len(suspect.values) and not runs.budget.over:
             yield suspect, true

@@ -181,8 +181,8 @@ class Prove:
             if good:
                 with edit.made() as body:
                     new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
-                return Proof(edit.cost, edit.kind, line, line.text, new, suspect, words,
-                             inlined(edit, line.node), edit)
+                return Proof(edit.cost, edit.kind, line, *in_its_words(line, edit, new), suspect,
+                             words, inlined(edit, line.node), edit)
         return None
 
     def _gives(self, line, suspect):
@@ -269,6 +269,25 @@ def applied(proof):
         for f in function.functions:
             stack.enter_context(patched(f, code))
         yield
+
+
+def in_its_words(line, edit, new):
+    """(a statement, what it is changed to), as the line itself is written; as Python writes them
+    where that is not one line, or not one expression in it."""
+    old, node, part = line.source.encode(), line.node, edit.part
+    at = [getattr(part, name, None) for name in ("lineno", "end_lineno")]
+    if part is None or at != [node.lineno] * 2 or node.end_lineno != node.lineno:
+        return line.text, new
+    text = edit.new if isinstance(edit.new, str) else ast.unparse(edit.new)
+    first = node.col_offset
+    old = old[: node.end_col_offset - first]
+    for put in (text, f"({text})"):
+        found = (old[: part.col_offset - first] + put.encode()
+                 + old[part.end_col_offset - first :]).decode()
+        with contextlib.suppress(SyntaxError):
+            if ast.dump(ast.parse(found)) == ast.dump(ast.parse(new)):
+                return old.decode(), found
+    return line.text, new
 
 
 def inlined(edit, node):

@@ -16,6 +16,7 @@ from npdl_study.trace.source import original_file
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:", "random": "not checked:",
          "manners": "wrong, though every gradient agrees with its numerical value:"}
 SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+=)",
+        "eps": "forward adds a small number here, and backward does not",
         "sign": "the sign is wrong", "transposed": "a transpose is missing or too many",
         "missing sum": "a sum is missing", "missing term": "a term is missing",
         "missing factor": "a factor is missing", "axis": "the axis is wrong",

@@ -1,13 +1,16 @@
 """What is said of what was found: Blames of a line, of a suspect, of proofs, of none."""
 
 import ast
+import re
 
 import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING
 from npdl_study.blame.weights import ALIKE
-from npdl_study.blame.words import unused_in
+from npdl_study.blame.words import eps_of, unused_in
+
+LONG = 160                      # of two statements: of longer ones the parts that differ are shown
 
 
 def of_line(checked, found, line, kind, text, suspect=None):
@@ -46,10 +49,26 @@ def says(proof):
     return proof.words or SAYS.get(proof.kind, proof.kind)
 
 
+def mend(proof):
+    """What is put in the place of what; of a long statement the part that differs."""
+    old, new = proof.old, proof.new
+    if len(old) + len(new) > LONG:
+        same = [a == b for a, b in zip(old, new, strict=False)]
+        first = same.index(False) if False in same else len(same)
+        last = next((i for i, (a, b) in enumerate(zip(old[:first:-1], new[:first:-1],
+                                                      strict=False)) if a != b), 0)
+        first = max((old.rfind(mark, 0, first) + len(mark) for mark in ("(", "[", "{", ", ", "= ")
+                     if mark in old[:first]), default=0)
+        ends = [text[first : len(text) - last] + re.split(r"[,)\]}]", text[len(text) - last :])[0]
+                for text in (old, new)]
+        old, new = ends if all(ends) else (old, new)
+    return f"`{new}` in place of `{old}`"
+
+
 def proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
-    text = f"{says(best)}; with `{best.new}` in place of `{best.old}` every gradient is right"
+    text = f"{says(best)}; with {mend(best)} every gradient is right"
     either = list(dict.fromkeys(p.line.first for p in proofs
                                 if p.line.function is best.line.function
                                 and p.cost <= best.cost + ALIKE))[:2]
@@ -69,7 +88,7 @@ def one_of_two(checked, found, proof, rest, mended):
         report.new = rest.new
         return report
     what = f"the gradient of {', '.join(mended)} is right" if mended else "it does not raise"
-    text = f"{says(proof)}; with `{proof.new}` in place of `{proof.old}` {what}"
+    text = f"{says(proof)}; with {mend(proof)} {what}"
     report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
     if again:
         report.second = rest.line
@@ -77,6 +96,17 @@ def one_of_two(checked, found, proof, rest, mended):
                             f"`{rest.source.strip()}`: {rest.diagnosis or 'its value is wrong'}")
     else:
         report.notes.append("this may not be the only wrong line: run blame again when it is right")
+    return report
+
+
+def little(checked, found):
+    """The Blame of gradients that are off by a little: no slip, but an eps, or a rounded number."""
+    report, watch = found.otherwise(), found.located.runs.watch
+    off = max(row.error for row in checked.rows if row.right is False)
+    eps = eps_of(watch.functions)
+    report.kind, report.diagnosis = "small", (
+        f"it is off by {off:.1g} of its size: an eps that one of the two passes does not have, or "
+        "a constant that is rounded" + (f"; {', '.join(eps)} stands in this code" if eps else ""))
     return report
 
 

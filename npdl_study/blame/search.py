@@ -4,6 +4,7 @@
 (npdl_study.blame.locate), Proofs (npdl_study.blame.prove), a Blame (npdl_study.blame.say).
 """
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,10 +19,12 @@ from npdl_study.blame.remedies import every_proof, forward_instead, likelier
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
 from npdl_study.blame.weights import AGAIN, SECONDS, TRIED, WORK
-from npdl_study.blame.words import unused_in
+from npdl_study.blame.words import SLIGHT, unused_in
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet
+
+ODD = re.compile(r"\d\.\d{2,}")    # a number that was found, and that nobody writes
 
 
 @dataclass
@@ -182,7 +185,11 @@ def _plain(checked, found):
 def sure(checked, small, found, share):
     """The Blame of what was Found: a change is promised to mend all when it does so with the
     student's own inputs too; of one that does not, what it mends, and where it goes on."""
+    little = max((row.error for row in checked.rows if row.right is False), default=1) < SLIGHT
+    found.proofs = [p for p in found.proofs if not little or not ODD.search(p.new)]
     proofs = [p for p in found.proofs[:TRIED] if mends(checked, p)]
+    if little and not proofs:
+        return say.little(checked, found)
     forward = found.forward
     if forward is not None and mends(checked, forward, True):
         says = (f"forward computes something else: with `{forward.new}` in place of "

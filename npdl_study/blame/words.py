@@ -12,6 +12,7 @@ from npdl_study.trace.syntax import bound_by, names_of
 
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
+SLIGHT = 1e-3                   # a number that is less is an eps
 SMALL = 12                      # nodes of a part of a sum or product that is a word
 
 
@@ -25,6 +26,7 @@ class Words:
     forwards  {names: forward's expressions in which these stand}
     shapes    tuples: a product of one and a number is a far larger array's
     unused    the names that its function binds and never reads; `once` those it reads once
+    eps       the small numbers that forward adds
     """
 
     arrays: list = field(default_factory=list)
@@ -37,6 +39,7 @@ class Words:
     shapes: set = field(default_factory=set)
     unused: set = field(default_factory=set)
     once: set = field(default_factory=set)
+    eps: list = field(default_factory=list)
 
     @property
     def all(self):
@@ -70,7 +73,8 @@ def words_of(line, frame, watch, forwards):
     return Words(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
                  places=list(dict.fromkeys(places)), forwards=_of_forward(watch, forwards),
                  shapes={text for text, value in found.items() if isinstance(value, tuple)},
-                 unused=set(unused_in(tree)), once=set(unused_in(tree, 1)))
+                 unused=set(unused_in(tree)), once=set(unused_in(tree, 1)),
+                 eps=eps_of({watch.places[key[0]].function for key in forwards}))
 
 
 def _values(line, names):
@@ -108,6 +112,12 @@ def _lengths(arrays, found):
                 if lengths.setdefault(n, (text, []))[0] == text:
                     lengths[n][1].append(i)
     return [f"{text}.shape[{i}]" for n, (text, axes) in lengths.items() if n > 1 for i in axes]
+
+
+def eps_of(functions):
+    """The small numbers that functions write: 1e-7 of np.log(y + 1e-7)."""
+    return sorted({repr(n.value) for f in functions for n in ast.walk(f.node) if isinstance(
+        n, ast.Constant) and type(n.value) is float and 0 < n.value < SLIGHT})
 
 
 def _of_forward(watch, forwards):
