@@ -278,7 +278,7 @@ def in_its_words(line, edit, new):
     at = [getattr(part, name, None) for name in ("lineno", "end_lineno")]
     if part is None or at != [node.lineno] * 2 or node.end_lineno != node.lineno:
         return line.text, new
-    text = edit.new if isinstance(edit.new, str) else ast.unparse(edit.new)
+    text = ast.unparse(parsed(edit.new) if isinstance(edit.new, str) else edit.new)
     first = node.col_offset
     old = old[: node.end_col_offset - first]
     for put in (text, f"({text})"):
