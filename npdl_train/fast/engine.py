@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.backend import is_host, to_device
-from npdl.core import Layer, Param, named_layers, walk
+from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
@@ -46,14 +46,6 @@ def unsupported(model, optimizer):
     if learned != {id(param) for param in optimizer.params.values()} or not learned:
         return "the optimizer has not the parameters that the model learns"
     return None
-
-
-def held_by(model):
-    """[(a layer's attributes, those of them that hold layers or Params, as they are now)]."""
-    return [(vars(layer), {name: value[:] if isinstance(value, (list, tuple)) else value
-                           for name, value in vars(layer).items()
-                           if isinstance(value, (Layer, Param, list, tuple))})
-            for layer in walk(model)]
 
 
 @dataclass
@@ -98,10 +90,9 @@ class FastEngine:
             raise InputError(f"the fast engine: {why}; use PlainEngine")
         self.model = model
         kind = MODELS[type(model)]
-        shadows = [model.shadow() for _ in range(threads - 1 if is_host() else 0)]
-        self.flat = Flat(optimizer, kind.together(model), shadows)
-        self.workers = workers_for(kind, [model, *shadows], self.flat)
-        self.held = held_by(model)
+        models = [model, *(model.shadow() for _ in range(threads - 1 if is_host() else 0))]
+        self.flat = Flat(optimizer, models, kind.together(model))
+        self.workers = workers_for(kind, models, self.flat)
         self.parts_of = weakref.WeakKeyDictionary()     # {batch: (its arrays then, its parts)}
 
     def __enter__(self):
@@ -123,11 +114,12 @@ class FastEngine:
 
     def clip(self, max_norm):
         """Clip the gradients' common norm; returns it as it was."""
+        self.flat.held.check()
         return self.flat.clip(max_norm)
 
     def update(self, lr=None):
         """One step of the optimizer."""
-        self.flat.check()
+        self.flat.held.check()
         self.flat.step(lr, self.workers.run)
 
     def measure(self, batch):
@@ -138,10 +130,7 @@ class FastEngine:
 
     def parts(self, batch, shared=True):
         """The batch in as many Parts as there are workers, or more where it is large."""
-        self.flat.check()
-        if not all(held.items() <= attributes.items() for attributes, held in self.held):
-            raise InputError("a layer or a parameter of the model was replaced since the engine "
-                             "was made; make the engine afterwards")
+        self.flat.held.check()
         arrays = batch.inputs, batch.targets, batch.counted
         before, known = self.parts_of.get(batch, ((), {}))
         if not before or not all(map(np.array_equal, arrays, before)):

@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 from npdl.backend import is_host, xp
-from npdl.errors import InputError
 from npdl.functions import not_infinite
 from npdl.optim import SGD, Adam, AdamW
 from npdl_train.fast import fused
+from npdl_train.fast.held import Held
 
 BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
 ROW = 128      # numbers: every row of the memory begins at a multiple, as a processor's cache and
@@ -21,16 +21,16 @@ ROW = 128      # numbers: every row of the memory begins at a multiple, as a pro
 
 
 class Flat:
-    """The memory of an optimizer's parameters, and of the gradients that `shadows` of the model
-    collect: one array, a row for each.
+    """The memory of an optimizer's parameters, and of the gradients that the `models`, a model and
+    its shadows, collect: one array, a row for each.
 
     Parameters with `decay` come first, so that an update treats at most two stretches. `together`
     are tuples of names that shall lie side by side, along their last axis, where they can: three
     maps of one input are then one matrix, `blocks(flat)[names]`.
     """
 
-    def __init__(self, optimizer, together=(), shadows=()):
-        self.optimizer = optimizer
+    def __init__(self, optimizer, models, together=()):
+        self.optimizer, self.models = optimizer, models
         params = optimizer.params
         joined = [names for names in together if can_join([params.get(name) for name in names])]
         first = {names[0]: names for names in joined}
@@ -42,7 +42,7 @@ class Flat:
         self.decayed = sum(param.data.size for param in params.values() if param.decay)
         self.size = sum(param.data.size for param in params.values())
         self.dtype = params[self.names[0]].data.dtype
-        self.params = [params, *(dict(shadow.params()) for shadow in shadows)]
+        self.params = [params, *(dict(shadow.params()) for shadow in models[1:])]
         self.shape = 1 + len(optimizer.moments) + len(self.params), -(-self.size // ROW) * ROW
         self.settle()
 
@@ -61,7 +61,7 @@ class Flat:
             getattr(optimizer, moment).update(zip(self.names, self.views(row), strict=True))
         for params, grad in zip(self.params, self.grads, strict=True):
             self.bind(params, grad)
-        self.held = [(name, p, p.data, p.grad, p.decay) for name, p in self.params[0].items()]
+        self.held = Held(self.models[0], optimizer)
 
     def open(self, store):
         """Cut the memory into the rows data, moments and grads, one for each model."""
@@ -103,14 +103,6 @@ class Flat:
         """Add the shadows' gradients to the model's, in a fixed order."""
         for grad in self.grads[1:]:
             self.grads[0] += grad
-
-    def check(self):
-        """Raise InputError where a Param is no longer what it was when this memory was made."""
-        for name, param, data, grad, decay in self.held:
-            if param.data is not data or param.grad is not grad or param.decay != decay:
-                raise InputError(f"{name} got other arrays, was frozen or freed, or has another "
-                                 "decay since the engine was made; make the engine afterwards, "
-                                 "and one for each model")
 
     def blocks(self, flat):
         """{names: the array that they share} of a flat array."""

@@ -162,7 +162,7 @@ class Processes(Threads):
     def start(self, undo):
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(1)                 # it imports a script without a guard: its parent says so
-        self.flat.check()
+        self.flat.held.check()
         self.flat.settle(shared_memory(self.flat.nbytes, START == "fork"))
         self.make()
         self.wait, self.pid, self.others = Wait(), os.getpid(), []
@@ -195,7 +195,7 @@ class Processes(Threads):
         self.end()
         self.pid = None
         with contextlib.suppress(NpdlError):        # a model that is another engine's by now
-            self.flat.check()
+            self.flat.held.check()
             self.flat.settle()
             self.make()
 

@@ -42,7 +42,7 @@ def workers_on(count, way=Threads, width=2):
     """`count` workers on a Linear."""
     model = Linear(width, width)
     shadows = [model.shadow() for _ in range(count - 1)]
-    return way(Worker, [model, *shadows], Flat(SGD(model), (), shadows))
+    return way(Worker, [model, *shadows], Flat(SGD(model), [model, *shadows]))
 
 
 def twice(worker, share, more):

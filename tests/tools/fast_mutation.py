@@ -12,8 +12,21 @@ import types
 
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import AdamW
 from npdl_study.trace.source import patched
-from npdl_train.fast import attention, engine, flat, fused, gpt, kernels, loss, lstm, memory, prefix
+from npdl_train.fast import (
+    attention,
+    engine,
+    flat,
+    fused,
+    gpt,
+    held,
+    kernels,
+    loss,
+    lstm,
+    memory,
+    prefix,
+)
 from tests.tools.fast_cases import (
     BATCHES,
     assert_chosen,
@@ -29,6 +42,7 @@ from tests.tools.fast_cases import (
     forget,
     grid,
 )
+from tests.tools.fast_held import assert_every_change
 from tests.tools.fast_refusals import (
     assert_a_changed_batch_is_read_again,
     assert_batches_are_refused,
@@ -38,7 +52,7 @@ from tests.tools.fast_refusals import (
 from tests.tools.mutants import mutants
 from tests.tools.mutation import time_limit
 
-MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, engine)
+MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, held, engine)
 SECONDS = 30
 WHERE, CAUGHT, GOALS = "function of the wing", ("caught",), {("caught",): 0.90}
 # What a survivor's line holds -> why no result can show the change.
@@ -67,7 +81,6 @@ REASONS = {
     "return None not in params": "joined or each by itself: the same numbers",
     "np.diff(node, prepend": "what is below 0 is below every row",
     "rows, None, masks, m": "where every row goes on, none is copied",
-    "self.held = [(name": "a word of a message",
     "words.most": "looked up or computed again: the same numbers",
     "words.size <=": "the same",
     "small = S >": "two ways to the same probabilities",
@@ -119,6 +132,8 @@ def checks():
         yield lambda b=batch: assert_tree(drawn(b, "all").inputs)
     for kind, decay, norm in itertools.product(flat.UPDATES, (0.0, 0.3), (1.0, 1e6)):
         yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
+    for kind, chosen in ((GPT, {"adapters": "lora"}), (LSTMLM, {"num_layers": 2})):
+        yield lambda k=kind, c=chosen: assert_every_change(k, c, AdamW, 1)
 
 
 def functions():

@@ -69,10 +69,11 @@ def every_checkpoint(folder, steps, kinds):
     return count
 
 
-def arranged(engine, optimizer):
+def arranged(engine, model):
     """An engine's functions that clip and that update."""
+    optimizer = AdamW(model, lr=1e-3, weight_decay=0.1)
     if engine == "fast":
-        flat = Flat(optimizer)
+        flat = Flat(optimizer, [model])
         return flat.clip, flat.step
     return lambda norm: clip_by_global_norm(optimizer.params.values(), norm), optimizer.step
 
@@ -94,7 +95,7 @@ def operations():
             for kind in itertools.product(range(5), ("float32", "float64"), ENGINES):
                 seed, dtype, name = kind
                 model = Linear(700, 800, rng=1, dtype=dtype)
-                clip, update = arranged(name, AdamW(model, lr=1e-3, weight_decay=0.1))
+                clip, update = arranged(name, model)
                 grad = model.W.grad
                 grad[...] = stream(seed).standard_normal(grad.shape)
                 products.setdefault(kind, set()).add(np.dot(grad.ravel(), grad.ravel()))
