@@ -66,6 +66,7 @@ class FastGPT:
         self.arena = Arena(model.embedding.W.data.dtype)
         self.joined = {}, {}
         self.maps = {}              # {i: joined_maps(i)}
+        self.waves = None           # the table of SinusoidalPositions in the model's dtype
 
     @staticmethod
     def together(model):
@@ -117,7 +118,8 @@ class FastGPT:
         if isinstance(positions, LearnedPositions):
             table = positions.W.data
         else:
-            table = positions.table.astype(W.dtype, copy=False)
+            self.waves = positions.table.astype(W.dtype) if self.waves is None else self.waves
+            table = self.waves
         x = entries.readers("tokens", len(W)).take(W, m.empty(len(entries.tokens), W.shape[1]))
         with m.scratch:
             p = entries.readers("positions", len(table))

@@ -176,6 +176,7 @@ def test_lists_of_layers_are_complete():
 
 def test_what_is_counted_of_the_wing():
     """Kernels, those that may be wrong, options, choices; what a step asks of a card."""
+    from tests.fast import test_interrupts
     from tests.tools import broken_kernels, fast_cases
 
     page = words("docs/gpu.md")
@@ -188,6 +189,8 @@ def test_what_is_counted_of_the_wing():
                    words("docs/fast.md"))
     counts = [len(fast_cases.options(kind)) for kind in fast_cases.DRAWN]
     assert said == (*counts, sum(fast_cases.DRAWN.values()))
+    assert numbers(r"with `--slow` (\d+) times, both models", words("docs/fast.md")) == (
+        2 * sum(test_interrupts.MANY.values()),)
 
 
 def test_the_minutes_of_the_quick_start_are_the_benchmarks():
