@@ -2,8 +2,9 @@
 
 A sample is (layer, inputs, options): layer.forward(*inputs, **options) runs. A user's own class
 brings its own: a classmethod `sample()` that returns such a triple, a pair without options, or
-layer, *inputs. A class with the name of one of npdl's, or derived from one, is given that one's
-(`examples`): the sample; a second of other sizes; one for each option, in which it matters.
+layer, *inputs; or `samples()`, a list of these. A class with the name of one of npdl's, or derived
+from one, is given that one's (`examples`): the sample; a second of other sizes; one for each
+option, in which it matters.
 """
 
 import inspect
@@ -44,9 +45,8 @@ def sample(cls, seed=0, **options):
 
     Raises InputError when there is none.
     """
-    own = getattr(cls, "sample", None)
-    if callable(own):
-        return _taken_apart(own(), cls)
+    if own := brought(cls):
+        return own[0]
     cls, row = _row(cls)
     if row is None:
         raise InputError(f"no inputs are known for {cls.__name__}: give it a classmethod sample() "
@@ -54,11 +54,21 @@ def sample(cls, seed=0, **options):
     return row[0](cls, stream(seed, 11), **options)
 
 
+def brought(cls):
+    """[sample] of those that a class brings itself, none for npdl's."""
+    if callable(own := getattr(cls, "samples", None)):
+        if not isinstance(every := own(), list) or not every:
+            raise InputError(f"{cls.__name__}.samples() must return a list of what sample() may")
+        return [_taken_apart(one, cls) for one in every]
+    own = getattr(cls, "sample", None)
+    return [_taken_apart(own(), cls)] if callable(own) else []
+
+
 def samples(cls, seed=0):
-    """The sample of a class, and npdl's second for its name, if it has one: a list."""
-    cls, row = _row(cls)
-    if row is None:
-        return [sample(cls, seed)]
+    """The samples that a class brings, or npdl's two for its name: a list."""
+    own, (cls, row) = brought(cls), _row(cls)
+    if own or row is None:
+        return own or [sample(cls, seed)]
     layer, inputs, options = row[1](cls, stream(seed, 12))
     small = [SMALLER * a if isinstance(a, np.ndarray) and is_float(a) else a for a in inputs]
     return [sample(cls, seed), (layer, tuple(small), options)]
@@ -66,11 +76,14 @@ def samples(cls, seed=0):
 
 def option_values(cls):
     """[(name, value)] of every option of a class with npdl's name that changes what it computes:
-    of its constructor, and of forward (their value is None: it is drawn).
+    of its constructor, and of forward (their value is None: it is drawn). None of a class that
+    brings its samples: these tell its options.
 
     Raises InputError for an option for which `examples` has no values.
     """
     (cls, _), found = _row(cls), []
+    if brought(cls):
+        return []
     for function, known in ((cls.__init__, VALUES), (cls.forward, DRAWN)):
         for name, taken in inspect.signature(function).parameters.items():
             if taken.default is taken.empty or name in SIZES | MUTE | {"rng"}:

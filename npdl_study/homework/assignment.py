@@ -16,7 +16,10 @@ from pathlib import Path
 
 from npdl.backend import stream
 from npdl.errors import CheckpointError, InputError
+from npdl_study.blame.blame import examine
+from npdl_study.check.samples import brought, sample
 from npdl_study.check.target import find_class
+from npdl_study.containment import message
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
 from npdl_study.homework.handout import HANDED_OUT, handed_out, readme, test_file
@@ -41,11 +44,12 @@ class Settings:
 
 
 class Homework:
-    """Files to write: `files` {name: text}, `holes`, and `graded` [(student module, class)]."""
+    """Files to write: `files` {name: text}, `holes`, and `graded` [(student module, class)]; `own`
+    {class: "mine.py:Class"} of those that are not npdl's."""
 
     def __init__(self, level, forward):
         self.level, self.forward = level, forward
-        self.files, self.holes, self.graded = {}, [], []
+        self.files, self.holes, self.graded, self.own = {}, [], [], {}
 
     def text_files(self):
         """{name: text} of everything in the folder."""
@@ -57,7 +61,7 @@ def homework(out, layers=None, level="layer", forward=False, seed=0):
     """Write a folder of exercises and return its Homework.
 
     out      a folder that does not exist yet, or is empty
-    layers   names of npdl's layers (LAYERS if None); not with level "lstm"
+    layers   names of npdl's layers (LAYERS if None), or "mine.py:Class"; not with level "lstm"
     level    "layer", "line" (which line, `seed` decides) or "lstm"
     forward  True blanks forwards out instead of backwards
     Raises InputError for a folder with something in it, an unknown layer or level, and a layer
@@ -74,8 +78,10 @@ def homework(out, layers=None, level="layer", forward=False, seed=0):
     if level == "lstm":
         _whole_lstm(work)
     else:
-        _single_layers(work, _in_order(find_class(_plain(name)) for name in layers or LAYERS),
+        names = layers or LAYERS
+        _single_layers(work, _in_order(find_class(name) for name in names if ":" not in name),
                        stream(seed, 12))
+        _own_layers(work, {name: find_class(name) for name in names if ":" in name})
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in work.text_files().items():
@@ -90,13 +96,6 @@ def _in_order(classes):
     """Each class once, the easiest first; those that LAYERS does not have come last."""
     order = {name: i for i, name in enumerate(LAYERS)}
     return sorted(dict.fromkeys(classes), key=lambda cls: order.get(cls.__name__, len(order)))
-
-
-def _plain(name):
-    if ":" in name:
-        raise InputError(f"layer {name!r}: exercises are made of npdl's own layers; give a name "
-                         "such as LayerNorm")
-    return name
 
 
 def student_module(class_name):
@@ -158,6 +157,48 @@ def _single_layers(work, classes, rng):
                      for where, node in other.asked.items()}
         work.files[f"{student}.py"] = _text(task.cls, [task.name], task.found, elsewhere)
         work.graded.append((student, task.name))
+
+
+def _own_layers(work, classes):
+    """Holes and files of layers that are not npdl's, {"mine.py:Class": class}: the file that they
+    stand in, whole but for these holes."""
+    for name, cls in classes.items():
+        _check_own(work, name, cls)
+        work.own[cls.__name__] = name
+    for module in dict.fromkeys(cls.__module__ for cls in classes.values()):
+        own, file = source.Source(module), f"{module}.py"
+        here = [cls for cls in classes.values() if cls.__module__ == module]
+        found = {qualname: f for cls in here for qualname, f in own.functions(
+            cls.__name__, work.forward, source.reached_by(cls)).items()}
+        if not found:
+            raise InputError(f"{file} has no {'forward' if work.forward else 'backward'} of its "
+                             "own to write")
+        work.holes += [source.blank_function(own, qualname, f, _owner(own, qualname), file)
+                       for own, qualname, f in source.called_first(
+                           [(own, qualname, f) for qualname, f in found.items()])]
+        work.files[file] = own.edited()
+        work.graded += [(module, cls.__name__) for cls in here]
+
+
+def _check_own(work, name, cls):
+    """Raise InputError for a layer of a teacher's that can't be an exercise."""
+    where = name.rpartition(":")[0]
+    file, names = f"{cls.__module__}.py", [one for _, one in work.graded] + [*work.own]
+    if work.level != "layer":
+        raise InputError(f"layer {name!r}: a layer of your own goes with --level layer")
+    if (Path(where).name != file or file in work.files or cls.__name__ in names
+            or cls.__module__ in sys.stdlib_module_names):
+        raise InputError(f"layer {name!r}: give a file.py:Class, the file in no package, with a "
+                         "name, as its class has, that no other here and no module of Python has")
+    try:
+        right = [examine(*given).right for given in brought(cls) or [sample(cls)]]
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"layer {name!r}: its sample raised {message(error)}; mend it") from error
+    if not all(right):
+        raise InputError(f"layer {name!r}: its own gradients are not right; see `python -m npdl "
+                         f"blame {name}`")
 
 
 def _functions(cls, forward, reached):
@@ -267,7 +308,8 @@ def add_arguments(parser):
         description="Grade a folder of submissions."))
     parser.add_argument("--out", metavar="DIR", type=place, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
-                        help=f"npdl's layers by name (default: {' '.join(LAYERS)})")
+                        help="npdl's layers by name, or mine.py:Class, a layer of yours that has a "
+                        f"classmethod sample() or samples() (default: {' '.join(LAYERS)})")
     add_settings(parser, "homework", ("",), Settings())
     parser.add_argument("--forward", action="store_true", help="blank forwards instead")
 

@@ -82,6 +82,10 @@ class Source:
                 if isinstance(node, FUNCTIONS) and name in names
                 and _is_asked(name, self.definitions, forward)}
 
+    def edited(self):
+        """The whole text, with the edits."""
+        return "\n".join(_edited(self.lines, 1, len(self.lines), self.edits)) + "\n"
+
     def twin(self, qualname):
         """The forward function beside `softmax_backward`, or None."""
         stem = qualname.removesuffix("_backward")

@@ -11,6 +11,7 @@ import csv
 import dataclasses
 import hashlib
 import io
+import pickle
 import platform
 import re
 import secrets
@@ -27,7 +28,8 @@ from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, judged, questions
-from npdl_train.console import printable
+from npdl_study.homework.services import write_autograder, write_results, write_workflow
+from npdl_train.console import place, printable
 from npdl_train.options import NATURAL, SECONDS, add_settings, count, setting, taken
 from npdl_train.process import SEALS
 from npdl_train.runs.config import usable_cores
@@ -46,6 +48,8 @@ class Settings:
                           "no layer_norm.py")
     limit: float = setting("", 60.0, "for each task", "SECONDS", SECONDS)
     jobs: int = setting("", usable_cores(), "tasks at a time", "N", count(256))
+    visibility: str = setting("", "visible", "who sees results at Gradescope, and when",
+                              allowed=("visible", "after_due_date", "after_published", "hidden"))
 
 
 def tasks_of(homework):
@@ -54,7 +58,7 @@ def tasks_of(homework):
     try:
         tasks = read_json(Path(homework) / HANDED_OUT)
         for task in tasks:
-            asked, _ = questions(task["name"], 0, task["forward"])
+            asked, _ = questions(task.get("layer", task["name"]), 0, task["forward"])
             task["kept"] = reached(lambda asked=asked: answers(asked, {}))
             task["gone"] = {(sys.modules[module].__file__, name)
                             for module, hole in zip(task["own"], task["holes"], strict=True)
@@ -178,6 +182,12 @@ def grade_class(folder, homework, out, settings=None, resume=False, again=()):
     return grades
 
 
+def grade_one(place, homework, settings):
+    """{task: what it got} of one submission, a folder or zip."""
+    return {task["name"]: one_task(read(Path(place), task, settings.alike), task, settings.seed,
+                                   settings.limit) for task in tasks_of(homework)}
+
+
 def read(place, task, alike):
     """What a submission holds of a task: its text, or the error of its absence; where it is, what
     has the same name, and a digest of it all."""
@@ -198,7 +208,8 @@ def one_task(file, task, seed, limit):
     try:
         if file["error"]:
             raise file["error"]
-        asked, wanted = questions(task["name"], seed, task["forward"])
+        asked, wanted = questions(task.get("layer", task["name"]), seed, task["forward"])
+        asked = pickle.dumps(asked) if "layer" in task else asked
         found = isolated(task | {"handed_in": file["text"], "questions": asked}, limit)
         points, why, _, lost = judged(task["name"], found, wanted)
     except (NotOwn, NotGraded) as error:
@@ -210,11 +221,16 @@ def one_task(file, task, seed, limit):
             **{key: file[key] for key in ("file", "others", "sha256")}}
 
 
+def _seeded(settings):
+    """Settings with a seed, drawn where none was given."""
+    drawn = secrets.randbelow(1 << 31) if settings.seed is None else settings.seed
+    return dataclasses.replace(settings, seed=drawn)
+
+
 def _begun(out, tasks, settings, goes_on):
     """The Grades that are in `out` already, or new ones; the folder is there then."""
     seed = settings.seed
-    before = {"tasks": tasks, "seed": secrets.randbelow(1 << 31) if seed is None else seed,
-              "submissions": {}}
+    before = {"tasks": tasks, "seed": _seeded(settings).seed, "submissions": {}}
     try:
         if goes_on and (out / "grades.json").exists():
             before = read_json(out / "grades.json")
@@ -251,16 +267,24 @@ def _of(points, tasks):
 
 def add_arguments(parser):
     """Add the options of `python -m npdl homework grade` to an argparse parser."""
-    parser.add_argument("folder", metavar="FOLDER", help="one folder or zip for each student")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?",
+                        help="one folder or zip for each student")
     parser.add_argument("--homework", required=True, metavar="DIR",
                         help="the folder that the class was given")
-    parser.add_argument("--out", required=True, metavar="DIR", dest="grades", help="a new or empty "
-                        "folder, for grades.csv, grades.json and a text for each student")
+    parser.add_argument("--out", metavar="DIR", dest="grades", help="a new or empty folder, for "
+                        "grades.csv, grades.json and a text for each student")
     add_settings(parser, "grade", ("",), Settings(jobs="one for each core"))
     parser.add_argument("--resume", action="store_true", help="go on in --out: graded is who is "
                         "not yet, and whose files changed since")
     parser.add_argument("--again", nargs="+", default=[], metavar="NAME",
                         help="grade these submissions anew, and none but these")
+    service = parser.add_mutually_exclusive_group()
+    service.add_argument("--gradescope", metavar="FILE.zip", type=place,
+                         help="grade nobody, write the autograder that Gradescope runs")
+    service.add_argument("--classroom", metavar="FILE.yml", type=place,
+                         help="grade nobody, write the workflow that GitHub Classroom runs")
+    service.add_argument("--results", metavar="FILE.json", type=place, help="FOLDER is one "
+                         "submission; write what these services read (they call this)")
 
 
 def run(options):
@@ -268,6 +292,22 @@ def run(options):
     if (sys.platform, platform.machine()) not in SEALS:
         raise InputError("grading needs Linux on x86_64 or aarch64; use WSL or a container")
     settings = taken(Settings, vars(options))
+    if made := options.gradescope or options.classroom:
+        settings = _seeded(settings)
+        tasks_of(options.homework)                      # raises where that is none
+        (write_autograder if options.gradescope else write_workflow)(made, options.homework,
+                                                                     settings)
+        print(f"{made}: written, with seed {settings.seed} for the class")
+        return
+    if options.folder is None or not (options.results or options.grades):
+        raise InputError("FOLDER and --out are needed: whose work, and where grades are written")
+    if options.results:
+        found = grade_one(options.folder, options.homework, settings := _seeded(settings))
+        if sum_of(found) is None:
+            raise InputError(f"{options.folder}: not graded: {reasons(found)}")
+        write_results(options.results, found, settings)
+        print(f"{options.results}: {_of(sum_of(found), len(found))}")
+        return
     print("note: submissions can compute, no more; a container is a second wall (page for "
           "teachers)", flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, settings,

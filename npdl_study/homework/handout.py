@@ -1,12 +1,16 @@
 """What is in a homework folder beside its exercises: README, tests, the exercises as handed out."""
 
 import ast
+import base64
+import pickle
+import zlib
 
-from npdl_study.homework.judging import ADDED, FLOAT32, KEPT, SAME
+from npdl_study.homework.judging import ADDED, FLOAT32, KEPT, SAME, questions
 
 # [task], the easiest first: a class (name) of module.py; the functions that are to be written there
 # (holes, "Linear.backward"), and where npdl has them (own, "npdl.layers.linear"); whether these are
-# forwards; the module's text, and the same without the forward of what is to be written (pristine).
+# forwards; the module's text, and the same without the forward of what is to be written (pristine);
+# of a teacher's layer where it is (layer), and what is asked at home, with the answers (given).
 HANDED_OUT = "handed_out.json"
 README = """\
 # Homework: {title}
@@ -45,16 +49,18 @@ functions into the file as it was handed out (`handed_out.json`), with what they
 else you change in it is not graded. They may use NumPy, math and what the file imports; a backward
 that calls forward, to take differences, is no derivation.
 
-The tests compare your outputs and gradients with those of npdl's own layer in float64, to {limit}
-of the largest entry, for more than one size, number of axes and option (`bias=False`), and tell the
-first thing that is wrong with each layer. These files were made from npdl's own source, so npdl has
-a solution to each: look at it afterwards.
+The tests compare your outputs and gradients with right ones in float64, to {limit} of the
+largest entry, for more than one size, number of axes and option (`bias=False`), and tell the first
+thing that is wrong with each layer.{source}
 """
 
 FORWARD = """\
 - `return y, Cache(name=..., ...)`: the hints name the fields that the backward, which is there
   already, reads.
 """
+
+SOURCE = """ These files were made from npdl's own source, so npdl has
+a solution to each: look at it afterwards."""
 
 UNUSED = """\
 - `gradients_of(dy, outputs, name)` is `dy` in the shape of the outputs: zeros for the None that an
@@ -100,7 +106,20 @@ def handed_out(work):
         tasks.append({"module": module, "name": name, "holes": [*holes], "own": [*holes.values()],
                       "forward": work.forward, "text": text,
                       "pristine": text if work.forward else without_forward(text, holes)})
+        if name in work.own:
+            tasks[-1] |= {"layer": work.own[name],
+                          "given": packed(questions(work.own[name], 0, work.forward))}
     return tasks
+
+
+def packed(value):
+    """A text of a value; `unpacked` in a process where its classes have the same names."""
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
+
+
+def unpacked(text):
+    """The value of such a text."""
+    return pickle.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def without_forward(text, holes):
@@ -128,7 +147,8 @@ def readme(work):
     more = FORWARD if work.forward else UNUSED if used else ""
     count = "1 thing" if len(work.holes) == 1 else f"{len(work.holes)} things"
     return README.format(title=title, count=count, rows=rows, commands=_commands(work),
-                         more=more, limit=f"{SAME:g}", added=ADDED, kept=KEPT, float32=FLOAT32)
+                         more=more, limit=f"{SAME:g}", source="" if work.own else SOURCE,
+                         added=ADDED, kept=KEPT, float32=FLOAT32)
 
 
 def _commands(work):
@@ -137,6 +157,7 @@ def _commands(work):
              (f"python -m pytest -q -k {name}", "one layer alone")]
     if not work.forward:
         lines.append((f"python -m npdl blame {module}.py:{name}", "the first wrong line"))
-    lines.append((f"python -m npdl step {name}", "npdl's own, line by line: the solution"))
+    if name not in work.own:
+        lines.append((f"python -m npdl step {name}", "npdl's own, line by line: the solution"))
     width = max(len(command) for command, _ in lines)
     return "\n".join(f"{command:<{width}}    # {what}" for command, what in lines)

@@ -13,7 +13,7 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.core import NoBias, walk
-from npdl_study.check.samples import as_float64, option_values, optioned, sample
+from npdl_study.check.samples import as_float64, brought, option_values, optioned, sample
 from npdl_study.check.target import find_class
 from npdl_study.deviation import deviation
 from npdl_study.homework.isolated import answers
@@ -27,8 +27,9 @@ POINTS = ("gradients", "other sizes and options", "manners")        # of a task
 ADDED = "Gradients of parameters are added: `self.W.grad += ...`, never `self.W.grad = ...`"
 KEPT = "`dy`, inputs, parameters and cache are never changed"
 FLOAT32 = "No number fixes a dtype: float32 in, float32 out"
-# How every layer is tried, and then with each of its options. "stack" is of a recurrent stack two
-# layers, sequences of several lengths, a state to start from; "scaled" the cache of KIN's forward.
+# How every layer is tried, and then with each of its options, or each of the samples that it
+# brings. "stack" is of a recurrent stack two layers, sequences of several lengths, a state to start
+# from; "scaled" the cache of KIN's forward.
 SHAPES = ("sample", "in float32", "more rows", "more axes")
 STACK = {"RNN", "GRU", "LSTM", "Recurrent"}
 KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
@@ -40,6 +41,7 @@ def shapes_of(cls):
     every = {name: value for name, value in own[::-1] if value is not None}
     return (dict.fromkeys(SHAPES, {}) | {f"option {i}": dict([one]) for i, one in enumerate(own)}
             | ({"options": every} if every else {})
+            | {f"sample {i}": {} for i in range(2, len(brought(cls)) + 1)}
             | dict.fromkeys(["stack"] * (cls.__name__ in STACK), {})
             | dict.fromkeys(["scaled"] * (cls.__name__ in KIN), {}))
 
@@ -49,7 +51,8 @@ def instance(cls, shape, seed):
     special = shapes_of(cls).get(shape, {})
     if shape.startswith("option "):
         return optioned(cls, *special.popitem(), seed)[0]
-    layer, inputs, options = sample(cls, seed, **special)
+    layer, inputs, options = (brought(cls)[int(shape.split()[1]) - 1] if shape[:7] == "sample "
+                              else sample(cls, seed, **special))
     rng = stream(seed, 15)
     rows, axes = int(rng.integers(3, 7)), rng.integers(2, 5, rng.integers(1, 3)).tolist()
     if shape == "stack":
@@ -78,16 +81,18 @@ def _resized(nest, rows, axes, rng):
 def questions(name, seed, forward):
     """({shape: question}, {path: array} of npdl's own answers) for the shapes that npdl's layer
     takes: of backward alone, from the cache of npdl's own forward, or of `forward` too."""
-    asked, wanted = {}, {}
-    for shape in shapes_of(find_class(name)):
+    cls, asked, wanted = find_class(name), {}, {}
+    for shape, about in shapes_of(cls).items():
         # Each layer says in its own way that it does not take a shape; its options it does.
-        refused = () if shape.startswith("option ") else Exception
+        refused = () if shape.startswith(("option ", "sample")) else Exception
         with contextlib.suppress(refused):
-            question = _question(find_class(name), shape, seed, forward)
+            question = _question(cls, shape, seed, forward)
             started = {f"{shape}/start/{path}": param.grad.copy()
                        for path, param in question["layer"].params()}
             told = answers({shape: copy.deepcopy(question)}, {})
             if all(np.isfinite(array).all() for array in told.values()):    # no text of an error
+                said = ", ".join(k if v is None else f"{k}={v!r}" for k, v in about.items())
+                told[f"{shape}/about/{said}"] = np.array(0)
                 asked[shape], wanted = question, wanted | started | told
     return asked, wanted
 
@@ -118,7 +123,7 @@ def judged(name, found, wanted):
     shapes, and with both one for manners."""
     lost = {point: [] for point in POINTS}
     for path, array in wanted.items():
-        shape, kind, what = path.split("/")
+        shape, kind, what = path.split("/", 2)
         given, error = found.get(path), found.get(f"{shape}/error")
         wrong, start = difference(given, array), wanted.get(f"{shape}/start/{what}")
         sets = kind == "gradient" and wrong and start is not None and not difference(
@@ -126,11 +131,11 @@ def judged(name, found, wanted):
         if kind == "again" or given is not None and (kind == "after" or sets or not wrong):
             if rude := _rude(kind, given, array, sets):
                 lost[POINTS[2]].append((f"the gradients are right, but {what}{rude}", ""))
-        elif kind != "start":
+        elif kind not in ("start", "about"):
             said = f"{name}.forward: output " if kind == "output" else "the gradient of "
             wrong, shown = (error, "") if given is None and error else (said + what + wrong, shape)
             lost[POINTS[shape != "sample"]].append(
-                (f"{wrong}{_where(name, shape, wanted)}", shown * (kind == "gradient")))
+                (f"{wrong}{_where(shape, wanted)}", shown * (kind == "gradient")))
     why, shape = [*itertools.chain(*lost.values()), ("", "")][0]
     if why and not lost[POINTS[2]]:
         lost[POINTS[2]] = [("it is there with the other two", "")]
@@ -138,12 +143,12 @@ def judged(name, found, wanted):
     return len(POINTS) - len(lost), why, shape, lost
 
 
-def _where(name, shape, wanted):
+def _where(shape, wanted):
     """What is special in a shape, in brackets."""
-    said = [k if v is None else f"{k}={v!r}" for k, v in shapes_of(find_class(name))[shape].items()]
+    said = [path.split("/", 2)[2] for path in wanted if path.startswith(f"{shape}/about/")]
     sizes = [f"{path.split('/')[2]} {array.shape}" for path, array in wanted.items()
              if path.startswith(f"{shape}/gradient/")]
-    told = ", ".join(said) or f"{shape}; {', '.join(sizes)}"
+    told = "".join(said) or f"{shape}; {', '.join(sizes)}"
     return f" ({told})" if shape != "sample" else ""
 
 

@@ -7,7 +7,7 @@ from npdl.files import read_json
 from npdl_study.blame.blame import blame
 from npdl_study.containment import message, time_limit
 from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
-from npdl_study.homework.handout import HANDED_OUT
+from npdl_study.homework.handout import HANDED_OUT, unpacked
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
 from npdl_study.homework.splice import student_names
@@ -32,7 +32,8 @@ def _trouble(name):
     text, where, _ = handed_in(Path.cwd(), f"{task['module']}.py")
     place = Path(where).absolute()
     names = student_names(place, task, task["pristine"], text)
-    asked, wanted = questions(name, 0, task["forward"])
+    asked, wanted = (unpacked(task["given"]) if "given" in task else
+                     questions(name, 0, task["forward"]))
     _, why, shape, _ = judged(name, answers(asked, names, place), wanted)
     told = shape and _blamed(student_names(place, task, task["text"], text)[name], shape)
     return f"{why}\n\n{told}" if told else why
