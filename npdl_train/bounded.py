@@ -4,7 +4,7 @@ A tokenizer's rules and a chat template are programs: a few lines of them can ru
 the memory. A library that runs them can't be stopped from outside, so a process runs it.
 
     rules = Bounded()
-    rules(20.0, 1 << 30, "load", text)          # a tokenizer.json
+    rules(20.0, 1 << 30, "load", "file", path)          # a tokenizer.json
     ids = rules(20.0, 1 << 30, "encode", "some text", False)
 """
 
@@ -17,6 +17,7 @@ import weakref
 
 from npdl.errors import InputError
 from npdl.files import reason
+from npdl_train import tokenizer_rules
 from npdl_train.process import confine
 
 LONGEST = 1 << 20           # characters of a rendered template
@@ -82,23 +83,6 @@ def serve():
         print(json.dumps(answer), flush=True)
 
 
-LOADED = {}
-
-
-def _load(text):
-    import tokenizers
-
-    LOADED["tokenizer"] = tokenizers.Tokenizer.from_str(text)
-
-
-def _encode(text, special):
-    return LOADED["tokenizer"].encode(text, add_special_tokens=special).ids
-
-
-def _decode(ids):
-    return LOADED["tokenizer"].decode(ids)
-
-
 def _render(template, messages, special):
     """A conversation as a template writes it, in jinja's sandbox."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -118,4 +102,4 @@ def _render(template, messages, special):
     return text
 
 
-WORK = {"load": _load, "encode": _encode, "decode": _decode, "render": _render}
+WORK = {**tokenizer_rules.WORK, "render": _render}

@@ -1,6 +1,7 @@
 """The tokenizer of a model folder, by the library `tokenizers`; its chat template, by jinja2."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -27,21 +28,29 @@ REPLACEMENT = "\ufffd"          # for bytes that are no whole character yet
 
 
 class Tokenizer:
-    """Text to ids and back.
+    """Text to ids and back, by the rules of a `source`, (a kind, what it is made of), which another
+    process reads and follows (npdl_train.tokenizer_rules); `name` says whose they are.
 
+    size      how many tokens it has; `top`, the largest id
     ends      ids that end a text; several for some models
     template  the chat template's source, or None
     special   {"bos_token": text, "eos_token": text}, for the template
     """
 
-    def __init__(self, library, ends=(), template=None, special=None):
-        self.library, self.ends, self.template = library, tuple(ends), template
+    def __init__(self, name, source, ends=(), template=None, special=None):
+        self.name, self.source, self.ends, self.template = name, source, tuple(ends), template
         self.special = special or {}
-        self._bounded = None
+        self._load()
 
-    @property
-    def size(self):
-        return self.library.get_vocab_size()
+    def _load(self):
+        self._bounded = None
+        bounded = Bounded()
+        try:
+            self.size, self.top = bounded(SECONDS, MEMORY, "load", *self.source)
+        except InputError as error:
+            raise InputError(f"{self.name}: its tokenizer cannot be used ({error}); fetch it "
+                             "again") from error
+        self._bounded = bounded
 
     def encode(self, text, special=False):
         """Ids (int64, 1-D); with `special` what the model expects around a text, such as BOS."""
@@ -53,7 +62,7 @@ class Tokenizer:
         ids = self.encode(text, special=True)
         if len(ids):
             return ids
-        begin = self.library.token_to_id(self.special.get("bos_token", ""))
+        begin = self.id_of(self.special.get("bos_token"))
         ends = self.ends if begin is None else (begin,)
         if not ends:
             raise InputError("the prompt is empty, and the model has no token that begins a text; "
@@ -64,14 +73,16 @@ class Tokenizer:
         """The text of ids, without special tokens."""
         return self._ask(len(ids), "decode", [int(i) for i in ids])
 
+    def id_of(self, token):
+        """The id of a special token, or None."""
+        return None if token is None else self._ask(len(token), "id", token)
+
     def _ask(self, length, what, *given):
         """What the tokenizer's rules make of a text or of ids: they are a program, and have bounds
         of time and memory by their length."""
+        if self._bounded is None:
+            self._load()
         try:
-            if self._bounded is None:
-                bounded = Bounded()
-                bounded(SECONDS, MEMORY, "load", self.library.to_str())
-                self._bounded = bounded
             return self._bounded(SECONDS + length / A_SECOND, MEMORY + length * EACH, what, *given)
         except InputError as error:
             self._bounded = None
@@ -117,7 +128,7 @@ class Tokenizer:
 
     def save(self, folder):
         """Write the files that `read_tokenizer` and other tools read."""
-        self.library.save(str(folder / TOKENIZER))
+        (folder / TOKENIZER).write_text(self._ask(0, "text"), encoding="utf-8")
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.special}
         if self.template is not None:
             settings["chat_template"] = self.template
@@ -128,65 +139,51 @@ class Tokenizer:
 
 def read_tokenizer(path, architecture, weights):
     """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
-    library, path = _library(), Path(path)
+    if find_spec("tokenizers") is None:
+        raise InputError("a model's tokenizer needs the package tokenizers; install it with "
+                         "'pip install tokenizers'")
+    path = Path(path)
     try:
-        made = (_from_gguf(library, weights.whole_metadata()) if hasattr(weights, "metadata")
-                else _from_folder(library, path))
+        made = (_from_gguf(path, weights.whole_metadata()) if hasattr(weights, "metadata")
+                else _from_folder(path))
         made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
     except InputError:
         raise
-    # The library has its own exceptions, of the bare kind, and panics, which are none.
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except Exception as error:
         raise InputError(f"{path}: its tokenizer cannot be used ({reason(error)}); fetch it "
                          "again") from error
-    if made.size > architecture.vocab_size:
-        top = max(made.library.get_vocab().values())
-        if top >= architecture.vocab_size:
-            raise InputError(f"{path}: the tokenizer has tokens up to {top}, the model "
-                             f"{architecture.vocab_size}; they do not belong together")
+    if made.top >= architecture.vocab_size:
+        raise InputError(f"{path}: the tokenizer has tokens up to {made.top}, the model "
+                         f"{architecture.vocab_size}; they do not belong together")
     return made
 
 
-def _library():
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise InputError("a model's tokenizer needs the package tokenizers; install it with "
-                         "'pip install tokenizers'") from error
-    return tokenizers
-
-
-def _from_folder(library, folder):
+def _source(folder):
+    """The files of a folder's tokenizer, as a Tokenizer's source."""
     if _is_there(folder / TOKENIZER):
-        made = library.Tokenizer.from_file(str(folder / TOKENIZER))
-    elif _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
-        made = byte_pairs(library, library.models.BPE.from_file(str(folder / VOCABULARY),
-                                                                str(folder / MERGES)))
-        end = made.token_to_id("<|endoftext|>")
-        if end is not None:
-            made.add_special_tokens(["<|endoftext|>"])
-    else:
-        raise InputError(f"{folder}: holds no {TOKENIZER}, and no {VOCABULARY} with {MERGES}; "
-                         "fetch them with the model")
-    made.no_padding()
-    made.no_truncation()
+        return "file", os.path.abspath(folder / TOKENIZER)
+    if _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
+        return "tables", *(os.path.abspath(folder / name) for name in (VOCABULARY, MERGES))
+    raise InputError(f"{folder}: holds no {TOKENIZER}, and no {VOCABULARY} with {MERGES}; "
+                     "fetch them with the model")
+
+
+def _from_folder(folder):
+    made = Tokenizer(folder, _source(folder))
     settings, generation = (_settings(folder / name) for name in (SETTINGS, GENERATION))
     template = settings.get("chat_template")
     if isinstance(template, list):                          # several, by name
         template = next((each["template"] for each in template if each["name"] == "default"), None)
     if _is_there(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
-    special = {}
+    made.template, special = template, made.special
     for name in ("bos_token", "eos_token"):
         token = settings.get(name)
         token = token.get("content") if isinstance(token, dict) else token
         if isinstance(token, str):
             special[name] = token
-    end = made.token_to_id(special.get("eos_token", ""))
-    ends = _ids(generation.get("eos_token_id")) or (() if end is None else (end,))
-    return Tokenizer(made, ends, template, special)
+    made.ends = _ids(generation.get("eos_token_id")) or _ids(made.id_of(special.get("eos_token")))
+    return made
 
 
 def _is_there(path):
@@ -209,43 +206,24 @@ def _ids(value):
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
 
-def byte_pairs(library, model, cut=None, digits=False):
-    """A byte-level BPE tokenizer as GPT-2's; `cut` is another way to cut a text than GPT-2's."""
-    made, first = library.Tokenizer(model), []
-    if digits:
-        first = [library.pre_tokenizers.Digits(individual_digits=True)]
-    if cut is not None:
-        first = [library.pre_tokenizers.Split(library.Regex(cut), "isolated")]
-    made.pre_tokenizer = library.pre_tokenizers.Sequence(
-        [*first, library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut is None)])
-    made.decoder = library.decoders.ByteLevel()
-    return made
-
-
-def _from_gguf(library, about):
+def _from_gguf(path, about):
     kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or cut not in CUTS:
         raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(cut)[:20]!r}; npdl "
                          f"reads 'gpt2' with {', '.join(CUTS)}; use a folder with {TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
-    merges = [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]]
-    model = library.models.BPE({token: i for i, token in enumerate(tokens)}, merges,
-                               ignore_merges=cut == "llama-bpe")    # whole words first, as Llama 3
-    made = byte_pairs(library, model, CUTS[cut], cut == "smollm")
-    added = zip(tokens, kinds, strict=True)
-    made.add_special_tokens([token for token, kind in added if kind == CONTROL])
-    made.add_tokens([token for token, kind in zip(tokens, kinds, strict=True)
-                     if kind == USER_DEFINED])
-    special, ends = {}, _ids(about.get("tokenizer.ggml.eos_token_id"))
+    control, added = ([token for token, each in zip(tokens, kinds, strict=True) if each == wanted]
+                      for wanted in (CONTROL, USER_DEFINED))
+    special = {}
     for name in ("bos_token", "eos_token"):
         place = about.get(f"tokenizer.ggml.{name}_id")
         if place is not None and 0 <= place < len(tokens):
             special[name] = tokens[place]
-    if about.get("tokenizer.ggml.add_bos_token") and "bos_token" in special:
-        bos = special["bos_token"]
-        made.post_processor = library.processors.TemplateProcessing(
-            single=f"{bos} $A", special_tokens=[(bos, made.token_to_id(bos))])
-    return Tokenizer(made, ends, about.get("tokenizer.chat_template"), special)
+    begin = special.get("bos_token") if about.get("tokenizer.ggml.add_bos_token") else None
+    source = ("lists", tokens, about["tokenizer.ggml.merges"], control, added, begin, CUTS[cut],
+              cut == "smollm", cut == "llama-bpe")          # whole words first, as Llama 3
+    return Tokenizer(path, source, _ids(about.get("tokenizer.ggml.eos_token_id")),
+                     about.get("tokenizer.chat_template"), special)
 
 
 def _whole(text):

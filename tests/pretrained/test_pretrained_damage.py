@@ -1,5 +1,6 @@
 """Damaged, hostile and unsupported model folders: one clear line, status 2, and no memory."""
 
+import base64
 import json
 import os
 import sys
@@ -173,6 +174,9 @@ BAD = [
     ("a frame without its token", tokenizer(post_processor={
         "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}],
         "pair": [], "special_tokens": {}}), "tokenizer"),
+    ("a normalizer's table of other bytes", tokenizer(normalizer={
+        "type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\xff" * 64).decode()}),
+     "its tokenizer cannot be used (it needs more than"),
     ("a tokenizer that doubles for ever", tokenizer(normalizer={"type": "Sequence", "normalizers": [
         {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 3000}] * 4}),
      "the model's tokenizer fails (it needs more than"),

@@ -1,7 +1,10 @@
 """The tokenizers of model folders: GPT-2's own tables, odd texts, a token at a time."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +13,8 @@ import pytest
 from npdl.errors import InputError
 from npdl_train.pretrained import read_tokenizer
 from npdl_train.pretrained.config import Architecture
-from npdl_train.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
+from npdl_train.pretrained.tokenizer import LLAMA3, Tokenizer
+from npdl_train.tokenizer_rules import byte_pairs
 from tests.tools import slow
 from tests.tools.model_folders import GPT2, TEMPLATE, small_tokenizer
 
@@ -54,7 +58,7 @@ def test_gpt2s_end_is_one_token_and_is_not_shown(gpt2):
 
 @pytest.fixture(scope="module")
 def words():
-    return Tokenizer(small_tokenizer())
+    return Tokenizer("small", ("text", small_tokenizer().to_str()))
 
 
 @pytest.mark.parametrize("text", slow.but(ODD[::3], ODD))
@@ -99,7 +103,28 @@ def test_a_folders_settings(tmp_path):
         words().chat("hi")
 
 
+ELSEWHERE = """
+import sys
+from tests.pretrained.test_tokenizer import GPT2, Architecture, read_tokenizer
+sys.modules.pop("tokenizers")
+words = read_tokenizer(sys.argv[1], Architecture(GPT2, "config.json"), None)
+words.decode(words.prompt("a"))
+words.save(words.name)
+print("tokenizers" in sys.modules, words.size)
+"""
+
+
+def test_a_strangers_rules_are_read_elsewhere(tmp_path):
+    """Their library is never loaded here: what they cost or break, a process with bounds pays."""
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    before = json.loads((tmp_path / "tokenizer.json").read_text())
+    said = subprocess.run([sys.executable, "-c", ELSEWHERE, tmp_path], capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert said.stdout.split() == ["False", str(small_tokenizer().get_vocab_size())], said.stderr
+    assert json.loads((tmp_path / "tokenizer.json").read_text()) == before
+
+
 def test_llama3_cuts_numbers_after_three_digits():
-    words = Tokenizer(byte_pairs(tokenizers, small_tokenizer().model, LLAMA3))
-    cut = words.library.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
+    words = byte_pairs(tokenizers, small_tokenizer().model, LLAMA3)
+    cut = words.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
     assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]
