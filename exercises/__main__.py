@@ -79,7 +79,7 @@ def run(options):
                              "choose another folder") from error
     if asked:
         return report(lookup.show(asked, options.solution, options.claims, options.figures))
-    claims, drawn = ledger.gather(exercises, options.figures, sys.stderr)
+    claims, solutions, drawn = ledger.gather(exercises, options.figures, sys.stderr)
     if options.ledger:
         page = ledger.as_markdown(claims).encode()
         write_atomically(ledger.LEDGER, lambda file: file.write(page))
@@ -87,7 +87,7 @@ def run(options):
     print(ledger.as_text(claims, width), end="")
     for path in [*drawn, *[ledger.LEDGER.relative_to(ledger.ROOT)] * options.ledger]:
         print(f"wrote {path}", file=sys.stderr)
-    return report(failures([], claims))
+    return report(failures(solutions, claims))
 
 
 def main(argv=None):

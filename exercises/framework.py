@@ -12,12 +12,13 @@ import importlib
 import re
 import sys
 import traceback
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 
 from matplotlib.figure import Figure
 
+from exercises import witness
 from exercises.worked import Check, Solution, Step, paragraph, solution_text
 from npdl.errors import InputError
 from npdl.files import write_atomically
@@ -46,11 +47,22 @@ def judge(holds, if_true="confirmed", if_false=None, provided=True):
     holds     whether the document's statement, or what the verdict `if_true` says, is so
     if_false  "wrong" where if_true is "confirmed"; else FAILED: a counter-example, an answer of
               ours that does not hold says nothing about the document
-    provided  whether our own side of the comparison is right; where not, the verdict is FAILED
+    provided  what else our side of the comparison rests on; where it is not so: FAILED
+
+    It can be asked for only while exercises.witness holds npdl to plain loops, and is FAILED where
+    a result of npdl's in this exercise, at the very inputs that it was given, was not theirs.
     """
     if if_false is None:
         if_false = "wrong" if if_true == "confirmed" else FAILED
-    return Verdict((if_true if holds else if_false) if provided else FAILED, "computed")
+    return Verdict((if_true if holds else if_false) if rests(provided) else FAILED, "computed")
+
+
+def rests(provided=True):
+    """Whether our own side is right, in the exercise that asks: `provided`, and all of npdl's."""
+    if not witness.is_watching():
+        raise InputError("a verdict is asked for while nothing watches what it rests on; ask by "
+                         "claims_of(module), or within exercises.witness.watching()")
+    return bool(provided) and not witness.faults()
 
 
 def proved(holds):
@@ -66,7 +78,7 @@ def judgement(verdict, provided=True):
     if verdict not in ("essay", "convention"):
         raise InputError(f"judgement({verdict!r}): only essay and convention are judgements; "
                          "compute the reason, and use judge")
-    return Verdict(verdict if provided else FAILED, "judgement")
+    return Verdict(verdict if rests(provided) else FAILED, "judgement")
 
 
 @dataclass(frozen=True)
@@ -192,18 +204,22 @@ def name_of(module):
 def claims_of(module):
     """The claims of an exercise; one that says so where our computation broke."""
     try:
-        return list(module.claims())
+        with witness.watching():
+            return list(module.claims())
     except Exception as error:
         number = next(iter(module.TITLES))
         return [Claim(name_of(module)[1:4], f"Q{number}", "", f"The claims on {number}, "
                       f"{module.TITLES[number]}, were computed.", "not looked at", "nothing",
-                      judge(False, if_false=FAILED), broke(error))]
+                      Verdict(FAILED, "computed"), broke(error))]
 
 
 def solutions_of(module):
     """The worked solutions of an exercise; one that says so where our computation broke."""
     try:
-        return list(module.solutions()) if hasattr(module, "solutions") else []
+        with witness.watching():
+            found = list(module.solutions()) if hasattr(module, "solutions") else []
+        faults = tuple(Check(fault, False) for fault in witness.faults(module.__name__))
+        return [replace(solution, checks=solution.checks + faults) for solution in found]
     except Exception as error:
         return [Solution(number, (Step("Compute it."),), "none", (Check(broke(error), False),))
                 for number in module.TITLES]

@@ -12,7 +12,9 @@ from exercises.framework import (
     draw,
     name_of,
     shown_verdict,
+    solutions_of,
 )
+from exercises.witness import watching
 from exercises.worked import paragraph
 from experiments.study.judge import NOT_REPRODUCED
 from experiments.study.judge import WORDS as RUNS
@@ -38,17 +40,21 @@ HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numb
 
 
 def gather(exercises, figures=None, log=None):
-    """Run the exercises: their claims in the order of the documents, and the pictures drawn."""
-    claims, drawn = [], []
-    for number, module in enumerate(exercises, 1):
-        start = time.perf_counter()
-        found = claims_of(module)
-        drawn += draw(module, figures)
-        claims += found
-        if log is not None:
-            print(f"[{number}/{len(exercises)}] {name_of(module)}: {len(found)} claims, "
-                  f"{time.perf_counter() - start:.1f} s", file=log, flush=True)
-    return sorted(claims, key=place), drawn
+    """Run the exercises: their claims in the order of the documents, their solutions, and the
+    pictures drawn."""
+    claims, solutions, drawn = [], [], []
+    with watching():
+        for number, module in enumerate(exercises, 1):
+            start = time.perf_counter()
+            found, solved = claims_of(module), solutions_of(module)
+            drawn += draw(module, figures)
+            claims += found
+            solutions += solved
+            if log is not None:
+                print(f"[{number}/{len(exercises)}] {name_of(module)}: {len(found)} claims, "
+                      f"{len(solved)} solutions, {time.perf_counter() - start:.1f} s", file=log,
+                      flush=True)
+    return sorted(claims, key=place), solutions, drawn
 
 
 def place(claim):

@@ -55,7 +55,7 @@ WRONG = {       # where a document is wrong, and how often
 
 @pytest.fixture(scope="module")
 def claims():
-    found, _ = ledger.gather(modules())
+    found, *_ = ledger.gather(modules())
     return found
 
 
@@ -188,7 +188,7 @@ def test_what_nothing_computes_is_a_judgement():
 
 def test_the_ledger_command_ends_with_1_where_ours_failed(monkeypatch, capsys):
     claims = [a_claim(verdict=judge(True, provided=False))]
-    monkeypatch.setattr(ledger, "gather", lambda *given: (claims, []))
+    monkeypatch.setattr(ledger, "gather", lambda *given: (claims, [], []))
     assert main([]) == 1
     assert capsys.readouterr().err == f"{FAILED}: 004 Q1 a: 1 = 1.\n"
 

@@ -3,6 +3,7 @@
     python -m tests.tools.mutation_score textbook     # the gradient check, in backwards
     python -m tests.tools.mutation_score wing         # the wing equals the textbook
     python -m tests.tools.mutation_score blame        # blame, in backwards: and on which line
+    python -m tests.tools.mutation_score exercises    # a run of all exercises: no verdict moves
 
 One mistake in N with --every, from number K on with --first; --kept goes on where it stopped. A
 subject is a module (SUBJECTS) with `functions()`, `mistakes(function)`, `judge_of(functions)` and
@@ -19,7 +20,8 @@ import sys
 from pathlib import Path
 
 SUBJECTS = {"textbook": "tests.tools.mutation", "wing": "tests.tools.fast_mutation",
-            "blame": "tests.tools.blame_score"}
+            "blame": "tests.tools.blame_score",
+            "exercises": "tests.tools.exercise_mutation"}
 
 
 def owner(function):
