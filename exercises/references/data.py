@@ -6,7 +6,6 @@ import math
 import numpy as np
 
 from exercises.references.functions import times, wide
-from exercises.references.layers import attend
 from exercises.references.table import SHOWN, forward, layer, same
 
 
@@ -19,7 +18,7 @@ def lora(self, x):
 def merged_linear(adapter):
     update = [times(wide(adapter.A.data)[d][None], wide(adapter.B.data).T)[0]
               for d in range(adapter.sizes[0])]
-    return wide(adapter.base.weight()) + adapter.scale * np.array(update)
+    return wide(matrix(adapter.base)) + adapter.scale * np.array(update)
 
 
 @same("optim", "clip_by_global_norm")
@@ -102,6 +101,11 @@ def quant_weight(self):
     return dequantize(codes, self.step.data, self.block)
 
 
+def matrix(linear):
+    """W (D, E) of a linear map, as floats."""
+    return quant_weight(linear) if hasattr(linear, "packed") else linear.W.data
+
+
 @same("adapt.quantize", "pack")
 def pack(codes, bits):
     """The codes, to be compared with what the packed bytes stand for."""
@@ -124,7 +128,6 @@ def of_examples(examples, dataset):
 
 
 SHOWN |= {                          # what of a result is compared, where that is not the result
-    attend: lambda result, *_: result[0],
     merged_linear: lambda result, adapter: result.W.data,
     clip_by_global_norm: lambda norm, params, *_: (norm, [p.grad for p in params]),
     solved: lambda result, *_: np.array(sorted(map(tuple, np.column_stack(result)))),

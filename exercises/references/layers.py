@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 
+from exercises.references.data import matrix
 from exercises.references.functions import logistic, reverse, softmax, times, wide
-from exercises.references.table import forward, layer, same
+from exercises.references.table import SHOWN, forward, layer, same
 
 
 @layer("Linear", "FrozenLinear")
 def linear(self, x):
-    return times(x, self.weight() if hasattr(self, "weight") else self.W.data) + self.b.data
+    return times(x, matrix(self)) + self.b.data
 
 
 @layer("Dropout")
@@ -328,3 +329,6 @@ def add_relu(self, h, m):
 def graph_attention(self, h, neighbours=None):
     q, k, v = (forward(part, h) for part in (self.W_Q, self.W_K, self.passing.message))
     return attend(q, k, v, neighbours, self.scale)
+
+
+SHOWN[attend] = lambda result, *_: result[0]
