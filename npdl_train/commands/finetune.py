@@ -160,7 +160,8 @@ def resumed(out, given, adapters, how):
 
 def merged(source, out, given, quiet, **training):
     """Write a fine-tuned run without its adapters."""
-    odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
+    asked = {**given, **training, "check": training["check"] or None}
+    odd = next((name for name, value in asked.items() if value is not None), None)
     if odd is not None:
         raise InputError(f"{option_of(odd)}: means nothing to --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"
