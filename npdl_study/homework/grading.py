@@ -308,8 +308,8 @@ def run(options):
         write_results(options.results, found, settings)
         print(f"{options.results}: {_of(sum_of(found), len(found))}")
         return
-    print("note: submissions can compute, no more; a container is a second wall (page for "
-          "teachers)", flush=True)
+    print("note: submissions can compute, no more; a container is a second wall (page on "
+          "grading)", flush=True)
     graded = grade_class(options.folder, options.homework, options.grades, settings,
                          options.resume, options.again).submissions
     failed = [sum_of(found) for found in graded.values()].count(None)
