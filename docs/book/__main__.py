@@ -3,6 +3,7 @@
     python -m docs.book                         # the whole site, into build/book
     python -m docs.book --only 6 --out draft    # one chapter, quickly
     python -m docs.book --check                 # only run the checks of every equation
+    python -m docs.book --train [MODEL ...]     # train the tiny models of the pages anew (minutes)
 """
 
 import os
@@ -28,12 +29,22 @@ def parse(argv):
                         help="do not ask that chapters be complete and every equation be cited")
     parser.add_argument("--check", action="store_true",
                         help="run the checks of all equations (or of --only) and list them")
+    parser.add_argument("--train", nargs="*", metavar="MODEL",
+                        help="train the pages' tiny models (or these) anew, and keep what the "
+                             "pages show of them in docs/book/trained/data")
     return parser.parse_args(argv)
 
 
 def run(options):
-    from docs.book import chapter, checks
+    from docs.book import chapter, checks, trained
 
+    if options.train is not None:
+        for name in options.train or trained.MODELS:
+            if name not in trained.MODELS:
+                raise InputError(f"--train {name}: there is no such model; there are: "
+                                 f"{', '.join(trained.MODELS)}")
+            print(trained.keep(name), flush=True)
+        return 0
     known = {chapter.read(path).number: chapter.read(path) for path in chapter.paths()}
     for number in options.only:
         if number not in known:

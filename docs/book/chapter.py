@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "chapters"
-SECTIONS = ("Forward", "The derivation", "Backward, line by line", "The proof",
-            "What goes wrong here", "Questions of the course", "Write it yourself")
-DIRECTIVES = ("index", "equation", "check", "source", "proof", "mistakes", "questions")
+SECTIONS = ("What it does", "Forward", "The derivation", "Backward, line by line",
+            "The proof", "What goes wrong here", "Questions of the course", "Write it yourself")
+DIRECTIVES = ("index", "model", "sum", "ask", "equation", "check", "source", "proof",
+              "mistakes", "questions")
 FENCE = re.compile(r"^(`{3,})(?:\{(\w+)\})?[ \t]*(.*)$")
 CITED = re.compile(r"\{from\}`([^`]+)`")
 LABEL = re.compile(r"([a-z][a-z0-9]*)-(\d+)")

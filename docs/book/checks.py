@@ -60,7 +60,8 @@ def check(chapter, part, tex, space):
     try:
         holds = Equation(tex, space)
     except NotRead as error:
-        chapter.fail(chapter.equations[part.given].line + 1, f"equation {part.given}: {error}")
+        printed = chapter.equations.get(part.given, part)
+        chapter.fail(printed.line + 1, f"equation {part.given}: {error}")
     code = _compiled(chapter, part)
     space["close"], space["holds"], space["_placed"] = holds.close, holds, _placed
     _execute(chapter, part, code, space)

@@ -1,18 +1,13 @@
 """The chapters' pictures that have axes: every number in them is npdl's own."""
 
-import gzip
-import json
-
 import numpy as np
 
 from docs.book.drawing import Drawing
-from docs.book.sources import ROOT
 from npdl import GELU, Adam, CrossEntropy, Linear, ReLU, Sigmoid, Tanh
 from npdl.layers.embedding import sinusoidal
-from npdl_train.runs.versions import engine_digest
 
 
-def _axes(draw, place, xs, ys, x_marks, y_marks):
+def axes(draw, place, xs, ys, x_marks, y_marks):
     """Help lines and their numbers; returns the function of (x, y) to a point of the drawing.
 
     place    (left, bottom, width, height)
@@ -41,7 +36,7 @@ def slopes():
         y, cache = layer.forward(x)
         dx = layer.backward(np.ones_like(x), cache)
         left, bottom = 50 + 310 * (i % 2), 200 + 240 * (i // 2)
-        at = _axes(draw, (left, bottom, 240, 165), (-4, 4), (-1, 2),
+        at = axes(draw, (left, bottom, 240, 165), (-4, 4), (-1, 2),
                    {v: f"{v}".replace("-", "−") for v in (-4, -2, 0, 2, 4)},
                    {v: f"{v}".replace("-", "−") for v in (-1, 0, 1, 2)})
         draw.text(left + 120, bottom - 178, type(layer).__name__)
@@ -103,44 +98,10 @@ def first_steps(steps=3000):
         taken.append((before - model.W.data[0, 0]) / adam.lr)
         bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
     draw = Drawing(620, 250, caption)
-    at = _axes(draw, (60, 200, 520, 170), (0, np.log10(steps)), (0, 7),
+    at = axes(draw, (60, 200, 520, 170), (0, np.log10(steps)), (0, 7),
                {power: f"{10**power:,}" for power in range(4)},
                {v: f"{v}" for v in (0, 1, 3, 5, 7)})
     draw.text(320, 240, "step", "small")
     for values, kind in ((taken, ""), (bare, "back")):
         draw.line([at(np.log10(t), value) for t, value in enumerate(values, 1)], kind)
-    return draw.svg(), caption
-
-
-SHOWN = {"model": "gpt", "p": 31, "operator": "+", "orders": [2], "r_train": 0.5, "layers": 2,
-         "width": 128, "heads": 4, "batch": 512, "optimizer": "adamw", "weight_decay": 1.0,
-         "dropout": 0.0, "steps": 10001, "norm": "post", "symmetric": False, "q": None,
-         "stratified": False, "clip": 1.0, "seed": 42}
-
-
-def _recent(run):
-    """As the report chooses: made by the engine of today; else, by one whose name was kept."""
-    engine = run.get("made", {}).get("engine")
-    return engine == engine_digest(), engine is not None
-
-
-def accuracies():
-    """Both accuracies of one of the study's kept runs, over logarithmic steps."""
-    caption = ("A kept run of the default GPT, seed 42: the share of right answers, of equations "
-               "it trains on and (dashed) of those it has never seen, over logarithmic steps.")
-    stored = [json.loads(gzip.decompress(path.read_bytes())) for path in
-              sorted((ROOT / "experiments" / "results" / "study").glob("*.json.gz"))]
-    made = [run for run in stored
-            if all(run["config"][name] == value for name, value in SHOWN.items())]
-    found = max(made, key=_recent)["records"]       # each engine that made it has a file
-    draw = Drawing(620, 270, caption)
-    top = np.log10(found["step"][-1])
-    at = _axes(draw, (60, 220, 520, 190), (0, top), (0, 1),
-               {power: f"{10**power:,}" for power in range(int(top) + 1)},
-               {share: f"{share:.0%}" for share in (0, 0.5, 1)})
-    draw.text(320, 260, "step", "small")
-    for name, kind in (("train_accuracy", ""), ("validation_accuracy", "back")):
-        draw.line([at(np.log10(step), share)
-                   for step, share in zip(found["step"], found[name], strict=True)
-                   if share is not None], kind)
     return draw.svg(), caption

@@ -15,7 +15,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import npdl
-from docs.book import checks, frame, sources
+from docs.book import checks, frame, opening, sources
 from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.pictures import PICTURES
@@ -136,10 +136,10 @@ class _Script:
 
     def prose(self, part):
         text = CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), part.body)
-        for piece in re.split(rf"^(?=## (?:{SECTIONS[0]}|{SECTIONS[4]})$)", text, flags=re.M):
-            if piece.startswith(f"## {SECTIONS[0]}"):
+        for piece in re.split(rf"^(?=## (?:{SECTIONS[1]}|{SECTIONS[5]})$)", text, flags=re.M):
+            if piece.startswith(f"## {SECTIONS[1]}"):
                 yield _picture(self.chapter)
-            elif piece.startswith(f"## {SECTIONS[4]}"):
+            elif piece.startswith(f"## {SECTIONS[5]}"):
                 for name in frame.step_names(self.chapter)[:1]:
                     yield _code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
                                 "npdl.step(layer, *inputs, **options)")
@@ -152,6 +152,21 @@ class _Script:
     def equation(self, part):
         number = part.given.rpartition("-")[2]
         return _words(f"$$\n{part.body}\n\\tag{{{number}}}\n$$")
+
+    def model(self, part):
+        return _shown(*opening.picture(self.chapter, part))
+
+    def sum(self, part):
+        found = opening.summed(self.chapter, part)
+        tex = ", ".join(found.lines)
+        yield _words("\n".join(f"$$\n{line}\n$$" for line in found.lines))
+        yield _code(f'holds = Equation(r"""{tex}""", globals())\nclose = holds.close\n\n'
+                    f'{found.code}\nprint(holds)')
+
+    def ask(self, part):
+        words, expression, answer = opening.question(self.chapter, part)
+        yield _words(f"**{words}**")
+        yield _words(f"<details><summary>The answer</summary>\n\n{answer}\n\n</details>")
 
     def check(self, part):
         """The equation again, as what is evaluated: a sign can be changed here."""
@@ -199,7 +214,10 @@ def _picture(chapter):
     """The chapter's picture, in the notebook itself."""
     if chapter.name not in PICTURES:
         return ""
-    svg, caption = PICTURES[chapter.name]()
+    return _shown(*PICTURES[chapter.name]())
+
+
+def _shown(svg, caption):
     coded = b64encode(svg.replace("<svg ", f"<svg {ON_PAPER} ", 1).encode()).decode()
     return _words(f"![{caption}](data:image/svg+xml;base64,{coded})\n\n{caption}")
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from docs.book import curves
 from docs.book.drawing import Drawing
-from npdl import GPT, Rotary, ScaledDotAttention, causal_mask
-from npdl.decoding import Tree, beam_search
+from npdl import GPT, Rotary, causal_mask
 
 
 def products():
@@ -163,17 +162,6 @@ def normalised():
     return draw.svg(), caption
 
 
-def weights():
-    """Attention weights of ScaledDotAttention for drawn Q and K."""
-    caption = ("Attention weights that npdl computes for drawn queries and keys. Each row is a "
-               "softmax: its weights are positive and sum to 1.")
-    rng = np.random.default_rng(4)
-    q, k, v = (rng.standard_normal((n, 8)) * 1.6 for n in (4, 6, 6))
-    _, cache = ScaledDotAttention().forward(q, k, v)
-    return _matrix(cache.A, caption, [f"q{'₀₁₂₃'[r]}" for r in range(4)],
-                   [f"k{'₀₁₂₃₄₅'[c]}" for c in range(6)])
-
-
 def mask():
     """causal_mask(6)."""
     caption = ("causal_mask(6): the row of a query, the column of a key. What is filled may be "
@@ -227,31 +215,6 @@ def _block(draw, x, name, parts):
         if part == "+" or part == "norm" and parts[0] != "norm":
             enters = y
     draw.arrow((x, y), (x, y - 16))
-
-
-def prefixes():
-    """A tree of three words, and the beam of width 2 that npdl keeps of it."""
-    caption = ("A tree of probabilities and what a beam of width 2 keeps of it (filled), with the "
-               "probability of each prefix. The likeliest first word does not lead to the "
-               "likeliest sequence.")
-    branches = {"a": (0.5, {"a": 0.4, "b": 0.35, "c": 0.25}),
-                "b": (0.4, {"a": 0.9, "b": 0.06, "c": 0.04}),
-                "c": (0.1, {"a": 0.4, "b": 0.3, "c": 0.3})}
-    tree = Tree(branches, probabilities=True)
-    found = beam_search(tree, 2, max_len=2)
-    kept = {tuple(tree.words(h)) for step in found.steps for h in step.kept}
-    draw = Drawing(620, 230, caption)
-    draw.text(310, 16, "start")
-    for i, (first, (p, below)) in enumerate(branches.items()):
-        x = 110 + 200 * i
-        draw.line([(310, 28), (x, 84)], "" if (first,) in kept else "thin")
-        draw.box(x, 100, f"{first}  {p:.2f}", 72, kind="hot" if (first,) in kept else "")
-        for j, (second, q) in enumerate(below.items()):
-            at = x + 64 * (j - 1)
-            live = (first, second) in kept
-            draw.line([(x, 116), (at, 174)], "" if live else "thin")
-            draw.box(at, 190, f"{second}  {p * q:.2f}", 60, kind="hot" if live else "")
-    return draw.svg(), caption
 
 
 def flow():
@@ -339,7 +302,6 @@ PICTURES = {"01-linear": products, "02-activations": curves.slopes,
             "03-softmax-cross-entropy": curves.pulls, "04-embedding": curves.positions,
             "05-rnn": unrolled, "06-lstm": lstm, "07-gru": gru,
             "08-bidirectional": both_directions, "09-layernorm": normalised,
-            "10-attention": weights, "11-heads": mask, "12-block": blocks, "13-gpt": flow,
-            "14-adamw-clipping": curves.first_steps, "15-decoding": prefixes,
-            "16-lora-quantization": low_rank, "17-grokking": curves.accuracies,
+            "11-heads": mask, "12-block": blocks, "13-gpt": flow,
+            "14-adamw-clipping": curves.first_steps, "16-lora-quantization": low_rank,
             "18-llama": turns}

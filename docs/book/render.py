@@ -6,15 +6,16 @@ from html import escape
 
 from docutils.utils.math import MathError
 
-from docs.book import checks, frame, sources
+from docs.book import checks, frame, opening, sources
 from docs.book.chapter import CITED, SECTIONS, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
 from docs.book.proofs import proof
-from docs.book.solved import asked
+from docs.book.solved import asked, papers
 from npdl.errors import InputError
 
+FORWARD, WRONG, YOURSELF = (SECTIONS[i] for i in (1, 5, 7))
 WIDE = 60               # a longer formula repeats its line of code, and is wider than a phone
 HEADER = """---
 myst:
@@ -46,14 +47,34 @@ class Page:
         lines = []
         for line in found.split("\n"):
             name = line[3:].strip() if line.startswith("## ") else ""
-            if name == SECTIONS[0]:
+            if name == FORWARD:
                 lines.append(frame.picture(self.chapter))
-            if name == SECTIONS[4]:
+            if name == WRONG:
                 lines.append(frame.steps(self.steps))
             lines.append(line)
-            if name == SECTIONS[6]:
+            if name == YOURSELF:
                 lines.append(frame.notebook(self.chapter))
         return "\n".join(lines)
+
+    def model(self, part):
+        svg, caption = opening.picture(self.chapter, part)
+        return raw(f'<figure class="picture">{svg}<figcaption>{self.inline(caption)}'
+                   "</figcaption></figure>")
+
+    def sum(self, part):
+        """Numbers that one can check on paper, and the code that asks the layer for them."""
+        found = opening.summed(self.chapter, part)
+        rows = "".join(f'<div class="equation"><div class="parts">{in_parts(line)}</div></div>'
+                       for line in found.lines)
+        body = f'<div class="highlight"><pre>{coloured(found.code)}</pre></div>'
+        return raw(rows + fold("Check: the layer has these numbers too", body, "check"))
+
+    def ask(self, part):
+        words_, expression, answer = opening.question(self.chapter, part)
+        body = (f"<p>{self.inline(answer)}</p>"
+                f'<div class="highlight"><pre>{coloured(expression)}</pre></div>')
+        return raw(f'<div class="ask"><p>{self.inline(words_)}</p>'
+                   f'{fold("The answer", body, "answer")}</div>')
 
     def links(self, line, cited):
         return ", ".join(self.link(line, label) for label in cited)
@@ -148,7 +169,7 @@ class Page:
         return "".join([*pieces, words(text[at:])])
 
     def questions(self, part):
-        made = []
+        made = [f"<p>{papers(part.given.split())}</p>"]
         for number in part.given.split():
             try:
                 found = asked(number)

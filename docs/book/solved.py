@@ -11,6 +11,16 @@ from exercises.framework import FAILED, claims_of, shown_verdict, solutions_of
 from exercises.worked import array_lines, side_by_side, solution_text, step_lines
 from npdl.errors import InputError
 
+PAPERS = {"000": "the theory homework", "001": "the quiz", "002": "the exercise sheet",
+          "003": "the problem set", "004": "the programming homework"}
+
+
+def papers(numbers):
+    """In words, of which papers these questions are."""
+    named = [f"{number} is {name}" for number, name in PAPERS.items()
+             if any(full.startswith(number) for full in numbers)]
+    return f"From five papers of real courses: {', '.join(named)}."
+
 
 @functools.lru_cache(maxsize=64)
 def _of(module):
@@ -71,10 +81,10 @@ def _solution(solution):
 
 
 def _verdicts(claims):
-    """What the document says of it, and what computing says of that."""
+    """What the paper says of it, and what computing says of that."""
     rows = "".join(
         f'<li><p>{words(c.claim)} <b class="verdict">{escape(shown_verdict(c))}</b></p>'
-        f"<dl><dt>document</dt><dd>{words(c.documents_answer)}</dd>"
+        f"<dl><dt>the paper</dt><dd>{words(c.documents_answer)}</dd>"
         f"<dt>computed</dt><dd>{words(c.computed)}</dd>"
         f"<dt>evidence</dt><dd>{words(c.evidence)}</dd></dl></li>" for c in claims)
-    return f'<p>What the document says:</p><ul class="claims">{rows}</ul>' if rows else ""
+    return f'<p>What the paper says:</p><ul class="claims">{rows}</ul>' if rows else ""

@@ -19,7 +19,7 @@ pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
 from docs.book import chapter as chapters
-from docs.book import checks, sources
+from docs.book import checks, opening, sources, trained
 from docs.book.chapter import BookError, complete, every_equation, read
 from docs.book.formulas import in_parts, mathml
 from docs.book.frame import step_names
@@ -50,6 +50,9 @@ def test_equations_hold_and_are_cited_by_the_source(path):
     assert list(checks.run(chapter)) == list(chapter.equations)
     for part in chapter.of("equation"):
         assert mathml(part.body, block=True).startswith("<math")
+    assert {"model", "sum", "ask"} <= {part.name for part in chapter.parts}
+    for part in chapter.of("model", "sum", "ask"):
+        OPENED[part.name](chapter, part)
     for part in chapter.of("source"):
         assert sources.cited(chapter, part).lines
     for part in chapter.of("proof"):
@@ -76,11 +79,40 @@ def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
     assert set(PICTURES) <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", PICTURES)
+def test_every_model_is_shown_once():
+    shown = [part.given for path in PATHS for part in read(path).of("model")]
+    assert sorted(shown) == sorted(trained.MODELS)
+    assert {path.stem for path in trained.DATA.glob("*")} == set(trained.MODELS)
+
+
+def apart(kept, made, name=""):
+    """Where two records differ by more than rounding and a little drift."""
+    if isinstance(kept, dict):
+        assert kept.keys() == made.keys(), name
+        return [one for key in kept for one in apart(kept[key], made[key], f"{name}.{key}")]
+    if isinstance(kept, list):
+        assert len(kept) == len(made), name
+        return [one for n, pair in enumerate(zip(kept, made, strict=True))
+                for one in apart(*pair, f"{name}[{n}]")]
+    if isinstance(kept, float):
+        return [] if abs(kept - made) <= 0.02 + 0.01 * abs(kept) else [(name, kept, made)]
+    return [] if kept == made else [(name, kept, made)]
+
+
+@pytest.mark.parametrize("name", [
+    name if name in ("thermometers", "bends", "week", "valley") else
+    pytest.param(name, marks=pytest.mark.slow) for name in trained.MODELS])
+def test_what_is_kept_of_a_model_is_what_its_training_leaves(name):
+    assert apart(trained.record(name), trained.train(name)) == []
+
+
+@pytest.mark.parametrize("name", [*PICTURES, *trained.MODELS])
 def test_a_picture_is_drawn_inside_its_frame(name):
-    svg, caption = PICTURES[name]()
+    svg, caption = PICTURES[name]() if name in PICTURES else (
+        trained.drawn(name, "A model."), "A model.")
     tree = ElementTree.fromstring(svg)
     width, height = float(tree.get("width")), float(tree.get("height"))
+    assert width <= 358 or name in PICTURES
     assert tree.get("aria-label") == caption and len(tree) > 5
     for line in tree.iter("polyline"):
         for point in line.get("points").split():
@@ -115,6 +147,24 @@ SMALLEST_LABEL = """(labels => labels.length ? Math.min(...labels) : null)([
 WHOLE = """# 1. A map
 
 Why?
+
+## What it does
+
+```{model} thermometers
+It ends at {slopes[-1]::.1f}.
+```
+```{sum}
+y = 2 \\cdot 3 = 6
+z = \\sqrt{2} \\approx 1.41
+---
+y, z = np.array(6.0), np.sqrt(2)
+holds()
+```
+```{ask}
+How far is it from {steps[0]} to {steps[-1]}?
+> steps[-1] - steps[0]
+: {answer::.0f} steps.
+```
 
 ## Forward
 
@@ -164,6 +214,9 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 """
 
 
+OPENED = {"model": opening.picture, "sum": opening.summed, "ask": opening.question}
+
+
 def everything(path):
     """What a build asks of one chapter, in its order."""
     read.cache_clear()
@@ -171,6 +224,8 @@ def everything(path):
     complete(chapter)
     checks.run(chapter)
     every_equation([chapter])
+    for part in chapter.of("model", "sum", "ask"):
+        OPENED[part.name](chapter, part)
     for part in chapter.of("source"):
         sources.cited(chapter, part)
     for part in chapter.of("mistakes"):
@@ -207,8 +262,8 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("y = x W", "y = -x W", ":17: check map-1 fails"),
-    ("y = x W", "y = x W^\\top", ":17: check map-1 fails"),
+    ("y = x W", "y = -x W", ":35: check map-1 fails"),
+    ("y = x W", "y = x W^\\top", ":35: check map-1 fails"),
     ("y = x W", "y = x V", "V has no value"),
     ("y = x W", "y = x W, \\quad x = y W^\\top", "map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
@@ -229,7 +284,7 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
     ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
     ("self.b.grad += sum_rows(dy_rows) <- map-1", "self.b.grad += sum_rows(dy_rows)", "nothing"),
     ("<- map-1", "<- ", "cited by no line"),
-    ("## The proof\n", "", "section 4 must be"),
+    ("## The proof\n", "", "section 5 must be"),
     ("# 1. A map", "A map", "first line must be the title"),
     ("Linear.forward", "Linear.fforward", "is not there"),
     ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
@@ -237,6 +292,13 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
     (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
+    ("{model} thermometers", "{model} thermo", "model 'thermo': there are: thermometers, "),
+    ("{slopes[-1]::.1f}", "{slope::.1f}", "NameError"),
+    ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
+    ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
+    ("---\n", "--\n", "a sum is TeX, a line ---"),
+    ("> steps[-1]", "steps[-1]", "an {ask} has a question"),
+    ("> steps[-1]", "> stops[-1]", "NameError"),
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])
@@ -277,6 +339,7 @@ def test_the_commands_that_the_book_names_are_there(tmp_path):
     (["--check", "--only", "1"], 0, "linear-1 "),
     (["--only", "99"], 2, "--only 99: there is no such chapter"),
     (["--out", "docs"], 2, "--out docs: holds something else than a site"),
+    (["--train", "lstm"], 2, "--train lstm: there is no such model; there are: thermometers, "),
     (["--out", "README.md"], 2, "--out README.md: is no folder"),
 ])
 def test_the_command(arguments, status, said):

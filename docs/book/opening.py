@@ -1,0 +1,118 @@
+"""What a chapter's "What it does" has: a trained model's picture, a sum by hand, a question.
+
+    ```{model} brackets       the caption; {f[0][1]} is computed from what was kept of the model
+    ```{sum}                  TeX with numbers alone, then ---, then code that ends in holds(...)
+    ```{ask}                  words; `> expression`, computed from what the models kept and from
+                              npdl; `: words` with the {answer}
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from docs.book import checks, trained
+from npdl_study.equations.holds import Equation
+from npdl_study.equations.tree import Number
+from npdl_study.equations.values import Values
+
+ROUNDED = re.compile(r"\\approx\s*-?\d+(?:\.(\d+))?")
+
+
+def caption(chapter, part):
+    """The words below a model's picture."""
+    return _filled(chapter, part, " ".join(part.body.split()),
+                   {"np": np} | _known(trained.record(part.given)))
+
+
+def picture(chapter, part):
+    """(SVG, caption, the name of what moves in it or "") of a {model}."""
+    if part.given not in trained.MODELS:
+        chapter.fail(part.line, f"model {part.given!r}: there are: {', '.join(trained.MODELS)}")
+    words = caption(chapter, part)
+    return trained.drawn(part.given, words), words
+
+
+@dataclass
+class Sum:
+    """Its TeX, line by line, and the code that has the layer's own numbers for it."""
+
+    lines: list
+    code: str
+
+
+def summed(chapter, part):
+    """The Sum of a directive, computed; BookError where a number in it is wrong."""
+    tex, line, code = part.body.partition("\n---\n")
+    if not line or "holds(" not in code:
+        chapter.fail(part.line, "a sum is TeX, a line ---, and code that calls holds(...)")
+    space = checks.namespace(chapter.name)
+    joined = r", \quad ".join(filter(None, map(str.strip, tex.split("\n"))))
+    lines = part.line + tex.count("\n") + 2
+    checks.check(chapter, replace(part, body=code, line=lines, given="of the sum"), joined, space)
+    _rounded(chapter, part, joined, space)
+    return Sum([row.strip() for row in tex.split("\n") if row.strip()], code)
+
+
+def _rounded(chapter, part, tex, space):
+    """Every number after an \\approx is what stands before it, rounded to its digits."""
+    digits = [len(found[1] or "") for found in ROUNDED.finditer(tex)]
+    values = Values({}, space, {})
+    for chain in Equation(tex).statements:
+        for op, left, right in chain:
+            if op == "~":
+                if not digits or not isinstance(_plain(right), Number):
+                    chapter.fail(part.line, "what stands after \\approx in a sum is a number")
+                exact, printed = (float(np.ravel(values.of(side, {}))[0]) for side in (left, right))
+                if round(exact, digits[0]) != round(printed, digits[0]):
+                    chapter.fail(part.line, f"{exact:.6f} is not {printed}, rounded")
+                digits.pop(0)
+
+
+def _plain(node):
+    """A number, whatever its sign."""
+    return node.parts[0] if getattr(node, "operation", "") == "neg" else node
+
+
+def question(chapter, part):
+    """(question, expression, answer in words) of an {ask}."""
+    lines = part.body.split("\n")
+    told = {sign: " ".join(line[1:].strip() for line in lines if line.startswith(sign))
+            for sign in (">", ":")}
+    words = " ".join(line for line in lines if not line.startswith((">", ":")))
+    if not words.strip() or not all(told.values()):
+        chapter.fail(part.line, "an {ask} has a question, > an expression, and : its answer")
+    names = checks.namespace(chapter.name)
+    for model in chapter.of("model"):
+        names |= _known(trained.record(model.given))
+    try:
+        names["answer"] = eval(told[">"], names)
+    except Exception as error:
+        chapter.fail(part.line, f"{told['>']}: {type(error).__name__}: {error}")
+    words, answer = (_filled(chapter, part, text, names) for text in (words.strip(), told[":"]))
+    return words, told[">"], answer
+
+
+def _known(record):
+    """What is kept of a model, lists of numbers as arrays."""
+    return {name: np.array(value) if isinstance(value, list) and value
+            and not isinstance(value[0], str) and _even(value) else value
+            for name, value in record.items()}
+
+
+def _even(value):
+    try:
+        return np.array(value).dtype.kind in "if"
+    except ValueError:
+        return False
+
+
+def _filled(chapter, part, words, names):
+    """Words with what stands in their {braces} computed, and written as an f-string writes it."""
+    def computed(match):
+        expression, _, form = match[1].partition("::")
+        return format(eval(expression, dict(names)), form)
+    try:
+        return re.sub(r"\{([^{}]+)\}", computed, words)
+    except Exception as error:
+        chapter.fail(part.line, f"{type(error).__name__}: {error}")

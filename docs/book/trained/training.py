@@ -1,0 +1,141 @@
+"""Tiny models of chapters 14 to 18: two paths in a valley, where greedy is wrong, what a rank buys,
+an addition understood late, an order that holds further than it was taught."""
+
+import gzip
+import json
+
+import numpy as np
+
+from docs.book.sources import ROOT
+from docs.book.trained.fit import IGNORED, Words, fit, kept, softmax
+from npdl import (
+    GPT,
+    LSTMLM,
+    SGD,
+    AdamW,
+    Linear,
+    Llama,
+    Sequential,
+    SquaredError,
+)
+from npdl.adapt.models import add_lora
+from npdl.decoding.beam import beam_search
+from npdl.decoding.continuation import continuation
+from npdl.decoding.sampling import greedy
+from npdl_train.runs.versions import engine_digest
+
+
+def valley():
+    """SGD's and AdamW's paths on one valley, 50 times as steep across as along."""
+    found = {"curvature": [1.0, 50.0]}
+    for name, make in (("SGD", lambda model: SGD(model, 0.036)),
+                       ("AdamW", lambda model: AdamW(model, 0.1, weight_decay=0.0))):
+        model = Linear(1, 2, bias=False, dtype="float64")
+        model.W.data[...] = [[-2.0, 0.6]]
+        optimizer, path = make(model), []
+        for _ in range(61):
+            path.append(model.W.data[0].copy())
+            model.W.grad[...] = found["curvature"] * model.W.data
+            optimizer.step()
+        found[name] = kept(path)
+    return found
+
+
+SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings now": 2,
+             "the child plays outside": 2, "a storm is coming": 5}
+
+
+def sentences():
+    """A language model of five sentences: which does each search find the most probable?"""
+    texts = [text.split() + ["."] for text, count in SENTENCES.items() for _ in range(count)]
+    words = Words([*texts, ["start"]])
+    ids = np.array([words.ids(["start", *text]) for text in texts])
+    model = LSTMLM(len(words), 12, 1, 12, rng=0, dtype="float64")
+    losses = fit(model, lambda step: (ids[:, :-1], ids[:, 1:]), 250, 2e-2)
+    scorer = continuation(model, words.ids(["start"]))
+    first, = greedy(scorer, 5, eos=int(words.ids(["."])[0]))
+    wide = beam_search(scorer, 2, 5, eos=int(words.ids(["."])[0]))
+
+    def told(hypothesis):
+        return " ".join(words.words[k] for k in hypothesis.tokens)
+
+    steps = [[[told(h), kept(np.exp(h.log_prob))] for h in step.kept] for step in wide.steps]
+    p = softmax(model.forward(words.ids(["start"])[None])[0][0])[0, 0]
+    q = softmax(model.forward(words.ids(["start", "the"])[None])[0][0])[0, 1]
+    return {"greedy": [told(first), kept(np.exp(first.log_prob))],
+            "beam": [told(wide.best), kept(np.exp(wide.best.log_prob))], "steps": steps,
+            "first": {w: kept(p[words.ids([w])[0]]) for w in ("the", "a")},
+            "second": {w: kept(q[words.ids([w])[0]]) for w in ("dog", "cat", "bird", "child")},
+            "losses": kept([losses[0], losses[-1]])}
+
+
+def ranks():
+    """A net that knows one curve learns another through adapters of rank 1 to 8."""
+    x = np.linspace(-2, 2, 64)[:, None]
+    features = np.concatenate([np.sin(k * x) for k in range(1, 5)]
+                              + [np.cos(k * x) for k in range(1, 5)], 1)
+    rng = np.random.default_rng(7)
+    mix = rng.standard_normal((8, 8))
+    old, new = features @ mix, features @ (mix + rng.standard_normal((8, 3)) @
+                                           rng.standard_normal((3, 8)))
+    found = {"ranks": [1, 2, 3, 4, 6], "loss": [], "learned": []}
+    base = Sequential(Linear(8, 8, rng=0, dtype="float64"))
+    base_losses = fit(base, lambda step: (features, old), 600, 3e-2, loss=SquaredError())
+    found["base"] = kept(base_losses[-1])
+    y, _ = base.forward(features)
+    found["before"] = kept(np.square(y - new).mean())
+    for rank in found["ranks"]:
+        model = Sequential(Linear(8, 8, rng=0, dtype="float64"))
+        for (_, p), (_, q) in zip(model.params(), base.params(), strict=True):
+            p.data[...] = q.data
+        add_lora(model, rank, rng=1)
+        losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=SquaredError())
+        found["loss"].append(kept(losses[-1]))
+        found["learned"].append(sum(p.data.size for _, p in model.params()))
+    return found
+
+
+SHOWN = {"model": "gpt", "p": 31, "operator": "+", "orders": [2], "r_train": 0.5, "layers": 2,
+         "width": 128, "heads": 4, "batch": 512, "optimizer": "adamw", "weight_decay": 1.0,
+         "dropout": 0.0, "steps": 10001, "norm": "post", "symmetric": False, "q": None,
+         "stratified": False, "clip": 1.0, "seed": 42}
+
+
+def late():
+    """Both accuracies of one of the study's kept runs: the default GPT, an hour of training."""
+    stored = [json.loads(gzip.decompress(path.read_bytes())) for path in
+              sorted((ROOT / "experiments" / "results" / "study").glob("*.json.gz"))]
+    made = [run for run in stored
+            if all(run["config"][name] == value for name, value in SHOWN.items())]
+    found = max(made, key=_recent)["records"]       # each engine that made it has a file
+    return {name: found[name] for name in ("step", "train_accuracy", "validation_accuracy")}
+
+
+def _recent(run):
+    """As the report chooses: made by the engine of today; else, by one whose name was kept."""
+    engine = run.get("made", {}).get("engine")
+    return engine == engine_digest(), engine is not None
+
+
+def further():
+    """The letter two places back, learned on lines of 12: what is right on longer ones?"""
+    V = 6
+    found = {"places": list(range(2, 40))}
+    for name, model in (
+            ("turned", Llama(V, 16, 1, 2, 2, 24, max_len=40, tied=False, rng=0, dtype="float64")),
+            ("added", GPT(V, 16, 1, 2, max_len=40, norm="pre", positions="learned",
+                          activation="relu", rng=0, dtype="float64"))):
+        rng = np.random.default_rng(0)
+
+        def batch(step, S=12, rng=rng):
+            ids = rng.integers(0, V, (24, S))
+            targets = np.full(ids.shape, IGNORED)
+            targets[:, 2:] = ids[:, :-2]
+            return ids, targets
+
+        losses = fit(model, batch, 400, 1e-2)
+        ids, targets = batch(0, 40)
+        share = (model.forward(ids)[0].argmax(-1) == targets)[:, 2:].mean(0)
+        found[name] = kept(share)
+        found[f"{name}_loss"] = kept(losses[-1])
+    return found
