@@ -8,10 +8,13 @@ whichever module ``use`` has chosen. Both backends can take turns in one process
 """
 
 import contextlib
+import functools
 import math
+import os
 
 import numpy as np
 
+from npdl import cublas
 from npdl.errors import BackendError, InputError
 
 NAMES = ("numpy", "cupy")
@@ -31,9 +34,18 @@ class _ArrayModule:
     def _choose(self, module):
         self.__dict__.clear()
         self._module = module
+        if hasattr(getattr(module, "cuda", None), "Memory"):    # no stand-in of a test's
+            self.matmul = _products(module)
 
 
 xp = _ArrayModule()
+_products = functools.cache(cublas.Products)    # of CuPy: its handles are made once
+
+
+def tf32():
+    """Whether float32 products are made of factors that are rounded to 10 bits: on a GPU, where
+    CUPY_TF32 or CuPy itself says so."""
+    return isinstance(xp.__dict__.get("matmul"), cublas.Products) and cublas.uses_tf32(xp._module)
 
 
 def _import_cupy():
@@ -54,12 +66,20 @@ def _import_cupy():
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # no driver, one that is too old, or no device
         raise BackendError(
-            "backend 'cupy': no usable GPU; there is none, or its driver is older than this CuPy "
-            f"needs: compare with nvidia-smi, update the driver, {instead} ({_first_cause(error)})"
+            f"backend 'cupy': no usable GPU{_chosen()}; there is none, or its driver is older "
+            "than this CuPy needs: compare with nvidia-smi, update the driver, "
+            f"{instead} ({_first_cause(error)})"
         ) from error
     if count == 0:
-        raise BackendError(f"backend 'cupy': no GPU was found; look with nvidia-smi, {instead}")
+        raise BackendError(f"backend 'cupy': no GPU was found{_chosen()}; look with nvidia-smi, "
+                           f"{instead}")
     return cupy
+
+
+def _chosen():
+    """A word about CUDA_VISIBLE_DEVICES, which may hide every card."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if shown is None else f" among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
 
 
 def _first_cause(error):
@@ -82,7 +102,7 @@ def plain_errors():
             raise
         if isinstance(error, MemoryError):
             raise BackendError(
-                f"backend 'cupy': the GPU's memory{_memory_size()} is full; lower --batch, "
+                f"backend 'cupy': the GPU's memory{_memory_size(error)} is full; lower --batch, "
                 f"--width, --layers or the length, or use '--backend numpy' ({_first_cause(error)})"
             ) from error
         raise BackendError(
@@ -99,9 +119,12 @@ def _is_cupys(error):
     return type(error).__module__.split(".")[0] in ("cupy", "cupyx", "cupy_backends", "cuda")
 
 
-def _memory_size():
-    """' (80 GiB)', or nothing where the device does not say."""
+def _memory_size(error):
+    """' (80 GiB)', or the limit that was set for CuPy, or nothing where the device does not say."""
     try:
+        limit = xp.get_default_memory_pool().get_limit()
+        if limit and "limit" in str(error):
+            return f", limited to {limit / 2**20:.0f} MiB (CUPY_GPU_MEMORY_LIMIT),"
         return f" ({xp.cuda.runtime.memGetInfo()[1] / 2**30:.0f} GiB)"
     except Exception:       # the device may answer nothing any more; its first error counts
         return ""

@@ -130,11 +130,11 @@ def _sum_on_device(rows, index, size):
     that go to one place (N, N): each of those rows then writes the same sum there.
     """
     if len(index) > size:
-        return one_hot(index, size, rows.dtype).T @ rows
+        return xp.matmul(one_hot(index, size, rows.dtype).T, rows)
     same = (index[:, None] == index).astype(rows.dtype)
     first = same.argmax(1)                                  # products may differ in the last bit
     total = xp.zeros((size, rows.shape[-1]), rows.dtype)
-    total[index] = (same @ rows)[first]
+    total[index] = xp.matmul(same, rows)[first]
     return total
 
 

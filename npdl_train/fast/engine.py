@@ -138,13 +138,16 @@ class FastEngine:
             known = {}
             self.parts_of[batch] = [np.copy(array) for array in arrays], known
         if shared not in known:
-            count = max(len(self.workers.models), -(-len(batch) // batch.chunk))
-            count = min(count, len(batch))
-            size, more = divmod(len(batch), count)
-            cuts = [i * size + min(i, more) for i in range(count + 1)]
-            known[shared] = [self.part(batch, slice(*cut), shared)
-                             for cut in itertools.pairwise(cuts)]
+            known[shared] = self.cut(batch, shared)
         return known[shared]
+
+    def cut(self, batch, shared):
+        """The Parts, made anew."""
+        count = max(len(self.workers.models), -(-len(batch) // batch.chunk))
+        count = min(count, len(batch))
+        size, more = divmod(len(batch), count)
+        cuts = [i * size + min(i, more) for i in range(count + 1)]
+        return [self.part(batch, slice(*cut), shared) for cut in itertools.pairwise(cuts)]
 
     def check(self, ids, targets, counted):
         """The doors of the textbook's model and loss."""
@@ -172,14 +175,15 @@ def learn(worker, parts, _):
     """[the loss of each part], its gradients in the worker's memory, which had others."""
     worker.grad[...] = 0
     worker.arena.written.clear()
-    return [loss_of(worker, part.made, rng) for part, rng in parts]
+    return [loss_of(worker, part.made, None if rng is None else Masks(rng, part.made))
+            for part, rng in parts]
 
 
-def loss_of(worker, piece, rng):
-    """The loss of a piece, its gradients being added; dropout's numbers come from `rng`."""
+def loss_of(worker, piece, masks):
+    """The loss of a piece, its gradients being added."""
     if not piece.counted.size:
         return 0.0
-    logits, cache = start(worker, piece, None if rng is None else Masks(rng, piece))
+    logits, cache = start(worker, piece, masks)
     loss, log_p = loss_forward(logits, piece.counted, worker.arena)
     worker.backward(loss_backward(log_p, piece.counted, worker.arena), cache)
     return loss

@@ -149,22 +149,31 @@ class Flat:
         optimizer = self.optimizer
         lr = float(optimizer.rate(lr))
         optimizer.steps += 1
-        size, decayed = self.size, self.decayed
-        block = BLOCK if is_host() else max(size, 1)
-        parts = [
-            (slice(start, min(start + block, end)), decay)
-            for begin, end, decay in ((0, decayed, optimizer.weight_decay), (decayed, size, 0.0))
-            for start in range(begin, end, block)
-        ]
+        parts = self.parts(BLOCK if is_host() else max(self.size, 1))
         if run is None:
             self.update(parts, self.settings(), lr)
         else:
             run(update, parts, (self.settings(), lr))
 
+    def parts(self, block):
+        """What an update goes through: [(slice, decay)], of at most `block` numbers each."""
+        size, decayed = self.size, self.decayed
+        return [
+            (slice(start, min(start + block, end)), decay)
+            for begin, end, decay in ((0, decayed, self.optimizer.weight_decay),
+                                      (decayed, size, 0.0))
+            for start in range(begin, end, block)
+        ]
+
     def update(self, parts, settings, lr):
         """The optimizer's step, with these settings, of some parts: (slice, decay)."""
         vars(self.optimizer).update(settings)
-        return [UPDATES[type(self.optimizer)](self, part, lr, decay) for part, decay in parts]
+        return self.move(parts, *rates(self.optimizer, lr))
+
+    def move(self, parts, rate, eps, keep):
+        """The same with `rates`, numbers or arrays of one number."""
+        move = UPDATES[type(self.optimizer)]
+        return [move(self, part, decay, rate, eps, keep) for part, decay in parts]
 
 
 def update(worker, parts, common):
@@ -172,21 +181,30 @@ def update(worker, parts, common):
     return worker.flat.update(parts, *common)
 
 
-def sgd(flat, part, lr, decay):
+def rates(optimizer, lr):
+    """(rate, eps, keep): what an update's kernels read that changes from step to step."""
+    if type(optimizer) is SGD:
+        return lr, 0.0, 1.0
+    (b1, b2), t = optimizer.betas, optimizer.steps
+    root = math.sqrt(1 - b2**t)             # lr m_hat / (sqrt(v_hat) + eps), times root / root
+    return lr * root / (1 - b1**t), optimizer.eps * root, 1 - lr * optimizer.weight_decay
+
+
+def sgd(flat, part, decay, rate, eps, keep):
     """SGD.update of one stretch."""
     theta, v, g = flat.data[part], flat.moments["velocity"][part], flat.grad[part]
-    fused.sgd(theta, v, g, flat.optimizer.momentum, decay or None, lr, spare_for(theta))
+    fused.sgd(theta, v, g, flat.optimizer.momentum, decay or None, rate, spare_for(theta))
 
 
-def adam(flat, part, lr, decay):
+def adam(flat, part, decay, rate, eps, keep):
     """Adam.update of one stretch."""
     theta, m, v, g = stretch(flat, part)
-    move(flat.optimizer, theta, m, v, g + decay * theta if decay else g, None, lr)
+    move(flat.optimizer, theta, m, v, g + decay * theta if decay else g, rate, eps, None)
 
 
-def adamw(flat, part, lr, decay):
+def adamw(flat, part, decay, rate, eps, keep):
     """AdamW.update of one stretch."""
-    move(flat.optimizer, *stretch(flat, part), 1 - lr * decay if decay else None, lr)
+    move(flat.optimizer, *stretch(flat, part), rate, eps, keep if decay else None)
 
 
 def stretch(flat, part):
@@ -194,12 +212,10 @@ def stretch(flat, part):
     return flat.data[part], flat.moments["m"][part], flat.moments["v"][part], flat.grad[part]
 
 
-def move(optimizer, theta, m, v, g, keep, lr):
+def move(optimizer, theta, m, v, g, rate, eps, keep):
     """Adam.move of some numbers, after theta *= keep."""
-    (b1, b2), t = optimizer.betas, optimizer.steps
-    root = math.sqrt(1 - b2**t)             # lr m_hat / (sqrt(v_hat) + eps), times root / root
-    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, optimizer.eps * root,
-               lr * root / (1 - b1**t), spare_for(theta))
+    b1, b2 = optimizer.betas
+    fused.adam(theta, m, v, g, keep, b1, 1 - b1, b2, 1 - b2, eps, rate, spare_for(theta))
 
 
 class AdamWInPlace(AdamW):
@@ -211,10 +227,10 @@ class AdamWInPlace(AdamW):
         if not is_host() or not all(array.flags.c_contiguous for array in arrays):
             super().update(name, p, lr, decay)
             return
-        keep = 1 - lr * decay if decay else None
+        rate, eps, keep = rates(self, lr)
         for start in range(0, p.data.size, BLOCK):
             blocks = (array.reshape(-1)[start : start + BLOCK] for array in arrays)
-            move(self, *blocks, keep, lr)
+            move(self, *blocks, rate, eps, keep if decay else None)
 
 
 def spare_for(theta):

@@ -318,7 +318,7 @@ def row_max(x, m):
     return columns.max(0)[:, None]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.cache                            # never given back: a CUDA graph may read it
 def ones(rows, columns, dtype, name):
     """A matrix of ones; `name` is the backend's."""
     return xp.ones((rows, columns), dtype)

@@ -60,7 +60,7 @@ def unshared(B, S, name, counted, every):
     return reads
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache                            # never given back: a CUDA graph may read it
 def words(V, name):
     """0, 1, .. V - 1; `name` is the backend's."""
     return xp.arange(V)
@@ -100,10 +100,19 @@ def log_softmax(logits, counted, m):
 
 def measured(logits, counted, m):
     """SequenceLoss("none").forward, and how many targets come out right: two (B,) on the host."""
+    return by_sequence(counted, *map(to_host, seen(logits, counted, m)))
+
+
+def seen(logits, counted, m):
+    """Each target's loss and whether it comes out right: two (E,)."""
     top = most_probable(logits)
     right = (top if counted.read.same else top[counted.read.index]) == counted.targets
     log_p = log_softmax(logits, counted, m)
-    loss = -xp.take(log_p.reshape(-1), counted.place) * counted.weight(log_p.dtype)
+    return -xp.take(log_p.reshape(-1), counted.place) * counted.weight(log_p.dtype), right
+
+
+def by_sequence(counted, loss, right):
+    """The sums of both over each sequence's targets: two (B,)."""
     b, B = counted.sequence, counted.sequences
-    return (np.bincount(b, to_host(loss), B).astype(log_p.dtype),
-            np.bincount(b, to_host(right), B).astype(np.int64))
+    return (np.bincount(b, loss, B).astype(loss.dtype),
+            np.bincount(b, right, B).astype(np.int64))

@@ -91,7 +91,7 @@ class FastLSTM:
         add_to_table(embedding.W, dh, words or rows, "tokens", m, embedding.padding_id)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache                            # never given back: a CUDA graph may read it
 def halves(name, dtype):
     """For fused.gates: (4, 1, 1) of 1/2, 1/2, 1/2, 1 and of 1/2, 1/2, 1/2, 0; `name` is the
     backend's."""

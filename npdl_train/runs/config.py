@@ -68,7 +68,7 @@ class Config:
     has not, or a value that it cannot be.
 
     engine   what computes a step, with results equal but for rounding: "plain" the textbook,
-             "fast" npdl_train.fast
+             "fast" npdl_train.fast, on a GPU as CUDA graphs, "eager" the same without them
     threads  parts of a batch that the fast engine works on at once, each in a process or a thread,
              or BLAS's threads for a model that it does not know; results repeat bit for bit for
              the same number

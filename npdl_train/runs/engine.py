@@ -18,10 +18,11 @@ from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
 from npdl_train.console import note
+from npdl_train.fast import graph
 from npdl_train.fast.engine import FastEngine, unsupported
 from npdl_train.fast.memory import keep_freed_memory
 
-ENGINES = ("fast", "plain")
+ENGINES = ("fast", "eager", "plain")
 
 
 @dataclass(eq=False)
@@ -121,11 +122,13 @@ class PlainEngine:
 def make_engine(name, model, optimizer, threads=1, plain_threads=1):
     """The engine called `name`; the plain one, saying so, where the fast one does not know how:
     then the products, of a large model nearly all of the work, have the `threads`. A plain engine
-    that was asked for has `plain_threads`."""
-    if name == "fast":
+    that was asked for has `plain_threads`. "eager" is the fast one without CUDA graphs."""
+    if name != "plain":
         why = unsupported(model, optimizer)
+        if why is None and graph.possible():
+            return graph.GraphEngine(model, optimizer, captures=name == "fast")
         if why is None:
             return FastEngine(model, optimizer, threads)
-        note(f"--engine fast: {why}; going on with --engine plain")
+        note(f"--engine {name}: {why}; going on with --engine plain")
         return PlainEngine(model, optimizer, threads)
     return PlainEngine(model, optimizer, plain_threads)

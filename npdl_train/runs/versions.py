@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import npdl
+from npdl.backend import tf32
 from npdl.errors import CheckpointError
 from npdl.files import read_json, write_json
 from npdl.threads import threadpool_info
@@ -41,6 +42,7 @@ def versions():
     }
     if "cupy" in sys.modules:
         found["cupy"] = sys.modules["cupy"].__version__
+        found["products"] = "TF32" if tf32() else "float32"
     return found
 
 

@@ -30,7 +30,8 @@ Event = namedtuple("Event", "kind name bytes")
 
 
 class Events(list):
-    """Events of the kinds launch, product, copy, memset, synchronisation, allocation and free.
+    """Events of the kinds launch, product, copy, memset, synchronisation, allocation and free;
+    graph, and node for each of these in it.
 
     A launch's name ends with its number of blocks and of threads. `peak_bytes` is the most that
     CuPy's memory pool had of the card.

@@ -13,10 +13,12 @@ FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fpe
          "-fPIC"]
 KERNEL = re.compile(
     r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
-# threads of a block that work together, and what g++ would take for something else
-NO_THREAD_ALONE = re.compile(
-    r"__sync|__shared__|__shfl|__ballot|__any|__all|__match|__constant__|\basm\b|\bclock|"
-    r"cooperative_groups|CUPY_JIT_MODE")
+# threads of a block that work together: as shim.h has them; the rest g++ would not understand
+TOGETHER = re.compile(r"__syncthreads|__shared__|__shfl_xor_sync|__shfl_sync")
+REFUSED = re.compile(
+    r"__sync(?!threads\(\))|__shfl(?!_xor_sync\b|_sync\b)|__ballot|__any|__all|__match|"
+    r"__constant__|\basm\b|\bclock|cooperative_groups|CUPY_JIT_MODE|CUPY_FOR\(.*__shared__")
+DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 WHICH_THREAD = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\b")
 # CuPy's reduction, as its threads run it: from one __syncthreads to the next, one after another
 REDUCTION = [
@@ -46,7 +48,7 @@ def as_host_code(source):
     if not names:
         raise NotFaked('cupy_on_cpu: a kernel that is not extern "C" (a template: products of '
                        "integers, ...)")
-    refused = NO_THREAD_ALONE.search(source)
+    refused = REFUSED.search(source)
     if "_sdata_raw" in source and "_type_reduce" in source:
         mode = "ALONE"
         for pattern, by in REDUCTION:
@@ -55,11 +57,15 @@ def as_host_code(source):
                 raise NotFaked(f"cupy_on_cpu: {names[0]} is no reduction as CuPy 14.2 writes it")
     elif refused:
         raise NotFaked(f"cupy_on_cpu: {names[0]} uses {refused[0]}")
+    elif TOGETHER.search(source):
+        mode, source = "TOGETHER", DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared;", source)
     else:
         mode = "ALONE" if "CUPY_FOR(" in source and not WHICH_THREAD.search(source) else "EVERY"
     launches = [
-        f'extern "C" void run_{name}(void** p, const unsigned* grid, const unsigned* block) '
-        f"{{ launch({name}, p, grid, block, {mode}); }}\n" for name in names]
+        f'extern "C" void run_{name}(void** p, const unsigned* grid, const unsigned* block, '
+        f"unsigned shared) {{ launch({name}, p, grid, block, shared, {mode}); }}\n"
+        f'extern "C" size_t sizes_{name}(size_t* of) {{ return sizes({name}, of); }}\n'
+        for name in names]
     return '#include "shim.h"\n' + source + "\n" + "".join(launches), names[0]
 
 

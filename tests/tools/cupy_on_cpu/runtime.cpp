@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <vector>
+#include "card.h"
 #undef cudaGetDeviceProperties
 #undef cuGetProcAddress
 #define C extern "C"
@@ -51,15 +52,29 @@ C size_t fake_peak() { return peak; }
 struct Refused { template <class T> operator T() const { return (T)REFUSED; } };
 #define IN_ORDER std::lock_guard<std::recursive_mutex> guard(one_at_a_time); \
                  if (pending) { pending = false; return Refused(); }
+#include "graph.h"
 
 // Errors and the device
+static const std::map<int, std::pair<const char*, const char*>> errors = {
+    {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
+    {cudaErrorStreamCaptureUnsupported, {"cudaErrorStreamCaptureUnsupported",
+        "operation not permitted when stream is capturing"}},
+    {cudaErrorStreamCaptureInvalidated, {"cudaErrorStreamCaptureInvalidated",
+        "operation failed due to a previous error during capture"}},
+    {cudaErrorStreamCaptureIsolation, {"cudaErrorStreamCaptureIsolation",
+        "dependency created on uncaptured work in another stream"}},
+    {cudaErrorStreamCaptureImplicit, {"cudaErrorStreamCaptureImplicit",
+        "operation would make the legacy stream depend on a capturing blocking stream"}},
+    {cudaErrorCapturedEvent, {"cudaErrorCapturedEvent",
+        "operation not permitted on an event last recorded in a capturing stream"}},
+};
 C const char* cudaGetErrorName(cudaError_t e) {
     if (e == REFUSED) return "cudaErrorNotSupported";
-    return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
+    return errors.count(e) ? errors.at(e).first : "cudaError";
 }
 C const char* cudaGetErrorString(cudaError_t e) {
     if (e == REFUSED) return why.c_str();
-    return e == cudaErrorMemoryAllocation ? "out of memory" : "invalid value or device";
+    return errors.count(e) ? errors.at(e).second : "invalid value or device";
 }
 CALL cudaDriverGetVersion(int* v) { *v = CUDART_VERSION; OK; }
 CALL cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; OK; }
@@ -98,6 +113,7 @@ CALL cudaDeviceGetAttribute(int* v, cudaDeviceAttr which, int device) {
 // Memory: a new block is full of 0xFF (NaN), so that what nobody wrote is seen
 CALL cudaMalloc(void** p, size_t n) {
     IN_ORDER
+    ALLOWED(unsafe_allowed())
     if (n > TOTAL - used) return cudaErrorMemoryAllocation;
     if (!(*p = aligned_alloc(512, n / 512 * 512 + 512))) return cudaErrorMemoryAllocation;
     memset(*p, 0xFF, n);
@@ -109,6 +125,7 @@ CALL cudaMalloc(void** p, size_t n) {
 }
 CALL cudaFree(void* p) {
     IN_ORDER
+    ALLOWED(unsafe_allowed())
     auto found = blocks.find((char*)p);
     if (found == blocks.end()) return p ? cudaErrorInvalidValue : cudaSuccess;
     used -= found->second;
@@ -118,81 +135,143 @@ CALL cudaFree(void* p) {
     OK;
 }
 CALL cudaMallocManaged(void** p, size_t n, unsigned) { return cudaMalloc(p, n); }
+static std::map<char*, size_t> pinned;           // what cudaHostAlloc gave out
 CALL cudaHostAlloc(void** p, size_t n, unsigned) {
-    return (*p = malloc(n + 1)) ? cudaSuccess : cudaErrorMemoryAllocation;
+    IN_ORDER
+    ALLOWED(unsafe_allowed())
+    if (!(*p = malloc(n + 1))) return cudaErrorMemoryAllocation;
+    pinned[(char*)*p] = n;
+    OK;
 }
-CALL cudaFreeHost(void* p) { free(p); OK; }
+CALL cudaFreeHost(void* p) {
+    IN_ORDER
+    ALLOWED(unsafe_allowed())
+    pinned.erase((char*)p);
+    free(p);
+    OK;
+}
+static bool lies_in(const std::map<char*, size_t>& given, const void* p) {
+    auto after = given.upper_bound((char*)p);
+    if (after == given.begin()) return false;
+    auto [start, size] = *std::prev(after);
+    return (char*)p < start + size;
+}
 CALL cudaMemGetInfo(size_t* left, size_t* all) { *all = TOTAL; *left = TOTAL - used; OK; }
 CALL cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
     IN_ORDER
-    auto after = blocks.upper_bound((char*)p);
-    bool ours = false;
-    if (after != blocks.begin()) {
-        auto [start, size] = *std::prev(after);
-        ours = (char*)p < start + size;
-    }
+    bool ours = lies_in(blocks, p);
     memset(a, 0, sizeof *a);
     a->type = ours ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
     a->devicePointer = ours ? (void*)p : nullptr;
     OK;
 }
-CALL cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t) {
+CALL cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s) {
     static const char* directions[] = {"host to host", "host to device", "device to host",
                                        "device to device", "any"};
     IN_ORDER
-    if (!idle || kind != cudaMemcpyDeviceToDevice) memmove(to, from, n);
-    fake_note("copy", directions[kind], n);
-    OK;
+    for (const void* p : {from, (const void*)to})
+        if (captures.count(s) && !lies_in(blocks, p) && !lies_in(pinned, p))
+            return spoilt(s, cudaErrorStreamCaptureUnsupported);    // the host's, which may move
+    return (cudaError_t)fake_work(s, "copy", directions[kind], n, [=] {
+        if (!idle || kind != cudaMemcpyDeviceToDevice) memmove(to, from, n);
+    });
 }
 CALL cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+    ALLOWED(unsafe_allowed())
     fake_note("synchronisation", "copy", n);                    // the host waits for this one
     return cudaMemcpyAsync(to, from, n, kind, nullptr);
 }
-CALL cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t) {
-    IN_ORDER
-    if (!idle) memset(p, value, n);
-    fake_note("memset", "", n);
-    OK;
+CALL cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t s) {
+    return (cudaError_t)fake_work(s, "memset", "", n, [=] { if (!idle) memset(p, value, n); });
 }
 CALL cudaMemset(void* p, int value, size_t n) { return cudaMemsetAsync(p, value, n, nullptr); }
 
 // Streams and events are numbers
 static cudaError_t wait_for(const char* what) {
-    IN_ORDER
     fake_note("synchronisation", what, 0);
     OK;
 }
-CALL cudaDeviceSynchronize() { return wait_for("device"); }
-CALL cudaStreamSynchronize(cudaStream_t) { return wait_for("stream"); }
-CALL cudaEventSynchronize(cudaEvent_t) { return wait_for("event"); }
+CALL cudaDeviceSynchronize() {
+    IN_ORDER
+    ALLOWED(wait_allowed(nullptr, true))
+    return wait_for("device");
+}
+CALL cudaStreamSynchronize(cudaStream_t s) {
+    IN_ORDER
+    ALLOWED(wait_allowed(s))
+    return wait_for("stream");
+}
+CALL cudaStreamQuery(cudaStream_t s) {
+    IN_ORDER
+    return wait_allowed(s);
+}
+CALL cudaEventSynchronize(cudaEvent_t e) {
+    IN_ORDER
+    ALLOWED(event_allowed(e))
+    return wait_for("event");
+}
+CALL cudaEventQuery(cudaEvent_t e) {
+    IN_ORDER
+    return event_allowed(e);
+}
+CALL cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    IN_ORDER
+    ALLOWED(work_allowed(s))
+    captured_events.erase(e);
+    if (captures.count(s)) captured_events[e] = s;
+    OK;
+}
+CALL cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    IN_ORDER
+    if (captures.count(s) && !captured_events.count(e))
+        return spoilt(s, cudaErrorStreamCaptureIsolation);
+    if (!captures.count(s) && captured_events.count(e)) {
+        fake_refuse("a second stream in a capture", 0);
+        return Refused();
+    }
+    OK;
+}
 template <class H> static cudaError_t number(H* h) {
     static size_t last = 0x1000;
     *h = (H)++last;
     OK;
 }
-CALL cudaStreamCreate(cudaStream_t* s) { return number(s); }
-CALL cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return number(s); }
-CALL cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return number(s); }
-CALL cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* s) {
-    *s = cudaStreamCaptureStatusNone;
+static cudaError_t new_stream(cudaStream_t* s, unsigned flags) {
+    IN_ORDER
+    number(s);
+    waiting[*s] = !(flags & cudaStreamNonBlocking);
     OK;
 }
+CALL cudaStreamCreate(cudaStream_t* s) { return new_stream(s, 0); }
+CALL cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) { return new_stream(s, flags); }
+CALL cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
+    return new_stream(s, flags);
+}
 CALL cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* data, unsigned) {
+    ALLOWED(wait_allowed(s))
     f(s, cudaSuccess, data);
     OK;
 }
-CALL cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* data) { f(data); OK; }
+CALL cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) {
+    if (captures.count(s)) { fake_refuse("a host's function in a graph", 0); return Refused(); }
+    f(data);
+    OK;
+}
 CALL cudaEventCreate(cudaEvent_t* e) { return number(e); }
 CALL cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return number(e); }
 
 // The driver: a module is a host library (kernels.py)
 DRIVER cuInit(unsigned) { OK; }
 DRIVER cuGetErrorName(CUresult e, const char** s) {
-    *s = e == REFUSED ? "CUDA_ERROR_NOT_SUPPORTED" : "CUDA_ERROR";
+    static std::string name;                    // CUDA_ERROR_NOT_SUPPORTED of cudaErrorNotSupported
+    name = "CUDA";
+    for (const char* c = cudaGetErrorName((cudaError_t)e) + 4; *c; c++)
+        name += isupper(*c) ? std::string("_") + *c : std::string(1, toupper(*c));
+    *s = name.c_str();
     OK;
 }
 DRIVER cuGetErrorString(CUresult e, const char** s) {
-    *s = e == REFUSED ? why.c_str() : "invalid value";
+    *s = cudaGetErrorString((cudaError_t)e);
     OK;
 }
 DRIVER cuCtxGetCurrent(CUcontext* c) { *c = (CUcontext)1; OK; }
@@ -228,11 +307,16 @@ DRIVER cuModuleLoadData(CUmodule* module, const void* image) {
     OK;
 }
 DRIVER cuModuleUnload(CUmodule) { OK; }
-struct Kernel { std::string name; void (*run)(void**, const unsigned*, const unsigned*); };
+struct Kernel {
+    std::string name;
+    void (*run)(void**, const unsigned*, const unsigned*, unsigned);
+    size_t (*sizes)(size_t*);                           // its parameters' bytes
+};
 DRIVER cuModuleGetFunction(CUfunction* f, CUmodule module, const char* name) {
     void* run = dlsym((void*)module, (std::string("run_") + name).c_str());
-    if (!run) { fake_refuse(name, 0); return Refused(); }
-    *f = (CUfunction) new Kernel{name, (decltype(Kernel::run))run};
+    void* sizes = dlsym((void*)module, (std::string("sizes_") + name).c_str());
+    if (!run || !sizes) { fake_refuse(name, 0); return Refused(); }
+    *f = (CUfunction) new Kernel{name, (decltype(Kernel::run))run, (decltype(Kernel::sizes))sizes};
     OK;
 }
 DRIVER cuFuncGetAttribute(int* v, CUfunction_attribute which, CUfunction) {
@@ -244,18 +328,26 @@ DRIVER cuFuncGetAttribute(int* v, CUfunction_attribute which, CUfunction) {
     OK;
 }
 DRIVER cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                      unsigned by, unsigned bz, unsigned shared, CUstream, void** arguments,
+                      unsigned by, unsigned bz, unsigned shared, CUstream s, void** arguments,
                       void**) {
     IN_ORDER
     const Kernel* kernel = (const Kernel*)f;
     unsigned long grid = 1ul * gx * gy * gz, block = 1ul * bx * by * bz;
     if (!arguments || !grid || !block || block > THREADS || shared > SHARED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (recording) {
-        std::string size = std::to_string(grid) + ", " + std::to_string(block);
-        fake_note("launch", (kernel->name + " <<<" + size + ">>>").c_str(), 0);
+    std::string name = kernel->name + " <<<" + std::to_string(grid) + ", " +
+                       std::to_string(block) + ">>>";
+    std::vector<std::vector<char>> kept;                // parameters, as they are at the launch
+    if (fake_is_captured(s)) {
+        size_t bytes[1024], count = kernel->sizes(bytes);
+        for (size_t i = 0; i < count; i++)
+            kept.emplace_back((char*)arguments[i], (char*)arguments[i] + bytes[i]);
     }
-    unsigned blocks_of[3] = {gx, gy, gz}, threads_of[3] = {bx, by, bz};
-    if (!idle) kernel->run(arguments, blocks_of, threads_of);
-    OK;
+    return (CUresult)fake_work(s, "launch", name, 0, [=]() mutable {
+        std::vector<void*> places;
+        for (auto& each : kept) places.push_back(each.data());
+        unsigned blocks_of[3] = {gx, gy, gz}, threads_of[3] = {bx, by, bz};
+        if (!idle) kernel->run(kept.empty() ? arguments : places.data(), blocks_of, threads_of,
+                               shared);
+    });
 }

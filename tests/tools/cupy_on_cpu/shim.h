@@ -1,11 +1,12 @@
-// CUDA C++ as host C++: what the kernels that CuPy writes need of the device's language.
-// One thread at a time. What is missing here (shuffles, votes, clocks, erfinv, ...) does not
-// compile, and kernels.py refuses such a kernel; it lets __syncthreads through only in CuPy's own
-// reductions, which it has rewritten.
+// CUDA C++ as host C++: what the kernels need of the device's language. One thread at a time; the
+// threads of a block that work together take turns, each until it waits for the others. What is
+// missing here (votes, clocks, erfinv, ...) does not compile, and kernels.py refuses such a kernel.
 #pragma once
 #include <algorithm>
 #include <cassert>
 #include <cfloat>
+#include <cstdio>
+#include <cstdlib>
 #include <climits>
 #include <cmath>
 #include <cstddef>
@@ -13,16 +14,46 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
+#include <vector>
+#include <ucontext.h>
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-#define __shared__ static
+#define __shared__ static __attribute__((section("block_memory")))
 struct Three { unsigned x, y, z; };
 static Three threadIdx, blockIdx, blockDim, gridDim;
-static inline void __syncthreads() {}
+
+// A thread of a block whose threads work together: with a stack of its own, running until it waits
+// for its warp (a shuffle) or for the block (__syncthreads).
+enum Waits { RUNS, FOR_WARP, FOR_BLOCK, ENDED };
+struct Fiber { ucontext_t at; std::vector<char> stack; Three index; Waits waits; unsigned number; };
+static ucontext_t scheduler;
+static Fiber* current;
+static char dynamic_shared[49152] __attribute__((section("block_memory"), aligned(16)));
+extern "C" char __start_block_memory[], __stop_block_memory[];
+static double exchanged[1024];                      // what each thread gives to a shuffle
+static inline void wait(Waits what) {
+    current->waits = what;
+    swapcontext(&current->at, &scheduler);
+}
+static inline void __syncthreads() { if (current) wait(FOR_BLOCK); }
+static inline void __threadfence() {}
+template <class T> static inline T shuffled(T x, unsigned from) {
+    memcpy(&exchanged[current->number], &x, sizeof x);
+    wait(FOR_WARP);
+    memcpy(&x, &exchanged[from], sizeof x);
+    wait(FOR_WARP);
+    return x;
+}
+template <class T> static inline T __shfl_xor_sync(unsigned, T x, int lanes) {
+    return shuffled(x, current->number ^ lanes);
+}
+template <class T> static inline T __shfl_sync(unsigned, T x, int lane) {
+    return shuffled(x, current->number / 32 * 32 + lane);
+}
 
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
@@ -59,6 +90,7 @@ static inline half __ushort_as_half(unsigned short x);
 
 // atomics: nobody else writes
 template <class T> static inline T __ldg(const T* p) { return *p; }
+template <class T> static inline T __ldcg(const T* p) { return *p; }
 template <class T, class U>
 static inline T atomicAdd(T* p, U x) {
     T old = *p;
@@ -115,26 +147,90 @@ static inline auto max(T a, U b) {
 static inline half __ushort_as_half(unsigned short x) { return bits<half>(x); }
 
 // A launch: the kernel's parameters lie behind `arguments`. ALONE is one thread that does all
-// the work (grid-stride loops); EVERY runs each thread of each block in turn.
-enum Mode { EVERY, ALONE };
+// the work (grid-stride loops); EVERY runs each thread of each block in turn; TOGETHER the threads
+// of a block as Fibers, the last one first, the block's memory full of NaN before it: so that what
+// is read before a __syncthreads that is missing is seen.
+enum Mode { EVERY, ALONE, TOGETHER };
 template <class... A, size_t... I>
 static void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
     kernel(*(std::remove_reference_t<A>*)arguments[I]...);
 }
+template <class... A> static size_t sizes(void (*)(A...), size_t* of) {     // of the parameters
+    size_t each[] = {sizeof(std::remove_reference_t<A>)..., 0};
+    memcpy(of, each, sizeof...(A) * sizeof *of);
+    return sizeof...(A);
+}
+static void (*body)(void*);                         // what a Fiber runs
+static void* body_of;
+static void fiber() {
+    body(body_of);
+    wait(ENDED);
+}
+static void resume(Fiber& each) {
+    current = &each;
+    threadIdx = each.index;
+    each.waits = RUNS;
+    swapcontext(&scheduler, &each.at);
+    current = nullptr;
+}
+static void together(unsigned count, const unsigned* block) {
+    static std::vector<Fiber> fibers;
+    fibers.resize(count);
+    memset(__start_block_memory, 0xFF, __stop_block_memory - __start_block_memory);
+    for (unsigned i = 0; i < count; i++) {
+        Fiber& each = fibers[i];
+        each.stack.resize(1 << 16);
+        getcontext(&each.at);
+        each.at.uc_stack.ss_sp = each.stack.data();
+        each.at.uc_stack.ss_size = each.stack.size();
+        each.at.uc_link = nullptr;
+        makecontext(&each.at, fiber, 0);
+        each.index = {i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
+        each.waits = FOR_BLOCK;
+        each.number = i;
+    }
+    for (bool left = true; left;) {
+        left = false;
+        for (unsigned end = count; end; end = (end - 1) / 32 * 32) {
+            unsigned start = (end - 1) / 32 * 32;
+            unsigned asked = 1;                     // lanes that wait for their warp
+            for (bool first = true; first || asked; first = false) {
+                if (!first && asked != end - start) {
+                    fprintf(stderr, "cupy_on_cpu: a shuffle that some threads of a warp miss\n");
+                    abort();
+                }
+                asked = 0;
+                for (unsigned i = end; i-- > start;)
+                    if (fibers[i].waits != ENDED) {
+                        resume(fibers[i]);
+                        asked += fibers[i].waits == FOR_WARP;
+                    }
+            }
+            for (unsigned i = start; i < end; i++) left |= fibers[i].waits != ENDED;
+        }
+    }
+}
 template <class... A>
 static void launch(void (*kernel)(A...), void** arguments, const unsigned* grid,
-                   const unsigned* block, Mode mode) {
+                   const unsigned* block, unsigned shared, Mode mode) {
+    struct Given { void (*kernel)(A...); void** arguments; } given{kernel, arguments};
+    auto run = [](void* p) {
+        call(((Given*)p)->kernel, ((Given*)p)->arguments, std::index_sequence_for<A...>{});
+    };
     gridDim = blockDim = {1, 1, 1};
-    if (mode == EVERY) {
+    if (mode != ALONE) {
         gridDim = {grid[0], grid[1], grid[2]};
         blockDim = {block[0], block[1], block[2]};
     }
+    body = run;
+    body_of = &given;
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
     for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
-    for (threadIdx.z = 0; threadIdx.z < blockDim.z; threadIdx.z++)
-    for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++)
-    for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
-        call(kernel, arguments, std::index_sequence_for<A...>{});
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+        if (mode == TOGETHER) { together(block[0] * block[1] * block[2], block); continue; }
+        for (threadIdx.z = 0; threadIdx.z < blockDim.z; threadIdx.z++)
+        for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++)
+        for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) run(&given);
+    }
     blockIdx = threadIdx = {0, 0, 0};
 }

@@ -1,0 +1,140 @@
+"""Products on a GPU by cuBLAS handles of npdl's own, since CuPy uses its own in no CUDA graph.
+
+A CUDA graph holds what a stream was asked for and repeats it by one call. CuPy refuses to call
+cuBLAS while a stream is captured; cuBLAS itself does not, if its memory is given to it beforehand.
+The library is the one that CuPy has loaded, the calls are the same in a graph and outside, so that
+both give the same bits. Only backend.py imports this.
+"""
+
+import ctypes
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+from npdl.errors import BackendError
+
+SPACE = 32 << 20            # bytes of workspace, as NVIDIA recommends for its largest cards
+TF32 = 3                    # CUBLAS_TF32_TENSOR_OP_MATH
+KINDS = {np.dtype("float32"): ("S", ctypes.c_float), np.dtype("float64"): ("D", ctypes.c_double)}
+
+
+def library(cupy):
+    """cuBLAS as CuPy has loaded it."""
+    from cupy_backends.cuda.libs import cublas  # a name of the module is found in what it needs
+
+    cupy.cuda.device.get_cublas_handle()
+    for name in (cublas.__file__, *_mapped()):
+        found = ctypes.CDLL(name)
+        if hasattr(found, "cublasCreate_v2"):
+            return found
+    raise BackendError("backend 'cupy': cuBLAS is not among the libraries that CuPy has loaded")
+
+
+def _mapped():
+    """The paths of cuBLAS among this process's libraries, on Linux."""
+    maps = Path("/proc/self/maps")
+    return re.findall(r"/\S*/libcublas\.so\S*", maps.read_text()) if maps.exists() else []
+
+
+def uses_tf32(cupy):
+    """Whether CuPy rounds a product's float32 factors to 10 bits (CUPY_TF32=1)."""
+    linalg = cupy._core._routines_linalg
+    return linalg.get_compute_type("f") == linalg.COMPUTE_TYPE_TF32
+
+
+class Handle:
+    """cuBLAS for one stream, with its workspace: setting a stream would take that away again."""
+
+    def __init__(self, cupy, stream):
+        self.library, self.handle = library(cupy), ctypes.c_void_p()
+        self.ask("cublasCreate_v2", ctypes.byref(self.handle))
+        self.space = cupy.cuda.Memory(SPACE)                # not from a pool, which others share
+        self.ask("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
+        self.ask("cublasSetWorkspace_v2", self.handle, ctypes.c_void_p(self.space.ptr),
+                 ctypes.c_size_t(SPACE))
+        if uses_tf32(cupy):
+            self.ask("cublasSetMathMode", self.handle, TF32)
+
+    def ask(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise BackendError(f"backend 'cupy': {name}: status {status} of cuBLAS")
+
+    def product(self, dtype, sizes, factors, out, count):
+        """out = a b, `count` times: (pointer, leading dimension, stride), columns first."""
+        letter, number = KINDS[dtype]
+        i, stride = ctypes.c_int, ctypes.c_longlong
+        (a, b), ends = factors, (ctypes.byref(number(1)), ctypes.byref(number(0)))
+        each = [[ctypes.c_void_p(x[0]), i(x[1]), *([stride(x[2])] if count > 1 else [])]
+                for x in (a, b, out)]
+        name = f"cublas{letter}gemm" + ("_v2" if count == 1 else "StridedBatched")
+        self.ask(name, self.handle, *map(i, sizes), ends[0], *each[0], *each[1], ends[1], *each[2],
+                 *([i(count)] if count > 1 else []))
+
+
+def layout(x, lead):
+    """(whether transposed, leading dimension, stride from one to the next) of matrices, stacked as
+    `lead`; None where cuBLAS cannot read them so."""
+    *steps, row, column = (step // x.itemsize for step in x.strides)
+    R, C = x.shape[-2:]
+    if column == 1 or C == 1:
+        turned, leading = 0, max(row if R > 1 else C, C)
+    elif row == 1 or R == 1:
+        turned, leading = 1, max(column, R)
+    else:
+        return None
+    own = [0 if n == 1 else step for n, step in zip(x.shape[:-2], steps, strict=True)]
+    own = [0] * (len(lead) - len(own)) + own
+    kept = [(n, step) for n, step in zip(lead, own, strict=True) if n > 1]
+    for (_, outer), (n, inner) in zip(kept, kept[1:], strict=False):
+        if outer != n * inner:
+            return None
+    return turned, leading, kept[-1][1] if kept else 0
+
+
+class Products:
+    """xp.matmul on a GPU: matrices and stacks of them in float32 and float64 by a Handle for each
+    stream, everything else by CuPy."""
+
+    def __init__(self, cupy):
+        self.cupy, self.handles = cupy, {}
+
+    def handle(self):
+        """The Handle of the current stream of the current device."""
+        stream = self.cupy.cuda.get_current_stream().ptr
+        key = self.cupy.cuda.runtime.getDevice(), stream
+        if key not in self.handles:
+            self.handles[key] = Handle(self.cupy, stream)
+        return self.handles[key]
+
+    def __call__(self, a, b, out=None):
+        made = self.plan(a, b, out)
+        if made is None:
+            return self.cupy.matmul(a, b, out=out)
+        out, count, (A, B, C) = made
+        (M, K), N = a.shape[-2:], b.shape[-1]
+        if C[0]:                                    # a transposed result: out^T = b^T a^T
+            turned = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
+            self(*turned)
+            return out
+        # cuBLAS counts columns first: to it each matrix is its transpose, and out^T = b^T a^T
+        self.handle().product(out.dtype, (B[0], A[0], N, M, K),
+                              ((b.data.ptr, *B[1:]), (a.data.ptr, *A[1:])),
+                              (out.data.ptr, *C[1:]), count)
+        return out
+
+    def plan(self, a, b, out):
+        """(out, how many products, the layouts of a, b and out), or None where CuPy is to do it."""
+        if (a.dtype not in KINDS or a.dtype != b.dtype or a.ndim < 2 or b.ndim < 2
+                or a.shape[-1] != b.shape[-2] or not a.size or not b.size):
+            return None
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        shape = (*lead, a.shape[-2], b.shape[-1])
+        if out is None:
+            out = self.cupy.empty(shape, a.dtype)
+        elif out.shape != shape or out.dtype != a.dtype:
+            return None
+        layouts = [layout(x, lead) for x in (a, b, out)]
+        return None if None in layouts else (out, math.prod(lead), layouts)

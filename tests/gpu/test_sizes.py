@@ -1,0 +1,149 @@
+"""What small cases leave out on a GPU: large scores, ids and indices, square sums, batches that are
+cut, padding, and how much memory a step takes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments.bench.gpu_sides import peak_memory
+from npdl import backend
+from npdl.backend import to_device, to_host, xp
+from npdl.core import Param
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl_train.fast import kernels, memory
+from npdl_train.fast.memory import Arena
+from npdl_train.fast.prefix import Rows
+from npdl_train.runs.config import Config
+from npdl_train.runs.engine import Batch
+from npdl_train.runs.loop import Trainer
+from tests.tools import broken_kernels, cupy_on_cpu
+from tests.tools.device import needs_cupy
+from tests.tools.fast_cases import assert_equal_on_a_device, build, drawn
+
+pytestmark = needs_cupy
+emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
+PEAK = {"gpt": 63e6, "lstm": 44e6}                  # bytes of document 004's step
+ALLOCATIONS = {"gpt": 29, "lstm": 7}                # from CuPy's pool
+
+
+@pytest.fixture
+def gpu():
+    with backend.using("cupy"):
+        yield
+
+
+def test_scores_above_88():
+    broken_kernels.large_scores()
+
+
+@pytest.mark.parametrize("kind", [GPT, LSTMLM])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_a_batch_that_is_cut(kind, dropout):
+    """Each part has the masks of its own sequences."""
+    batch = dataclasses.replace(drawn("few shared", "ragged"), chunk=2)
+    assert_equal_on_a_device(lambda: build(kind, dropout=0.4), batch, dropout=dropout, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [GPT, LSTMLM])
+def test_ids_above_127_and_indices_above_32767(kind):
+    V, shape, rng = 300, (30, 4), np.random.default_rng(2)
+    ids, targets = rng.integers(128, V, shape), rng.integers(128, V, shape)
+    assert ids.size * V > 32767
+    batch = Batch(ids, targets, np.ones(shape, bool))
+    assert_equal_on_a_device(lambda: build(kind, vocab_size=V), batch, atol=1e-10)
+
+
+def test_a_column_sum_where_there_are_as_many_rows_as_columns(gpu):
+    x = np.random.default_rng(3).standard_normal((6, 6))
+    b, m = Param(xp.zeros(6)), Arena("float64")
+    for times in (1, 2):                            # written, then added
+        kernels.add_sum(b, to_device(x), m)
+        np.testing.assert_allclose(to_host(b.grad), times * x.sum(0), atol=1e-14)
+    np.testing.assert_allclose(to_host(kernels.column_sums(to_device(x))), x.sum(0), atol=1e-14)
+
+
+@pytest.mark.parametrize("limit", [1, 1024])
+def test_a_padding_row_gets_no_gradient(gpu, monkeypatch, limit):
+    monkeypatch.setattr(kernels, "SMALL_TABLE", limit)
+    rng = np.random.default_rng(4)
+    ids, d = np.array([[0, 1, 0], [2, 0, 1]]), rng.standard_normal((6, 5))
+    rows, W, m = Rows(ids, share=False, words=False), Param(xp.zeros((3, 5))), Arena("float64")
+    kernels.add_to_table(W, to_device(d), rows, "tokens", m, padding_id=0)
+    wanted = np.zeros((3, 5))
+    np.add.at(wanted, rows.tokens, d)
+    assert wanted[0].any()
+    wanted[0] = 0
+    np.testing.assert_allclose(to_host(W.grad), wanted, atol=1e-14)
+
+
+def step_of(model):
+    """A step of document 004's model, without a graph, whose kernels do nothing: the most bytes of
+    its Arena, and the allocations from CuPy's pools."""
+    trainer = Trainer(Config(model=model, engine="eager"))
+    with trainer.engine, cupy_on_cpu.empty_kernels():
+        trainer.update()
+        with Counted() as count:
+            trainer.update()
+    arena = trainer.engine.workers.workers[0].arena
+    chunk, end = max(place for _, place in arena.known.values())
+    return sum(each.nbytes for each in arena.chunks[:chunk]) + 4 * end, count.number
+
+
+class Counted:
+    """Counts what is allocated from any pool of CuPy's."""
+
+    def __enter__(self):
+        outer = self
+        outer.number = 0
+
+        class Hook(xp.cuda.MemoryHook):
+            name = "Counted"
+
+            def malloc_postprocess(self, **facts):
+                outer.number += 1
+
+        self.hook = Hook()
+        self.hook.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.hook.__exit__(*error)
+
+
+@emulated
+@pytest.mark.parametrize("mistake", [None, "scratch"])
+@pytest.mark.parametrize("model", PEAK)
+def test_memorys_peak(gpu, monkeypatch, model, mistake):
+    if mistake:
+        monkeypatch.setattr(memory._Scratch, "__exit__", lambda self, *error: None)
+    most, _ = step_of(model)
+    assert (most <= PEAK[model]) == (mistake is None)
+
+
+@emulated
+@pytest.mark.parametrize("model", PEAK)
+def test_a_step_takes_little_from_the_pool(gpu, model):
+    _, count = step_of(model)
+    assert count <= ALLOCATIONS[model]
+
+
+@emulated
+@pytest.mark.parametrize("model", PEAK)
+def test_a_replayed_step_takes_nothing_at_all(gpu, model):
+    trainer = Trainer(Config(model=model, p=7, width=16))
+    with trainer.engine:
+        for _ in range(3):
+            trainer.update()
+        with Counted() as count:
+            trainer.update()
+    assert count.number == 0
+
+
+def test_the_peak_is_followed(gpu):
+    with peak_memory(xp.get_default_memory_pool()) as peak:
+        before = peak.most
+        x = xp.ones(1000, "f")
+        del x
+    assert peak.most >= before + 4000
