@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.trace.source import recompiled
-from npdl_study.trace.watch import Watch
+from npdl_study.trace.watch import NPDL, Watch
 from npdl_study.trees import copied, mapped
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # what inputs are scaled with, to reach other sides
@@ -73,6 +73,32 @@ def scaled(inputs, factor):
         isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f") else leaf)
 
 
+def unlike(inputs):
+    """(in words, inputs) that are what these are not: with a repeated id, a mask of both kinds, a
+    second row or time step."""
+    def changed(kind, which, change):
+        found = [a for a in inputs if isinstance(a, np.ndarray) and a.dtype.kind in kind and which(
+            a)]
+        return [change(a) if any(a is b for b in found) else a for a in inputs] if found else None
+
+    def last(value):
+        def change(array):
+            array = array.copy()
+            array.flat[-1] = value(array.flat[0])
+            return array
+        return change
+
+    ways = [("a repeated id", changed("iu", lambda a: a.size > 1 == (
+        np.unique(a).size == a.size), last(lambda one: one))),
+        ("a mask that is True and False", changed("b", lambda a: a.size > 1 and np.unique(
+            a).size == 1, last(lambda one: not one)))]
+    for axis, least, what in ((0, 1, "row"), (1, 3, "time step")):
+        ways.append((f"a second {what}", changed(
+            "fiub", lambda a, at=axis, n=least: a.ndim >= n and a.shape[at] == 1,
+            lambda a, at=axis: np.concatenate([a, a * 2 if a.dtype.kind == "f" else a], at))))
+    return [(words, tuple(found)) for words, found in ways if found is not None]
+
+
 def finite(subject):
     """Whether the outputs of a Subject are numbers."""
     with np.errstate(all="ignore"):
@@ -120,7 +146,8 @@ def _noted(choice, *given, **named):
 
 
 def _of_mask(mask, *_, **__):
-    if not isinstance(mask, (np.ndarray, np.bool_)) or mask.dtype.kind != "b" or not mask.size:
+    mask = np.asarray(mask)
+    if mask.dtype.kind != "b" or not mask.size:
         return {}
     return {"is never True": mask.any(), "is never False": not mask.all()}
 
@@ -185,7 +212,8 @@ class _Watch(ast.NodeTransformer):
     def visit_Compare(self, node):
         source = ast.unparse(node)
         equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
-        if len(node.ops) > 1 or isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)) or (
+        none = isinstance(node.ops[0], (ast.Is, ast.IsNot)) and self.file.startswith(NPDL)
+        if len(node.ops) > 1 or none or isinstance(node.ops[0], (ast.In, ast.NotIn)) or (
                 equal and ast.unparse(node.comparators[0]) in GUARDS):
             return node
         return self._hooked(node, source, self.generic_visit(node))

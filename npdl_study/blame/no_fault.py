@@ -2,7 +2,7 @@
 
 import ast
 
-from npdl_study.blame.branch_coverage import FACTORS, choices_of, finite, scaled
+from npdl_study.blame.branch_coverage import FACTORS, choices_of, finite, scaled, unlike
 from npdl_study.blame.report import Blame
 from npdl_study.check.adapters import InSelf
 from npdl_study.check.side_effects import side_effects
@@ -75,6 +75,16 @@ def elsewhere(checked, search):
         if report and any(row.right is False for row in report.finals) and report.error is None:
             report.notes.insert(0, "right with the parameters that were drawn first, wrong with "
                                 "others")
+            return report
+    for words, inputs in unlike(subject.inputs):
+        try:
+            other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
+                                  subject.seed)
+            report = search(other, False) if finite(other) else None
+        except Exception:                               # the layer does not take them
+            continue
+        if report and any(row.right is False for row in report.finals) and report.error is None:
+            report.notes.insert(0, f"right at the inputs that were given; wrong with {words}")
             return report
     for factor in FACTORS if left else ():
         try:

@@ -18,7 +18,7 @@ from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.remedies import every_proof, forward_instead, likelier
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
-from npdl_study.blame.weights import AGAIN, SECONDS, TRIED, WORK
+from npdl_study.blame.weights import AGAIN, HALF, SECONDS, TRIED, WORK
 from npdl_study.blame.words import SLIGHT, unused_in
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -130,7 +130,9 @@ def reasoned(checked, runs):
         seen.append(found)
         if not found.suspects:
             return say.nothing(checked, found)
-        if len(seen) == 1 or found.could and not any(f.could for f in seen[:-1]):
+        if len(seen) > 1 and not found.could:
+            continue
+        if not any(f.could for f in seen[:-1]):
             told = _plain(checked, found)
             if told is not None:
                 return told
@@ -140,7 +142,7 @@ def reasoned(checked, runs):
         if proofs or forward is not None:
             return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                          frozenset(found.left))
-        if runs.budget.over:
+        if runs.budget.took > HALF * SECONDS:
             break
     return _with_another(checked, runs, seen[0]) or Found(
         seen[0], otherwise=lambda: say.unproved(checked, seen))
@@ -225,7 +227,10 @@ def partly(checked, small, found, share):
     """The Blame of a change that mends a part: of the one with which another mends the rest, and of
     that; or of the one that leaves least wrong."""
     wrong, tried = {row.name for row in checked.rows if row.right is False}, []
+    begun = Budget(seconds=HALF * SECONDS)
     for proof in found.proofs[:TRIED if share == 1 else 1]:
+        if tried and begun.over:
+            break
         rest, left = None, set(found.spared)
         if share == 1:
             with applied(proof):

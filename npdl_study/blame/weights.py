@@ -8,6 +8,8 @@ depends on them, docs/blame.md tells.
 WORK = 9_000_000                # values that a search may compute, then it gives up
 SECONDS = 8.0                   # of the processor, likewise: an answer within some ten
 FORWARD = 150_000               # of WORK for a slip of forward's, which is rarely the mistake
+HALF = 0.5                      # of SECONDS for what could mend a part: the rest is for what then
+                                # mends the other
 AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
 ALIKE = 0.11                    # costs that differ by less are of one likelihood: the steps
                                 # between kinds are 0.1 (a sum 1, a transpose 1.1, a factor 1.2)

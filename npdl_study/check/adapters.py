@@ -276,7 +276,8 @@ class InSelf(Layer):
             _, given = self._sorted_out(undone, count)
             left = [path for path, one in self.could.items() if one.left(run.now, given) is not None
                     or _rates(run.made.backward) and not np.array_equal(one.at(run.now), one.value)]
-            more = [value for key, value in given.items() if isinstance(key, int)]
+            more = [value for key, value in given.items()
+                    if isinstance(key, int) and value is not None]
             self.returned = in_turn([p for p in self.could if p not in left], more, self.could)
             if self.returned:
                 break
