@@ -137,6 +137,13 @@ def _softmaxes(wanted, operands):
     """The whole Jacobian of a softmax p, times a gradient: p is positive, its rows sum to 1."""
     alike = [a for a in operands if a.array.shape == wanted.shape and wanted.ndim]
     for p in alike:
+        if np.allclose(np.exp(p.array).sum(-1), 1):     # its logarithm
+            for g in alike:
+                if agree(g.array - np.exp(p.array) * g.array.sum(-1, keepdims=True), wanted):
+                    new = f"{g.label} - np.exp({p.label}) * {g.label}.sum(-1, keepdims=True)"
+                    yield 2.9 + 0.3 * g.weight, "expression", new, (
+                        "each output of a log-softmax depends on its whole row: a sum over the "
+                        "last axis is missing")
         if (p.array > 0).all() and np.allclose(p.array.sum(-1), 1):
             for g in alike:
                 inner = g.array - (g.array * p.array).sum(-1, keepdims=True)

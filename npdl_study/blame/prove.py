@@ -69,8 +69,8 @@ class Prove:
         node = expression(line.node, self.runs.watch.places[key[0]])
         if suspect.handed:
             node = parsed(suspect.handed)
-        if node is None or key not in suspect.wanted or not suspect.handed and len(
-                line.places) > 1 and not isinstance(line.node.value, ast.Tuple):
+        if node is None or key not in suspect.wanted or suspect.argument and not suspect.handed \
+                and not isinstance(line.node.value, ast.Tuple):
             return None
         names = in_reach(line, self.frames.get(key, {}))
         wanted = suspect.wanted[key]
@@ -93,8 +93,8 @@ class Prove:
         return self._first(line, suspect, [(edit, f"a term is missing: {term.strip()}")], False)
 
     def missing(self):
-        """The Proofs by a line at the end of a loop, that gives a name which the loop reads, and
-        never writes, what the next turn is to have."""
+        """The Proofs by a line at the end of a loop, that gives a name which the loop reads first
+        what the next turn is to have."""
         ran = {self.watch.places[key[0]].function for key in self.frames}
         proofs = []
         for line in (line for f in ran for line in f.lines):
@@ -102,7 +102,9 @@ class Prove:
                 continue
             loop, words = line.loops[-1], self.words(line)
             frame = frame_near(self.frames, self.watch.places, line)
-            inside = {name for node in ast.walk(loop) for name in bound_by(node)}
+            inside = {name for node in ast.walk(loop) for name in bound_by(node)} - {
+                name for node in loop.body if isinstance(node, ast.Assign)      # dh = dh + ..
+                for name in bound_by(node) & names_of(node.value)}
             carried = [n for n in names_of(loop) - inside if n in frame and
                        isinstance(frame[n], np.ndarray) and n in names_of(*(
                            t for node in ast.walk(line.function.node)
@@ -302,8 +304,8 @@ def inlined(edit, node):
 def assignments(name, arrays, space):
     """Statements name = a, a * b, a @ b .. of arrays, that keep its shape."""
     shape = space[name].shape
-    pairs = (f"{a} {sign} {b}{turned}" for sign, turned in (("@", ".T"), ("@", ""), ("*", ""))
-             for a in arrays for b in arrays)
+    pairs = (form.format(a=a, b=b) for form in ("{a} @ {b}.T", "{a} @ {b}", "{a} * {b}",
+                                                "{a}.T @ {b}") for a in arrays for b in arrays)
     for text in itertools.chain(arrays, pairs):
         try:
             with quiet():

@@ -34,7 +34,7 @@ def every_proof(found, prove):
                                                         # right by its name, and not enough
         proofs = _of_suspects(prove, [s for s in could if s.name])
     proofs = proofs or _of_suspects(prove, handed(found)) or _of_the_rest(
-        found, prove) or prove.missing()
+        found, prove, STAGES[:2]) or prove.missing() or _of_the_rest(found, prove, STAGES[1:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, prove, min(proofs, key=lambda p: p.rank))
@@ -63,7 +63,7 @@ def _of_suspects(prove, suspects, every=False):
     return proofs
 
 
-def _of_the_rest(found, prove):
+def _of_the_rest(found, prove, stages=STAGES):
     """The Proofs of statements without values: loops, choices, indices, what hands on."""
     ran, could = {s.line.function for s in found.suspects}, found.could
     known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
@@ -75,7 +75,7 @@ def _of_the_rest(found, prove):
                 "forward" not in f.qualname or line.inside)]
     rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
                                 line in by, hands_on(line.node)))
-    for least, most in zip(STAGES, STAGES[1:], strict=False):   # what is small in any comes first
+    for least, most in zip(stages, stages[1:], strict=False):   # what is small in any comes first
         proofs = []
         for line in rest:
             suspect = by.get(line)
