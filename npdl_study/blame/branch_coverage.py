@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.check.adapters import Functions
 from npdl_study.trace.source import recompiled
 from npdl_study.trace.watch import NPDL, Watch
 from npdl_study.trees import copied, mapped
@@ -73,9 +74,11 @@ def scaled(inputs, factor):
         isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f") else leaf)
 
 
-def unlike(inputs):
-    """(in words, inputs) that are what these are not: with a repeated id, a mask of both kinds, a
-    second row or time step."""
+def unlike(subject):
+    """(in words, inputs) that are what a Subject's are not: with a repeated id, a mask of both
+    kinds; of a class, whose inputs are no parameters, a second row or time step."""
+    inputs = subject.inputs
+
     def changed(kind, which, change):
         found = [a for a in inputs if isinstance(a, np.ndarray) and a.dtype.kind in kind and which(
             a)]
@@ -92,7 +95,8 @@ def unlike(inputs):
         np.unique(a).size == a.size), last(lambda one: one))),
         ("a mask that is True and False", changed("b", lambda a: a.size > 1 and np.unique(
             a).size == 1, last(lambda one: not one)))]
-    for axis, least, what in ((0, 1, "row"), (1, 3, "time step")):
+    shapes = ((0, 2, "row"), (1, 3, "time step"))
+    for axis, least, what in () if isinstance(subject.layer, Functions) else shapes:
         ways.append((f"a second {what}", changed(
             "fiub", lambda a, at=axis, n=least: a.ndim >= n and a.shape[at] == 1,
             lambda a, at=axis: np.concatenate([a, a * 2 if a.dtype.kind == "f" else a], at))))

@@ -76,7 +76,7 @@ def elsewhere(checked, search):
             report.notes.insert(0, "right with the parameters that were drawn first, wrong with "
                                 "others")
             return report
-    for words, inputs in unlike(subject.inputs):
+    for words, inputs in unlike(subject):
         try:
             other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
                                   subject.seed)

@@ -28,11 +28,10 @@ def of_statement(node):
         node, ast.Assign) and len(node.targets) == 1 else None
     if isinstance(node, ast.Assign) and isinstance(target, (ast.Name, ast.Attribute,
                                                             ast.Subscript)):
-        if isinstance(target, ast.Name):                # dc += would write into what is handed in
+        yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
+        if isinstance(target, ast.Name):
             both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), node.value)
-            yield 1, "overwritten", [ast.Assign([target], both)]
-        else:
-            yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
+            yield 1.05, "overwritten", [ast.Assign([target], both)]
         yield 1.3, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
     if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute,
                                                                 ast.Subscript)):

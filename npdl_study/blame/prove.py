@@ -151,6 +151,8 @@ class Prove:
         counts = isinstance(line.node, ast.While)       # what may never end is left alone
         inside = any(isinstance(n, ast.While) for n in line.loops)
         block, at = place
+        handed = {a.arg for a in function.node.args.args} if not isinstance(
+            line.node, ast.AugAssign) else ()
         fills = any(word in line.text for word in (".append(", ".insert(", ".extend("))
         gives = self._gives(line, suspect) if filtered else None
         ran, size = 0, TO_COMPILE * sum(1 for _ in ast.walk(function.node))
@@ -165,8 +167,9 @@ class Prove:
                 continue
             try:
                 with edit.made() as body:
-                    if fills and holds_itself(body):
-                        continue
+                    if fills and holds_itself(body) or isinstance(body[0], ast.AugAssign) and \
+                            ast.unparse(body[0].target) in handed:
+                        continue                        # dy += would write into what is handed in
                     with _put(edit, body, line, block, at) as code:
                         pass
             except (SyntaxError, ValueError, TypeError):

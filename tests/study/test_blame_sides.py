@@ -89,3 +89,81 @@ def test_one_of_the_lines_that_could_mend_it_is_named(tmp_path):
     layer, inputs, options = build(f"{tmp_path / 'either.py'}:net")
     report = blame(layer, *inputs, **options)
     assert report.line in (14, 15), str(report)
+
+
+REACHED = '''import numpy as np
+
+
+class Table:
+    def __init__(self):
+        self.W = np.random.default_rng(0).normal(size=(6, 3))
+
+    @classmethod
+    def sample(cls):
+        return cls(), np.array([0, 3, 2])
+
+    def forward(self, ids):
+        self.ids = ids
+        return self.W[ids]
+
+    def backward(self, dy):
+        self.dW = np.zeros_like(self.W)
+        self.dW[self.ids] += dy                         # wrong
+
+
+class Steps:
+    def __init__(self):
+        self.U = np.random.default_rng(0).normal(size=(3, 3))
+
+    @classmethod
+    def sample(cls):
+        return cls(), np.random.default_rng(1).normal(size=(2, 1, 3))
+
+    def forward(self, x):
+        self.hs = [np.zeros((len(x), 3))]
+        for t in range(x.shape[1]):
+            self.hs.append(np.tanh(x[:, t] + self.hs[-1] @ self.U))
+        return np.stack(self.hs[1:], 1)
+
+    def backward(self, dy):
+        dx, self.dU, dh = np.zeros_like(dy), np.zeros((3, 3)), 0
+        for t in reversed(range(dy.shape[1])):
+            dz = (dy[:, t] + dh) * (1 - self.hs[t + 1] ** 2)
+            self.dU += self.hs[t].T @ dz
+            dx[:, t] = dz
+            dh = dz @ self.U                            # wrong
+        return dx
+
+
+class Bias:
+    def __init__(self):
+        self.b = np.ones(3)
+
+    @classmethod
+    def sample(cls):
+        return cls(), np.random.default_rng(1).normal(size=(1, 3))
+
+    def forward(self, x):
+        return x + self.b
+
+    def backward(self, dy):
+        self.db = dy[0]                                 # wrong
+        return dy
+'''
+
+
+@pytest.mark.parametrize(("name", "mend", "how"), [
+    ("Table", ("self.dW[self.ids] += dy", "np.add.at(self.dW, self.ids, dy)"), "a repeated id"),
+    ("Steps", ("dz @ self.U  ", "dz @ self.U.T"), "a second time step"),
+    ("Bias", ("= dy[0]", "= dy.sum(0)"), "a second row")])
+def test_what_the_sample_lacks_is_drawn(name, mend, how, tmp_path):
+    path = tmp_path / f"{name.lower()}_lacking.py"
+    path.write_text(REACHED)
+    layer, inputs, options = build(f"{path}:{name}")
+    report = blame(layer, *inputs, **options)
+    line = 1 + REACHED[: REACHED.index(mend[0])].count("\n")
+    assert report.line == line and f"wrong with {how}" in str(report), report
+    path = tmp_path / f"{name.lower()}_mended.py"
+    path.write_text(REACHED.replace(*mend))
+    layer, inputs, options = build(f"{path}:{name}")
+    assert blame(layer, *inputs, **options).right
