@@ -8,7 +8,7 @@ import pytest
 from npdl_study.blame.blame import blame
 from npdl_study.check.target import build
 from tests.tools import slow
-from tests.tools.blame_corpus import MARK, STYLES, cases, layers, run, table, whole_files
+from tests.tools.blame_corpus import MARK, STYLES, cases, layers, pairs, run, table, whole_files
 
 ON_LINE, DIAGNOSED = 0.9, 0.7
 QUICK = ("powers", "triplet", "upsampled")
@@ -68,3 +68,22 @@ def test_no_edit_warns(tmp_path):
 def test_a_sixth_of_the_corpus(style, tmp_path):
     """Another one in each style; `python -m tests.tools.blame_corpus` does all of it."""
     held(run(list(cases(styles=(style,)))[STYLES.index(style) :: 6], tmp_path))
+
+
+PAIRS = ("attention/value-transposed+key-transposed/cache",
+         "highway/gate-slope+relu-forgotten/cache", "rnn/truncated+slope-of-previous/dict")
+
+
+@pytest.mark.parametrize("name", slow.but(PAIRS[:2], PAIRS))
+def test_of_two_mistakes_both_are_named(name, tmp_path):
+    case = next(c for c in pairs() if str(c) == name)
+    found, = run([case], tmp_path)
+    assert {found.report.line, found.report.second} == set(case.lines), str(found.report)
+    assert "every gradient is right" not in found.report.diagnosis and not found.report.new
+
+
+@pytest.mark.slow
+def test_pairs_are_found_on_one_of_their_lines(tmp_path):
+    results = run(list(pairs())[::6], tmp_path)
+    assert not [str(f.case) for f in results if f.right or f.promised == "broken"]
+    assert sum(f.on_line for f in results) >= ON_LINE * len(results), table(results)
