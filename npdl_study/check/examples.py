@@ -1,8 +1,9 @@
-"""A row for each layer: how it is made, and inputs for it, in two sizes of every axis; values for
-every option that a layer or its forward takes.
+"""A layer is told once: how it is made and inputs for it, in two sizes of every axis and in sizes
+of 1; below, values for every option that a layer or its forward takes.
 
-Everyone asks here: gradcheck, step, blame, homework and its grader, the tests. `samples` builds
-them. A layer is on(inputs, options of forward)(arguments of its constructor).
+Everyone asks here, by `samples`, which builds them: gradcheck, step, blame, homework and its
+grader, and the tests of gradients, contracts, arguments, mutants and parity. A layer is
+on(inputs, options of forward)(arguments of its constructor).
 """
 
 import inspect
@@ -76,31 +77,39 @@ class Repeated:
         return stream(self.seed, *shape).random(shape)
 
 
-POINTWISE = on(off_zero(3, 4))(), on(off_zero(2, 4, 3))()
-CELL = on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4)
-LAYER = on((2, 3, 2), (2, 3))(2, 3), on((3, 2, 4), (3, 2))(4, 2)
-STACK = on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2)
-ATTENTION = on((3, 2), (4, 2), (4, 3))(), on((3, 2, 4), (3, 5, 4), (3, 5, 2))()
-BLOCK = (on((1, 4, 6), mask=causal_mask(4))(6, 2, 2), on((2, 3, 9), mask=causal_mask(3))(9, 3, 1))
+ONE = (1, 1)
+POINTWISE = on(off_zero(3, 4))(), on(off_zero(2, 4, 3))(), on(off_zero(1, 1))()
+CELL = on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1)
+LAYER = on((2, 3, 2), (2, 3))(2, 3), on((3, 2, 4), (3, 2))(4, 2), on((1, 1, 1), ONE)(1, 1)
+STACK = on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1)
+ATTENTION = (on((3, 2), (4, 2), (4, 3))(), on((3, 2, 4), (3, 5, 4), (3, 5, 2))(),
+             on((1, 1, 2), (1, 1, 2), (1, 1, 1))())
+BLOCK = (on((1, 4, 6), mask=causal_mask(4))(6, 2, 2), on((2, 3, 9), mask=causal_mask(3))(9, 3, 1),
+         on((1, 1, 1))(1, 1, 1))
 CROSS_BLOCK = (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(4, 2, 2),
-               on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(6, 3, 1))
-UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3))
-POSITIONS = on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6)
-NORM = on((3, 5))(5), on((4, 2, 3))(3)
-ADAPTED = on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2))
-LOSS = on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))()
-TWO = on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))()
+               on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(6, 3, 1),
+               on((1, 1, 1), (1, 1, 1))(1, 1, 1))
+UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3)), (ONE, off_zero(1, 1))
+POSITIONS = on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4)
+NORM = on((3, 5))(5), on((4, 2, 3))(3), on(off_zero(1, 1))(1)
+ADAPTED = (on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2)),
+           on(ONE)(part(Linear, 1, 1)))
+LOSS = on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))(), on((1, 2), ids(2, 1))()
+TWO = on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))(), on((2, 1), (2, 1))()
 MODEL = (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4),
-         on(ids(7, 2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5))
+         on(ids(7, 2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5),
+         on(ids(1, 1, 1))(1, d_model=1, num_layers=1, num_heads=1, multiplier=1, max_len=1))
 
 EXAMPLES = {
-    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2)),
+    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1)),
     "FrozenLinear": ADAPTED,
     "QuantLinear": ADAPTED,
     "LoRALinear": (on((2, 3))(part(Linear, 3, 4), 2, alpha=3.0),
-                   on((4, 3, 5))(part(Linear, 5, 6), 3, alpha=2.0)),
-    "Embedding": (on(ids(5, 2, 3))(5, 4), on(ids(7, 4, 5, 2))(7, 3)),
-    "Unembedding": (on((2, 3, 4))(part(Embedding, 5, 4)), on((4, 3, 2, 3))(part(Embedding, 7, 3))),
+                   on((4, 3, 5))(part(Linear, 5, 6), 3, alpha=2.0),
+                   on(ONE)(part(Linear, 1, 1), 1)),
+    "Embedding": (on(ids(5, 2, 3))(5, 4), on(ids(7, 4, 5, 2))(7, 3), on(ids(1, 1, 1))(1, 2)),
+    "Unembedding": (on((2, 3, 4))(part(Embedding, 5, 4)), on((4, 3, 2, 3))(part(Embedding, 7, 3)),
+                    on(ONE)(part(Embedding, 1, 1))),
     "LearnedPositions": POSITIONS,
     "SinusoidalPositions": POSITIONS,
     "Sigmoid": POINTWISE,
@@ -108,57 +117,69 @@ EXAMPLES = {
     "ReLU": POINTWISE,
     "GELU": POINTWISE,
     "TanhGELU": POINTWISE,
-    "Same": (on((3, 4))(), on((2, 4, 3))()),
-    "Softmax": (on((3, 5))(), on((4, 2, 3))()),
+    "Same": (on((3, 4))(), on((2, 4, 3))(), on(ONE)()),
+    "Softmax": (on((3, 5))(), on((4, 2, 3))(), on((3, 1))()),
     "LayerNorm": NORM,
     "RMSNorm": NORM,
-    "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4)),
-    "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2)),
-    "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2)),
-    "Dropout": (on((3, 4), rng=Repeated(5))(0.4), on((2, 5, 3), rng=Repeated(6))(0.4)),
+    "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4), on((4, 1, 1))(1)),
+    "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2), on((1, 2, 1))(2, 1)),
+    "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2), on((1, 1, 2))(1)),
+    "Dropout": (on((3, 4), rng=Repeated(5))(0.4), on((2, 5, 3), rng=Repeated(6))(0.4),
+                on(ONE, rng=Repeated(7))(0.5)),
     "RNNCell": CELL,
     "GRUCell": CELL,
-    "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4)),
+    "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4),
+                 on(ONE, [ONE, ONE])(1, 1)),
     "RNNLayer": LAYER,
     "GRULayer": LAYER,
-    "LSTMLayer": (on((2, 3, 2), [(2, 3), (2, 3)])(2, 3), on((3, 2, 4), [(3, 2), (3, 2)])(4, 2)),
+    "LSTMLayer": (on((2, 3, 2), [(2, 3), (2, 3)])(2, 3), on((3, 2, 4), [(3, 2), (3, 2)])(4, 2),
+                  on((1, 1, 1), [ONE, ONE])(1, 1)),
     "RNN": STACK,
     "GRU": STACK,
     "LSTM": STACK,
     "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
-                      on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2))),
+                      on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2)),
+                      on((1, 1, 1))(part(RNN, 1, 1), part(RNN, 1, 1))),
     "DotAttention": ATTENTION,
     "ScaledDotAttention": ATTENTION,
     "AdditiveAttention": (on((3, 2), (4, 3), (4, 3))(2, 3, 4),
-                          on((2, 4, 3), (2, 5, 2), (2, 5, 4))(3, 2, 5)),
+                          on((2, 4, 3), (2, 5, 2), (2, 5, 4))(3, 2, 5),
+                          on((1, 1, 1), (1, 1, 1), (1, 1, 1))(1, 1, 1)),
     "MultiHeadAttention": (on(*[(1, 3, 4)] * 3, mask=causal_mask(3))(4, 2),
-                           on((2, 4, 6), (2, 5, 6), (2, 5, 6))(6, 3)),
-    "Rotary": (on((2, 3, 4))(4), on((3, 4, 2, 6))(6)),
+                           on((2, 4, 6), (2, 5, 6), (2, 5, 6))(6, 3),
+                           on(*[(1, 1, 1)] * 3)(1, 1)),
+    "Rotary": (on((2, 3, 4))(4), on((3, 4, 2, 6))(6), on((1, 2))(2)),
     "GroupedQueryAttention": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1),
-                              on((2, 4, 12), mask=causal_mask(4))(12, 6, 3)),
-    "FeedForward": (on((2, 3))(3, 2), on((4, 3, 2))(2, 3)),
-    "SwiGLU": (on((2, 3))(3, 4), on((4, 3, 2))(2, 5)),
+                              on((2, 4, 12), mask=causal_mask(4))(12, 6, 3),
+                              on((1, 1, 2))(2, 1, 1)),
+    "FeedForward": (on((2, 3))(3, 2), on((4, 3, 2))(2, 3), on(ONE)(1, 1)),
+    "SwiGLU": (on((2, 3))(3, 4), on((4, 3, 2))(2, 5), on(ONE)(1, 1)),
     "LlamaBlock": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1, 3),
-                   on((2, 4, 12), mask=causal_mask(4))(12, 6, 3, 5)),
+                   on((2, 4, 12), mask=causal_mask(4))(12, 6, 3, 5),
+                   on((1, 1, 2))(2, 1, 1, 1)),
     "Block": BLOCK,
     "PreNormBlock": BLOCK,
     "Decoder": (on((1, 3, 4), mask=causal_mask(3))(2, 4, 2, 2),
-                on((2, 4, 6), mask=causal_mask(4))(1, 6, 3, 1)),
-    "Encoder": (on((1, 3, 4))(1, 4, 2, 2), on((2, 4, 6))(2, 6, 3, 1)),
+                on((2, 4, 6), mask=causal_mask(4))(1, 6, 3, 1),
+                on((1, 1, 1))(1, 1, 1, 1)),
+    "Encoder": (on((1, 3, 4))(1, 4, 2, 2), on((2, 4, 6))(2, 6, 3, 1), on((1, 1, 1))(1, 1, 1, 1)),
     "DecoderBlock": CROSS_BLOCK,
     "PreNormDecoderBlock": CROSS_BLOCK,
     "CrossDecoder": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(1, 4, 2, 2),
-                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(2, 6, 3, 1)),
-    "AddReLU": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3)),
-    "Replace": (on(*UPDATE[0])(), on(*UPDATE[1])()),
+                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(2, 6, 3, 1),
+                     on((1, 1, 2), (1, 1, 2))(1, 2, 1, 1)),
+    "AddReLU": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3), on(*UPDATE[2])(1, 1)),
+    "Replace": (on(*UPDATE[0])(), on(*UPDATE[1])(), on(*UPDATE[2])()),
     "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(AddReLU, 3, 2)),
-                       on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(AddReLU, 4, 3))),
-    "GraphAttention": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3)),
-    "ThresholdNeuron": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3)),
-    "XOR": (on(off_zero(4, 2))(), on(off_zero(3, 5, 2))()),
+                       on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(AddReLU, 4, 3)),
+                       on((1, 3), ONE)(part(Linear, 3, 2), part(AddReLU, 3, 2))),
+    "GraphAttention": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on((1, 3))(3, 2)),
+    "ThresholdNeuron": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on(off_zero(1, 1))(1, 1)),
+    "XOR": (on(off_zero(4, 2))(), on(off_zero(3, 5, 2))(), on(off_zero(1, 2))()),
     "SequenceLoss": (
         on((2, 3, 4), ids(4, 2, 3), np.array([[True, True, False], [True, True, True]]))(),
-        on((3, 2, 5), ids(5, 3, 2), np.array([[True, False], [True, True], [False, True]]))("sum")),
+        on((3, 2, 5), ids(5, 3, 2), np.array([[True, False], [True, True], [False, True]]))("sum"),
+        on((1, 1, 2), ids(2, 1, 1), np.array([[True]]))()),
     "CrossEntropy": LOSS,
     "StableMaxLoss": LOSS,
     "SquaredError": TWO,
@@ -168,25 +189,34 @@ EXAMPLES = {
     "Llama": (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, num_kv_heads=1, d_inner=3,
                                max_len=4),
               on(ids(7, 2, 4))(7, d_model=12, num_layers=2, num_heads=6, num_kv_heads=3, d_inner=5,
-                               max_len=5)),
+                               max_len=5),
+              on(ids(1, 1, 1))(1, d_model=2, num_layers=1, num_heads=1, num_kv_heads=1, d_inner=1,
+                               max_len=1)),
     "LSTMLM": (on(ids(5, 2, 3))(5, d_model=2, num_layers=1, d_hidden=3),
-               on(ids(7, 3, 2))(7, d_model=2, num_layers=2, d_hidden=4)),
+               on(ids(7, 3, 2))(7, d_model=2, num_layers=2, d_hidden=4),
+               on(ids(1, 1, 1))(1, 1, 1, 1)),
     "Seq2Seq": (on(ids(4, 1, 3), ids(4, 1, 2))(4, 4, d_model=4, num_layers=1, num_heads=2,
                                                multiplier=1, max_len=4),
                 on(ids(5, 2, 4), ids(5, 2, 3))(5, 5, d_model=6, num_layers=2, num_heads=3,
-                                               multiplier=2, max_len=5)),
+                                               multiplier=2, max_len=5),
+                on(ids(2, 1, 1), ids(3, 1, 1))(2, 3, 1, 1, 1, 1, 1)),
     "LSTMSeq2Seq": (on(ids(4, 2, 3), ids(4, 2, 2))(4, 4, d_model=2, d_hidden=3),
-                    on(ids(6, 3, 2), ids(6, 3, 4))(6, 6, d_model=4, num_layers=2, d_hidden=2)),
-    "AttentiveRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2)),
-    "BiRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2)),
+                    on(ids(6, 3, 2), ids(6, 3, 4))(6, 6, d_model=4, num_layers=2, d_hidden=2),
+                    on(ids(1, 1, 1), ids(1, 1, 1))(1, 1, 1)),
+    "AttentiveRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1, 1)),
+    "BiRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1)),
     "BiRNNLoss": (on((2, 3, 2), (2, 3, 2))(part(BiRNN, 2)),
-                  on((3, 4, 3), (3, 4, 3))(part(BiRNN, 3))),
-    "Autoencoder": (on((3, 2), (3, 2))(2, 4, 3), on((2, 4, 3), (2, 4, 3))(3, 2, 4)),
-    "MLP": (on((3, 2))([2, 4, 3]), on((2, 4, 3))([3, 2, 5, 4])),
+                  on((3, 4, 3), (3, 4, 3))(part(BiRNN, 3)),
+                  on((1, 1, 1), (1, 1, 1))(part(BiRNN, 1))),
+    "Autoencoder": (on((3, 2), (3, 2))(2, 4, 3), on((2, 4, 3), (2, 4, 3))(3, 2, 4),
+                    on((2, 1), (2, 1))(1, 1, 1)),
+    "MLP": (on((3, 2))([2, 4, 3]), on((2, 4, 3))([3, 2, 5, 4]), on((2, 1))([1, 1, 1])),
     "AutoencoderLoss": (on((3, 2), (3, 2), ids(3, 3))(part(Autoencoder, 2, 4, 3)),
-                        on((4, 3), (4, 3), ids(5, 4))(part(Autoencoder, 3, 2, 5))),
+                        on((4, 3), (4, 3), ids(5, 4))(part(Autoencoder, 3, 2, 5)),
+                        on(ONE, ONE, ids(1, 1))(part(Autoencoder, 1, 1, 1))),
     "Sequential": (on((2, 3))(part(Linear, 3, 4), lambda rng: Tanh(), part(Linear, 4, 2)),
-                   on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3))),
+                   on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3)),
+                   on(ONE)(part(Linear, 1, 1))),
 }
 STAND_INS = {"Cell": RNNCell, "RecurrentLayer": RNNLayer, "Recurrent": RNN}     # of bases
 

@@ -3,10 +3,11 @@
 A sample is (layer, inputs, options): layer.forward(*inputs, **options) runs. A user's own class
 brings its own: a classmethod `sample()` that returns such a triple, a pair without options, or
 layer, *inputs; or `samples()`, a list of these. A class with the name of one of npdl's, or derived
-from one, is given that one's (`examples`): the sample; a second of other sizes; one for each
-option, in which it matters.
+from one, is given that one's (`examples`): the sample; a second of other sizes; one of sizes of 1;
+one for each option, in which it matters.
 """
 
+import functools
 import inspect
 
 import numpy as np
@@ -27,6 +28,7 @@ from npdl_study.check.examples import (
 from npdl_study.check.subjects import randomise
 from npdl_study.trees import cast, is_float, leaves, tupled, upstream
 
+ROW = "a sample", "another", "sizes of 1"
 SMALLER = 0.1           # the numbers of the second sample
 DRAWINGS = 40           # in search of inputs in which an option matters
 MATTERS = 1e-6          # the least difference that an option makes to an entry
@@ -72,6 +74,22 @@ def samples(cls, seed=0):
     layer, inputs, options = row[1](cls, stream(seed, 12))
     small = [SMALLER * a if isinstance(a, np.ndarray) and is_float(a) else a for a in inputs]
     return [sample(cls, seed), (layer, tuple(small), options)]
+
+
+def every_sample(cls):
+    """{name: build(rng)} of all that is told of one of npdl's classes; build gives a sample.
+
+    Raises InputError where nothing is told of it, or of one of its options.
+    """
+    cls, row = _row(cls)
+    if row is None or len(row) != len(ROW):
+        raise InputError(f"{cls.__name__}: its row of EXAMPLES in npdl_study/check/examples.py is "
+                         f"{'missing' if row is None else len(row)}; give it {', '.join(ROW)}")
+    found = {name: functools.partial(build, cls) for name, build in zip(ROW, row, strict=True)}
+    return found | {
+        name if value is None else f"{name} {value!r}":
+            lambda rng, own=(name, value): optioned(cls, *own, int(rng.integers(1 << 31)))[0]
+        for name, value in option_values(cls)}
 
 
 def option_values(cls):

@@ -8,9 +8,9 @@ import pytest
 from npdl.core import walk
 from npdl_study.check import verdicts
 from npdl_study.check.differences import LIMIT
-from tests.tools.cases import all_cases
-from tests.tools.gradcheck_table import check
-from tests.tools.running import CASE_LIMIT, arrays_in, build, case_rng, covers, npdl_layers
+from npdl_study.check.samples import every_sample
+from tests.tools.cases import all_cases, is_composed
+from tests.tools.running import CASE_LIMIT, arrays_in, build, case_rng, check, covers, npdl_layers
 
 CASES = all_cases()
 LENGTHS = ("RNNLayer", "GRULayer", "LSTMLayer", "RNN", "GRU", "LSTM", "Bidirectional", "BiRNN",
@@ -23,10 +23,7 @@ MASKS = {"MultiHeadAttention": {"mask"}, "Block": {"mask"}, "PreNormBlock": {"ma
          "Seq2Seq": {"source_mask", "target_mask"}, "GraphAttention": {"neighbours"}}
 
 
-# What is made of layers that have cases of their own.
-COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
-            "npdl.layers.bidirectional")
-composed = [case for case in CASES if case.layer_class.__module__.startswith(COMPOSED)]
+composed = [case for case in CASES if is_composed(case.layer_class)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -58,6 +55,7 @@ def test_the_limit_is_the_one_that_is_asked_for():
 
 @pytest.mark.parametrize("cls", npdl_layers(), ids=lambda cls: cls.__name__)
 def test_every_layer_has_cases_of_several_shapes_and_of_sizes_of_1(cls):
+    every_sample(cls)                                   # says what is missing, and where to put it
     own = [case for case in CASES if covers(case.layer_class, cls)]
     drawn = [list(arrays_in(list(case.build(case_rng(case))[1]))) for case in own]
     assert len({tuple(a.shape for a in arrays) for arrays in drawn}) >= 2

@@ -1,5 +1,8 @@
 """Every layer that torch has, beside torch's: outputs and all gradients, random shapes, float64."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.tools.running import npdl_layers
@@ -8,6 +11,8 @@ torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 
 from tests.tools.torch_compare import differences
 from tests.tools.torch_table import LIMIT, PAIRS, WITHOUT, rows
+
+PAGE = Path(__file__).parents[2] / "docs/generated/parity.md"
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
@@ -25,6 +30,12 @@ def test_every_layer_is_compared_or_has_a_reason():
     assert not compared & WITHOUT.keys()
 
 
+def test_the_page_has_a_row_or_a_reason_for_each():
+    page = PAGE.read_text(encoding="utf-8")
+    found = set(re.findall(r"^(?:\| |\* )(\w+)[ :]", page, re.M)) - {"layer"}
+    assert found == {cls.__name__ for cls in npdl_layers()}, "python -m tests.tools.pages"
+
+
 def test_every_parameter_and_input_is_compared():
     pair = next(p for p in PAIRS if str(p) == "LSTMLM: state, lengths")
     assert {"output 0", "output 1.0", "output 1.1", "input 1.0", "input 1.1",
@@ -32,7 +43,7 @@ def test_every_parameter_and_input_is_compared():
 
 
 def test_a_wrong_gradient_shows(monkeypatch):
-    pair = next(p for p in PAIRS if str(p) == "Linear: bias")
+    pair = next(p for p in PAIRS if str(p) == "Linear: a sample")
     right = pair.layer_class.backward
     monkeypatch.setattr(pair.layer_class, "backward", lambda *a: right(*a) * (1 + 1e-6))
     assert differences(pair, 0)["input 0"] > LIMIT

@@ -16,8 +16,9 @@ from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import _question, judged
 from npdl_study.trees import upstream
 from tests.tools import slow
+from tests.tools.cases import is_told
 
-OPTIONS = [(name, option) for name, cls in layer_classes().items()
+OPTIONS = [(name, option) for name, cls in layer_classes().items() if is_told(cls)
            for option in dict.fromkeys(option for option, _ in option_values(cls))
            if name not in examples.STAND_INS]
 PLAIN = int, float, str, bool, type(None)

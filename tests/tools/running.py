@@ -11,6 +11,7 @@ import numpy as np
 from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
+from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.subjects import randomise
 from npdl_study.trees import cast, is_float, leaves, mapped
 
@@ -64,6 +65,12 @@ def build(case):
     layer = layer.astype("float64")
     randomise(layer, case_rng(case))
     return Built(case, layer, cast(inputs, "float64"), options)
+
+
+def check(case):
+    """The Report of one case."""
+    layer, inputs, options = case.build(case_rng(case))
+    return gradcheck(layer, *inputs, forward=case.forward, entries=case.entries, **options)
 
 
 def map_floats(nest, function, keep=False):

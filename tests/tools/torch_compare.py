@@ -1,6 +1,6 @@
 """One layer of npdl beside PyTorch's: the same numbers in, and how far the results differ.
 
-A Pair builds npdl's layer and its inputs, and computes with torch what the layer should. Torch's
+A Pair has npdl's layer and its inputs, and computes with torch what the layer should. Torch's
 side starts from npdl's own arrays as leaves, so autograd's gradients have npdl's names and shapes.
 The pairs are in tests.tools.torch_pairs and its neighbours.
 """
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from npdl.backend import stream
+from npdl_study.check.samples import every_sample
 from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
 from npdl_study.trees import leaves, mapped, only, upstream
@@ -20,7 +21,8 @@ from npdl_study.trees import leaves, mapped, only, upstream
 
 @dataclass
 class Pair:
-    """`build(rng)` gives (layer, inputs, options); `theirs(P, *inputs, **options)` the outputs.
+    """`build(rng)` gives (layer, inputs, options); `theirs(P, *inputs, **options)` the outputs,
+    or theirs(layer, P, ...) where it `asks` the layer how it was made.
 
     P        {npdl's name: tensor} of the parameters, in npdl's layout
     torchs   what of torch it is compared with
@@ -31,9 +33,16 @@ class Pair:
     torchs: str
     build: Callable
     theirs: Callable
+    asks: bool = False
 
     def __str__(self):
         return f"{self.layer_class.__name__}: {self.what}"
+
+
+def told(cls, torchs, theirs):
+    """A Pair for all that npdl_study.check.examples tells of a class: sizes, options, masks."""
+    return [Pair(cls, what, torchs, build, theirs, True)
+            for what, build in every_sample(cls).items()]
 
 
 def tensors(nest, grad=True):
@@ -65,7 +74,8 @@ def differences(pair, seed):
     randomise(layer, rng)
     P = {name: tensors(p.data, p.trainable) for name, p in layer.params(frozen=True)}
     t_inputs = tensors(inputs)
-    t_outputs = dict(tensor_leaves(pair.theirs(P, *t_inputs, **options)))
+    given = (layer, P) if pair.asks else (P,)
+    t_outputs = dict(tensor_leaves(pair.theirs(*given, *t_inputs, **options)))
     outputs, cache = layer.forward(*inputs, **options)
     own = dict(leaves(outputs))
     dout = upstream(outputs, rng)

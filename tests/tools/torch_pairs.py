@@ -1,4 +1,7 @@
-"""Pairs of layers that work position by position, and of losses (tests.tools.torch_compare)."""
+"""Pairs of layers that work position by position, and of losses (tests.tools.torch_compare).
+
+Each is asked for all that npdl_study.check.examples tells of its layer, so with every option.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -8,182 +11,120 @@ from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
+from npdl.layers.transformer import FeedForward
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
 from npdl.models.mlp import MLP
-from tests.tools.torch_compare import Pair, sizes
+from tests.tools.torch_compare import told
 
 
 def pointwise(cls, torchs, theirs):
-    def build(rng):
-        return cls(), (3 * rng.standard_normal(sizes(rng, 3)),), {}
-
-    return Pair(cls, torchs, torchs, build, lambda P, x: theirs(x))
+    return told(cls, torchs, lambda layer, P, x: theirs(x))
 
 
-def hidden(rng):
-    x = rng.standard_normal(sizes(rng, 2, 2))
-    visible = rng.random(x.shape) < 0.6
-    visible[:, 0] = True
-    return Softmax(), (x,), {"visible": visible}
+def softmax(layer, P, x, visible=None):
+    return (x if visible is None else x.masked_fill(torch.tensor(~visible), -torch.inf)).softmax(-1)
 
 
-def linear(bias):
-    def build(rng):
-        B, S, D, E = sizes(rng, 4)
-        return Linear(D, E, bias=bias, rng=rng), (rng.standard_normal((B, S, D)),), {}
-
-    return Pair(Linear, "bias" if bias else "no bias", "nn.Linear", build,
-                lambda P, x: F.linear(x, P["W"].T, P.get("b")))
+def linear(P, x, name=""):
+    return F.linear(x, P[f"{name}W"].T, P.get(f"{name}b"))
 
 
-def table(padding_id):
-    def build(rng):
-        B, S, D = sizes(rng, 3)
-        return Embedding(7, D, padding_id=padding_id, rng=rng), (rng.integers(0, 7, (B, S)),), {}
-
-    return Pair(Embedding, f"padding_id {padding_id}", "nn.Embedding", build,
-                lambda P, ids: F.embedding(ids, P["W"], padding_id))
+def positions(layer, P, x, positions=None):
+    places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
+    return x + F.embedding(places, P["W"])
 
 
-def unembedding(rng):
-    B, S, D, V = sizes(rng, 4)
-    return Unembedding(Embedding(V, D, rng=rng)), (rng.standard_normal((B, S, D)),), {}
+def layer_norm(layer, P, x):
+    return F.layer_norm(x, x.shape[-1:], P["gain"], P.get("bias"), layer.eps)
 
 
-def positions(rng):
-    B, S, D = sizes(rng, 3)
-    return LearnedPositions(6, D, rng=rng), (rng.standard_normal((B, S, D)),), {}
+def rms_norm(layer, P, x):
+    return F.rms_norm(x, x.shape[-1:], P["gain"], layer.eps)
 
 
-def layer_norm(bias):
-    def build(rng):
-        B, S, D = sizes(rng, 3, 2)
-        return LayerNorm(D, bias=bias), (3 + 2 * rng.standard_normal((B, S, D)),), {}
-
-    return Pair(LayerNorm, "bias" if bias else "no bias", "nn.LayerNorm", build,
-                lambda P, x: F.layer_norm(x, x.shape[-1:], P["gain"], P.get("bias"), 1e-5))
-
-
-def channels(cls, what, theirs, ndim=3, groups=None, **options):
-    """A normalisation of x (N, C, L), or (N, C) for ndim 2."""
-    def build(rng):
-        shape = sizes(rng, ndim, 2)
-        shape[1] = shape[1] * (groups or 1)
-        args = (shape[1], groups) if groups else (shape[1],)
-        return cls(*args), (1 + rng.standard_normal(shape),), options
-
-    return Pair(cls, what, f"nn.{cls.__name__}", build, theirs)
-
-
-def batch_norm(P, x, training=True):
+def batch_norm(layer, P, x, training=True):
     mean, var = P["running_mean"].clone(), P["running_var"].clone()
-    return F.batch_norm(x, mean, var, P["gain"], P["bias"], training, 0.1, 1e-5)
+    return F.batch_norm(x, mean, var, P.get("gain"), P.get("bias"), training, 0.1, layer.eps)
 
 
-def rms_norm(rng):
-    B, S, D = sizes(rng, 3)
-    return RMSNorm(D), (rng.standard_normal((B, S, D)),), {}
+def group_norm(layer, P, x):
+    return F.group_norm(x, layer.groups, P.get("gain"), P.get("bias"), layer.eps)
 
 
-def cross_entropy(reduction, ignored=None, smoothing=0.0):
-    def build(rng):
-        B, S, V = sizes(rng, 3, 2)
-        targets = rng.integers(0, V, (B, S))
-        if ignored is not None:
-            targets[:, ::2] = ignored
-        return (CrossEntropy(ignored, smoothing, reduction),
-                (3 * rng.standard_normal((B, S, V)), targets), {})
-
-    def theirs(P, logits, targets):
-        ignore = -100 if ignored is None else ignored
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=ignore,
-                               label_smoothing=smoothing, reduction=reduction)
-        return loss.view(targets.shape) if reduction == "none" else loss
-
-    what = f"{reduction}, ignored {ignored}, smoothing {smoothing}"
-    return Pair(CrossEntropy, what, "nn.CrossEntropyLoss", build, theirs)
+def instance_norm(layer, P, x):
+    return F.instance_norm(x, weight=P.get("gain"), bias=P.get("bias"), eps=layer.eps)
 
 
-def token_loss(rng):
-    B, S, V = sizes(rng, 3, 2)
-    counted = rng.random((B, S)) < 0.7
-    counted[0, 0] = True
-    return (SequenceLoss("mean", "token"),
-            (3 * rng.standard_normal((B, S, V)), rng.integers(0, V, (B, S)), counted), {})
+def cross_entropy(layer, P, logits, targets):
+    loss = F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), label_smoothing=layer.smoothing,
+        ignore_index=-100 if layer.ignored is None else layer.ignored, reduction=layer.reduction)
+    return loss.view(targets.shape) if layer.reduction == "none" else loss
 
 
-def two_of(layer):
-    def build(rng):
-        shape = sizes(rng, 3)
-        return layer, (rng.standard_normal(shape), rng.standard_normal(shape)), {}
-
-    return build
+def reduced(layer, terms):
+    """A reduction of terms of any shape, one for each row."""
+    return {"none": terms, "sum": terms.sum(), "mean": terms.mean()}[layer.reduction]
 
 
-def stablemax(P, logits, targets):
+def sequence_loss(layer, P, logits, targets, counted):
+    """The mean over a sequence's counted tokens, and then over sequences; or over all tokens."""
+    terms = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    terms = terms.view(targets.shape) * counted
+    if layer.average == "token":
+        return terms.sum() / counted.sum()
+    return reduced(layer, terms.sum(1) / counted.sum(1))
+
+
+def stablemax(layer, P, logits, targets):
     """arXiv:2501.04697, equations 5 and 6."""
     s = torch.where(logits < 0, 1 / (1 - logits.clamp(max=0)), logits + 1)
-    return -torch.log(s / s.sum(-1, keepdim=True)).gather(-1, targets[..., None]).mean()
+    p = (s / s.sum(-1, keepdim=True)).gather(-1, targets[..., None])[..., 0]
+    return reduced(layer, -torch.log(p))
 
 
-def logits_and_ids(layer):
-    def build(rng):
-        B, S, V = sizes(rng, 3, 2)
-        return layer, (3 * rng.standard_normal((B, S, V)), rng.integers(0, V, (B, S))), {}
-
-    return build
+def squared_error(layer, P, y, z):
+    return reduced(layer, layer.factor * F.mse_loss(y, z, reduction="none").sum(-1))
 
 
-def mlp(rng):
-    B, *widths = sizes(rng, 5)
-    return MLP(widths, rng=rng), (rng.standard_normal((B, widths[0])),), {}
+def kl(layer, P, p, q):
+    terms = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="none", log_target=True)
+    return reduced(layer, terms.sum(-1))
 
 
-def mlp_of_torch(P, x):
-    for i in range(3):
-        x = F.linear(x, P[f"maps.{i}.W"].T, P[f"maps.{i}.b"])
-        x = F.relu(x) if i < 2 else x
+def mlp(layer, P, x):
+    for i in range(len(layer.maps)):
+        x = linear(P, x if i == 0 else F.relu(x), f"maps.{i}.")
     return x
 
 
-def kl(P, p, q):
-    terms = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="none", log_target=True)
-    return terms.sum(-1).mean()
+def feed_forward(layer, P, x):
+    activation = {"GELU": F.gelu, "ReLU": F.relu}[type(layer.activation).__name__]
+    return linear(P, activation(linear(P, x, "up.")), "down.")
 
 
 PAIRS = [
-    pointwise(Sigmoid, "nn.Sigmoid", torch.sigmoid),
-    pointwise(Tanh, "nn.Tanh", torch.tanh),
-    pointwise(ReLU, "nn.ReLU", torch.relu),
-    pointwise(GELU, "nn.GELU", F.gelu),
-    pointwise(TanhGELU, "nn.GELU('tanh')", lambda x: F.gelu(x, approximate="tanh")),
-    pointwise(Softmax, "nn.Softmax", lambda x: x.softmax(-1)),
-    Pair(Softmax, "some hidden", "nn.Softmax", hidden, lambda P, x, visible: x.masked_fill(
-        torch.tensor(~visible), -torch.inf).softmax(-1)),
-    linear(True), linear(False), table(None), table(2),
-    Pair(Unembedding, "(B, S, D)", "nn.Linear", unembedding, lambda P, x: F.linear(x, P["W"])),
-    Pair(LearnedPositions, "(B, S, D)", "nn.Embedding", positions,
-         lambda P, x: x + F.embedding(torch.arange(x.shape[1]), P["W"])),
-    layer_norm(True), layer_norm(False),
-    channels(BatchNorm, "(N, C, L)", batch_norm),
-    channels(BatchNorm, "(N, C)", batch_norm, ndim=2),
-    channels(BatchNorm, "running statistics", batch_norm, training=False),
-    channels(GroupNorm, "(N, C, L)", lambda P, x: F.group_norm(x, 2, P["gain"], P["bias"]),
-             groups=2),
-    channels(GroupNorm, "(N, C)", lambda P, x: F.group_norm(x, 3, P["gain"], P["bias"]), 2, 3),
-    channels(InstanceNorm, "(N, C, L)",
-             lambda P, x: F.instance_norm(x, weight=P["gain"], bias=P["bias"])),
-    Pair(RMSNorm, "(B, S, D)", "nn.RMSNorm", rms_norm,
-         lambda P, x: F.rms_norm(x, x.shape[-1:], P["gain"], 1e-5)),
-    *(cross_entropy(r, i, s) for r, i, s in (("mean", None, 0.0), ("mean", 1, 0.2),
-                                             ("sum", -100, 0.1), ("none", 0, 0.0))),
-    Pair(SequenceLoss, "by token", "nn.CrossEntropyLoss", token_loss,
-         lambda P, logits, targets, counted: F.cross_entropy(logits[counted], targets[counted])),
-    Pair(StableMaxLoss, "mean", "its formula", logits_and_ids(StableMaxLoss()), stablemax),
-    Pair(MLP, "three maps", "nn.Linear, nn.ReLU", mlp, mlp_of_torch),
-    Pair(SquaredError, "sum", "nn.MSELoss", two_of(SquaredError(reduction="sum")),
-         lambda P, y, z: F.mse_loss(y, z, reduction="sum")),
-    Pair(SquaredError, "mean", "nn.MSELoss", two_of(SquaredError()),
-         lambda P, y, z: F.mse_loss(y, z) * y.shape[-1]),
-    Pair(KLDivergence, "mean", "nn.KLDivLoss", two_of(KLDivergence()), kl),
+    *pointwise(Sigmoid, "nn.Sigmoid", torch.sigmoid),
+    *pointwise(Tanh, "nn.Tanh", torch.tanh),
+    *pointwise(ReLU, "nn.ReLU", torch.relu),
+    *pointwise(GELU, "nn.GELU", F.gelu),
+    *pointwise(TanhGELU, "nn.GELU('tanh')", lambda x: F.gelu(x, approximate="tanh")),
+    *told(Softmax, "nn.Softmax", softmax),
+    *told(Linear, "nn.Linear", lambda layer, P, x: linear(P, x)),
+    *told(Embedding, "nn.Embedding",
+          lambda layer, P, ids: F.embedding(ids, P["W"], layer.padding_id)),
+    *told(Unembedding, "nn.Linear", lambda layer, P, x: F.linear(x, P["W"])),
+    *told(LearnedPositions, "nn.Embedding", positions),
+    *told(LayerNorm, "nn.LayerNorm", layer_norm),
+    *told(RMSNorm, "nn.RMSNorm", rms_norm),
+    *told(BatchNorm, "nn.BatchNorm", batch_norm),
+    *told(GroupNorm, "nn.GroupNorm", group_norm),
+    *told(InstanceNorm, "nn.InstanceNorm", instance_norm),
+    *told(FeedForward, "nn.Linear and nn.GELU", feed_forward),
+    *told(CrossEntropy, "nn.CrossEntropyLoss", cross_entropy),
+    *told(SequenceLoss, "nn.CrossEntropyLoss", sequence_loss),
+    *told(StableMaxLoss, "its formula", stablemax),
+    *told(SquaredError, "nn.MSELoss", squared_error),
+    *told(KLDivergence, "nn.KLDivLoss", kl),
+    *told(MLP, "nn.Linear, nn.ReLU", mlp),
 ]

@@ -17,7 +17,6 @@ from npdl.layers.transformer import (
     Block,
     Decoder,
     Encoder,
-    FeedForward,
     PreNormBlock,
     padding_mask,
 )
@@ -120,16 +119,6 @@ def layers(kind, P, x, *memory, name="", count=LAYERS, norm="post", activation="
     return x
 
 
-def feed_forward(rng):
-    B, S, D = sizes(rng, 3)
-    return FeedForward(D, 3, bias=True, rng=rng), (rng.standard_normal((B, S, D)),), {}
-
-
-def their_feed_forward(P, x):
-    u = F.gelu(F.linear(x, P["up.W"].T, P["up.b"]))
-    return F.linear(u, P["down.W"].T, P["down.b"])
-
-
 def encoder_like(cls, norm, activation="gelu"):
     """A block (causal), an Encoder (padding) or a Decoder (causal)."""
     alone = cls in (Block, PreNormBlock)
@@ -216,7 +205,6 @@ def seq2seq(norm):
 
 PAIRS = [
     dot(DotAttention, 1.0), dot(ScaledDotAttention, None), multi_head(True), multi_head(False),
-    Pair(FeedForward, "biases", "nn.Linear and nn.GELU", feed_forward, their_feed_forward),
     *(encoder_like(cls, norm) for cls in (Encoder, Decoder) for norm in ("post", "pre")),
     *(encoder_like(cls, norm, act) for cls, norm in ((Block, "post"), (PreNormBlock, "pre"))
       for act in ("gelu", "relu")),

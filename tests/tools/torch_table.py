@@ -1,12 +1,8 @@
-"""Print every layer's worst difference from PyTorch, as a Markdown table. Needs torch.
-
-    python -m tests.tools.torch_table
+"""Every layer's worst difference from PyTorch, for parity.md (tests.tools.pages). Needs torch.
 
 Both sides compute in float64 from the same numbers; sizes and numbers are drawn anew for each of
-SEEDS drawings of every pair. Exit status 1 if a difference exceeds the limit.
+SEEDS drawings of every pair.
 """
-
-import sys
 
 from tests.tools import (
     torch_pairs,
@@ -60,22 +56,3 @@ def rows(seeds=SEEDS):
         own = [pair for pair in PAIRS if pair.layer_class is cls]
         if own:
             yield cls, own, *worst_of(own, seeds)
-
-
-def main():
-    failed = False
-    print("| layer | torch's | pairs | output | gradients | worst gradient |\n"
-          "|---|---|--:|--:|--:|---|")
-    for cls, own, (output, _), (gradient, name) in rows():
-        failed |= not (output < LIMIT and gradient < LIMIT)
-        torchs = ", ".join(dict.fromkeys(pair.torchs for pair in own))
-        print(f"| {cls.__name__} | {torchs} | {len(own)} | {output:.1e} | {gradient:.1e} "
-              f"| {name} |")
-    print("\nWithout a counterpart in torch:\n")
-    for name, why in WITHOUT.items():
-        print(f"* {name}: {why}")
-    return int(failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,8 @@
-"""Gradient-check cases, one module for each topic; every module has a list CASES.
+"""Gradient-check cases: all that `npdl_study.check.examples` tells of each layer; and, one module
+for each topic with a list CASES, edges that it has no place for: what is hidden from all, what
+stands after a sequence's end, several options at once, layers in others.
 
-    case(Linear, "(B, D)", (4, 3), (5, 4))      # Linear(4, 3, rng=rng) on a normal array (5, 4)
+    case(Linear, "no leading axis", (3, 2), (3,))       # Linear(3, 2, rng=rng) on a normal array
 
 Views that are not contiguous need no cases: tests/layers/test_contract.py runs every case on them.
 """
@@ -14,6 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.backend import stream
+from npdl.errors import InputError
+from npdl_study.check.examples import drawn
+from npdl_study.check.samples import ROW, every_sample
+from tests.tools.running import npdl_layers
+
+COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
+            "npdl.layers.bidirectional")
+FEW = 4                         # entries of each array of a composed layer
+DEFINED = "padding_id 1",       # its row gets no gradient by definition, though it has a slope
 
 
 @dataclass
@@ -22,7 +33,7 @@ class Case:
 
     `layer_class` is the class that the case stands for; `forward`, if given, replaces
     layer.forward (see npdl_study.check.gradcheck). `entries` limits how many entries of each array
-    are checked.
+    are checked; `of_option` is whether it is there for one option of the class.
     """
 
     layer_class: type
@@ -30,6 +41,7 @@ class Case:
     build: Callable
     forward: Callable | None = None
     entries: int | None = None
+    of_option: bool = False
 
     def __str__(self):
         return f"{self.layer_class.__name__}: {self.what}"
@@ -56,25 +68,6 @@ def case(cls, what, args, *inputs, forward=None, entries=None, **options):
     return Case(cls, what, build, forward, entries)
 
 
-def drawn(rng, given):
-    """An input of a case: a shape, a list of shapes, a function of rng, or the value itself."""
-    if callable(given):
-        return given(rng)
-    if isinstance(given, list):
-        return tuple(drawn(rng, shape) for shape in given)
-    return rng.standard_normal(given) if isinstance(given, tuple) else given
-
-
-def off_zero(*shape):
-    """Values between 0.1 and 2 in size: nowhere near the kink of a ReLU."""
-    return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
-
-
-def ids(high, *shape):
-    """Integers below `high`."""
-    return lambda rng: rng.integers(0, high, shape)
-
-
 def same_mask(layer, *inputs, **options):
     """forward with a dropout stream that starts anew at every call."""
     return layer.forward(*inputs, rng=stream(5, 1), **options)
@@ -85,9 +78,29 @@ def strided(array):
     return np.repeat(array, 2, axis=-1)[..., ::2]
 
 
+def is_told(cls):
+    """Whether the table has all of a class; tests/layers/test_gradcheck.py says what is missing."""
+    try:
+        return bool(every_sample(cls))
+    except InputError:
+        return False
+
+
+def told(cls):
+    """The cases of a class in the table."""
+    return [Case(cls, what, build, entries=FEW if is_composed(cls) else None,
+                 of_option=what not in ROW)
+            for what, build in every_sample(cls).items() if what not in DEFINED]
+
+
+def is_composed(cls):
+    """Whether a class is made of layers that have cases of their own."""
+    return cls.__module__.startswith(COMPOSED)
+
+
 def all_cases():
-    """The cases of every module in this package."""
-    found = []
+    """What the table tells of every layer, and the cases of every module in this package."""
+    found = [case for cls in npdl_layers() if is_told(cls) for case in told(cls)]
     for module in pkgutil.iter_modules(__path__):
         found += importlib.import_module(f"{__name__}.{module.name}").CASES
     return found
