@@ -56,10 +56,13 @@ def instance_norm(layer, P, x):
 
 
 def cross_entropy(layer, P, logits, targets):
-    loss = F.cross_entropy(
-        logits.flatten(0, -2), targets.flatten(), label_smoothing=layer.smoothing,
-        ignore_index=-100 if layer.ignored is None else layer.ignored, reduction=layer.reduction)
-    return loss.view(targets.shape) if layer.reduction == "none" else loss
+    """Torch's mean over targets that are all ignored is NaN; npdl's is 0."""
+    ignored = -100 if layer.ignored is None else layer.ignored
+    terms = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=ignored,
+                            label_smoothing=layer.smoothing, reduction="none").view(targets.shape)
+    if layer.reduction == "mean":
+        return terms.sum() / max((targets != ignored).sum(), 1)
+    return reduced(layer, terms)
 
 
 def reduced(layer, terms):
