@@ -10,6 +10,7 @@ exceeds a limit.
 
 import argparse
 import collections
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -85,8 +86,7 @@ def gradients(again):
 
 
 def parity(again):
-    from tests.tools import torch_table as torch
-
+    torch = importlib.import_module("tests.tools.torch_table")
     page, bad = PAGES / "parity.md", []
     rows = kept(page, again)
     pairs = {cls.__name__: [pair for pair in torch.PAIRS if pair.layer_class is cls]
