@@ -1,5 +1,7 @@
 """What npdl raises; npdl.errors has the checks that raise it, and imports NumPy."""
 
+import errno
+
 
 class NpdlError(Exception):
     """The base of everything that npdl raises itself."""
@@ -15,3 +17,13 @@ class CheckpointError(NpdlError, RuntimeError):
 
 class BackendError(NpdlError, RuntimeError):
     """An array backend that is not installed or cannot run on this machine."""
+
+
+REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulimit -n"),
+            **dict.fromkeys((errno.EAGAIN, errno.ENOMEM), "end other programs, or free memory"),
+            **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose another place")}
+
+
+def remedy(error):
+    """What to do where the system refuses, by its OSError."""
+    return REMEDIES.get(error.errno, "free space, or choose another place")

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from npdl.errors import CheckpointError, InputError
+from npdl.exceptions import remedy
 
 LARGEST_JSON = 64 << 20         # bytes; the characters of a text are the largest part of any
 LARGEST_NUMBER = 1 << 63
@@ -47,8 +48,7 @@ def write_atomically(path, write):
 
 
 def unwritable(path, error):
-    return CheckpointError(f"{path}: cannot be written ({reason(error)}); free space or choose "
-                           "another folder")
+    return CheckpointError(f"{path}: cannot be written ({reason(error)}); {remedy(error)}")
 
 
 def is_file(path, or_nothing=False):
@@ -72,8 +72,9 @@ def read_json(path):
 
 
 def parse_json(content):
-    """The value of a text in JSON. ValueError for what is none, for numbers that Python's floats
-    and NumPy's integers cannot hold, and for what is nested too deeply."""
+    """The value of a text in JSON. ValueError for what is none, for a name that stands twice,
+    for numbers that Python's floats and NumPy's integers cannot hold, and for what is nested too
+    deeply."""
     try:
         return _decode(content if isinstance(content, str) else content.decode())
     except RecursionError:
@@ -98,7 +99,16 @@ def _float(text):
     return value
 
 
-_decode = json.JSONDecoder(parse_int=_integer, parse_float=_float,
+def _once(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:40]!r} stands twice in an object")
+    return found
+
+
+_decode = json.JSONDecoder(parse_int=_integer, parse_float=_float, object_pairs_hook=_once,
                            parse_constant=refuse_constant).decode
 
 

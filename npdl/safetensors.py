@@ -123,9 +123,14 @@ def _entries(header, start, size):
         entries[name] = entry
         spans.append((begin, end, name))
     spans.sort()
-    for (_, end, _), (begin, _, name) in zip(spans, spans[1:], strict=False):
-        if begin < end:
-            raise ValueError(f"{name!r} begins inside another array")
+    last = 0
+    for begin, end, name in spans:
+        if begin != last:
+            raise ValueError(f"{name!r} begins inside another array" if begin < last else
+                             f"{begin - last:,} bytes before {name!r} are no array's")
+        last = end
+    if last != size - start:
+        raise ValueError(f"{size - start - last:,} bytes at its end are no array's")
     return entries
 
 

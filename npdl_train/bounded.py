@@ -18,7 +18,7 @@ import weakref
 from npdl.errors import InputError
 from npdl.files import reason
 from npdl_train import tokenizer_rules
-from npdl_train.process import confine
+from npdl_train.process import confine, import_paths
 
 LONGEST = 1 << 20           # characters of a rendered template
 
@@ -33,11 +33,10 @@ class Bounded:
         InputError for what it raises, and when it needs more time or memory."""
         if self.process is None:
             command = [sys.executable, "-P", "-c", "from npdl_train.bounded import serve; serve()"]
-            paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 stderr=subprocess.DEVNULL, start_new_session=True, encoding="ascii",
-                env={**os.environ, "PYTHONPATH": paths, "RAYON_NUM_THREADS": "1"})
+                env={**os.environ, "PYTHONPATH": import_paths(), "RAYON_NUM_THREADS": "1"})
             weakref.finalize(self, _end, self.process)
         late = threading.Event()
         timer = threading.Timer(seconds, lambda: (late.set(), self.process.kill()))

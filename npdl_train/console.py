@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 
-from npdl.exceptions import NpdlError  # and nothing that imports NumPy: see `begin`
+from npdl.exceptions import NpdlError, remedy  # and nothing that imports NumPy: see `begin`
 
 BAD, INTERRUPTED = 2, 130
 TRAIN = ("joblib", "matplotlib", "threadpoolctl", "tqdm")       # the extra `train`
@@ -139,7 +139,7 @@ def guarded(prog, work):
     except OSError as error:
         what = error.strerror or " ".join(str(error).split())
         name = f"{error.filename}: " if error.filename else ""
-        line = f"{name}the system refused ({what}); free space, or choose another place"
+        line = f"{name}the system refused ({what}); {remedy(error)}"
     finally:
         _drop_unwritten(sys.stderr)
     _drop_unwritten(sys.stdout)

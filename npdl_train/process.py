@@ -64,6 +64,11 @@ def _is_nobody(pid):
     return False
 
 
+def import_paths():
+    """What makes a Python that this one starts import what it does, as PYTHONPATH has it."""
+    return os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+
+
 def peak_memory():
     """The most memory, in bytes, that this process has held at once; None where nothing tells.
 

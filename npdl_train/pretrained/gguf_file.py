@@ -20,6 +20,7 @@ SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 
            12: "<d"}
 STRING, ARRAY = 8, 9
 AT_ONCE = 1 << 17           # numbers turned into floats together
+MOST = 1 << 21              # items of a list, settings and arrays: more than any model has
 NAMES = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head",
          "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
          "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -185,6 +186,8 @@ def _header(data, texts):
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
     if version not in (2, 3):
         raise ValueError(f"version {version}; supported: 2, 3")
+    check_count(arrays, "arrays")
+    check_count(values, "settings")
     metadata, at = {}, 24
     for _ in range(values):
         key, at = _string(data, at)
@@ -207,6 +210,12 @@ def _header(data, texts):
     return metadata, found, -(-at // unit) * unit
 
 
+def check_count(count, what):
+    """Each item would take memory, however few bytes it has in the file."""
+    if count > MOST:
+        raise ValueError(f"{count:,} {what}, more than {MOST:,}: a false header")
+
+
 def _string(data, at):
     (length,) = struct.unpack_from("<Q", data, at)
     if length > len(data) - at - 8:
@@ -225,6 +234,7 @@ def _value(data, at, kind, texts):
         (value,) = struct.unpack_from(SCALARS[kind], data, at)
         return value, at + struct.calcsize(SCALARS[kind])
     kind, length = struct.unpack_from("<IQ", data, at)
+    check_count(length, "items in a list")
     at += 12
     if kind in SCALARS:
         size = length * struct.calcsize(SCALARS[kind])

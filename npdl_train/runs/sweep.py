@@ -24,6 +24,7 @@ from npdl.backend import using
 from npdl.errors import InputError
 from npdl.files import is_file, parse_json, reason
 from npdl_train.console import guarded, note
+from npdl_train.process import import_paths
 from npdl_train.runs.config import Config
 from npdl_train.runs.folder import is_bare
 from npdl_train.runs.lock import lock
@@ -144,7 +145,7 @@ def _work_in_a_process(settings, folder):
 
     A run that crashes takes no other run with it, and every backend of joblib computes alike.
     """
-    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
+    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": import_paths()}
     command = [sys.executable, "-m", "npdl_train.runs.sweep", json.dumps(settings), str(folder)]
     done = PROCESSES.run(command, environment)
     if done is None:

@@ -1,5 +1,6 @@
 """How the scripts meet their surroundings: outputs that are closed, odd, or cannot show a text."""
 
+import errno
 import os
 import signal
 import socket
@@ -10,11 +11,25 @@ import pytest
 pytest.importorskip("resource", reason="closed descriptors and SIGHUP are POSIX's")
 
 from npdl.__main__ import main as npdl_command
+from npdl_train.console import guarded
 from npdl_train.runs import checkpoint
 from npdl_train.runs.config import Config
 from npdl_train.runs.run import train
 from tests.runs.trust.runs import ARITHMETIC, recorded_step, start
 from tests.tools.refusals import status_of
+
+
+@pytest.mark.parametrize(("number", "advice"), [
+    (errno.ENOSPC, "free space, or"), (errno.EMFILE, "raise the limit"),
+    (errno.EACCES, "choose another"), (errno.EAGAIN, "end other programs")])
+def test_what_the_system_refuses_has_its_own_remedy(capsys, number, advice):
+    def refuse():
+        raise OSError(number, os.strerror(number))
+
+    assert guarded("npdl", refuse) == 2
+    assert capsys.readouterr().err.startswith(
+        f"npdl: the system refused ({os.strerror(number)}); {advice}")
+
 
 TINY = (*ARITHMETIC, "--heads", 2, "--steps", 2)
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import struct
 import sys
 import tracemalloc
 
@@ -331,6 +332,9 @@ BAD_GGUF = [
     ("2^60 arrays", lambda path: path.write_bytes(
         path.read_bytes()[:8] + (2**60).to_bytes(8, "little") + path.read_bytes()[16:]),
      "cannot be read as GGUF"),
+    ("2^22 numbers in a list", lambda path: path.write_bytes(
+        path.read_bytes()[:16] + (1).to_bytes(8, "little") + length(b"x") + struct.pack(
+            "<IIQ", 9, 0, 2**22) + bytes(2**22)), "4,194,304 items in a list"),
     ("2^60 settings", lambda path: path.write_bytes(
         path.read_bytes()[:16] + (2**60).to_bytes(8, "little") + path.read_bytes()[24:]),
      "cannot be read as GGUF"),

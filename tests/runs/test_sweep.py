@@ -19,6 +19,7 @@ from npdl_train.runs.folder import begin, read_config
 from npdl_train.runs.lock import lock
 from npdl_train.runs.run import load_run
 from npdl_train.runs.sweep import (
+    PROCESSES,
     folder_of,
     is_finished,
     load_records,
@@ -105,6 +106,14 @@ def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
     assert sweep([config], tmp_path, jobs=1, quiet=True).keys() == {"finished"}
     work(config, tmp_path / "unbroken")
     assert parameters(folder) == parameters(tmp_path / "unbroken")
+
+
+def test_a_run_imports_what_its_launcher_does(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(PROCESSES, "run", lambda command, env: seen.append(env))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "own")])
+    sweep(CONFIGS[:1], tmp_path, jobs=2, quiet=True)
+    assert seen[0]["PYTHONPATH"].split(os.pathsep)[-1] == str(tmp_path / "own")
 
 
 @pytest.mark.slow
