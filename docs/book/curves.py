@@ -31,15 +31,15 @@ def slopes():
     """The activations and their slopes."""
     caption = ("Four activations and (dashed) their slopes, from npdl's forward and backward. "
                "Where the dashed line is at 0 no gradient passes.")
-    draw, x = Drawing(620, 480, caption), np.linspace(-4, 4, 161)
+    draw, x = Drawing(350, 380, caption), np.linspace(-4, 4, 161)
     for i, layer in enumerate((Sigmoid(), Tanh(), ReLU(), GELU())):
         y, cache = layer.forward(x)
         dx = layer.backward(np.ones_like(x), cache)
-        left, bottom = 50 + 310 * (i % 2), 200 + 240 * (i // 2)
-        at = axes(draw, (left, bottom, 240, 165), (-4, 4), (-1, 2),
+        left, bottom = 36 + 170 * (i % 2), 155 + 190 * (i // 2)
+        at = axes(draw, (left, bottom, 132, 120), (-4, 4), (-1, 2),
                    {v: f"{v}".replace("-", "−") for v in (-4, -2, 0, 2, 4)},
                    {v: f"{v}".replace("-", "−") for v in (-1, 0, 1, 2)})
-        draw.text(left + 120, bottom - 178, type(layer).__name__)
+        draw.text(left + 66, bottom - 136, type(layer).__name__)
         seen = y <= 2
         draw.line([at(*point) for point in zip(x[seen], y[seen], strict=True)])
         draw.line([at(*point) for point in zip(x, dx, strict=True)], "back")
@@ -54,15 +54,15 @@ def pulls():
     z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = CrossEntropy()
     _, cache = loss.forward(z, np.array([1]))
-    draw = Drawing(620, 230, caption)
-    for left, name, values in ((20, "scores z", z[0]), (225, "p", np.exp(cache.log_p[0])),
-                               (430, "dz = p − q", loss.backward(1.0, cache)[0])):
-        draw.text(left + 85, 16, name)
-        draw.line([(left, 130), (left + 170, 130)], "thin")
-        scale = 45 if left == 20 else 95
+    draw = Drawing(350, 3 * 220, caption)
+    for top, name, values in ((0, "scores z", z[0]), (220, "p", np.exp(cache.log_p[0])),
+                               (440, "dz = p − q", loss.backward(1.0, cache)[0])):
+        draw.text(175, top + 14, name)
+        draw.line([(40, top + 130), (310, top + 130)], "thin")
+        scale = 45 if top == 0 else 95
         for k, value in enumerate(values):
-            x, y = left + 17 + 34 * k, 130 - scale * value
-            draw.box(x, (130 + y) / 2, "", 22, abs(scale * value), "hot" if k == 1 else "")
+            x, y = 67 + 54 * k, top + 130 - scale * value
+            draw.box(x, (top + 130 + y) / 2, "", 22, abs(scale * value), "hot" if k == 1 else "")
             draw.text(x, y - 10 if value > 0 else y + 11, f"{value:.2f}".replace("-", "−"), "small")
     return draw.svg(), caption
 
@@ -72,8 +72,8 @@ def positions():
     caption = ("sinusoidal(24, 32): a row for each place, a column for each entry of its vector, "
                "the fuller the larger. Entries come in pairs of a sine and a cosine, from fast "
                "waves on the left to slow ones on the right: no two rows are alike.")
-    table, size = sinusoidal(24, 32), 15
-    draw = Drawing(32 * size + 60, 24 * size + 40, caption)
+    table, size = sinusoidal(24, 32), 9
+    draw = Drawing(32 * size + 58, 24 * size + 40, caption)
     for r, row in enumerate(table):
         if r % 4 == 0:
             draw.text(30, 30 + size * (r + 0.5), f"{r}", "small")
@@ -97,11 +97,11 @@ def first_steps(steps=3000):
         adam.step()
         taken.append((before - model.W.data[0, 0]) / adam.lr)
         bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
-    draw = Drawing(620, 250, caption)
-    at = axes(draw, (60, 200, 520, 170), (0, np.log10(steps)), (0, 7),
+    draw = Drawing(350, 250, caption)
+    at = axes(draw, (36, 200, 290, 170), (0, np.log10(steps)), (0, 7),
                {power: f"{10**power:,}" for power in range(4)},
                {v: f"{v}" for v in (0, 1, 3, 5, 7)})
-    draw.text(320, 240, "step", "small")
+    draw.text(180, 240, "step", "small")
     for values, kind in ((taken, ""), (bare, "back")):
         draw.line([at(np.log10(t), value) for t, value in enumerate(values, 1)], kind)
     return draw.svg(), caption

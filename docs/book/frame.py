@@ -1,5 +1,6 @@
 """What every chapter has beside its text: a picture, step pages, a notebook."""
 
+from docs.book import graphs
 from docs.book.markup import fold, raw
 from docs.book.pictures import PICTURES
 from npdl_study.check.samples import layer_classes, sample
@@ -27,10 +28,16 @@ EMBEDDED = 3                    # step pages in the chapter itself; the others a
 
 def picture(chapter):
     """The chapter's picture, where it has one."""
-    draw = PICTURES.get(chapter.name)
-    if draw is None:
-        return ""
-    svg, caption = draw()
+    return figure(*PICTURES[chapter.name]()) if chapter.name in PICTURES else ""
+
+
+def graph(chapter):
+    """The graph of its first layer, or of the one that graphs.CHOSEN names."""
+    names = step_names(chapter)
+    return graphs.drawn(graphs.CHOSEN.get(chapter.name, names[0])) if names else None
+
+
+def figure(svg, caption):
     return raw(f'<figure class="picture">{svg}<figcaption>{caption}</figcaption></figure>')
 
 

@@ -15,7 +15,7 @@ from docs.book.proofs import proof
 from docs.book.solved import asked, papers
 from npdl.errors import InputError
 
-FORWARD, WRONG, YOURSELF = (SECTIONS[i] for i in (1, 5, 7))
+FORWARD, BACKWARD, WRONG, YOURSELF = (SECTIONS[i] for i in (1, 3, 5, 7))
 WIDE = 60               # a longer formula repeats its line of code, and is wider than a phone
 HEADER = """---
 myst:
@@ -49,6 +49,9 @@ class Page:
             name = line[3:].strip() if line.startswith("## ") else ""
             if name == FORWARD:
                 lines.append(frame.picture(self.chapter))
+            if name == BACKWARD and (found := frame.graph(self.chapter)):
+                lines += [line, frame.figure(*found)]
+                continue
             if name == WRONG:
                 lines.append(frame.steps(self.steps))
             lines.append(line)
@@ -58,8 +61,7 @@ class Page:
 
     def model(self, part):
         svg, caption = opening.picture(self.chapter, part)
-        return raw(f'<figure class="picture">{svg}<figcaption>{self.inline(caption)}'
-                   "</figcaption></figure>")
+        return frame.figure(svg, self.inline(caption))
 
     def sum(self, part):
         """Numbers that one can check on paper, and the code that asks the layer for them."""

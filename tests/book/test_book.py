@@ -19,7 +19,7 @@ pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
 from docs.book import chapter as chapters
-from docs.book import checks, opening, sources, trained
+from docs.book import checks, frame, graphs, opening, sources, trained
 from docs.book.chapter import BookError, complete, every_equation, read
 from docs.book.formulas import in_parts, mathml
 from docs.book.frame import step_names
@@ -31,7 +31,8 @@ from docs.book.solved import asked
 from docs.book.unicode import HIGH, LOW, mathematics
 from exercises import lookup
 from exercises.framework import solutions_of
-from npdl import backend
+from npdl import Block, LSTMCell, backend
+from npdl import step as npdl_step
 from npdl.__main__ import COMMANDS
 from npdl_study.homework.assignment import homework
 from tests.tools import chromium, device, printed_signs
@@ -106,13 +107,31 @@ def test_what_is_kept_of_a_model_is_what_its_training_leaves(name):
     assert apart(trained.record(name), trained.train(name)) == []
 
 
-@pytest.mark.parametrize("name", [*PICTURES, *trained.MODELS])
+def test_a_graph_is_the_layers_own():
+    """Its boxes are what the run wrote; its lines, what it read; it ends in every gradient."""
+    nodes = graphs.nodes_of(npdl_step(LSTMCell(2, 3), np.ones((4, 2))).recording, "backward")
+    named = {node.name: node for node in nodes}
+    assert named["dz"].shape == (4, 12) and named["dx"].shape == (4, 2)
+    assert [one.name for one in named["dz"].made_of] == ["dz_i", "dz_f", "dz_o", "dz_g"]
+    read = {id(one) for node in nodes for one in node.made_of}
+    assert {node.name for node in nodes if id(node) not in read} == {
+        "dW_x", "dW_h", "db", "dx", "dh_prev", "dc_prev"}
+    block = graphs.nodes_of(npdl_step(Block(4, 2), np.ones((1, 3, 4))).recording, "forward")
+    residual = next(node for node in block if node.name == "u")
+    assert {"x", "a"} <= {one.name for one in residual.made_of}
+
+
+@pytest.mark.parametrize("name", [*PICTURES, *trained.MODELS, *(f"graph of {n}" for n in NAMES)])
 def test_a_picture_is_drawn_inside_its_frame(name):
-    svg, caption = PICTURES[name]() if name in PICTURES else (
-        trained.drawn(name, "A model."), "A model.")
+    svg, caption = (PICTURES[name]() if name in PICTURES else
+                    (trained.drawn(name, "A model."), "A model.") if name in trained.MODELS else
+                    frame.graph(read(ROOT / f"docs/book/chapters/{name[9:]}.md")) or (None, None))
+    if svg is None:
+        assert name[9:] in ("14-adamw-clipping", "15-decoding")         # no layers there
+        return
     tree = ElementTree.fromstring(svg)
     width, height = float(tree.get("width")), float(tree.get("height"))
-    assert width <= 358 or name in PICTURES
+    assert width <= 358                         # a phone's
     assert tree.get("aria-label") == caption and len(tree) > 5
     for line in tree.iter("polyline"):
         for point in line.get("points").split():

@@ -1,0 +1,136 @@
+"""The graph of a layer's forward and of its backward, drawn out of one recorded run of the layer.
+
+A box is a value that a statement of the layer made, with its shape in that run; lines lead down to
+it from what the statement read. The backward begins with the gradients that come in and ends with
+those that go out (filled); what it reads of the forward is named inside the box, in small.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from docs.book.drawing import Drawing
+from npdl_study.check.samples import layer_classes, sample
+from npdl_study.step.step import step
+
+WIDTH, HIGH, GAP, ACROSS = 350, 40, 24, 4
+NAME = re.compile(r"[A-Za-z_][\w.]*")
+CHOSEN = {"10-attention": "ScaledDotAttention", "12-block": "Block",
+          "16-lora-quantization": "LoRALinear", "18-llama": "GroupedQueryAttention"}
+
+
+@dataclass(eq=False)
+class Node:
+    """A value: its name, its shape, the Nodes it was made of, the names of forward that it read."""
+
+    name: str
+    shape: tuple
+    made_of: list = field(default_factory=list)
+    also: list = field(default_factory=list)
+    row: int = 0
+    at: tuple = ()
+
+
+def plain(name):
+    """self.W_x.data -> W_x, cache.o -> o, self.b.grad -> db, x.T -> x."""
+    parts = [p for p in name.split(".") if p not in ("self", "cache", "data", "T", "shape")]
+    if parts and parts[-1] == "grad":
+        parts = [*parts[:-2], f"d{parts[-2]}"]
+    return ".".join(parts)
+
+
+def nodes_of(recording, phase):
+    """The Nodes of a phase, from the statements of the layer's own method, or of the function that
+    this one leaves the work to."""
+    steps, seen = {}, set()
+    for one in recording.phase(phase):
+        if one.line.is_simple and (one.call, one.line) not in seen:     # of a loop, one turn
+            seen.add((one.call, one.line))
+            steps.setdefault(one.call, []).append(one)
+    root = next(call for call in steps if call.parent is None and call.code.co_name == phase)
+    found = _nodes(steps[root], phase)
+    if len({tuple(map(id, node.made_of)) for node in found if node.made_of}) > 1:
+        return found
+    inner = [_nodes(own, phase, found[-1].name) for call, own in steps.items()
+             if call.parent is root]
+    return max([found, *inner], key=len)
+
+
+def _nodes(steps, phase, returned=None):
+    found, current = [], {}
+    for one in steps:
+        writes = [w for w in one.writes if w.is_one and w.shown[0][1].shape
+                  and (w.name != "return" or returned and not one.carried)]
+        if not writes or all(read.startswith("cache.") for read in one.reads):
+            continue                                    # fields of the cache, handed on
+        made_of, also = [], []
+        for read, shown in one.reads.items():
+            name = plain(read)
+            known = [current[plain(n)] for n in NAME.findall(read) if plain(n) in current]
+            if known:
+                made_of += known
+            elif not NAME.fullmatch(read) or not name or len(shown) != 1 or not shown[0][1].shape:
+                continue
+            elif phase == "forward" or name[0] == "d":
+                made_of.append(current.setdefault(name, Node(name, shown[0][1].shape)))
+                found.append(current[name])
+            else:
+                also.append(name)
+        for write in writes:
+            name = returned if write.name == "return" else plain(write.name)
+            current[name] = Node(name, write.shown[0][1].shape, list(dict.fromkeys(made_of)), also)
+            found.append(current[name])
+    return found
+
+
+def placed(nodes):
+    """Give each Node its row and its place, rows no wider than a phone; returns the height."""
+    for node in nodes:
+        node.row = 1 + max((one.row for one in node.made_of), default=-1)
+    for node in nodes:                                  # what only enters stands above its reader
+        if not node.made_of:
+            node.row = min((one.row - 1 for one in nodes if node in one.made_of), default=0)
+    y = 0
+    for row in sorted({node.row for node in nodes}):
+        own = [node for node in nodes if node.row == row]
+        own.sort(key=lambda n: sum(m.at[0] for m in n.made_of) / max(1, len(n.made_of)))
+        for start in range(0, len(own), ACROSS):
+            line = own[start: start + ACROSS]
+            for k, node in enumerate(line):
+                node.at = (WIDTH * (k + 0.5) / len(line), y + HIGH / 2)
+            y += HIGH + GAP
+    return y - GAP
+
+
+def drawn(name):
+    """(SVG, caption) of a layer of npdl; None where a run of it is no picture."""
+    layer, inputs, options = sample(layer_classes()[name])
+    recording = step(layer, *inputs, title=name, **options).recording
+    parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
+    caption = (f"{name}, drawn from a run of it: above its forward, below its backward, from the "
+               "gradients that come in to those that go out (filled). In a box a value, its shape "
+               "in this run, and, small, what the backward takes from the forward.")
+    high = sum(placed(nodes) + 60 for _, nodes in parts)
+    draw, top = Drawing(WIDTH, high, caption), 0
+    for phase, nodes in parts:
+        draw.text(WIDTH / 2, top + 14, phase)
+        last = _draw(draw, nodes, top + 30, "back" if phase == "backward" else "")
+        top = last + 30
+    return draw.svg(), caption
+
+
+def _draw(draw, nodes, top, kind):
+    read = {id(one) for node in nodes for one in node.made_of}
+    for node in nodes:
+        x, y = node.at
+        for one in node.made_of:
+            draw.arrow((one.at[0], one.at[1] + top + HIGH / 2), (x, y + top - HIGH / 2), kind=kind)
+    for node in nodes:
+        x, y = node.at
+        ends = kind and id(node) not in read
+        draw.box(x, y + top, "", 82, HIGH, "hot" if ends else "")
+        rows = [(node.name, ""), ("×".join(map(str, node.shape)), "small")]
+        if node.also:
+            rows = [(node.name, ""), (" ".join(dict.fromkeys(node.also))[:14], "small")]
+        for n, (words, small) in enumerate(rows):
+            draw.text(x, y + top - 8 + 17 * n, words, small)
+    return top + max(node.at[1] for node in nodes) + HIGH / 2
