@@ -12,7 +12,7 @@ from docs.book.drawing import Drawing
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.step.step import step
 
-WIDTH, HIGH, GAP, ACROSS = 350, 40, 24, 4
+WIDTH, HIGH, GAP, ACROSS = 350, 54, 22, 4
 NAME = re.compile(r"[A-Za-z_][\w.]*")
 CHOSEN = {"10-attention": "ScaledDotAttention", "12-block": "Block",
           "16-lora-quantization": "LoRALinear", "18-llama": "GroupedQueryAttention"}
@@ -130,7 +130,7 @@ def _draw(draw, nodes, top, kind):
         draw.box(x, y + top, "", 82, HIGH, "hot" if ends else "")
         rows = [(node.name, ""), ("×".join(map(str, node.shape)), "small")]
         if node.also:
-            rows = [(node.name, ""), (" ".join(dict.fromkeys(node.also))[:14], "small")]
+            rows.append((" ".join(dict.fromkeys(node.also))[:14], "small"))
         for n, (words, small) in enumerate(rows):
-            draw.text(x, y + top - 8 + 17 * n, words, small)
+            draw.text(x, y + top - 8 * (len(rows) - 1) + 16 * n, words, small)
     return top + max(node.at[1] for node in nodes) + HIGH / 2

@@ -78,9 +78,9 @@ def reached(S=5):
 
 def turns():
     """One pair of a query and of a key, turned at two places each."""
-    caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 (above), at "
-               "4 and 6 (below). Both have turned on; the angle between them is the same, and "
-               "so is their product.")
+    caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 "
+               "(above), at 4 and 6 (below). Both have turned on; the angle between them is the "
+               "same, and so is their product.")
     draw = Drawing(350, 470, caption)
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
     for y0, places in ((120, (1, 3)), (350, (4, 6))):
