@@ -1,11 +1,14 @@
 """Work shared out among the wing's threads and processes, and the process's settings meanwhile."""
 
+import errno
+import gc
 import itertools
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from npdl.backend import stream
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
@@ -23,6 +26,7 @@ from npdl.optim import SGD, AdamW
 from npdl_train.fast import workers
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.flat import UPDATES, Flat
+from npdl_train.fast.memory import shared_memory
 from npdl_train.fast.workers import Part, Processes, Threads, WorkerLost
 from npdl_train.process import has_ended
 from npdl_train.runs.engine import PlainEngine, make_engine
@@ -145,6 +149,61 @@ def test_a_process_that_was_killed_is_named_in_one_line():
     assert not multiprocessing.active_children()
     np.testing.assert_array_equal(several.models[0].W.data, several.flat.views(
         several.flat.data).__next__())
+
+
+def test_a_process_that_is_stopped_is_named_once(monkeypatch, capsys):
+    monkeypatch.setattr(workers, "PATIENCE", 0.1)
+    with workers_on(2, Processes) as several:
+        pid = several.others[0].process.pid
+        os.kill(pid, signal.SIGSTOP)
+        later = threading.Timer(1.0, os.kill, (pid, signal.SIGCONT))
+        later.start()
+        assert several.run(fail, [(1, None), (2, None)]) == [1, 2]
+        later.join()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("worker 1 of the fast engine is stopped, ")
+    assert f"kill -CONT {pid} lets it go on" in said
+
+
+def test_what_is_dropped_inside_of_with_ends_its_processes():
+    before, several = settings(), workers_on(2, Processes).__enter__()
+    process = several.others[0].process
+    del several
+    gc.collect()
+    process.join(20)
+    assert process.exitcode is not None and settings() == before
+
+
+def test_memory_that_is_refused_is_one_line(monkeypatch):
+    def refuse(*given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    with pytest.raises(NpdlError, match=r"share 2\.0 MiB, which the system refuses \(No space"):
+        shared_memory(2 << 20, forks=False)
+
+
+FORKED = """
+import sys
+from tests.fast.test_parallel import *
+with workers_on(2, Processes) as several:
+    data, worker = several.models[0].W.data, several.others[0].process
+    data[...] = 1
+    if not os.fork():
+        if sys.argv[1] == "it works":
+            several.run(add, [(1, None), (2, None)])
+            several.models[0].W.data[...] = 7
+        sys.exit(3)
+    print(os.waitstatus_to_exitcode(os.wait()[1]), *several.run(fail, [(4, None), (5, None)]),
+          several.others[0].process is worker, *np.unique(data))
+"""
+
+
+@pytest.mark.parametrize("how", ["it works", "it does not"])
+def test_a_process_that_is_forked_off_goes_on_alone(how):
+    said = subprocess.run([sys.executable, "-c", FORKED, how], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert said.stdout.split() == ["3", "4", "5", "True", "1.0"], said.stderr
 
 
 ORPHANS = """
