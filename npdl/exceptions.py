@@ -1,4 +1,4 @@
-"""What npdl raises; npdl.errors has the checks that raise it, and imports NumPy."""
+"""What npdl raises, and how it is said; npdl.errors has the checks, and imports NumPy."""
 
 import errno
 
@@ -27,3 +27,9 @@ REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulim
 def remedy(error):
     """What to do where the system refuses, by its OSError."""
     return REMEDIES.get(error.errno, "free space, or choose another place")
+
+
+def printable(text, but=""):
+    """Text with what would end a line, or change the terminal, escaped as in Python; not what is
+    in `but`, say "\\n\\t"."""
+    return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)

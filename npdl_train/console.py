@@ -8,7 +8,11 @@ import signal
 import sys
 import warnings
 
-from npdl.exceptions import NpdlError, remedy  # and nothing that imports NumPy: see `begin`
+from npdl.exceptions import (  # and nothing that imports NumPy: see `begin`
+    NpdlError,
+    printable,
+    remedy,
+)
 
 BAD, INTERRUPTED = 2, 130
 TRAIN = ("joblib", "matplotlib", "threadpoolctl", "tqdm")       # the extra `train`
@@ -166,12 +170,6 @@ def _unguarded(kind, error, trace):
     spec = sys.modules["__main__"].__spec__
     note(f"python -m {spec.parent}: {line}" if spec else f"{os.path.basename(sys.argv[0])}: {line}")
     os._exit(BAD)
-
-
-def printable(text, but=""):
-    """Text with what would end a line, or change the terminal, escaped as in Python; not what is
-    in `but`, say "\\n\\t"."""
-    return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
 
 
 def show(text, end="\n"):

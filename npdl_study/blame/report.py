@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl.exceptions import printable
 from npdl_study.blame.show_blame import blame_html, shown
 from npdl_study.containment import message
 from npdl_study.deviation import deviation
@@ -107,7 +108,7 @@ def describe(report):
             report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")]
     else:
         lines = [*_located(report), *_wrong(report)]
-    return "\n".join([*lines, *(f"note: {note}" for note in report.notes)])
+    return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
 
 
 def _right(report):

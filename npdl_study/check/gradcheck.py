@@ -18,6 +18,7 @@ import numpy as np
 
 from npdl.backend import is_host
 from npdl.errors import InputError
+from npdl.exceptions import printable
 from npdl_study.check.adapters import as_layer
 from npdl_study.check.differences import LIMIT
 from npdl_study.check.explain import explain
@@ -63,7 +64,7 @@ class Report(Verdict):
                              f"{place_of(row.doubtful)}: {row.reason}")
         lines += [f"wrong: {fault}" for fault in self.faults]
         lines += [f"question: {question}" for question in self.questions]
-        return "\n".join(lines + [f"note: {note}" for note in self.notes])
+        return printable("\n".join(lines + [f"note: {note}" for note in self.notes]), "\n")
 
 
 def place_of(point):

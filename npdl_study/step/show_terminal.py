@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 
+from npdl.exceptions import printable
 from npdl_study.containment import message
 from npdl_study.step import maths
 
@@ -18,13 +19,14 @@ MOST_ROWS, MOST_READ = 6, 6
 
 
 class Paint:
-    """Colours, or none."""
+    """Text that changes nothing of a terminal but, where it can, its colours."""
 
     def __init__(self, file):
         self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
                    and os.environ.get("TERM") != "dumb")
 
     def __call__(self, text, *codes):
+        text = printable(text, "\n")
         return "".join(codes) + text + RESET if self.on and codes else text
 
 
@@ -55,7 +57,7 @@ def _step(walk, step, paint, file):
     code = line.text if any(other is not line and other.first == line.first for other in
                             line.function.lines) else \
         " ".join(part.split("#")[0].strip() for part in line.source.splitlines())
-    print(f"{pad}{line.first:>5}  {code}{paint(turn, YELLOW)}", file=file)
+    print(f"{pad}{line.first:>5}  {paint(code)}{paint(turn, YELLOW)}", file=file)
     formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
         formula = ""                                    # it only says the code again
@@ -69,12 +71,13 @@ def _step(walk, step, paint, file):
         print(paint(f"{pad}       from {', '.join(read[:MOST_READ])}", DIM), file=file)
     for write in step.writes:
         if write.same_as:
-            print(f"{pad}       {write.name} is {write.same_as} now", file=file)
+            print(paint(f"{pad}       {write.name} is {write.same_as} now"), file=file)
             continue
         for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
             mark = _mark(walk.mark(step, write.name), paint)
-            print(f"{pad}       {write.name}{path} {summary.line()}{how}{mark}", file=file)
+            line = paint(f"{pad}       {write.name}{path} {summary.line()}{how}")
+            print(line + mark, file=file)
             if paint.on:
                 for row in _picture(summary):
                     print(f"{pad}         {row}", file=file)
@@ -125,7 +128,7 @@ def _finals(walk, paint, file):
     if walk.recording.error is not None:
         print(paint(f"\nended by {message(walk.recording.error)}", RED, BOLD), file=file)
     for note in walk.notes:
-        print(f"note: {note}", file=file)
+        print(paint(f"note: {note}"), file=file)
     if not walk.finals:
         return
     print(paint("\n=== gradients against their numerical values ===", BOLD), file=file)
@@ -133,4 +136,4 @@ def _finals(walk, paint, file):
     for row in walk.finals:
         word = paint(f"not checkable here: {row.reason}", YELLOW) if row.right is None else \
             paint("right", GREEN) if row.right else paint("WRONG", RED, BOLD)
-        print(f"  {row.name:<{width}}  {row.error:8.1e}  {word}", file=file)
+        print(paint(f"  {row.name:<{width}}  {row.error:8.1e}  ") + word, file=file)

@@ -1,8 +1,12 @@
 """`step` and a student's code that exits, hangs, holds itself or says odd things."""
 
+import numpy as np
 import pytest
 
+from npdl import gradcheck
 from npdl.__main__ import main
+from npdl.core import Cache, Layer, Param
+from npdl_study.blame.blame import blame
 from npdl_study.check.target import find_class
 from npdl_study.containment import written
 from npdl_study.step import record, show_html
@@ -132,3 +136,24 @@ def test_an_example_to_start_from(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["blame", "wrong.py:MyLayer"]) == 1
     assert "dz = -ds * s * (1 - s)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_names_are_no_commands_to_a_terminal(capsys):
+    class Odd(Layer):
+        def __init__(self):
+            self.parts = {"W\x1b[31m\x07": Param(np.ones((3, 2)))}
+
+        def forward(self, x):
+            W = self.parts["W\x1b[31m\x07"]
+            return x @ W.data, Cache(x=x)
+
+        def backward(self, dy, cache):
+            W = self.parts["W\x1b[31m\x07"]
+            W.grad += 2 * (cache.x.T @ dy)
+            return dy @ W.data.T
+
+    x = np.random.default_rng(1).standard_normal((4, 3))
+    step(Odd(), x).show()
+    for said in (capsys.readouterr().out, str(blame(Odd(), x)), str(gradcheck(Odd(), x))):
+        assert r"W\x1b[31m\x07" in said and said.replace("\n", "").isprintable()
