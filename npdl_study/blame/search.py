@@ -133,7 +133,7 @@ def reasoned(checked, runs):
         if len(seen) > 1 and not found.could:
             continue
         if not any(f.could for f in seen[:-1]):
-            told = _plain(checked, found)
+            told = _plain(checked, found) or _plain_part(checked, found)
             if told is not None:
                 return told
         prove = Prove(runs, found.frames, again, found.left, found.oracle.values)
@@ -180,6 +180,15 @@ def _plain(checked, found):
                            "a line is missing before it: nothing is added to the gradient of "
                            + ", ".join(absent))
     return None
+
+
+def _plain_part(checked, found):
+    """`_plain` of a part of what is wrong, where no value could mend all: cheaper than to look for
+    proofs in the numbers."""
+    parts = [] if found.could or found.left else list(goals_of(found))[1:]
+    told = next(filter(None, (_plain(checked, aimed(found, part)) for part in parts)), None)
+    found.solver.goal = found.goal
+    return told
 
 
 # What is promised is tried first
