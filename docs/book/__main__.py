@@ -68,6 +68,7 @@ def build(options):
     try:
         from sphinx.application import Sphinx
 
+        from docs.book import address
         from docs.book.site import BOOK, WHEEL, Site
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
@@ -84,6 +85,7 @@ def build(options):
         if app.statuscode:
             return app.statuscode
         shutil.rmtree(made / ".doctrees", ignore_errors=True)
+        address.finish(made)
         with new_folder(out, replace=True) as whole:
             shutil.copytree(made, whole, dirs_exist_ok=True)
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())

@@ -7,6 +7,7 @@ from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
 
 import npdl
+from docs.book import address
 from docs.book.formulas import mathml
 
 project = "npdl"
@@ -20,6 +21,7 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "npdl: the book"
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 templates_path = ["templates"]
 html_css_files = ["book.css"]
 html_js_files = ["book.js"]
@@ -28,7 +30,8 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_show_search_summary = False        # on a disk a browser forbids it; book.js: where it may
-html_theme_options = {"navigation_with_keys": True}
+html_theme_options = {"navigation_with_keys": True,
+                      "dark_css_variables": {"color-foreground-muted": "#8f959c"}}
 
 
 def _visit(block):
@@ -43,6 +46,16 @@ def _visit(block):
     return visit
 
 
+def _levelled(app, pagename, templatename, context, doctree):
+    """Captions of the side bar are headings of a level, as a screen reader wants to know."""
+    for name in ("furo_navigation_tree", "body"):
+        if name in context:
+            context[name] = context[name].replace('class="caption" role="heading"',
+                                                  'class="caption" role="heading" aria-level="2"')
+
+
 def setup(app):
+    app.connect("html-page-context", address.of_page)
+    app.connect("html-page-context", _levelled, priority=900)       # after the theme's own
     app.add_html_math_renderer("mathml", inline_renderers=(_visit(False), lambda self, node: None),
                                block_renderers=(_visit(True), lambda self, node: None))

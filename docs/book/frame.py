@@ -1,6 +1,6 @@
 """What every chapter has beside its text: a picture, step pages, a notebook."""
 
-from docs.book import graphs
+from docs.book import address, graphs
 from docs.book.markup import fold, raw
 from docs.book.pictures import PICTURES
 from npdl_study.check.samples import layer_classes, sample
@@ -9,6 +9,7 @@ from npdl_study.step.step import step
 
 # The numbers of a line stand below the code: less of it, and they are in sight.
 IN_A_FRAME = "<style>@media (max-width: 68rem) { .code { max-height: 25rem; } }</style>\n"
+ICON = '<link rel="icon" href="../_static/favicon.svg">'
 # The chapter says which colours it is in; "auto" leaves them to the reader's system.
 THEME = """<script>
 "use strict";
@@ -51,7 +52,9 @@ def step_page(name):
     """The page that steps through a layer of npdl, as `python -m npdl step NAME --html` has it."""
     layer, inputs, options = sample(layer_classes()[name])
     found = page(step(layer, *inputs, title=name, **options))
-    return found.replace("</head>", f"{IN_A_FRAME}</head>").replace("</body>", f"{THEME}</body>")
+    said = f"Each line of {name}'s forward and backward: what it reads, writes, and if it is right"
+    head = address.tags(f"{name}, line by line", said, f"steps/{name}.html") + ICON + IN_A_FRAME
+    return found.replace("</head>", f"{head}</head>").replace("</body>", f"{THEME}</body>")
 
 
 def steps(names):
@@ -72,4 +75,4 @@ def notebook(chapter):
     """Where the chapter's notebook is."""
     return raw(f'<p class="notebook"><a href="../notebooks/{chapter.name}.ipynb" download>The '
                "notebook of this chapter</a>: its text, its equations and their checks, to run "
-               "and to change.</p>")
+               f"and to change.{address.in_colab(chapter.name)}</p>")

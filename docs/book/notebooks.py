@@ -15,7 +15,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import npdl
-from docs.book import checks, frame, opening, sources
+from docs.book import address, checks, frame, opening, sources
 from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.pictures import PICTURES
@@ -36,12 +36,13 @@ def install(needed="npdl"):
 import importlib.util
 from pathlib import Path
 
-wheel = Path("{WHEEL}")
+wheel, elsewhere = Path("{WHEEL}"), {address.wheel(WHEEL)!r}
 if importlib.util.find_spec("{needed}") is None:
-    if not wheel.exists():
-        raise SystemExit(f"{needed} is missing: put {{wheel}}, which the book's first page links, "
-                         f"beside this notebook, into {{Path.cwd()}}")
-    get_ipython().run_line_magic("pip", f"install -q {{wheel}}[train]")'''
+    wanted = f"{{wheel}}[train]" if wheel.exists() else elsewhere
+    if wanted is None:
+        raise SystemExit(f"{needed} is missing: put {WHEEL}, which the book's "
+                         f"first page links, beside this notebook, into {{Path.cwd()}}")
+    get_ipython().run_line_magic("pip", f"install -q '{{wanted}}'")'''
 
 
 def write_wheel(folder):

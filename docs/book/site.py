@@ -11,7 +11,7 @@ import shutil
 from html import escape
 from pathlib import Path
 
-from docs.book import api, font, notebooks
+from docs.book import address, api, font, front, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw
@@ -65,6 +65,8 @@ class Site:
     def write(self, log=print):
         """Make every page."""
         font.write(self.extra / "_static" / "math.woff")
+        shutil.copy(ROOT / address.CARD, self.extra / "_static" / "card.png")
+        shutil.copy(ROOT / "docs/gallery/grokking.webp", self.extra / "_static")
         for chapter in self.chosen:
             log(chapter.name)
             if not self.draft:
@@ -92,7 +94,8 @@ class Site:
         for name, module in api.modules().items():
             self.sources[name] = Path(module.__file__)
         for name, file in sorted(self.sources.items()):
-            self._put(f"source/{name}.md", _listing(file))
+            self._put(f"source/{name}.md", _listing(file) + address.at_source(
+                file.relative_to(ROOT).as_posix()))
 
     def _filled(self, text, origin):
         """A page with the lists that are made out of what there is, and the wheel that there is."""
@@ -100,7 +103,7 @@ class Site:
         if origin.startswith("docs/book/pages/"):
             text = HEADER + text
         if origin.endswith("pages/index.md"):
-            text += "\n\n" + self._toctree()
+            text = front.filled(text) + "\n\n" + self._toctree()
         text = text.replace("<!-- notebooks -->", "\n".join(
             f'- <a href="{folder}/{name}.ipynb" download>{notebooks.title(script)}</a>'
             for name, script in self.notebooks.items()))
@@ -144,7 +147,9 @@ class Site:
         path.parent.mkdir(parents=True, exist_ok=True)
         if re.search("/(bench|generated)/", place) or place.startswith(("source/", "api/npdl")):
             text = "---\norphan: true\n---\n" + text
-        path.write_text(self._relinked(text, origin, place) if origin else text, encoding="utf-8")
+        if origin:
+            text = self._relinked(text, origin, place) + address.at_source(origin)
+        path.write_text(text, encoding="utf-8")
 
     def _keep(self, place, text):
         path = self.extra / place

@@ -1,5 +1,5 @@
 """A default run where nothing is that only Linux has: no fcntl (but msvcrt, which is played), fork,
-alarms, /proc or mallopt.
+alarms, /proc or mallopt; and, as on macOS, where processes are started anew.
 
 What a path looks like, and that an open file cannot be renamed, on Windows, this cannot show.
 """
@@ -9,6 +9,8 @@ import subprocess
 import sys
 
 import pytest
+
+from npdl_train.runs import checkpoint
 
 ELSEWHERE = """
 import builtins, fcntl, io, os, platform, runpy, signal, subprocess, sys, types
@@ -53,6 +55,30 @@ def test_a_run_is_made_resumed_and_asked(tmp_path):
     assert elsewhere(tmp_path, "train-gpt", "--resume", "--steps", "40", "--out", run,
                      "--quiet").returncode == 0
     assert "1 + 2 =" in elsewhere(tmp_path, "ask", run, "1 + 2 =").stdout
+
+
+MAC = """
+import multiprocessing, runpy, sys
+from multiprocessing import popen_fork
+def refused(*_):
+    raise AssertionError("forked")
+popen_fork.Popen._launch = refused
+sys.platform = "darwin"
+sys.argv = ["npdl", *sys.argv[1:]]
+runpy.run_module("npdl", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_where_processes_are_started_anew_a_run_has_the_same_bits(tmp_path):
+    train = ("train-gpt", "--steps", "12", "--eval-first", "0", "--quiet", "--threads", "2")
+    found = []
+    for name, program in (("mac", ("-c", MAC)), ("linux", ("-m", "npdl"))):
+        subprocess.run([sys.executable, *program, *train, "--out", name], cwd=tmp_path, check=True,
+                       env={**os.environ, "PYTHONPATH": os.getcwd()}, timeout=120)
+        arrays, _ = checkpoint.load(tmp_path / name / "checkpoint.npz")
+        found.append({key: array.tobytes() for key, array in arrays.items()})
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow

@@ -122,8 +122,7 @@ def test_npdl_imports_numpy_and_itself():
 READ_ALONE = """
 import re, sys
 sys.modules["npdl_train"] = sys.modules["npdl_study"] = None    # an import of either fails
-program, = re.findall(r"## Training\\n\\n```python\\n(.*?)```", open(sys.argv[1],
-                      encoding="utf-8").read(), re.S)
+program, _ = re.findall(r"```python\\n(.*?)```", open(sys.argv[1], encoding="utf-8").read(), re.S)
 exec(program.replace("range(200)", "range(3)"))
 again = GPT(data.vocabulary.size, d_model=16, num_heads=2, max_len=data.sequence_length, rng=1)
 again.load("gpt.safetensors")

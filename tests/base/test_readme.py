@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.tools.trace_table import layers
 
@@ -12,15 +15,27 @@ TEXT = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
 
 
-def test_the_lstms_backward_stands_in_the_file():
-    assert BLOCKS[0] in (ROOT / "npdl" / "layers" / "recurrent.py").read_text()
+def test_the_backward_stands_in_the_file():
+    assert BLOCKS[1] in (ROOT / "npdl" / "layers" / "layer_norm.py").read_text()
+    assert f"| GPT-2, Llama | {len(BLOCKS[1].splitlines())} lines |" in TEXT
+
+
+def test_what_the_first_command_prints_is_the_moving_pictures_run():
+    run = json.loads((ROOT / "docs" / "book" / "data" / "grokking.json").read_text())
+    lines = re.findall(r"^step +(\d+)/10001  train (\S+) +(\S+)%  val (\S+) +(\S+)%$", TEXT, re.M)
+    assert len(lines) == 6
+    for step, *said in lines:
+        i = run["step"].index(int(step))
+        kept = [run[f"{part}_{name}"][i] * (100 if name == "accuracy" else 1)
+                for part in ("train", "validation") for name in ("loss", "accuracy")]
+        assert [float(number) for number in said] == pytest.approx(kept, rel=6e-3, abs=6e-3)
 
 
 def test_the_training_loop_runs_learns_and_saves(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out, made = io.StringIO(), {}
     with contextlib.redirect_stdout(out):
-        exec(compile(BLOCKS[1], "README.md", "exec"), made)
+        exec(compile(BLOCKS[0], "README.md", "exec"), made)
     loss, accuracy = map(float, out.getvalue().split())
     assert loss < 0.1 and accuracy == 1
     W = made["model"].state_dict()["embedding.W"].copy()

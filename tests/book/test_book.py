@@ -437,18 +437,6 @@ def test_no_letter_of_a_solution_is_lost():
                 assert letters("".join(tree.itertext())) == letters(text)
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The whole site, built by its command."""
-    for name in ("sphinx", "furo", "myst_parser", "jupytext", "ziamath"):
-        pytest.importorskip(name)
-    out = tmp_path_factory.mktemp("book") / "site"
-    done = subprocess.run([sys.executable, "-m", "docs.book", "--out", str(out)], cwd=ROOT,
-                          capture_output=True, text=True)
-    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr
-    return out
-
-
 def html(site):
     """{path from the site: text} of the pages that Sphinx made."""
     return {str(p.relative_to(site)): p.read_text(encoding="utf-8") for p in sorted(

@@ -9,3 +9,9 @@ addEventListener("DOMContentLoaded", () => {
   new MutationObserver(() => frames.forEach(tell)).observe(
     document.body, {attributeFilter: ["data-theme"]});
 });
+
+// What scrolls can be scrolled by keyboard.
+addEventListener("DOMContentLoaded", () => {
+  for (const part of document.querySelectorAll(".table-wrapper, .listing pre, .content pre"))
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+});

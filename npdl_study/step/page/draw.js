@@ -8,9 +8,9 @@ const make = (tag, className, text) => {
 };
 const digits = (x) => x === null ? "NaN" : Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
 
-function colour(share) {
+function colour(share, most = 0.85) {
   const name = share < 0 ? "--minus" : "--plus";
-  return "rgba(" + getComputedStyle(document.documentElement).getPropertyValue(name).trim() + "," + (0.85 * Math.min(1, Math.abs(share))).toFixed(3) + ")";
+  return "rgba(" + getComputedStyle(document.documentElement).getPropertyValue(name).trim() + "," + (most * Math.min(1, Math.abs(share))).toFixed(3) + ")";
 }
 
 function heat(write) {
@@ -26,7 +26,7 @@ function heat(write) {
         const cell = line.insertCell(), i = r * write.columns + c;
         cell.textContent = text;
         if (text === "NaN") cell.className = "none";
-        else if (write.values.length <= 16 && row.length <= 16) cell.style.background = colour(share(i));
+        else if (write.values.length <= 16 && row.length <= 16) cell.style.background = colour(share(i), 0.55);      // digits stand on it
       });
     });
     const box = make("div", "scroll");

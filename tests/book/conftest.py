@@ -1,0 +1,24 @@
+"""The whole site, as its command builds it: once for all tests of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The folder of a site just built: NPDL_SITE's, or one built here."""
+    for name in ("sphinx", "furo", "myst_parser", "jupytext", "ziamath"):
+        pytest.importorskip(name)
+    if "NPDL_SITE" in os.environ:
+        return Path(os.environ["NPDL_SITE"])
+    out = tmp_path_factory.mktemp("book") / "site"
+    done = subprocess.run([sys.executable, "-m", "docs.book", "--out", str(out)], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr
+    return out
