@@ -27,6 +27,7 @@ from npdl_study.check.target import build
 FOLDER = Path(__file__).parent / "corpus" / "real"
 SETS = ("open", "held", "pairs", "right")
 HEAD = "import numpy as np\n\n\n"
+MENDS = re.compile(r"with `([^`]+)` in place of `([^`]+)`")
 LIMIT = 120                                     # seconds for one file
 COLUMNS = ("files", "on the line", "beside", "elsewhere", "no line", "called right",
            "true mend elsewhere", "the author's mend", "promises", "true")
@@ -133,24 +134,33 @@ def as_mended(case, told):
 
 def _same(one, other):
     try:
-        return ast.dump(ast.parse(one.strip())) == ast.dump(ast.parse(other))
+        return ast.dump(ast.parse(one.strip())) == ast.dump(ast.parse(other.strip()))
     except SyntaxError:
         return False
 
 
 def kept(case, told, folder, ask):
-    """Whether the line with which every gradient is said to be right makes them so; None without
+    """Whether the lines with which every gradient is said to be right make them so; None without
     that promise."""
-    if case.right or not told.get("line") or not told.get("new") or (
-            "every gradient is right" not in told["text"]):
+    if case.right or not told.get("line") or "every gradient is right" not in told["text"]:
         return None
-    lines = case.text().splitlines()
-    first, count = told["line"] - 1, len(told["source"].splitlines())
-    indent = re.match(" *", lines[first]).group()
-    lines[first : first + count] = [indent + line for line in told["new"].splitlines()]
+    text = case.text()
+    for new, old in MENDS.findall(told["text"]) or [(told["new"], told["source"])]:
+        text = _put(text, old, new, told["line"])
     path = Path(folder) / f"{_stem(case)}_mended.py"
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text(text)
     return bool(ask(path, case.ask).get("right"))
+
+
+def _put(text, old, new, near):
+    """A file with the statement `old`, of several the nearest to a line, written anew."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)
+             and _same(ast.unparse(node), old)]
+    lines = text.splitlines()
+    for node in sorted(found, key=lambda node: abs(node.lineno - near))[:1]:
+        indent = " " * node.col_offset
+        lines[node.lineno - 1 : node.end_lineno] = [indent + line for line in new.splitlines()]
+    return "\n".join(lines) + "\n"
 
 
 def _stem(case):
