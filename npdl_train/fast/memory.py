@@ -9,15 +9,11 @@ wing's arrays out of memory that it never gives back.
 
 import ctypes
 import math
-import mmap
-import os
 import platform
-from multiprocessing.heap import Arena as SharedFile
 
 import numpy as np
 
 from npdl.backend import is_host, xp
-from npdl.errors import NpdlError
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4           # <malloc.h>
 MEBIBYTE = 1 << 20
@@ -48,23 +44,6 @@ def give_freed_memory_back():
     """Tell glibc to return what was freed by now; elsewhere nothing happens."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def shared_memory(nbytes, forks):
-    """Memory that processes share: a map that those which are forked have, else a SharedFile, whose
-    `buffer` it is. Its pages are taken now; where several are promised the same of a sparse file,
-    one dies by SIGBUS. Raises NpdlError where there is not so much."""
-    if forks:
-        return mmap.mmap(-1, nbytes)
-    try:
-        store = SharedFile(nbytes)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(store.fd, 0, nbytes)
-    except OSError as error:
-        raise NpdlError(f"the fast engine's processes share {nbytes / MEBIBYTE:.1f} MiB, which "
-                        f"the system refuses ({error.strerror}); free memory in /dev/shm, or take "
-                        "--threads 1") from error
-    return store
 
 
 class Arena:

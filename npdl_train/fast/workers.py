@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -21,6 +22,7 @@ import traceback
 import weakref
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.heap import Arena as SharedFile
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from npdl.backend import is_host
 from npdl.errors import NpdlError
 from npdl.threads import ONE_BLAS_THREAD
 from npdl_train.console import note
-from npdl_train.fast.memory import give_freed_memory_back, keep_freed_memory, shared_memory
+from npdl_train.fast.memory import give_freed_memory_back, keep_freed_memory
 from npdl_train.process import is_stopped
 
 START = "fork" if sys.platform == "linux" else "spawn"     # how a process begins
@@ -141,6 +143,23 @@ class Threads:
             for pool in self.pools:
                 pool.submit(int).result()
             raise
+
+
+def shared_memory(nbytes, forks):
+    """Memory that processes share: a map that those which are forked have, else a SharedFile, whose
+    `buffer` it is. Its pages are taken now; where several are promised the same of a sparse file,
+    one dies by SIGBUS. Raises NpdlError where there is not so much."""
+    if forks:
+        return mmap.mmap(-1, nbytes)
+    try:
+        store = SharedFile(nbytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(store.fd, 0, nbytes)
+    except OSError as error:
+        raise NpdlError(f"the fast engine's processes share {nbytes / 2**20:.1f} MiB, which "
+                        f"the system refuses ({error.strerror}); free memory in /dev/shm, or take "
+                        "--threads 1") from error
+    return store
 
 
 def unwarned(function, *arguments):

@@ -26,8 +26,7 @@ from npdl.optim import SGD, AdamW
 from npdl_train.fast import workers
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.flat import UPDATES, Flat
-from npdl_train.fast.memory import shared_memory
-from npdl_train.fast.workers import Part, Processes, Threads, WorkerLost
+from npdl_train.fast.workers import Part, Processes, Threads, WorkerLost, shared_memory
 from npdl_train.process import has_ended
 from npdl_train.runs.engine import PlainEngine, make_engine
 from tests.tools.fast_cases import build, drawn

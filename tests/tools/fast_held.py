@@ -83,12 +83,13 @@ def of_another_class(root, path):
 
 def every_change(root):
     """(how, path) of each change of each attribute below a model or an optimizer."""
+    yield of_another_class, ()
     for path in paths(root):
         value = found(root, path)
         yield replaced, path
         if hasattr(value, "dtype"):
             yield written_over, path
-        if isinstance(value, Layer):
+        if isinstance(value, (Layer, Param, NoBias)):
             yield added, path
             yield of_another_class, path
 
