@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.trace_table import layers
+from tests.base.trace_table import layers
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()

@@ -35,7 +35,8 @@ from npdl import Block, LSTMCell, backend
 from npdl import step as npdl_step
 from npdl.__main__ import COMMANDS
 from npdl_study.homework.assignment import homework
-from tests.tools import chromium, device, printed_signs
+from tests.book import printed_signs
+from tests.tools import chromium, device
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
@@ -62,7 +63,7 @@ def test_equations_hold_and_are_cited_by_the_source(path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_change_of_a_printed_equation_is_noticed(capsys):
-    """Of three chapters here; `python -m tests.tools.printed_signs` does all."""
+    """Of three chapters here; `python -m tests.book.printed_signs` does all."""
     assert printed_signs.main(["--only", "1", "3", "6"]) == 0
     tried, equations, noticed, true, lost = map(int, re.findall(
         r"\d+", capsys.readouterr().out))

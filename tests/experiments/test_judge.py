@@ -9,7 +9,7 @@ from experiments.study.judge import WORDS, Claim, choices, judge, question_of, v
 from experiments.study.measures import THRESHOLDS, correlation, slope
 from experiments.study.records import Store, parameters, variant, with_recipe
 from npdl_train.runs.task import make_model, make_task
-from tests.tools.report_fakes import put_runs
+from tests.experiments.report_fakes import put_runs
 
 LSTM, GPT = variant("lstm"), variant("gpt")
 

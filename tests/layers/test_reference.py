@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npdl_study.deviation import deviation
-from tests.tools.reference import CASES, FILE, results
+from tests.layers.reference import CASES, FILE, results
 
 
 @pytest.fixture(scope="module")

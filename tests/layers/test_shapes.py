@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import npdl
+from tests.layers.shape_comments import Watcher, parse, read
 from tests.tools.cases import all_cases
 from tests.tools.running import build
-from tests.tools.shape_comments import Watcher, parse, read
 
 ROOT = Path(npdl.__file__).parents[1]
 

@@ -9,8 +9,8 @@ from tests.tools.running import npdl_layers
 
 torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 
-from tests.tools.torch_compare import differences
-from tests.tools.torch_table import LIMIT, PAIRS, WITHOUT, rows
+from tests.layers.torch_compare import differences
+from tests.layers.torch_table import LIMIT, PAIRS, WITHOUT, rows
 
 PAGE = Path(__file__).parents[2] / "docs/generated/parity.md"
 

@@ -8,7 +8,7 @@ import pytest
 
 from npdl.errors import CheckpointError, InputError
 from npdl_train.runs import checkpoint
-from tests.tools.checkpoint_example import META, assert_same, example, refused
+from tests.runs.checkpoint_example import META, assert_same, example, refused
 
 # Round trip
 

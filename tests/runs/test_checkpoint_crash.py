@@ -12,7 +12,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl_train.folders import clean_stale
 from npdl_train.process import has_ended
 from npdl_train.runs import checkpoint
-from tests.tools.checkpoint_example import META, assert_same, example
+from tests.runs.checkpoint_example import META, assert_same, example
 
 
 @pytest.mark.parametrize("module, name", [("os", "fsync"), ("os", "replace"), ("np", "write")])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npdl_train.runs import checkpoint
-from tests.tools.checkpoint_example import META, assert_same, example, refused
+from tests.runs.checkpoint_example import META, assert_same, example, refused
 
 
 def seal(body):

@@ -86,7 +86,7 @@ def gradients(again):
 
 
 def parity(again):
-    torch = importlib.import_module("tests.tools.torch_table")
+    torch = importlib.import_module("tests.layers.torch_table")
     page, bad = PAGES / "parity.md", []
     rows = kept(page, again)
     pairs = {cls.__name__: [pair for pair in torch.PAIRS if pair.layer_class is cls]

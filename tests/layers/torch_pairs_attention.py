@@ -1,4 +1,4 @@
-"""Pairs of attention, transformers and the models made of them (tests.tools.torch_compare)."""
+"""Pairs of attention, transformers and the models made of them (tests.layers.torch_compare)."""
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from npdl.layers.transformer import (
 )
 from npdl.models.gpt import GPT
 from npdl.models.seq2seq import Seq2Seq
-from tests.tools.torch_compare import Pair, sizes
+from tests.layers.torch_compare import Pair, sizes
 from tests.tools.torch_reference import sinusoidal_positions
 
 HEADS, MULTIPLIER, LAYERS, VOCABULARY, MAX_LEN = 2, 2, 2, 7, 8

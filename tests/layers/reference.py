@@ -1,8 +1,9 @@
 """Results frozen before the layers were written anew: losses, outputs and every gradient.
 
 `cases()` runs small batches of every layer, model, loss and optimizer in float64 with seeded
-parameters; tests/tools/reference.npz holds what they gave. `python -m tests.tools.reference` writes
-the file, which is done once: from then on the numbers are what new code is held to.
+parameters; reference.npz beside this file holds what they gave. `python -m tests.layers.reference`
+writes it, which is done once: from then on the numbers are what new code is held to. So they have
+inputs of their own: npdl_study.check.examples may change.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pairs of layers that work position by position, and of losses (tests.tools.torch_compare).
+"""Pairs of layers that work position by position, and of losses (tests.layers.torch_compare).
 
 Each is asked for all that npdl_study.check.examples tells of its layer, so with every option.
 """
@@ -14,7 +14,7 @@ from npdl.layers.linear import Linear
 from npdl.layers.transformer import FeedForward
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
 from npdl.models.mlp import MLP
-from tests.tools.torch_compare import told
+from tests.layers.torch_compare import told
 
 
 def pointwise(cls, torchs, theirs):

@@ -1,4 +1,4 @@
-"""Pairs of recurrent layers and of the models made of them (tests.tools.torch_compare)."""
+"""Pairs of recurrent layers and of the models made of them (tests.layers.torch_compare)."""
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
-from tests.tools.torch_compare import Pair, sizes
+from tests.layers.torch_compare import Pair, sizes
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
 ORDER = {RNN: [0], GRU: [1, 0, 2], LSTM: [0, 1, 3, 2]}

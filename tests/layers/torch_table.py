@@ -4,14 +4,14 @@ Both sides compute in float64 from the same numbers; sizes and numbers are drawn
 SEEDS drawings of every pair.
 """
 
-from tests.tools import (
+from tests.layers import (
     torch_pairs,
     torch_pairs_attention,
     torch_pairs_llama,
     torch_pairs_recurrent,
 )
+from tests.layers.torch_compare import differences
 from tests.tools.running import npdl_layers
-from tests.tools.torch_compare import differences
 
 PAIRS = (torch_pairs.PAIRS + torch_pairs_recurrent.PAIRS + torch_pairs_attention.PAIRS
          + torch_pairs_llama.PAIRS)

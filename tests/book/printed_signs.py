@@ -1,7 +1,7 @@
 """One thing changed in a printed equation: does its check notice?
 
-    python -m tests.tools.printed_signs                 # every change of every equation
-    python -m tests.tools.printed_signs --only 6 --kinds sign index --first
+    python -m tests.book.printed_signs                 # every change of every equation
+    python -m tests.book.printed_signs --only 6 --kinds sign index --first
 
 KINDS are the changes. The checks of a chapter are run in order, as the build runs them; before
 each, one process is forked for every change of its equation, and runs that check with the changed

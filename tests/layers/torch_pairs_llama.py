@@ -12,8 +12,8 @@ from npdl.layers.grouped import GroupedQueryAttention, Rotary
 from npdl.layers.llama import LlamaBlock, SwiGLU
 from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
-from tests.tools.torch_compare import Pair, sizes
-from tests.tools.torch_pairs_attention import LAYERS, SHAPE, VOCABULARY, hidden, layers
+from tests.layers.torch_compare import Pair, sizes
+from tests.layers.torch_pairs_attention import LAYERS, SHAPE, VOCABULARY, hidden, layers
 
 HEADS, GROUPS, THETA, EPS, MAX_LEN = 6, 2, 100.0, 1e-3, 8
 SDPA = "F.scaled_dot_product_attention"

@@ -2,7 +2,7 @@
 
 A Pair has npdl's layer and its inputs, and computes with torch what the layer should. Torch's
 side starts from npdl's own arrays as leaves, so autograd's gradients have npdl's names and shapes.
-The pairs are in tests.tools.torch_pairs and its neighbours.
+The pairs are in tests.layers.torch_pairs and its neighbours.
 """
 
 import zlib

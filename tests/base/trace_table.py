@@ -1,6 +1,6 @@
 """How much code runs in one forward and backward of a layer, and in one update of a training.
 
-    python -m tests.tools.trace_table
+    python -m tests.base.trace_table
 
 For each layer: the files of npdl, the functions in them and the lines that run, each counted
 once; checks of what comes in (npdl/errors.py, training_errors.py) apart. For an update: how often
