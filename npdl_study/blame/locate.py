@@ -131,6 +131,7 @@ def handed(found):
     """The arguments of the backward of which others could mend all, as Suspects: a line before
     the first that reads one is missing."""
     first, suspects, watch = found.outermost, [], found.runs.watch
+    found.solver.goal = found.goal
     places = {i: place for i, place in enumerate(watch.places)
               if place.function is first and place.line is None}
     found.runs.gradients(only=set(places), record=True, frames=True)

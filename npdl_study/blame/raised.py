@@ -68,6 +68,9 @@ def ended(layer, error, notes=(), backward=False):
         found.line = max(n.lineno for n in at) if at else number
         found.source = ast.unparse(max(at, key=lambda n: n.lineno)).split("\n")[0] if at else ""
     found.diagnosis = "the backward can be checked when the forward runs to its end"
+    if isinstance(own_error(error), (IndexError, TypeError, KeyError)):
+        found.diagnosis += ("; inputs made by --input are floats: of what is an index, or a dict, "
+                            "give a sample(), or NAME_sample() beside NAME_forward")
     if blank:
         name = "backward(self, dout, cache)" if backward else "forward(self, x)"
         found.diagnosis = message(error).partition(": ")[2] or (

@@ -22,19 +22,21 @@ SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
-def every_proof(found, prove):
+def every_proof(found, prove, brief=False):
     """The Proofs that a Located allows, the best first; of a part of what is wrong, one of every
-    line that could mend it: which is meant, the other part tells."""
+    line that could mend it: which is meant, the other part tells. `brief`: what takes long is left
+    out."""
     could = found.could
     if found.left:
-        proofs = _of_suspects(prove, [s for s in could if s.level <= PROVEN], True)
-        return sorted(proofs, key=lambda p: p.rank) or _of_the_rest(found, prove)
+        return sorted(_of_suspects(prove, [s for s in could if s.level <= PROVEN], True),
+                      key=lambda p: p.rank)
     proofs = _of_suspects(prove, [s for s in could if s.level <= SOMETHING])
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
         proofs = _of_suspects(prove, [s for s in could if s.name])
-    proofs = proofs or _of_suspects(prove, handed(found)) or _of_the_rest(
-        found, prove, STAGES[:2]) or prove.missing() or _of_the_rest(found, prove, STAGES[1:])
+    proofs = proofs or _of_suspects(prove, handed(found)) or _of_the_rest(found, prove, STAGES[:2])
+    if not brief:
+        proofs = proofs or prove.missing() or _of_the_rest(found, prove, STAGES[1:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, prove, min(proofs, key=lambda p: p.rank))
@@ -143,7 +145,8 @@ def forward_instead(found, prove):
     least = found.runs.budget.left - FORWARD
     seen = {found.runs.watch.places[key[0]].function for key in found.oracle.values}
     for line in [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
-                 if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]:
+                 if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))
+                 and ".shape" not in line.text]:        # of axes that are as long by chance
         proof = prove.forward(line, least)
         if proof is not None:
             return proof

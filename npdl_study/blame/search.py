@@ -4,6 +4,7 @@
 (npdl_study.blame.locate), Proofs (npdl_study.blame.prove), a Blame (npdl_study.blame.say).
 """
 
+import functools
 import re
 from dataclasses import dataclass, field, replace
 
@@ -118,13 +119,8 @@ def reasoned(checked, runs):
     """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it."""
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
                runs.gradients())
-    found, seen, more = located(runs, runs.gradients()), [], []
-
-    def again():
-        if not more:
-            more.append(others(checked.subject, runs.watch, runs.budget))
-        return more[0]
-
+    found, seen = located(runs, runs.gradients()), []
+    again = functools.cache(lambda: others(checked.subject, runs.watch, runs.budget))
     for goal in goals_of(found):
         found = aimed(found, goal)
         seen.append(found)
@@ -136,16 +132,23 @@ def reasoned(checked, runs):
             told = _plain(checked, found) or _plain_part(checked, found)
             if told is not None:
                 return told
-        prove = Prove(runs, found.frames, again, found.left, found.oracle.values)
-        proofs = every_proof(found, prove)
-        forward = forward_instead(found, prove) if not found.left else None
+        proofs = every_proof(found, _prove(found, again), not found.could and len(found.wrong) > 1)
+        forward = forward_instead(found, _prove(found, again)) if not found.left else None
         if proofs or forward is not None:
             return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                          frozenset(found.left))
         if runs.budget.took > HALF * SECONDS:
             break
-    return _with_another(checked, runs, seen[0]) or Found(
-        seen[0], otherwise=lambda: say.unproved(checked, seen))
+    another = _with_another(checked, runs, seen[0])
+    if another is not None:
+        return another
+    proofs = every_proof(seen[0], _prove(seen[0], again)) if not seen[0].could else []
+    return Found(seen[0], proofs, otherwise=lambda: say.unproved(checked, seen))
+
+
+def _prove(found, again):
+    """The Prove of a Located; `again()` gives more Runs to try on."""
+    return Prove(found.runs, found.frames, again, found.left, found.oracle.values)
 
 
 def _with_another(checked, runs, first):
@@ -264,16 +267,11 @@ def raised(checked, runs):
         trail = trail[:-1]                              # npdl refused what it was given
     if not trail:
         return ended(checked.subject.layer, checked.error, checked.notes)
-    line, known, more = trail[-1][1], located(runs, {}), []
+    line, known = trail[-1][1], located(runs, {})
     with quiet():
         runs.learn_slopes()
-
-    def again():
-        if not more:
-            more.append(others(checked.subject, runs.watch, runs.budget))
-        return more[0]
-
-    prove = Prove(runs, known.frames, again)
+    prove = Prove(runs, known.frames, functools.cache(
+        lambda: others(checked.subject, runs.watch, runs.budget)))
     for one in dict.fromkeys([line, *(s.line for s in reversed(known.suspects))]):
         proof = prove.edit(one)
         if proof is not None:
