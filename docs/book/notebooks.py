@@ -7,24 +7,26 @@ the notebooks.
 
 import importlib.util
 import inspect
+import json
 import re
 import subprocess
 import sys
 import textwrap
-from base64 import b64encode
 from pathlib import Path
 
 import npdl
-from docs.book import address, checks, frame, opening, sources
+from docs.book import address, checks, frame, graphs, opening, sources
 from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.pictures import PICTURES
 from docs.book.render import proof_table
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
+from npdl_study.check.samples import layer_classes
 from npdl_study.check.target import find_class
 
 ON_PAPER = 'xmlns="http://www.w3.org/2000/svg" style="background: #fff; color: #222"'
+TAGS = ' tags=["%s"]'
 TOOLS = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
 
@@ -68,15 +70,35 @@ def scripts(chapters, known):
 
 
 def notebook(script):
-    """A percent script as the text of a notebook, without outputs."""
+    """A percent script as the text of a notebook, without outputs but its pictures."""
     import jupytext
+    from nbformat.v4 import new_output
 
     made = jupytext.reads(script, fmt="py:percent")
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3",
                                    "language": "python"}
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number}"                   # the same each time it is made
+        if "picture" in cell.metadata.get("tags", ()):
+            drawn = cell.source.partition('"""')[2].removesuffix('""")')
+            cell.metadata["jupyter"] = {"source_hidden": True}
+            cell["outputs"] = [new_output("display_data", {"image/svg+xml": drawn})]
     return jupytext.writes(made, fmt="ipynb") + "\n"
+
+
+def filled(text):
+    """The text of a notebook with its solutions in its blank cells."""
+    made = json.loads(text)
+    solved = [_source(cell).partition("```python\n")[2].partition("\n```")[0]
+              for cell in made["cells"] if "solution" in cell["metadata"].get("tags", ())]
+    blank = [cell for cell in made["cells"] if "blank" in cell["metadata"].get("tags", ())]
+    for cell, code in zip(blank, solved, strict=True):
+        cell["source"] = code
+    return json.dumps(made)
+
+
+def _source(cell):
+    return "".join(cell["source"])
 
 
 def title(script):
@@ -88,15 +110,15 @@ def _joined(cells):
     return "\n\n".join(cell for cell in cells if cell) + "\n"
 
 
-def _words(text):
+def _words(text, tags=""):
     lines = text.strip("\n").split("\n")
     if not "".join(lines).strip():
         return ""
-    return "\n".join(["# %% [markdown]", *(f"# {line}".rstrip() for line in lines)])
+    return "\n".join([f"# %% [markdown]{tags}", *(f"# {line}".rstrip() for line in lines)])
 
 
-def _code(text):
-    return "# %%\n" + text.strip("\n")
+def _code(text, tags=""):
+    return f"# %%{tags}\n" + text.strip("\n")
 
 
 def chapter_script(chapter, known):
@@ -134,12 +156,13 @@ class _Script:
         for part in self.chapter.parts:
             made = getattr(self, part.name or "prose")(part)
             yield from [made] if isinstance(made, str) else made
+        yield from _asked(self.chapter, self.shown)
 
     def prose(self, part):
         text = CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), part.body)
         for piece in re.split(rf"^(?=## (?:{SECTIONS[1]}|{SECTIONS[5]})$)", text, flags=re.M):
             if piece.startswith(f"## {SECTIONS[1]}"):
-                yield _picture(self.chapter)
+                yield from _picture(self.chapter)
             elif piece.startswith(f"## {SECTIONS[5]}"):
                 for name in frame.step_names(self.chapter)[:1]:
                     yield _code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
@@ -214,13 +237,62 @@ class _Script:
 def _picture(chapter):
     """The chapter's picture, in the notebook itself."""
     if chapter.name not in PICTURES:
-        return ""
+        return []
     return _shown(*PICTURES[chapter.name]())
 
 
 def _shown(svg, caption):
-    coded = b64encode(svg.replace("<svg ", f"<svg {ON_PAPER} ", 1).encode()).decode()
-    return _words(f"![{caption}](data:image/svg+xml;base64,{coded})\n\n{caption}")
+    drawn = svg.replace("<svg ", f"<svg {ON_PAPER} ", 1)
+    return [_code(f'from IPython.display import SVG\n\nSVG("""{drawn}""")', TAGS % "picture"),
+            _words(caption)]
+
+
+def asks_for(chapter):
+    """(class, its backward) that a chapter's notebook asks for; None where it has no layer."""
+    known, parts = layer_classes(), {}
+    for part in chapter.of("source"):
+        cls, _, method = part.given.partition(":")[2].partition(".")
+        if method == "backward" and cls in known:
+            parts.setdefault(cls, part)
+    if not parts:
+        return None
+    chosen = graphs.CHOSEN.get(chapter.name)
+    cls = chosen if chosen in parts else next(iter(parts))
+    return known[cls], vars(known[cls])["backward"], parts[cls]
+
+
+def _asked(chapter, shown):
+    """A backward to write, its check, hints one by one, the solution last."""
+    if asks_for(chapter) is None:
+        return
+    cls, function, part = asks_for(chapter)
+    found = sources.cited(chapter, part)
+    head = f"{found.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
+    yield _words(f"**Write the backward of `{cls.__name__}`** into the next cell, in place of the "
+                 "`raise`; the cell behind it checks every gradient, and says which line is wrong. "
+                 "If you are stuck, open one hint at a time.")
+    yield _code(_subclass("Mine", cls, function, head), TAGS % "blank")
+    yield _code("layer, inputs, options = samples.sample(Mine)\n"
+                "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
+    told = [line for line in found.lines if line.cited]
+    for number, line in enumerate(told, 1):
+        what = ", ".join(w for w in (line.comment, "from " + ", ".join(map(shown, line.cited)))
+                         if w)
+        written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
+        yield _words(f"<details><summary>Hint {number} of {len(told)}</summary>\n\n"
+                     f"`{written}`: {what}\n\n</details>")
+    whole = _subclass("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
+    yield _words(f"<details><summary>The solution</summary>\n\n```python\n{whole}\n```\n\n"
+                 "</details>", TAGS % "solution")
+
+
+def _subclass(name, cls, function, text):
+    """A class with another text of one method, after what that imports."""
+    module = inspect.getmodule(function)
+    used = sorted(set(function.__code__.co_names) & set(vars(module)))
+    lines = [f"from {module.__name__} import {', '.join(used)}", "", ""] if used else []
+    return "\n".join([*lines, f"class {name}(npdl.{cls.__name__}):",
+                      textwrap.indent(text.rstrip(), "    ")])
 
 
 def _wrong(cls, function, statement, now):
@@ -229,10 +301,7 @@ def _wrong(cls, function, statement, now):
     at = statement.first - first
     indent = " " * statement.node.col_offset
     lines[at: at + 1 + statement.last - statement.first] = [f"{indent}{now}       # the mistake\n"]
-    module = inspect.getmodule(function)
-    used = sorted(set(function.__code__.co_names) & set(vars(module)))
-    body = textwrap.indent(textwrap.dedent("".join(lines)), "    ").rstrip()
-    return "\n".join([f"from {module.__name__} import {', '.join(used)}" if used else "", "",
-                      f"class Wrong(npdl.{cls.__name__}):", body, "", "",
+    text = textwrap.dedent("".join(lines))
+    return "\n".join([_subclass("Wrong", cls, function, text), "", "",
                       "layer, inputs, options = samples.sample(Wrong)",
-                      "npdl.blame(layer, *inputs, **options)"]).lstrip("\n")
+                      "npdl.blame(layer, *inputs, **options)"])

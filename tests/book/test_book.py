@@ -24,6 +24,7 @@ from docs.book.chapter import BookError, complete, every_equation, read
 from docs.book.formulas import in_parts, mathml
 from docs.book.frame import step_names
 from docs.book.mistakes import blamed, mistakes
+from docs.book.notebooks import filled
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.render import Page, on_one_line
@@ -520,14 +521,15 @@ def test_every_page_in_a_browser(site):
 
 @pytest.mark.slow
 def test_every_notebook_runs(site, tmp_path):
-    """From a folder of its own, with npdl installed, from the first cell to the last."""
+    """From a folder of its own, with npdl installed, from the first cell to the last, the blanks
+    filled from the solutions."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     found = sorted((site / "notebooks").glob("*.ipynb"))
     assert {path.stem for path in found} > set(NAMES)
     for path in found:
-        made = nbformat.read(path, 4)
-        nbformat.validate(made)
+        nbformat.validate(nbformat.read(path, 4))
+        made = nbformat.reads(filled(path.read_text(encoding="utf-8")), 4)
         shutil.copy(path, tmp_path)
         nbclient.NotebookClient(made, timeout=300, kernel_name="python3",
                                 resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -15,7 +17,7 @@ pytest.importorskip("pygments")
 
 import npdl
 from docs.book import notebooks
-from docs.book.chapter import BookError
+from docs.book.chapter import BookError, paths, read
 from docs.book.notebooks import WHEEL, install
 from docs.book.site import Site
 
@@ -84,6 +86,51 @@ def test_the_wheel(tmp_path, monkeypatch):
 def test_without_hatchling_there_is_no_wheel(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "hatchling", None)
     assert not notebooks.write_wheel(tmp_path) and not any(tmp_path.iterdir())
+
+
+CHAPTERS = [read(path) for path in paths()]
+ASKING = [chapter for chapter in CHAPTERS if notebooks.asks_for(chapter)]
+
+
+@pytest.mark.parametrize("chapter", [
+    chapter if chapter.number in (1, 6, 9) else pytest.param(chapter, marks=pytest.mark.slow)
+    for chapter in ASKING], ids=lambda chapter: chapter.name)
+def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
+    """At the blank it fails; with the solution in it, it does not."""
+    pytest.importorskip("jupytext")
+    known = {label: one for one in CHAPTERS for label in one.equations}
+    text = notebooks.notebook(notebooks.chapter_script(chapter, known))
+    for made, right in ((text, False), (notebooks.filled(text), True)):
+        cells = json.loads(made)["cells"]
+        at = next(n for n, cell in enumerate(cells) if "blank" in cell["metadata"].get("tags", ()))
+        setup, blank, check = ("".join(cells[n]["source"]) for n in (2, at, at + 1))
+        space = {}
+        exec(setup, space)
+        exec(blank, space)
+        if right:
+            exec(check, space)
+        else:
+            with pytest.raises(AssertionError, match="your backward of"):
+                exec(check, space)
+
+
+def test_hints_come_one_by_one_and_the_solution_last():
+    chapter = next(one for one in CHAPTERS if one.number == 6)
+    known = {label: one for one in CHAPTERS for label in one.equations}
+    text = notebooks.chapter_script(chapter, known)
+    hints = [int(n) for n in re.findall(r"<summary>Hint (\d+) of 16<", text)]
+    assert hints == list(range(1, 17))
+    assert text.rindex("<summary>Hint") < text.index("<summary>The solution<")
+
+
+def test_pictures_are_outputs():
+    pytest.importorskip("jupytext")
+    known = {label: one for one in CHAPTERS for label in one.equations}
+    made = json.loads(notebooks.notebook(notebooks.chapter_script(CHAPTERS[5], known)))
+    drawn = [output["data"]["image/svg+xml"] for cell in made["cells"]
+             for output in cell.get("outputs", ())]
+    assert len(drawn) == 1 and "".join(drawn[0]).startswith("<svg ")
+    assert "data:image" not in json.dumps(made)
 
 
 BUILD = """
