@@ -46,7 +46,7 @@ def test_a_notebook_without_what_it_needs_asks_for_the_wheel(tmp_path, needed):
 def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
     (tmp_path / WHEEL).touch()
     done = first_cell(tmp_path, IPYTHON)
-    assert (done.returncode, done.stdout) == (0, f"pip install -q {WHEEL}[train]\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"pip install -q '{WHEEL}[train]'\n"), done.stderr
     with contextlib.redirect_stdout(io.StringIO()) as said:
         exec(install(), {})                             # here npdl is
     assert said.getvalue() == ""
