@@ -27,7 +27,7 @@ from npdl_study.homework.blanks import reached
 from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
 from npdl_study.homework.handout import HANDED_OUT
 from npdl_study.homework.isolated import answers, isolated
-from npdl_study.homework.judging import POINTS, judged, questions
+from npdl_study.homework.judging import POINTS, losses, questions
 from npdl_study.homework.services import write_autograder, write_results, write_workflow
 from npdl_train.console import place, printable
 from npdl_train.options import NATURAL, SECONDS, add_settings, count, setting, taken
@@ -211,13 +211,14 @@ def one_task(file, task, seed, limit):
         asked, wanted = questions(task.get("layer", task["name"]), seed, task["forward"])
         asked = pickle.dumps(asked) if "layer" in task else asked
         found = isolated(task | {"handed_in": file["text"], "questions": asked}, limit)
-        points, why, _, lost = judged(task["name"], found, wanted)
+        lost = losses(task["name"], found, wanted)
+        points, why = len(POINTS) - len(lost), [*lost.values(), ("", "")][0][0]
     except (NotOwn, NotGraded) as error:
         points, why = None if isinstance(error, NotGraded) else 0, str(error)
     except Exception as error:          # whatever it is, it may not cost the others their grades
         points, why = None, message(error)
     return {"points": points, "reason": printable(why[:4000]),
-            "lost": {point: printable(said[:4000]) for point, said in lost.items()},
+            "lost": {point: printable(said[:4000]) for point, (said, _) in lost.items()},
             **{key: file[key] for key in ("file", "others", "sha256")}}
 
 

@@ -7,7 +7,6 @@ the questions alone. `judged` compares two sets of answers.
 import contextlib
 import copy
 import inspect
-import itertools
 
 import numpy as np
 
@@ -118,9 +117,15 @@ def _question(cls, shape, seed, forward):
 
 
 def judged(name, found, wanted):
-    """(points, why not all, the shape whose gradient is wrong, if that is why, {point: why it is
-    lost}) of answers beside npdl's own, `wanted`: one of POINTS for the sample, one for all other
-    shapes, and with both one for manners."""
+    """(points, why not all, the shape whose gradient is wrong, if that is why) of answers beside
+    npdl's own, `wanted`."""
+    lost = losses(name, found, wanted)
+    return len(POINTS) - len(lost), *[*lost.values(), ("", "")][0]
+
+
+def losses(name, found, wanted):
+    """{point: (why it is lost, the shape whose gradient is wrong, if that is why)}: one of POINTS
+    is for the sample, one for all other shapes, and with both one for manners."""
     lost = {point: [] for point in POINTS}
     for path, array in wanted.items():
         shape, kind, what = path.split("/", 2)
@@ -136,11 +141,10 @@ def judged(name, found, wanted):
             wrong, shown = (error, "") if given is None and error else (said + what + wrong, shape)
             lost[POINTS[shape != "sample"]].append(
                 (f"{wrong}{_where(shape, wanted)}", shown * (kind == "gradient")))
-    why, shape = [*itertools.chain(*lost.values()), ("", "")][0]
-    if why and not lost[POINTS[2]]:
-        lost[POINTS[2]] = [("it is there with the other two", "")]
-    lost = {point: said[0][0] for point, said in lost.items() if said}
-    return len(POINTS) - len(lost), why, shape, lost
+    lost = {point: said[0] for point, said in lost.items() if said}
+    if lost:
+        lost.setdefault(POINTS[2], ("it is there with the other two", ""))
+    return lost
 
 
 def _where(shape, wanted):

@@ -34,7 +34,7 @@ def _trouble(name):
     names = student_names(place, task, task["pristine"], text)
     asked, wanted = (unpacked(task["given"]) if "given" in task else
                      questions(name, 0, task["forward"]))
-    _, why, shape, _ = judged(name, answers(asked, names, place), wanted)
+    _, why, shape = judged(name, answers(asked, names, place), wanted)
     told = shape and _blamed(student_names(place, task, task["text"], text)[name], shape)
     return f"{why}\n\n{told}" if told else why
 
