@@ -6,7 +6,8 @@ from pathlib import Path
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
 from npdl_study.blame.blame import examine
-from npdl_study.check.target import build
+from npdl_study.check.samples import further
+from npdl_study.check.target import build, find_class
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
 from npdl_train.console import explain, place
@@ -112,6 +113,18 @@ def _written(walk, name, phases):
                          "folder that you may write to") from error
 
 
+def _with_options(options, seed, report):
+    """("with padding_id=1:", what `blame` finds there), where a class that is right as it is has an
+    option, or brings a sample, with which it is wrong; else ("", the report)."""
+    cls = find_class(options.layer, options.cache)
+    if report.right and not (options.input or options.set or cls.__module__.startswith("npdl.")):
+        for about, given in further(cls, seed):
+            found = _sized(lambda given=given: examine(*given, seed=seed))
+            if found.right is False:
+                return f"with {about}: ", found
+    return "", report
+
+
 def add_blame(parser):
     """Add the arguments of `blame` to an argparse parser."""
     explain(parser, BLAME)
@@ -124,6 +137,7 @@ def run_blame(options):
     with time_limit(settings.limit):
         layer, inputs, keywords = _built(options, settings.seed)
         report = _sized(lambda: examine(layer, inputs, keywords, seed=settings.seed))
+        about, report = _with_options(options, settings.seed, report)
     options.status = int(not report.right)
-    print(report)
+    print(f"{about}{report}")
     return options.status

@@ -18,6 +18,7 @@ from npdl.core import Layer
 from npdl.errors import InputError
 from npdl_study.check.examples import (
     DRAWN,
+    DROPPING,
     EXAMPLES,
     MUTE,
     SIZES,
@@ -92,6 +93,22 @@ def every_sample(cls):
         for name, value in option_values(cls)}
 
 
+def further(cls, seed=0):
+    """(what is special, sample) of each sample of a class but the first: of those that it brings,
+    or, if it has the name of one of npdl's, with each option that both take and that differences
+    of forward can tell."""
+    own = brought(cls)
+    yield from ((f"sample {i}", given) for i, given in enumerate(own[1:], 2))
+    for base in cls.__mro__ if not own else ():
+        if known := layer_classes().get(base.__name__):
+            taken = {name for function in (cls.__init__, cls.forward)
+                     for name in inspect.signature(function).parameters}
+            yield from ((name if value is None else f"{name}={value!r}",
+                         optioned(cls, name, value, seed)[0])
+                        for name, value in option_values(known) if name in taken - DROPPING)
+            return
+
+
 def option_values(cls):
     """[(name, value)] of every option of a class with npdl's name that changes what it computes:
     of its constructor, and of forward (their value is None: it is drawn). None of a class that
@@ -117,16 +134,15 @@ def option_values(cls):
 
 def optioned(cls, name, value, seed=0):
     """(with, without): the sample of a class, (layer, inputs, options), with an option and, with
-    the same parameters and inputs, without it. Inputs are drawn until that is another answer."""
+    the same parameters and inputs, without it. Inputs are drawn until that is another answer of
+    npdl's own class of the name, where there is one: another may ignore the option."""
     cls, _ = _row(cls)
+    own = [known for base in cls.__mro__ if (known := layer_classes().get(base.__name__))]
+    known = own[0] if own and (name, value) in option_values(own[0]) else cls
     for drawing in range(DRAWINGS):
-        both = _drawn(cls, name, value, seed + (drawing << 32))
-        wanted = answer(*both[0])
-        try:
-            if not _same(answer(*both[1]), wanted):
-                return both
-        except Exception:           # an option without which forward or backward does not run
-            return both
+        drawn = seed + (drawing << 32)
+        if _differ(*_drawn(known, name, value, drawn)):
+            return _drawn(cls, name, value, drawn)
     raise InputError(f"{cls.__name__}: with {name}={value!r} no inputs give another answer than "
                      "without; npdl_study/check/examples.py is to say when it matters")
 
@@ -160,6 +176,15 @@ def answer(layer, inputs, options):
     found = dict(leaves(outputs, "y")) | dict(leaves(tupled(dx), "dx"))
     return found | {path: param.grad if param.trainable else param.data     # running statistics
                     for path, param in layer.params(frozen=True)}
+
+
+def _differ(given, without):
+    """Whether a sample has another answer without its option."""
+    wanted = answer(*given)
+    try:
+        return not _same(answer(*without), wanted)
+    except Exception:               # an option without which forward or backward does not run
+        return True
 
 
 def _same(one, other):

@@ -1,5 +1,6 @@
 """`blame` and `step` as commands, on files of the user's own: every way in which they may fail."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.errors import InputError
+from npdl.losses import SequenceLoss
 from npdl_study.blame.blame import blame
 from npdl_study.check.target import find_class
 from npdl_study.homework.assignment import homework
+from tests.study.test_own_layers import MINE
 
 ROOT = Path(__file__).parents[2]
 
@@ -184,3 +187,21 @@ def test_under_a_debugger_or_a_coverage_tool_it_says_the_same():
             "sys.settrace(lambda *a: None); sys.exit(main(sys.argv[1:]))")
     said = [run("step", "LayerNorm", **how).communicate(timeout=60) for how in ({}, {"code": code})]
     assert said[0] == said[1] and "LayerNorm.backward" in said[0][0]
+
+
+def test_options_are_asked_too(tmp_path, monkeypatch, capsys):
+    """A class with the name of one of npdl's, right as it is and wrong with an option; one that
+    brings another sample; and a right one."""
+    monkeypatch.chdir(tmp_path)
+    lines, reads = inspect.getsource(inspect.getmodule(SequenceLoss)), (
+        '[:, None] if self.reduction == "none" else dloss')
+    assert lines.count(reads) == 1
+    Path("ours.py").write_text(lines)
+    Path("deaf.py").write_text(lines.replace(reads, ""))
+    Path("own.py").write_text(MINE.replace("self.sign * sum_rows", "sum_rows"))
+    for layer, status, words in (
+            ("ours.py:SequenceLoss", 0, "right"),
+            ("deaf.py:SequenceLoss", 1, "with reduction='none': "),
+            ("own.py:Shift", 1, "with sample 2: ")):
+        assert main(["blame", layer]) == status
+        assert capsys.readouterr().out.startswith(words), layer
