@@ -3,13 +3,17 @@
     python experiments/gpu_day.py                      all of it, into runs/gpu-day
     python experiments/gpu_day.py --quick --out D      few steps, small sizes: does it run?
 
-Right: the first steps of both models under both engines beside NumPy's, in float64 and float32;
-two equal runs, bit for bit; both training scripts until they generalise; every gradient case.
-Fast: milliseconds a step, the host's share of them, the most memory, at document 004's size and
-at larger ones; a sum down a column, both ways; PyTorch eager and with CUDA graphs beside it where
-it is installed for CUDA. Writes gpu-day.json and gpu-day.md. A part that fails, or that time did
-not allow, is a bad row and stops nothing; the exit status is 1 where a row is bad, 2 where there
-is no GPU. On an emulated card (tests/tools/cupy_on_cpu) the times mean nothing, and it says so.
+Right, first: the first steps of both models under both engines beside NumPy's, in float64 and
+float32; two equal runs, and one as a CUDA graph beside the same kernels one by one, bit for bit;
+every gradient case; both training scripts until they generalise. Then fast: milliseconds a step,
+the host's share of them and the device's, the quarters of the blocks, the most memory, with one
+batch and with a new one each time; NumPy on the same host, and PyTorch beside it where it is
+installed for CUDA, eager and with its whole step as one CUDA graph; a sum down a column, both ways.
+
+Each row is in gpu-day.json and gpu-day.md as soon as it is measured: the same command goes on where
+one was ended. What fails is a bad row and stops nothing; what time did not allow is left out. The
+exit status is 1 where a row is bad, 2 where there is no GPU. On an emulated card
+(tests/tools/cupy_on_cpu) the times mean nothing, and it says so.
 """
 
 import argparse
@@ -26,7 +30,7 @@ os.environ.setdefault("CUPY_TF32", "0")         # before CuPy
 
 import numpy as np
 
-from experiments.bench.cases import DOCUMENT, growth_case
+from experiments.bench.cases import DOCUMENT, Case, growth_case
 from experiments.bench.gpu_sides import npdl_side, torch_side
 from npdl import backend
 from npdl.backend import to_host, xp
@@ -35,12 +39,16 @@ from npdl_study.deviation import deviation
 from npdl_train.console import OneLineParser, begin, folder, guarded
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
+from npdl_train.runs.versions import engine_digest
 from tests.tools.cases import all_cases
 from tests.tools.device_helpers import on_device, on_host, run_case
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, ENGINES = ("gpt", "lstm"), ("fast", "plain")
+LEFT_OUT = "left out"
+MARKS = {None: "", True: "ok", False: "BAD", LEFT_OUT: LEFT_OUT}
 LIMITS = {"float64": (1e-9, 1e-9), "float32": (2e-4, 1e-4)}     # of a gradient case, of the steps
+CASES = 80                  # gradient cases a row
 SPARE = 30.0                # seconds before the end at which nothing is begun any more
 LARGER = [("batch", 8192), ("width", 512)]
 QUICK_LARGER = [("batch", 64), ("width", 64)]
@@ -49,31 +57,48 @@ COLUMNS = [(2880, 128), (49152, 128), (49152, 512)]     # a document's step, bat
 
 
 class Day:
-    """The rows found so far, and the time that is left."""
+    """The rows found so far, those of a day before with the same facts, and the time left."""
 
-    def __init__(self, quick, out, minutes):
-        self.quick, self.out, self.rows = quick, out, []
+    def __init__(self, quick, out, minutes, known=None):
+        self.quick, self.out, self.known, self.rows = quick, out, known or {}, []
         self.began = time.monotonic()
         self.end = self.began + 60 * minutes
+        if (out / "gpu-day.json").exists():
+            found = json.loads((out / "gpu-day.json").read_text())
+            if found["facts"] == self.known:
+                self.rows = [row for row in found["rows"] if row["good"] != LEFT_OUT]
 
     def row(self, part, what, value, good=None):
-        """One line of the table; `good` is None where there is nothing to be right or wrong."""
+        """One line of the table, kept at once; `good` is None where there is nothing to be right
+        or wrong, LEFT_OUT where time did not allow it."""
         self.rows.append({"part": part, "what": what, "value": value, "good": good})
-        mark = {None: "    ", True: "ok  ", False: "BAD "}[good]
-        print(f"{mark}{part}: {what}: {value}", flush=True)
+        print(f"{MARKS[good]:9} {part}: {what}: {value}", flush=True)
+        self.keep()
+
+    def keep(self):
+        self.out.mkdir(parents=True, exist_ok=True)
+        found = json.dumps({"facts": self.known, "rows": self.rows}, indent=1)
+        for name, text in (("json", found), ("md", table(self.known, self.rows))):
+            write_atomically(self.out / f"gpu-day.{name}",
+                             lambda file, t=text: file.write(t.encode()))
 
     def left(self):
         """The seconds left; TimeoutError where nothing should be begun any more."""
         left = self.end - SPARE - time.monotonic()
         if left <= 0:
-            raise TimeoutError("left out: the time was over (--minutes)")
+            raise TimeoutError("the time was over (--minutes); the same command goes on")
         return left
 
     def attempt(self, part, what, function, *given):
-        """A part's row, by function(day, *given) -> (value, good), or a bad one that says why."""
+        """A part's row, by function(day, *given) -> (value, good), unless it is there already; a
+        bad one says why, one that time did not allow is left out."""
+        if any((row["part"], row["what"]) == (part, what) for row in self.rows):
+            return
         try:
             self.left()
             self.row(part, what, *function(self, *given))
+        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            self.row(part, what, " ".join(str(error).split())[:200], LEFT_OUT)
         except Exception as error:          # whatever CuPy, PyTorch or a script may raise
             words = " ".join(str(error).split())[:200]
             self.row(part, what, f"{type(error).__name__}: {words}", False)
@@ -110,6 +135,15 @@ def repeated(day, model, engine):
     return f"{steps} steps twice: {'equal' if same else 'they differ'}", same
 
 
+def as_a_graph(day, model):
+    """A run whose step is a CUDA graph beside one that starts the same kernels one by one."""
+    steps = 3 if day.quick else 60
+    (one, arrays), (two, again) = (
+        records("cupy", Config(model=model, engine=engine), steps) for engine in ("fast", "eager"))
+    same = one == two and all((arrays[name] == again[name]).all() for name in arrays)
+    return f"{steps} steps: {'equal bit for bit' if same else 'they differ'}", same
+
+
 def to_the_end(day, model):
     out = (day.out / f"{model}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
     command = [sys.executable, str(ROOT / "experiments" / f"train_{model}.py"), "--backend", "cupy",
@@ -135,14 +169,13 @@ def difference(found, wanted):
     return most
 
 
-def gradients(day, dtype):
+def gradients(day, dtype, start):
+    """Every gradient case from the start-th on, CASES of them."""
     with backend.using("numpy"):
-        cases = all_cases()[:: 20 if day.quick else 1]
+        cases = all_cases()[start : start + CASES][:: 20 if day.quick else 1]
     wrong, most, limit = [], 0.0, LIMITS[dtype][0]
-    for number, case in enumerate(cases):
-        if time.monotonic() > day.end - SPARE:
-            wrong.append(f"{len(cases) - number} left out: the time was over (--minutes)")
-            break
+    for case in cases:
+        day.left()
         try:
             with backend.using("numpy"):
                 wanted = run_case(case, on_host, dtype)
@@ -157,8 +190,9 @@ def gradients(day, dtype):
 
 # --- how fast is it? ----------------------------------------------------------------------------
 def timed(day, step, synchronize):
-    """(milliseconds a step, of it until the host is free), medians over blocks of steps."""
-    blocks, steps = (1, 1) if day.quick else (20, 10)
+    """Milliseconds a step: (whole, of it until the host is free), each (lower quartile, median,
+    upper quartile) over blocks of steps."""
+    blocks, steps = (2, 1) if day.quick else (20, 10)
     whole, host = [], []
     for _ in range(blocks + 1):             # the first finds the device at rest
         began = time.perf_counter()
@@ -167,21 +201,30 @@ def timed(day, step, synchronize):
         host.append(1e3 * (time.perf_counter() - began) / steps)
         synchronize()
         whole.append(1e3 * (time.perf_counter() - began) / steps)
-    return statistics.median(whole[1:]), statistics.median(host[1:])
+    return [statistics.quantiles(each[1:], n=4) for each in (whole, host)]
 
 
-def speed(day, case, name):
+def speed(day, case, name, new=False):
+    """`name` is "npdl ENGINE", "NumPy fast", "torch eager" or "torch captured"."""
     kind, how = name.split(" ", 1)
-    side = (npdl_side(case, how) if kind == "npdl" else
-            torch_side(case, None if how == "eager" else "reduce-overhead"))
-    for _ in range(1 if day.quick else 5):
-        side.step()
-    side.synchronize()
-    whole, host = timed(day, side.step, side.synchronize)
-    value = (f"{whole:.3f} ms a step, of it {host:.3f} until the host is free; "
-             f"{side.memory():.0f} MB at most")
-    side.forget()
-    return value, None
+    with backend.using("numpy" if kind == "NumPy" else "cupy"):
+        side = (torch_side(case, how == "captured", new) if kind == "torch" else
+                npdl_side(case, how, new))
+        try:
+            for _ in range(2 if day.quick else 5):
+                side.step()
+            side.synchronize()
+            (low, whole, high), (_, host, _) = timed(day, side.step, side.synchronize)
+            found = [f"{whole:.3f} ms a step ({low:.3f} to {high:.3f})",
+                     f"{host:.3f} until the host is free"]
+            if "times" not in day.known:                # an emulated card has no time
+                device = side.elapsed(2 if day.quick else 50)
+                found += [f"{device:.3f} on the device"] if device is not None else []
+            memory = side.memory()
+            found += [f"{memory:.0f} MB at most"] if memory is not None else []
+        finally:
+            side.forget()
+    return "; ".join([*found, side.share]), None
 
 
 def column_sum(day, rows, columns):
@@ -190,7 +233,7 @@ def column_sum(day, rows, columns):
     found, out = [], xp.empty((1, columns), "float32")
     for work in (lambda: x.sum(0, out=out[0]), lambda: xp.matmul(ones, x, out=out)):
         work()
-        found.append(timed(day, work, backend.synchronize)[0])
+        found.append(timed(day, work, backend.synchronize)[0][1])
     return f"sum {1e3 * found[0]:.1f} us, product with ones {1e3 * found[1]:.1f} us", None
 
 
@@ -202,6 +245,7 @@ def facts():
              f"{about['major']}.{about['minor']}", "CuPy": xp.__version__,
              "driver": xp.cuda.runtime.driverGetVersion(), "NumPy": np.__version__,
              "Python": sys.version.split()[0], "TF32": os.environ["CUPY_TF32"]}
+    known["PyTorch"], known["engine"] = torch_version(), engine_digest()
     if "cupy_on_cpu" in known["device"]:
         known["times"] = "meaningless: an emulated card"
     return known
@@ -212,43 +256,63 @@ def torch_version():
     try:
         import torch
     except ImportError:
-        return "left out: not installed", []
+        return "left out: not installed"
     if not torch.cuda.is_available():
-        return f"left out: {torch.__version__} sees no card", []
-    return torch.__version__, ["torch eager", "torch graphs"]
+        return f"left out: {torch.__version__} sees no card"
+    return torch.__version__
 
 
-def everything(day, known):
-    """Every part, what tells most first."""
-    for dtype in LIMITS:
+def everything(day):
+    """Every part: first whether it is right, then how fast, what tells most first."""
+    for dtype in reversed(LIMITS):
         for model in MODELS:
             for engine in ENGINES:
                 day.attempt("first steps", f"{model} {engine} {dtype}", first_steps, model, engine,
                             dtype)
     for model in MODELS:
+        day.attempt("graph", model, as_a_graph, model)
         for engine in ENGINES:
             day.attempt("repeated", f"{model} {engine}", repeated, model, engine)
+    for dtype in reversed(LIMITS):
+        for start in range(0, count_of_cases(), CASES):
+            day.attempt("gradients", f"{dtype}, from case {start}", gradients, dtype, start)
     for model in MODELS:
         day.attempt("to the end", f"train_{model}.py", to_the_end, model)
-    known["PyTorch"], rivals = torch_version()
-    for axis, value in [(None, None), *(QUICK_LARGER if day.quick else LARGER)]:
-        for model in MODELS:
-            case = growth_case(model, axis, value) if axis else DOCUMENT[model]
-            for name in ("npdl fast", "npdl plain", *rivals):
-                size = f"{axis} {value}" if axis else "document 004"
-                day.attempt("speed", f"{model}, {size}, {name}", speed, case, name)
+    names = ["npdl fast", "torch captured", "torch eager", "npdl eager", "NumPy fast", "npdl plain"]
+    if day.known["PyTorch"].startswith("left out"):
+        names = [name for name in names if not name.startswith("torch")]
+    for case, size in sizes(day.quick):
+        for name in names:
+            for new in (True, False) if name in ("npdl fast", "torch captured") else (False,):
+                what = f"{case.model}, {size}, {name}{', a new batch each time' * new}"
+                day.attempt("speed", what, speed, case, name, new)
     for rows, columns in COLUMNS[:1] if day.quick else COLUMNS:
         day.attempt("column sum", f"({rows}, {columns})", column_sum, rows, columns)
-    for dtype in LIMITS:
-        day.attempt("gradients", dtype, gradients, dtype)
+
+
+def count_of_cases():
+    with backend.using("numpy"):
+        return len(all_cases())
+
+
+def sizes(quick):
+    """[(a case, what it is called)]: the documents' and a text's, then larger ones."""
+    text = DOCUMENT["text"]
+    if quick:
+        text = Case("text", batch=2, length=8, width=16, heads=2, layers=1)
+    found = [(DOCUMENT[model], "document 004") for model in MODELS] + [(text, "a text")]
+    return found + [(growth_case(model, axis, value), f"{axis} {value}")
+                    for axis, value in (QUICK_LARGER if quick else LARGER) for model in MODELS]
 
 
 def table(known, rows):
+    bad = sum(row["good"] is False for row in rows)
+    left = sum(row["good"] == LEFT_OUT for row in rows)
     lines = [f"{name}: {value}  " for name, value in known.items()]
-    lines += ["", "| part | what | found | |", "|---|---|---|---|"]
-    marks = {None: "", True: "ok", False: "BAD"}
+    lines += [f"rows: {len(rows)}, bad: {bad}, left out: {left}", "", "| part | what | found | |",
+              "|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {row['part']} | {row['what']} | {row['value']} "
-                                f"| {marks[row['good']]} |" for row in rows), ""])
+                                f"| {MARKS[row['good']]} |" for row in rows), ""])
 
 
 def main(argv=None):
@@ -263,15 +327,10 @@ def main(argv=None):
     if not args.minutes > 0:
         parser.error(f"--minutes {args.minutes:g}: it must be above 0")
     with backend.using("cupy"):             # one line and status 2 where there is no GPU
-        day, known = Day(args.quick, Path(args.out), args.minutes), facts()
-        everything(day, known)
-    known["minutes"] = round((time.monotonic() - day.began) / 60, 1)
-    known["bad rows"] = sum(row["good"] is False for row in day.rows)
-    day.out.mkdir(parents=True, exist_ok=True)
-    found = json.dumps({"facts": known, "rows": day.rows}, indent=1)
-    for name, text in (("json", found), ("md", table(known, day.rows))):
-        write_atomically(day.out / f"gpu-day.{name}", lambda file, t=text: file.write(t.encode()))
-    return 1 if known["bad rows"] else 0
+        day = Day(args.quick, Path(args.out), args.minutes, facts())
+        everything(day)
+    day.keep()
+    return 1 if any(row["good"] is False for row in day.rows) else 0
 
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
 """Both sides' training step on a GPU (experiments/gpu_day.py).
 
-A side is a step that returns its loss without waiting for it, `synchronize`, `memory`, which
-runs one more step and tells how many megabytes of the device were in use at most, and `forget`.
+A side is a step that returns its loss without waiting for it, `synchronize`, `memory`, which runs
+one more step and tells how many megabytes of the device were in use at most (None: its counters do
+not see that), `elapsed`, the device's milliseconds of some steps (None: no device), and `forget`.
+`new` is a new batch each time, drawn from the case's with repetition; its inputs are on the host.
 """
 
 import gc
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from npdl import backend
 from npdl.backend import xp
+from npdl_train.runs.engine import Batch, make_engine
 
-from .cases import make_batch
-from .npdl_side import npdl_batch, npdl_engine
+from .npdl_side import npdl_batch, npdl_model
 
 MEGA = 2**20
+BATCHES = 16            # that take turns where each step has a new one
 
 
 @dataclass
@@ -22,27 +28,60 @@ class Side:
     step: Callable
     synchronize: Callable
     memory: Callable
+    elapsed: Callable
     forget: Callable
+    share: str = "needed positions"         # of the work: what is computed
 
 
-def npdl_side(case, engine):
-    """npdl under the backend that is chosen; `engine` is "fast" or "plain"."""
-    engine, batch = npdl_engine(case, {"fast": "shared"}.get(engine, engine)), npdl_batch(case)
-    clip, pool = case.optimizer["clip"], xp.get_default_memory_pool()
+def turns(case, new):
+    """Batches without end: the case's, or drawn ones in turn."""
+    ready, rng = npdl_batch(case), np.random.default_rng(1)
+    arrays = ready.inputs, ready.targets, ready.counted
+    drawn = [[array[pick] for array in arrays] for pick in rng.integers(
+        0, len(ready), (BATCHES if new else 0, len(ready)))] or [arrays]
+    return itertools.cycle([Batch(*each, chunk=case.batch) for each in drawn])
+
+
+def npdl_side(case, engine, new=False):
+    """npdl under the backend that is chosen; `engine` is one of npdl_train.runs.engine.ENGINES."""
+    engine = make_engine(engine, *npdl_model(case))
+    batches, clip = turns(case, new), case.optimizer["clip"]
+    pool = None if backend.is_host() else xp.get_default_memory_pool()
+    engine.__enter__()
 
     def step():
-        loss = engine.step(batch)
+        loss = engine.step(next(batches))
         if clip is not None:
             engine.clip(clip)
         engine.update()
         return loss
 
     def memory():
+        if pool is None:
+            return None
         with peak_memory(pool) as peak:
             step()
-        return peak.most / MEGA
+        own = sum(work.pool.total_bytes() for work in getattr(engine, "works", {}).values())
+        return (peak.most + own) / MEGA
 
-    return Side(step, backend.synchronize, memory, pool.free_all_blocks)
+    def elapsed(steps):
+        if pool is None:
+            return None
+        begin, end = xp.cuda.Event(), xp.cuda.Event()
+        begin.record()
+        for _ in range(steps):
+            step()
+        end.record()
+        end.synchronize()
+        return xp.cuda.get_elapsed_time(begin, end) / steps
+
+    def forget():
+        engine.__exit__(None, None, None)
+        if pool is not None:
+            pool.free_all_blocks()
+
+    return Side(step, backend.synchronize, memory, elapsed, forget,
+                "all positions" if engine.name == "plain" else "needed positions")
 
 
 def peak_memory(pool):
@@ -65,9 +104,9 @@ def peak_memory(pool):
     return Peak()
 
 
-def torch_side(case, compiled=None, device="cuda"):
-    """PyTorch with its own attention or nn.LSTM and its fused AdamW; `compiled` is a mode of
-    torch.compile, of which "reduce-overhead" makes CUDA graphs."""
+def torch_side(case, captured=False, new=False, device="cuda"):
+    """PyTorch with its own attention or nn.LSTM and its fused AdamW; `captured` is its whole step,
+    forward to update, as one CUDA graph, of the positions that are needed."""
     import torch
 
     from . import torch_side as sides
@@ -75,39 +114,87 @@ def torch_side(case, compiled=None, device="cuda"):
 
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-    model = sides.build_model(case, "nn.LSTM" if case.model == "lstm" else "sdpa").to(device)
-    optimizer = sides.build_optimizer(model, case, "fused")
-    inputs, targets, mask = (torch.from_numpy(a).to(device) for a in make_batch(case))
+    form = "nn.LSTM" if case.model == "lstm" else "sdpa"
+    if captured and case.model == "gpt":
+        form = "plain"                      # which knows what is needed
+    model = sides.build_model(case, form).to(device)
+    optimizer = sides.build_optimizer(model, case, "captured" if captured else "fused")
+    last = 2 if captured and not case.is_text else None
+    ready = [[torch.from_numpy(np.ascontiguousarray(array)).to(device) if not new else
+              torch.from_numpy(np.ascontiguousarray(array)).pin_memory()
+              for array in (batch.inputs, batch.targets, batch.counted)]
+             for batch in itertools.islice(turns(case, new), BATCHES if new else 1)]
+    batches, here = itertools.cycle(ready), [array.to(device).clone() for array in ready[0]]
     params, clip = list(model.parameters()), case.optimizer["clip"]
 
-    def loss_of(inputs, targets, mask):
-        if case.is_text:
-            return reference.next_token_loss(model(inputs), targets)
-        return reference.answer_loss(model(inputs), targets, mask)
-
-    if compiled:
-        loss_of = torch.compile(loss_of, mode=compiled, dynamic=False)
-
-    def step():
-        if compiled:
-            torch.compiler.cudagraph_mark_step_begin()
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(inputs, targets, mask)
+    def work():
+        inputs, targets, mask = here
+        if last is not None:
+            targets, mask = targets[:, -last:], mask[:, -last:]
+        logits = model(inputs) if last is None else model(inputs, last=last)
+        loss = (reference.next_token_loss(logits, targets) if case.is_text else
+                reference.answer_loss(logits, targets, mask))
         loss.backward()
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(params, clip)
         optimizer.step()
         return loss.detach()
 
+    replay = graph_of(work, optimizer) if captured else None
+
+    def step():
+        if new:
+            for place, array in zip(here, next(batches), strict=True):
+                place.copy_(array, non_blocking=True)
+        if replay is not None:
+            return replay()
+        optimizer.zero_grad(set_to_none=True)
+        return work()
+
     def memory():
+        if captured:                        # its counters do not see a graph's own pool
+            return None
         torch.cuda.reset_peak_memory_stats()
         step()
         return torch.cuda.max_memory_allocated() / MEGA
 
+    def elapsed(steps):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(steps):
+            step()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / steps
+
     def forget():
-        torch.compiler.reset()
         gc.collect()
         torch.cuda.empty_cache()
 
     synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
-    return Side(step, synchronize, memory, forget)
+    return Side(step, synchronize, memory, elapsed, forget,
+                "needed positions" if last or case.is_text else "all positions")
+
+
+def graph_of(work, optimizer):
+    """A function that repeats `work` as one CUDA graph and returns its loss."""
+    import torch
+
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(4):
+            optimizer.zero_grad(set_to_none=True)
+            work()
+    torch.cuda.current_stream().wait_stream(beside)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        loss = work()
+
+    def replay():
+        graph.replay()
+        return loss
+
+    return replay

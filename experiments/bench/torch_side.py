@@ -8,7 +8,8 @@ from .floor import operands
 
 # Forms of the two models, each tried with every AdamW that torch has.
 FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM", "per-gate"), "text": ("plain", "sdpa")}
-ADAMW = {"default": {}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+ADAMW = {"default": {}, "foreach": {"foreach": True}, "fused": {"fused": True},
+         "captured": {"fused": True, "capturable": True}}       # by a CUDA graph
 
 
 def build_model(case, form):

@@ -1,6 +1,9 @@
 """experiments/gpu_day.py: what it refuses, its rows and table; whole, on an emulated card."""
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -26,20 +29,33 @@ def test_bad_minutes_are_one_line(capsys, minutes):
     assert "--minutes" in line and minutes in line
 
 
-def test_a_part_that_fails_or_is_late_is_a_bad_row_and_stops_nothing(tmp_path, capsys):
+def test_each_row_is_kept_at_once_and_the_next_day_goes_on(tmp_path, capsys):
     def fails(day, number):
         raise ValueError(f"no\n{number}")
 
+    def kept():
+        return [row["good"] for row in json.loads((tmp_path / "gpu-day.json").read_text())["rows"]]
+
     with device.installed(), gpu_day.backend.using("cupy"):
-        day = gpu_day.Day(True, tmp_path, 9)
+        day = gpu_day.Day(True, tmp_path, 9, {"device": "none"})
         day.attempt("a", "works", lambda day: ("1.0", True))
+        assert kept() == [True]
         day.attempt("b", "fails", fails, 3)
         day.end = 0
         day.attempt("c", "late", lambda day: ("1.0", True))
-    assert [row["good"] for row in day.rows] == [True, False, False]
-    text = gpu_day.table({"device": "none"}, day.rows)
-    assert "| a | works | 1.0 | ok |" in text and "| b | fails | ValueError: no 3 | BAD |" in text
-    assert "the time was over" in text and "BAD c: late" in capsys.readouterr().out
+        assert kept() == [True, False, "left out"]
+        text = (tmp_path / "gpu-day.md").read_text()
+        assert "| a | works | 1.0 | ok |" in text
+        assert "| b | fails | ValueError: no 3 | BAD |" in text
+        assert "bad: 1, left out: 1" in text and "| left out |" in text
+        assert "left out  c: late: the time was over" in capsys.readouterr().out
+
+        again = gpu_day.Day(True, tmp_path, 9, {"device": "none"})
+        again.attempt("a", "works", fails, 4)           # it is there
+        again.attempt("c", "late", lambda day: ("2.0", True))
+        assert kept() == [True, False, True]
+        other = gpu_day.Day(True, tmp_path, 9, {"device": "another"})
+        assert not other.rows
 
 
 def test_what_differs_is_measured(monkeypatch):
@@ -64,10 +80,23 @@ def test_pytorchs_step_learns(model):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not cupy_on_cpu.installed(), reason="for an emulated card: minutes, else")
-def test_the_whole_day_on_an_emulated_card(tmp_path):
+def test_the_whole_day_on_an_emulated_card_killed_on_its_way(tmp_path):
+    kept = tmp_path / "gpu-day.json"
+    command = [sys.executable, gpu_day.__file__, "--quick", "--minutes", "60", "--out", tmp_path]
+    day = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not kept.exists() or len(json.loads(kept.read_text())["rows"]) < 5:
+        assert day.poll() is None
+        time.sleep(0.1)
+    day.kill()
+    day.wait()
+    before = json.loads(kept.read_text())["rows"]
     assert gpu_day.main(["--quick", "--minutes", "60", "--out", str(tmp_path)]) == 0
-    found = json.loads((tmp_path / "gpu-day.json").read_text())
-    assert found["facts"]["times"].startswith("meaningless") and found["facts"]["bad rows"] == 0
-    assert {row["part"] for row in found["rows"]} == {
-        "first steps", "repeated", "to the end", "speed", "column sum", "gradients"}
+    found = json.loads(kept.read_text())
+    assert found["rows"][: len(before)] == before
+    assert found["facts"]["times"].startswith("meaningless")
+    assert {row["good"] for row in found["rows"]} == {None, True}
+    parts = [row["part"] for row in found["rows"]]
+    assert {*parts} == {"first steps", "graph", "repeated", "to the end", "speed", "column sum",
+                        "gradients"}
+    assert parts.index("speed") > max(i for i, part in enumerate(parts) if part == "gradients")
     assert (tmp_path / "gpu-day.md").read_text().count("\n| ") == len(found["rows"]) + 1
