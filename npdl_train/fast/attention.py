@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from npdl.backend import is_host, to_device, xp
+from npdl_train.fast import cuda
 from npdl_train.fast.kernels import softmax, softmax_backward
 
 PART = 32               # positions whose queries are taken at once: none looks at later keys
@@ -111,11 +112,24 @@ def forward(q, kv, rows, queries, heads, m):
     """attend: q (M, D) of the needed rows, kv (2, N, D) of all -> h (M, D), and what backward
     reads."""
     h, caches, KV = m.empty(*q.shape), [], None
+    part = simple(rows, queries)
+    if part is not None and cuda.fits(q, heads, part.high - part.low, part.high):
+        n = rows.runs[0].nodes
+        A = m.empty(n * heads, part.high - part.low, part.high)
+        cuda.attend(q, kv, part.hidden, h, A, n, heads)
+        return h, (q, kv, A)
     for run, parts in zip(rows.runs, queries, strict=True):
         KV = seen_by(run, kv, KV, m)                            # KV (2, stop, n, D)
         KV_read = to_read(m.once(pair, (KV,), heads), m)        # K, V (n, H, stop, d)
         caches.append((KV_read, [attend(part, run, q, KV_read, h, m) for part in parts]))
     return h, caches
+
+
+def simple(rows, queries):
+    """The Queries where there is one run and one part, of whole levels: a device's usual case."""
+    if len(rows.runs) == 1 and len(queries[0]) == 1 and queries[0][0].place is None:
+        return queries[0][0]
+    return None
 
 
 def looked_at(KV, high):
@@ -174,6 +188,12 @@ def cut_rows(kv, start, stop, nodes):
 
 def backward(dh, dq, dkv, rows, queries, caches, heads, m):
     """attend_backward: dh (M, D) -> fills dq (M, D) and dkv (2, N, D)."""
+    if type(caches) is tuple:                                   # of one kernel
+        (q, kv, A), n = caches, rows.runs[0].nodes
+        if A.shape[-1] * n < dkv.shape[1]:
+            dkv[:, A.shape[-1] * n :] = 0                       # keys that no query looks at
+        cuda.attend_backward(q, kv, A, dh, dq, dkv, n, heads)
+        return
     child = dKV_child = None
     for run, parts, cache in zip(rows.runs[::-1], queries[::-1], caches[::-1], strict=True):
         own = own_rows(dkv, run, m)

@@ -3,7 +3,7 @@
 Each function is written once, as ufuncs that write into arrays which are already there. NumPy
 calls them as they stand; for CuPy, `cupy.fuse` makes one kernel out of the same function. So no
 function may index, reshape or look at a shape; what it needs only for a moment (`spare`, `x2`)
-may be None, and is not stored at all then. The three sums at the end are for a GPU alone: NumPy
+may be None, and is not stored at all then. The two sums at the end are for a GPU alone: NumPy
 sums faster by a product (npdl_train.fast.kernels).
 """
 
@@ -68,14 +68,6 @@ def finish_gelu(x, cdf, slope, x2):
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------
-@fused
-def centre(x, first, total, share, x_hat):
-    """x_hat = x - first - total * share: rows less their mean; `first` so that equal entries
-    become 0 whatever the sum's rounding."""
-    x_hat = xp.subtract(x, first, out=x_hat)
-    xp.subtract(x_hat, xp.multiply(total, share), out=x_hat)
-
-
 @fused
 def scale_rows(x_hat, squares, share, eps, gain, bias, y):
     """x_hat = centred / std, y = gain * x_hat + bias; `squares` (N, 1) are centred's, summed."""
@@ -217,39 +209,7 @@ def sgd(theta, v, g, momentum, decay, rate, spare):
     xp.subtract(theta, xp.multiply(v, rate, out=spare), out=theta)
 
 
-# --- on a GPU alone ------------------------------------------------------------------------------
-def scores(x, scale, hidden):
-    """scale * x where a query may look, else -inf; `hidden` is 0 or -inf, or None."""
-    x = xp.multiply(x, scale)
-    return x if hidden is None else xp.add(x, hidden)
-
-
-@fused
-def largest_score(x, scale, hidden):
-    """The maximum of the scores over the last axis."""
-    return xp.max(scores(x, scale, hidden), axis=-1)
-
-
-@fused
-def scores_summed(x, scale, hidden, top):
-    """The sum over the last axis of exp(scores - top)."""
-    return xp.sum(xp.exp(xp.subtract(scores(x, scale, hidden), top)), axis=-1)
-
-
-@fused
-def probabilities(x, scale, hidden, top, total):
-    """x = exp(scores - top) / total."""
-    e = xp.exp(xp.subtract(scores(x, scale, hidden), top))
-    xp.divide(e, total, out=x)
-
-
 # --- sums, on a GPU alone ------------------------------------------------------------------------
-@fused
-def differences_summed(a, b):
-    """The sum over the last axis of a - b."""
-    return xp.sum(xp.subtract(a, b), axis=-1)
-
-
 @fused
 def products_summed(a, b, c):
     """The sum over the last axis of a * b * c; c may be None."""

@@ -18,7 +18,7 @@ from npdl.layers.activation import GELU
 from npdl.layers.embedding import Unembedding
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl_train.fast import fused
+from npdl_train.fast import cuda, fused
 
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
 SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, columns and products
@@ -143,26 +143,19 @@ def blocks(N, D):
 
 def layer_norm(layer, x, m, plus=None):
     """LayerNorm.forward of x, or of x + plus, which is left in x -> y, cache."""
+    if cuda.possible() and type(layer) is LayerNorm:
+        x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), m.empty(len(x), 1)
+        cuda.norm(x, plus, layer.gain.data, bias_of(layer), layer.eps, x_hat, y, squares)
+        return y, (x_hat, squares)
     if plus is not None:
         x = xp.add(x, plus, out=x)
     if type(layer) is not LayerNorm:
         y, cache = layer.forward(x)
         return own(y, m), cache
-    x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), None
-    if is_host():
-        squares = m.empty(len(x), 1)
-        for part in blocks(*x.shape):
-            normalise(layer, x[part], x_hat[part], squares[part], y[part])
-    else:
-        first, share = m.once(first_column, (x,)), 1 / x.shape[1]
-        fused.centre(x, first, column(fused.differences_summed(x, first)), share, x_hat)
-        squares = column(fused.products_summed(x_hat, x_hat, None))
-        fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
+    x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), m.empty(len(x), 1)
+    for part in blocks(*x.shape):
+        normalise(layer, x[part], x_hat[part], squares[part], y[part])
     return y, (x_hat, squares)
-
-
-def first_column(x):
-    return x[:, :1]
 
 
 def column(x):
@@ -174,7 +167,8 @@ def normalise(layer, x, x_hat, squares, y):
     """LayerNorm.forward of some rows, into x_hat, the sums of squares behind std, and y."""
     share = 1 / x.shape[1]
     x_hat = xp.subtract(x, x[:, :1], out=x_hat)
-    x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)      # fused.centre, which see
+    # from the first entry, so that equal entries become 0 whatever the sum's rounding
+    x_hat = xp.subtract(x_hat, row_sums(x_hat) * share, out=x_hat)
     np.vecdot(x_hat, x_hat, out=squares[:, 0])
     fused.scale_rows(x_hat, squares, share, layer.eps, layer.gain.data, bias_of(layer), y)
 
@@ -190,8 +184,12 @@ def layer_norm_backward(layer, dy, cache, m):
         return layer.backward(dy, cache)
     x_hat, squares = cache
     with m.scratch:
-        if not is_host():
-            normalise_backward(layer, dy, x_hat, squares, m.empty(*dy.shape), m)
+        if cuda.possible():
+            grads = [param.grad if learns(param) else None for param in (layer.gain, layer.bias)]
+            firsts = [grad is None or is_first(grad, m) for grad in grads]
+            partial = m.empty(-(-len(dy) // cuda.CHUNK), 2, dy.shape[1])
+            cuda.norm_backward(dy, x_hat, squares, layer.gain.data, *grads, layer.eps, firsts,
+                               partial)
             return dy
         spare = None
         for part in blocks(*dy.shape):
@@ -206,11 +204,7 @@ def normalise_backward(layer, dy, x_hat, squares, spare, m):
     product = xp.multiply(dy, x_hat, out=spare)
     add_sum(layer.bias, dy, m)
     add_sum(layer.gain, product, m)
-    if is_host():                                               # dx_hat = dy * gain
-        shift, stretch = np.matmul(dy, column(gain)), np.matmul(product, column(gain))
-    else:
-        shift = column(fused.products_summed(dy, gain, None))
-        stretch = column(fused.products_summed(dy, gain, x_hat))
+    shift, stretch = (np.matmul(each, column(gain)) for each in (dy, product))  # dx_hat = dy * gain
     fused.normalise_backward(dy, x_hat, shift, stretch, squares, share, layer.eps, gain)
 
 
@@ -263,10 +257,8 @@ def add_to_table(W, d, entries, what, m, padding_id=None):
 # --- softmax, sums ----------------------------------------------------------------------
 def softmax(x, scale, hidden, m):
     """x (..., R, S) <- softmax(scale x + hidden) over the last axis; hidden (R, S) is 0 or -inf."""
-    if not is_host():
-        top = fused.largest_score(x, scale, hidden).reshape(*x.shape[:-1], 1)
-        total = fused.scores_summed(x, scale, hidden, top).reshape(top.shape)
-        fused.probabilities(x, scale, hidden, top, total)
+    if cuda.possible():
+        cuda.softmax(x, scale, hidden)
         return x
     R, S = x.shape[-2:]
     x = xp.multiply(x, scale, out=x)
@@ -286,11 +278,11 @@ def softmax(x, scale, hidden, m):
 def softmax_backward(dy, y, scale, m):
     """dy <- scale * npdl.functions.softmax_backward(dy, y)."""
     d, y = m.once(as_rows, (dy, y))
+    if cuda.possible():
+        cuda.softmax_backward(d, y, scale)
+        return dy
     with m.scratch:
-        if is_host():
-            total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
-        else:
-            total = column(fused.products_summed(d, y, None))
+        total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
         fused.softmax_backward(d, y, total, scale)
     return dy
 

@@ -90,8 +90,9 @@ class Trainer:
 
     def check_finite(self, more=""):
         """Raise Diverged, naming the first parameter at fault, unless every number is finite."""
-        bad = [name for name, param in self.model.params()
-               if not math.isfinite(float(xp.abs(param.data).max()))]
+        names, params = zip(*self.model.params(), strict=True)
+        tops = to_host(xp.stack([xp.abs(param.data).max() for param in params]))    # one wait
+        bad = [name for name, top in zip(names, tops, strict=True) if not math.isfinite(top)]
         if bad or more:
             what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
             if bad and self.check:

@@ -122,6 +122,9 @@ def test_an_evaluation_waits_once_for_each_set(gpu, case):
     with trainer.engine, cupy_on_cpu.record() as events:
         trainer.task.measure(trainer.engine)
     assert len(events.of("graph")) == 2 == len(events.of("synchronisation"))
+    with trainer.engine, cupy_on_cpu.record() as events:
+        trainer.evaluate()                      # the norm and what is finite: one wait each
+    assert len(events.of("synchronisation")) == 4
 
 
 def test_a_run_goes_on_on_either(gpu):

@@ -1,7 +1,8 @@
 """Would a wrong kernel be seen? `python -m tests.tools.broken_kernels`, where there is CuPy.
 
-Each result of each kernel of npdl_train/fast/fused.py, one at a time, is made 1 % too large; then
-the wing's loss, its gradients and an update of each optimizer are compared with NumPy's.
+Each result of each kernel of npdl_train/fast's fused.py and cuda.py, one at a time, is made 1 % too
+large; then the wing's loss, its gradients and an update of each optimizer are compared with
+NumPy's.
 The table says which comparison saw it first. Exit status 1 where none does without a reason.
 """
 
@@ -17,7 +18,7 @@ from npdl.functions import softmax
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
-from npdl_train.fast import fused, kernels
+from npdl_train.fast import cuda, fused, kernels
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.memory import Arena
 from npdl_train.runs.engine import PlainEngine
@@ -30,7 +31,9 @@ from tests.tools.fast_cases import (
     make_on_host,
 )
 
-KERNELS = [name for name, value in vars(fused).items() if hasattr(value, "__wrapped__")]
+OWN = ("norm", "norm_backward", "softmax", "softmax_backward", "attend", "attend_backward")
+KERNELS = {**{name: fused for name, value in vars(fused).items() if hasattr(value, "__wrapped__")},
+           **{f"cuda.{name}": cuda for name in OWN}}
 PRE = {"norm": "pre", "positions": "learned"}
 MODELS = {"gpt": (GPT, {}), "pre, learned": (GPT, PRE), "lstm": (LSTMLM, {})}
 LIMITS = {"float64": 1e-10, "float32": 2e-5}
@@ -38,6 +41,7 @@ HARMLESS = {    # (kernel, what of it): why no comparison can see it
     ("normalise_backward", "x_hat"): "nobody reads it afterwards",
     ("gelu_of", "x2"): "memory for a moment: nobody reads it afterwards",
     ("adam", "spare"): "the same",
+    ("cuda.norm_backward", "partial"): "the same",
 }
 
 
@@ -77,6 +81,15 @@ def update(kind, dtype):
         assert_close(a, b, kind.__name__, LIMITS[dtype])
 
 
+def many_positions():
+    """Attention that is too long for one kernel."""
+    before, cuda.SHORT = cuda.SHORT, 0
+    try:
+        gradients("gpt", "float64")
+    finally:
+        cuda.SHORT = before
+
+
 def large_scores():
     """Beyond 88, where float32's exp overflows, and far below: the maximum is what keeps it."""
     rng = np.random.default_rng(0)
@@ -96,22 +109,24 @@ CHECKS = {
        for dtype in LIMITS for kind in (SGD, Adam, AdamW)},
     "gradients on NumPy, gpt": lambda: on_the_host("gpt"),     # of `masked`
     "softmax of large scores": large_scores,
+    "many positions": many_positions,
 }
 
 
 @contextlib.contextmanager
 def replaced(name, function):
-    before = getattr(fused, name)
-    setattr(fused, name, function)
+    module, name = KERNELS[name], name.removeprefix("cuda.")
+    before = getattr(module, name)
+    setattr(module, name, function)
     try:
         yield
     finally:
-        setattr(fused, name, before)
+        setattr(module, name, before)
 
 
 def watched(name, seen):
     """The kernel; what it changes or returns goes into the set `seen`, by name."""
-    kernel = getattr(fused, name)
+    kernel = getattr(KERNELS[name], name.removeprefix("cuda."))
     parameters = list(inspect.signature(kernel).parameters)
 
     def call(*given):
@@ -129,7 +144,7 @@ def watched(name, seen):
 
 def enlarged(name, what):
     """The kernel, one of its results 1 % too large."""
-    kernel = getattr(fused, name)
+    kernel = getattr(KERNELS[name], name.removeprefix("cuda."))
     parameters = list(inspect.signature(kernel).parameters)
 
     def call(*given):

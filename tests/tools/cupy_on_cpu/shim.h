@@ -32,7 +32,7 @@ enum Waits { RUNS, FOR_WARP, FOR_BLOCK, ENDED };
 struct Fiber { ucontext_t at; std::vector<char> stack; Three index; Waits waits; unsigned number; };
 static ucontext_t scheduler;
 static Fiber* current;
-static char dynamic_shared[49152] __attribute__((section("block_memory"), aligned(16)));
+static char dynamic_shared[49152] __attribute__((section("block_memory"), aligned(16), used));
 extern "C" char __start_block_memory[], __stop_block_memory[];
 static double exchanged[1024];                      // what each thread gives to a shuffle
 static inline void wait(Waits what) {
