@@ -3,12 +3,15 @@
 import pytest
 
 from npdl.core import walk
+from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import Adam, AdamW
 from npdl_train.fast import workers
+from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.flat import UPDATES
 from npdl_train.fast.workers import Processes, Threads
+from tests.tools.fast_cases import build, drawn
 from tests.tools.fast_held import assert_every_change
 
 slow = pytest.mark.slow
@@ -37,3 +40,14 @@ def test_so_it_is_with_processes_and_every_optimizer(kind, optimizer, monkeypatc
     monkeypatch.setattr(workers, "WORTH", 0)
     _, fast = assert_every_change(kind, {}, optimizer, 2)
     assert type(fast.workers) is Processes
+
+
+def test_an_equal_number_is_the_same_and_another_is_named():
+    model = build(GPT)
+    with FastEngine(model, Adam(model)) as fast:
+        norm = model.decoder.blocks[0].norm1
+        norm.eps = float(repr(norm.eps))                    # another object
+        fast.step(drawn("few shared", "ragged"))
+        norm.eps = str(norm.eps)
+        with pytest.raises(InputError, match=r"^model\.decoder\.blocks\.0\.norm1\.eps was changed"):
+            fast.update()
