@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 
-from npdl import cublas
+from npdl.cublas import Products, uses_tf32
 from npdl.errors import BackendError, InputError
 
 NAMES = ("numpy", "cupy")
@@ -39,13 +39,13 @@ class _ArrayModule:
 
 
 xp = _ArrayModule()
-_products = functools.cache(cublas.Products)    # of CuPy: its handles are made once
+_products = functools.cache(Products)    # of CuPy: its handles are made once
 
 
 def tf32():
     """Whether float32 products are made of factors that are rounded to 10 bits: on a GPU, where
     CUPY_TF32 or CuPy itself says so."""
-    return isinstance(xp.__dict__.get("matmul"), cublas.Products) and cublas.uses_tf32(xp._module)
+    return isinstance(xp.__dict__.get("matmul"), Products) and uses_tf32(xp._module)
 
 
 def _import_cupy():
