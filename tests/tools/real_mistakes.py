@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parent / "corpus" / "real"
 SETS = ("open", "held", "pairs", "right")
 HEAD = "import numpy as np\n\n\n"
 MENDS = re.compile(r"with `([^`]+)` in place of `([^`]+)`")
-LIMIT = 120                                     # seconds for one file
+LIMIT = 900                                     # seconds for one file, on a busy machine too
 COLUMNS = ("files", "on the line", "beside", "elsewhere", "no line", "called right",
            "true mend elsewhere", "the author's mend", "promises", "true")
 RIGHT = ("right files", "confirmed", "accused", "no verdict", "all gradients checked")
@@ -149,7 +149,7 @@ def kept(case, told, folder, ask):
         text = _put(text, old, new, told["line"])
     path = Path(folder) / f"{_stem(case)}_mended.py"
     path.write_text(text)
-    return bool(ask(path, case.ask).get("right"))
+    return ask(path, case.ask).get("right")     # None where it has no answer
 
 
 def _put(text, old, new, near):
