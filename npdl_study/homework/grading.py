@@ -124,13 +124,14 @@ class Grades:
         found = self.submissions[name]
         lines = [f"{name}: {_of(sum_of(found), len(found))}"]
         for task, told in found.items():
-            lines += ["", f"{task}: {_of(told['points'], 1)}", f"  {told['reason']}".rstrip()]
+            lines += ["", f"{task}: {_of(told['points'], 1)}"]
+            lines += [f"  {told['reason']}"] if told["reason"] else []
             if told["others"]:
                 lines.append(f"  Graded is {told['file']}, not {', '.join(told['others'])}.")
         again = f"--again {shlex.quote(name)}" if name[0] != "-" else shlex.quote(f"--again={name}")
         lines += ["", "The same grade again, digit for digit:",
                   f"  {self.command} --seed {self.seed} {again}"]
-        return "\n".join(line for line in lines if line != "  ") + "\n"
+        return "\n".join(lines) + "\n"
 
     def table(self):
         """grades.csv: a row for each submission, its points of each task and in all, and why."""
