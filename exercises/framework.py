@@ -139,6 +139,7 @@ def failures(solutions, claims):
     """One line for each check of our own that failed; [] when all is well."""
     lines = [f"{claim.document} {claim.question} {claim.part}".rstrip() + f": {claim.claim}"
              for claim in claims if claim.verdict == FAILED]
+    lines += sorted({fault for faults in witness.FAULTS.values() for fault in faults})
     return lines + [f"solution of {solution.number}: {check.text}" for solution in solutions
                     for check in solution.checks if not check.holds]
 

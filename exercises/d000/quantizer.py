@@ -3,13 +3,16 @@
 from fractions import Fraction
 from functools import partial
 from math import floor
-from statistics import NormalDist
 
 import numpy as np
 
 from exercises.framework import Claim, judge
+from exercises.references.data import LEVELS
 from exercises.worked import Check, Solution, Step, Table, num, vec
-from npdl.adapt.quantize import dequantize, quantize, stored_bytes
+from npdl.adapt import report
+from npdl.adapt.linears import QuantLinear
+from npdl.adapt.quantize import NF4, dequantize, quantize, stored_bytes
+from npdl.layers.linear import Linear
 
 QUESTION = """\
 4.   QLoRA keeps a frozen matrix as m-bit integers:
@@ -34,35 +37,14 @@ def quantize_exactly(values, bits, rounding="floor"):
     return [(floor if rounding == "floor" else round)(value / step) for value in values], step
 
 
-def normal_float_levels():
-    """The 16 levels of NF4 (arXiv:2305.14314): normal quantiles, 0 and +-1 among them."""
-    quantile, outer = NormalDist().inv_cdf, 0.9677083
-    above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
-    below = [-quantile(p) for p in np.linspace(outer, 0.5, 8)[:-1]]
-    levels = np.sort(np.array([*above, 0.0, *below]))
-    return levels / np.abs(levels).max()
-
-
-def normal_float(W, block=64):
-    """W after NF4 and back: the nearest level times each block's largest magnitude."""
-    rows = np.asarray(W, float).reshape(-1, block)
-    largest = np.abs(rows).max(1, keepdims=True)
-    levels = normal_float_levels()
-    nearest = np.abs((rows / largest)[..., None] - levels).argmin(-1)
-    return (levels[nearest] * largest).reshape(np.shape(W))
-
-
 def relative_error(W, kind, bits=4):
     """RMS error after quantization and back, relative to the RMS of W.
 
     kind: "floor" and "nearest" with one step size, "blocks" (nearest, blocks of 64), "nf4".
     """
-    if kind == "nf4":
-        back = normal_float(W)
-    else:
-        block = 64 if kind == "blocks" else None
-        codes, step = quantize(W, bits, "floor" if kind == "floor" else "nearest", block)
-        back = dequantize(codes, step, block)
+    block = 64 if kind in ("blocks", "nf4") else None
+    rounding = "nearest" if kind == "blocks" else kind
+    back = dequantize(*quantize(W, bits, rounding, block), block, rounding)
     return float(np.sqrt(np.mean((back - W) ** 2) / np.mean(W**2)))
 
 
@@ -131,25 +113,28 @@ def rounding_claim():
 def qlora_claims():
     W = normal_matrix()
     error = {kind: relative_error(W, kind) for kind in ("floor", "nearest", "blocks", "nf4")}
-    levels = normal_float_levels()
-    gaps = np.diff(levels)
-    plain = 8 * stored_bytes(W.size, 4, 64) / W.size
-    double = 4 + 8 / 64 + 32 / (64 * 256)
+    gaps = np.diff(NF4)
+    plain, double = (8 * stored_bytes(W.size, 4, 64, double=d) / W.size for d in (False, True))
+    base = Linear(*W.shape, bias=False)
+    base.W.data[...] = W
+    kept = [8 * report(QuantLinear(base, rounding="nf4", block=64, double=d)).stored_bytes / W.size
+            for d in (False, True)]
     return [
         claim("1", "QLoRA's base model is quantized to 4 bits, NF4.",
               "4-bit NF4; in part 4, m-bit integers",
               "NF4 is a table of 16 levels for each block, not step times integer: RMS errors "
               + ", ".join(f"{kind} {100 * e:.1f} %" for kind, e in error.items()),
               judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
-                    "under-specified"),
+                    "under-specified", provided=np.allclose(NF4, LEVELS)),
               f"gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; the two "
               "answers use two quantizers, and only part 4's is defined in the question"),
         claim("1", "Double quantization saves memory beyond 4 bits.", "further reduces memory",
               f"{plain:.3f} bits a number with one 32-bit step for 64 numbers, {double:.3f} with "
-              "8-bit steps and one 32-bit scale for 256 of them",
-              judge(double < plain),
-              f"counted: {plain - double:.3f} bits a number; a single step for the whole matrix, "
-              f"as in part 4, takes {8 * stored_bytes(W.size, 4) / W.size:.4f}"),
+              "8-bit steps, one 32-bit scale for 256 of them and their mean",
+              judge(double < plain, provided=kept == [plain, double]),
+              f"counted in npdl's NF4 map of {W.size:,} numbers: {plain - double:.3f} bits a "
+              f"number; a single step for the whole matrix, as in part 4, takes "
+              f"{8 * stored_bytes(W.size, 4) / W.size:.4f}"),
     ]
 
 

@@ -76,10 +76,27 @@ def codes_of(packed, size):
     return total - 2 ** (len(packed) - 1)
 
 
+def quantile(p):
+    """Where the standard normal's distribution function is p, by halving."""
+    low, high = -9.0, 9.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erfc(-middle / math.sqrt(2)) < 2 * p else (low, middle)
+    return low
+
+
+OUTER = 929 / 960                   # NF4's largest probability (arXiv:2305.14314)
+SPREAD = [0.5 + k * (OUTER - 0.5) / 8 for k in range(9)], [0.5 + k * (OUTER - 0.5) / 7
+                                                            for k in range(1, 8)]
+LEVELS = np.array([*(-quantile(p) for p in SPREAD[1][::-1]), 0, *map(quantile, SPREAD[0][1:])]
+                  ) / quantile(OUTER)
+
+
 @same("adapt.quantize", "dequantize")
-def dequantize(codes, step, block=None):
-    own = np.arange(codes.size) // (block or codes.size)
-    return (codes.ravel() * wide(step)[own]).reshape(codes.shape)
+def dequantize(codes, step, block=None, rounding="floor"):
+    own, units = np.arange(codes.size) // (block or codes.size), codes.ravel().astype(int)
+    units = LEVELS[units + 8] if rounding == "nf4" else units
+    return (units * wide(step)[own]).reshape(codes.shape)
 
 
 @same("adapt.quantize", "quantize")
@@ -88,6 +105,10 @@ def quantize(W, bits=4, rounding="floor", block=None):
     top, own = 2 ** (bits - 1) - 1, np.arange(W.size) // (block or W.size)
     flat, near = wide(W).ravel(), 8 * np.finfo(np.promote_types(W.dtype, np.float32)).eps
     largest = np.array([abs(flat[own == k]).max() for k in range(own[-1] + 1)])
+    if rounding == "nf4":
+        units = flat / np.where(largest == 0, 1, largest)[own]
+        codes = [min(range(16), key=lambda k: abs(unit - LEVELS[k])) - 8 for unit in units]
+        return np.reshape(codes, W.shape), largest
     q = flat * top / np.where(largest == 0, 1, largest)[own]
     whole = np.round(q)
     whole = np.where((abs(q - whole) <= near * abs(whole)) | (rounding == "nearest"), whole,
@@ -98,7 +119,11 @@ def quantize(W, bits=4, rounding="floor", block=None):
 @same("adapt.linears", "QuantLinear.weight")
 def quant_weight(self):
     codes = codes_of(self.packed.data, self.sizes[0] * self.sizes[1]).reshape(self.sizes)
-    return dequantize(codes, self.step.data, self.block)
+    step = wide(self.step.data)
+    if self.scale is not None:
+        *scale, mean = wide(self.scale.data)
+        step = np.array([code * scale[i // 256] + mean for i, code in enumerate(step)])
+    return dequantize(codes, step, self.block, self.rounding)
 
 
 def matrix(linear):
@@ -108,13 +133,15 @@ def matrix(linear):
 
 @same("adapt.quantize", "pack")
 def pack(codes, bits):
-    """The codes, to be compared with what the packed bytes stand for."""
-    return codes.ravel()
+    """The codes, to be compared with what the packed bytes stand for, and the bytes' shape."""
+    return codes.ravel(), [bits, math.ceil(codes.size / 8)]
 
 
 @same("adapt.quantize", "stored_bytes")
-def stored_bytes(size, bits, block=None, itemsize=4):
-    return bits * math.ceil(size / 8) + itemsize * math.ceil(size / (block or size))
+def stored_bytes(size, bits, block=None, itemsize=4, double=False):
+    steps = math.ceil(size / (block or size))
+    of_steps = steps + itemsize * (math.ceil(steps / 256) + 1) if double else itemsize * steps
+    return bits * math.ceil(size / 8) + of_steps
 
 
 def of_examples(examples, dataset):
@@ -132,5 +159,5 @@ SHOWN |= {                          # what of a result is compared, where that i
     clip_by_global_norm: lambda norm, params, *_: (norm, [p.grad for p in params]),
     solved: lambda result, *_: np.array(sorted(map(tuple, np.column_stack(result)))),
     listed: lambda result, dataset: of_examples(result, dataset),
-    pack: lambda packed, codes, bits: codes_of(packed, codes.size),
+    pack: lambda packed, codes, bits: (codes_of(packed, codes.size), list(packed.shape)),
 }

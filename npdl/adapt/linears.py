@@ -6,7 +6,14 @@ Question 4. QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
 
 import math
 
-from npdl.adapt.quantize import dequantize, pack, quantize, unpack
+from npdl.adapt.quantize import (
+    dequantize,
+    dequantize_steps,
+    pack,
+    quantize,
+    quantize_steps,
+    unpack,
+)
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
@@ -14,6 +21,7 @@ from npdl.errors import (
     check_gradient,
     check_width,
     described,
+    require_bool,
     require_number,
     require_positive,
 )
@@ -53,21 +61,28 @@ class FrozenLinear(Layer):
 class QuantLinear(FrozenLinear):
     """y = x dequant(W) + b, made from a Linear: W is kept in `bits` bits a number, b as it is.
 
-    (..., D) -> (..., E). `bits`, `rounding` and `block` are npdl.adapt.quantize's. W is dequantized
-    anew in every forward and backward, so that between them only the packed bits are stored.
+    (..., D) -> (..., E). `bits`, `rounding` and `block` are npdl.adapt.quantize's; with `double`
+    the step sizes are codes of 8 bits too. QLoRA's own is rounding="nf4", block=64, double=True. W
+    is dequantized anew in every forward and backward: between them only the bits are stored.
     """
 
-    def __init__(self, linear, bits=4, *, rounding="floor", block=None):
+    def __init__(self, linear, bits=4, *, rounding="floor", block=None, double=False):
         check_linear("QuantLinear", linear)
+        require_bool(double=double)
         codes, step = quantize(linear.W.data, bits, rounding, block)
+        step, scale = quantize_steps(step) if double else (step, None)
         self.packed = Param(pack(codes, bits), trainable=False)
         self.step = Param(step, trainable=False)
+        self.scale = None if scale is None else Param(scale, trainable=False)
         self.b = frozen_bias(linear.b)
-        self.sizes, self.block = linear.sizes, block
+        self.sizes, self.block, self.rounding = linear.sizes, block, rounding
 
     def weight(self):
         """The dequantized W (D, E)."""
-        return dequantize(unpack(self.packed.data, self.sizes), self.step.data, self.block)
+        step = self.step.data
+        if self.scale is not None:
+            step = dequantize_steps(step, self.scale.data)
+        return dequantize(unpack(self.packed.data, self.sizes), step, self.block, self.rounding)
 
 
 class LoRALinear(Layer):

@@ -41,7 +41,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     return list(chosen)
 
 
-def quantize_linears(model, bits=4, *, rounding="floor", block=None, where=None):
+def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=False, where=None):
     """Replace chosen Linears of `model` by QuantLinears; `where` as in add_lora.
 
     Changes `model` in place and returns the dotted names. Raises InputError, and changes nothing,
@@ -51,7 +51,8 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, where=None)
     quantized = {}
     for layer in chosen.values():
         if id(layer) not in quantized:
-            quantized[id(layer)] = QuantLinear(layer, bits, rounding=rounding, block=block)
+            quantized[id(layer)] = QuantLinear(layer, bits, rounding=rounding, block=block,
+                                               double=double)
     for name, layer in chosen.items():
         _put(model, name, quantized[id(layer)])
     return list(chosen)
@@ -143,7 +144,8 @@ def report(model, rows=1):
             maps.append(Row(name, kind, layer.count_params(), _bytes(layer),
                             multiplies(layer, rows)))
         if isinstance(layer, QuantLinear):
-            stands_for |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0}
+            stands_for |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
+                           id(layer.scale): 0}
     frozen = sum(stands_for.get(id(param), param.data.size)
                  for _, param in model.params(frozen=True) if not param.trainable)
     return Report(rows, maps, model.count_params(), frozen, _bytes(model))

@@ -1,9 +1,10 @@
 """Quantized matrices: m-bit integers and a step size, stored in m bits each.
 
 Document 000, Question 4:  quant(W) = floor(W / step),  step = max|W| / (2^(m-1) - 1),
-dequant = step * codes. Two options are not in the document: rounding to the nearest integer, and
-one step size for each block of numbers (Dettmers et al. 2023, arXiv:2305.14314, quantize by
-blocks too).
+dequant = step * codes. Not in the document's formula, but in QLoRA (Dettmers et al. 2023,
+arXiv:2305.14314) as its part 1 names it: one step size for each block of numbers; NF4, whose 16
+levels are not even but quantiles of a normal distribution; and double quantization, which keeps
+the step sizes themselves in 8 bits. Beside the document's floor stands the nearest integer.
 
 Floor always errs downwards, by half a step on average; the nearest integer has no such bias, and
 half the largest error. A number that is a whole multiple of the step but for its rounding is taken
@@ -12,20 +13,36 @@ rounded quotient would move a part of such numbers by a whole step.
 """
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
 from npdl.backend import xp
 from npdl.errors import InputError, is_integer
 
-ROUNDINGS = {"floor": "floor", "nearest": "rint"}
+ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
+STEPS_BITS, STEPS_BLOCK = 8, 256                    # of double quantization
+
+
+def normal_float():
+    """The 16 levels of NF4: 8 quantiles of the standard normal above 0, 7 below, and 0, the
+    probabilities evenly spread from 1/2 to where 1 - 1/32 and 1 - 1/30 meet; the largest is 1."""
+    quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
+    above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
+    below = [-quantile(p) for p in np.linspace(outer, 0.5, 8)[:-1]]
+    return np.array(sorted([*above, 0.0, *below])) / above[0]
+
+
+NF4 = normal_float()
 
 
 def quantize(W, bits=4, rounding="floor", block=None):
     """W -> integers of W's shape in -(2^(m-1) - 1) .. 2^(m-1) - 1, and the step sizes (n,).
 
     bits      m, from 2 to 16
-    rounding  "floor" (the document's) or "nearest" (halves to even)
+    rounding  "floor" (the document's), "nearest" (halves to even), or "nf4", for 4 bits: the code
+              is the number of the nearest of NF4's levels, less 8, and the step size the block's
+              largest magnitude
     block     None: one step size for all of W. An integer k: one for every k numbers, counted
               row by row; the last block may be shorter.
     The step sizes have W's dtype, float32 for float16; a block of zeros has step size 0. Raises
@@ -41,6 +58,10 @@ def quantize(W, bits=4, rounding="floor", block=None):
     rows = _in_blocks(wide, block)                              # rows (n, k)
     largest = xp.abs(rows).max(-1, keepdims=True)
     divisor = xp.where(largest == 0, 1, largest).astype(rows.dtype, copy=False)
+    if rounding == "nf4":
+        middles = xp.asarray((NF4[1:] + NF4[:-1]) / 2)
+        codes = (xp.searchsorted(middles, rows / divisor) - 8).astype(np.int8)
+        return codes.reshape(-1)[: W.size].reshape(W.shape), largest.reshape(-1)
     # (W / max) * top is W / step with max|W| landing on top exactly. The four roundings between a
     # multiple of the step and its quotient would make a whole step of themselves.
     quotient = rows / divisor * top
@@ -51,10 +72,27 @@ def quantize(W, bits=4, rounding="floor", block=None):
     return codes, largest.reshape(-1) / rows.dtype.type(top)
 
 
-def dequantize(codes, step, block=None):
-    """step * codes, in the step sizes' dtype: the inverse of quantize, but for the rounding."""
-    values = _in_blocks(codes, block).astype(step.dtype) * step[:, None]
+def dequantize(codes, step, block=None, rounding="floor"):
+    """step * codes, or for "nf4" step * level, in the step sizes' dtype: the inverse of quantize,
+    but for the rounding."""
+    units = _in_blocks(codes, block)
+    if rounding == "nf4":
+        units = xp.asarray(NF4)[units.astype(np.int64) + 8]
+    values = units.astype(step.dtype) * step[:, None]
     return values.reshape(-1)[: codes.size].reshape(codes.shape)
+
+
+def quantize_steps(step):
+    """Double quantization: step sizes (n,) -> their codes of 8 bits (n,), and the numbers that
+    bring them back: the step size of every 256 codes, then the mean of all, which is taken off."""
+    mean = step.mean()
+    codes, scale = quantize(step - mean, STEPS_BITS, "nearest", STEPS_BLOCK)
+    return codes, xp.concatenate([scale, mean[None]])
+
+
+def dequantize_steps(codes, scale):
+    """The step sizes (n,) that quantize_steps kept."""
+    return dequantize(codes, scale[:-1], STEPS_BLOCK) + scale[-1]
 
 
 def pack(codes, bits):
@@ -91,10 +129,14 @@ def _together(planes):
     return codes.view(np.uint8)
 
 
-def stored_bytes(size, bits, block=None, itemsize=4):
-    """Bytes that `size` quantized numbers take: the packed codes and the step sizes."""
+def stored_bytes(size, bits, block=None, itemsize=4, double=False):
+    """Bytes that `size` quantized numbers take: the packed codes and the step sizes, which in
+    double quantization are bytes, with a float for each 256 of them and one more."""
     steps = 1 if block is None else -(-size // block)
-    return bits * _padded(size) // 8 + steps * itemsize
+    packed = bits * _padded(size) // 8
+    if double:
+        return packed + steps + (-(-steps // STEPS_BLOCK) + 1) * itemsize
+    return packed + steps * itemsize
 
 
 def _padded(size):
@@ -127,5 +169,7 @@ def _check_options(bits, rounding, block):
         raise InputError(f"bits = {bits!r}; it must be an integer from 2 to 16")
     if rounding not in tuple(ROUNDINGS):
         raise InputError(f"rounding = {rounding!r}; choose one of: {', '.join(ROUNDINGS)}")
+    if rounding == "nf4" and bits != 4:
+        raise InputError(f"bits = {bits} with rounding 'nf4'; its levels are 16: give bits = 4")
     if block is not None and (not is_integer(block) or block < 1):
         raise InputError(f"block = {block!r}; it must be a positive integer, or None")

@@ -261,14 +261,15 @@ MUTE = {"dtype"}
 DROPPING = {"padding_id"}       # drops a gradient, which differences of forward do not tell
 VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
           "bias": [True, False], "bits": [3], "block": [1], "classifier_bias": [False],
-          "d_head": [4], "d_out": [3], "dropout": [0.4],
+          "d_head": [4], "d_out": [3], "double": [True], "dropout": [0.4],
           "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
           "momentum": [0.6], "norm": ["pre"], "norm_bias": [False], "num_layers": [2],
           "padding_id": [1],
           "positions": ["2k/d", "learned"], "qkv_bias": [True], "query": ["previous"],
-          "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest"],
+          "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest", "nf4"],
           "scale": [0.6], "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
-TOGETHER = {"dropout": ({"num_layers": 2}, {"rng": Repeated(7)}), "rope_theta": ({"d_head": 4}, {})}
+TOGETHER = {"double": ({"block": 2}, {}), "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
+            "rope_theta": ({"d_head": 4}, {})}
 # {option of forward: what draws a value, from (layer, inputs, rng)}
 DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,
          "memory_mask": lambda *given: real(1)(*given)[:, None, None], "neighbours": edges,

@@ -52,7 +52,8 @@ class Pretrained:
         return read_tokenizer(self.path, self.architecture, self.weights)
 
 
-def load(path, dtype="float32", bits=None, block=64, rounding="nearest", tokenizer=False):
+def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=False,
+         tokenizer=False):
     """The model in a folder, or in a GGUF file; frozen (model.set_trainable(True) frees it).
 
     float32 arrays stay in the file, mapped; others are turned into `dtype` one by one. With
@@ -81,7 +82,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", tokeniz
             params[name].data = to_device(part)
         del array, parts, part
         for name in row.ours if row in quantized else ():
-            quantize_linears(model, bits, rounding=rounding, block=block,
+            quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
             del params[name]                                # with it go its floats
     return found

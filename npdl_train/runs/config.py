@@ -53,11 +53,16 @@ class Adapters:
     block: int | None = setting(ADAPTERS, None, "numbers that share a step size; none: a whole "
                                 "matrix", "N", COUNT)
     rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
+    double: bool = setting(ADAPTERS, False, "keep the step sizes in 8 bits too")
 
     def __post_init__(self):
         check(self)
-        if self.bits is None and (self.block is not None or self.rounding != "floor"):
-            raise InputError("--block and --rounding say how to quantize; give --bits too")
+        if self.bits is None and (self.block is not None or self.rounding != "floor"
+                                  or self.double):
+            raise InputError("--block, --rounding and --double say how to quantize; give --bits "
+                             "too")
+        if self.rounding == "nf4" and self.bits != 4:
+            raise InputError(f"--bits {self.bits} with --rounding nf4: it has 16 levels; give 4")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,7 +108,8 @@ def plain_parameters(model):
     arrays = model.state_dict()
     for name, layer in named_layers(model):
         if isinstance(layer, QuantLinear):      # quantized, but without an adapter
-            del arrays[f"{name}.packed"], arrays[f"{name}.step"]
+            for part in ("packed", "step", "scale"):
+                arrays.pop(f"{name}.{part}", None)
             arrays[f"{name}.W"] = to_host(layer.weight())
     return arrays
 

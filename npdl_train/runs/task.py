@@ -184,7 +184,7 @@ def pretrained_model(config, task, rng):
     """The real model that the settings name, with adapters, or free as a whole without."""
     adapters, quantized = config.adapters, {}
     if adapters is not None and adapters.bits is not None:
-        quantized = {"bits": adapters.bits, "block": adapters.block, "rounding": adapters.rounding}
+        quantized = {"bits": adapters.bits, **how_quantized(adapters)}
     model = load(config.pretrained, config.dtype, **quantized).model
     if adapters is None:
         model.set_trainable(True)
@@ -196,5 +196,10 @@ def pretrained_model(config, task, rng):
 def put_adapters(model, adapters, rng):
     """Quantize every linear map, if `adapters` (Adapters) say so, and put LoRA where they say."""
     if adapters.bits is not None:
-        quantize_linears(model, adapters.bits, rounding=adapters.rounding, block=adapters.block)
+        quantize_linears(model, adapters.bits, **how_quantized(adapters))
     add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
+
+
+def how_quantized(adapters):
+    """What Adapters say of the quantized maps beside their bits."""
+    return {"block": adapters.block, "rounding": adapters.rounding, "double": adapters.double}

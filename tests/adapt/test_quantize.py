@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npdl.adapt.quantize import dequantize, pack, quantize, stored_bytes, unpack
+from npdl.adapt import report
+from npdl.adapt.linears import QuantLinear
+from npdl.adapt.quantize import (
+    NF4,
+    dequantize,
+    dequantize_steps,
+    pack,
+    quantize,
+    stored_bytes,
+    unpack,
+)
 from npdl.errors import InputError
+from npdl.layers.linear import Linear
 
 ROUNDINGS = ("floor", "nearest")
 
@@ -141,3 +152,48 @@ def test_what_it_refuses(options):
     with pytest.raises(InputError) as caught:
         quantize(**({"W": np.ones((2, 2))} | options))
     assert "\n" not in str(caught.value)
+
+
+# --- NF4 and double quantization, QLoRA's own -----------------------------------------------------
+def test_the_levels_of_nf4_are_the_published_ones():
+    published = [                                           # arXiv:2305.14314, appendix E
+        -1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+        -0.18477343022823334, -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725,
+        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+        0.7229568362236023, 1]
+    assert np.allclose(NF4, published, rtol=0, atol=1e-6)
+    assert (NF4[0], NF4[7], NF4[15]) == (-1, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nf4_takes_the_nearest_level_of_each_block(dtype):
+    W = np.random.default_rng(0).standard_normal((7, 9)).astype(dtype)
+    codes, step = quantize(W, 4, "nf4", 16)
+    back = dequantize(unpack(pack(codes, 4), W.shape), step, 16, "nf4")
+    largest = np.repeat(step, 16)[:63].reshape(7, 9)
+    errors = np.abs(W[..., None] - NF4 * largest[..., None])
+    assert back.dtype == dtype and np.allclose(np.abs(back - W), errors.min(-1), atol=1e-6)
+    again = quantize(back, 4, "nf4", 16)
+    assert (again[0] == codes).all() and np.allclose(again[1], step)
+    assert not dequantize(*quantize(np.zeros((2, 3)), 4, "nf4"), None, "nf4").any()
+
+
+def test_double_quantization_keeps_steps_in_a_byte():
+    W = np.random.default_rng(1).standard_normal((64, 640)).astype("float32")
+    linear = Linear(64, 640)
+    linear.W.data[...] = W
+    one, two = (QuantLinear(linear, rounding="nf4", block=64, double=d) for d in (False, True))
+    steps, kept = one.step.data, dequantize_steps(two.step.data, two.scale.data)
+    half = np.abs(steps - steps.mean()).max() / 127 / 2
+    assert two.step.data.dtype == np.int8 and np.abs(kept - steps).max() <= 1.001 * half
+    for layer, double in ((one, False), (two, True)):
+        count = report(layer)
+        bias = layer.b.data.nbytes
+        assert count.stored_bytes - bias == stored_bytes(W.size, 4, 64, double=double)
+        assert count.frozen == W.size + 640
+    assert 8 * stored_bytes(2**30, 4, 64, double=True) / 2**30 == pytest.approx(4.127, abs=1e-3)
+
+
+def test_nf4_is_four_bits():
+    with pytest.raises(InputError, match="give bits = 4"):
+        quantize(np.ones((2, 2)), 3, "nf4")

@@ -305,7 +305,6 @@ def test_an_error_by_hand():
     W = np.array([[1.0] * 64 + [0.01] * 64])                # with one step the second half is lost
     assert quantizer.relative_error(W, "nearest") == pytest.approx(0.01 / math.sqrt(1.0001))
     assert quantizer.relative_error(W, "blocks") == quantizer.relative_error(W, "nf4") == 0
-    assert np.allclose(quantizer.normal_float(W), W)
 
 
 def test_the_formula_divides_by_zero_for_one_bit_and_for_zeros():
@@ -313,10 +312,6 @@ def test_the_formula_divides_by_zero_for_one_bit_and_for_zeros():
     for arguments in (([1, 2], 1), ([0, 0], 4)):
         with pytest.raises(ZeroDivisionError):
             quantizer.quantize_exactly(*arguments)
-    levels = quantizer.normal_float_levels()
-    assert len(levels) == 16 and (levels[0], levels[7], levels[15]) == (-1, 0, 1)
-    assert levels[8] == pytest.approx(0.0796, abs=1e-4)     # as the paper prints them
-    assert levels[1] == pytest.approx(-0.6962, abs=1e-4)
 
 
 @quick
@@ -331,15 +326,6 @@ def test_quantizer(values, bits):
         assert abs(value - near * step) <= step / 2
     again, _ = quantizer.quantize_exactly([top * step, *(code * step for code in codes)], bits)
     assert again[1:] == codes
-
-
-def test_normal_float():
-    levels = quantizer.normal_float_levels()
-    published = [-1, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0,
-                 0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626, 0.7230, 1]
-    assert np.allclose(levels, published, atol=1e-4)
-    W = np.array([levels * 3, levels * 0.5])
-    assert np.allclose(quantizer.normal_float(W, block=16), W)
 
 
 def test_4_4_a_quantizer_there_and_back():

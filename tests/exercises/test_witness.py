@@ -33,7 +33,7 @@ UNSEEN = [
     (gpt_forward, "layers/transformer.py", "self.norm2.forward(u + f)",
      "self.norm2.forward(u - f)"),
     (rnn_attention, "models/attentive_rnn.py", "h = s + a[:, 0]", "h = s - a[:, 0]"),
-    (quantizer, "adapt/quantize.py", "// 8 + steps", "// 4 + steps"),
+    (quantizer, "adapt/quantize.py", "_padded(size) // 8", "_padded(size) // 4"),
     (masked_loss, "losses.py", "xp.arange(targets.shape[1]) >", "xp.arange(targets.shape[1]) >="),
     (positions_heads, "functions.py", "y * (dy - along_y)", "y * (dy + along_y)"),
     (birnn_gradients, "models/birnn.py", "y = y_f + y_b", "y = y_f - y_b"),

@@ -37,6 +37,8 @@ CASES = [
     case(FrozenLinear, "no bias, sizes of 1", over(FrozenLinear, 1, 1, bias=False), (1, 1)),
     case(QuantLinear, "no bias, 3 bits, nearest, blocks, sizes of 1", over(
         QuantLinear, 5, 2, bias=False, bits=3, rounding="nearest", block=4), (1, 5)),
+    case(QuantLinear, "NF4 in blocks, double quantization", over(
+        QuantLinear, 5, 3, rounding="nf4", block=4, double=True), (2, 5)),
     case(LoRALinear, "alpha, no bias", over(LoRALinear, 4, 3, bias=False, rank=3, alpha=5), (6, 4)),
     case(LoRALinear, "one vector", over(LoRALinear, 3, 2, rank=2), (3,)),
     case(LoRALinear, "over a quantized map (QLoRA)", over(
