@@ -27,7 +27,8 @@ from npdl_train.runs.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
-ADDED = ("numbers", "init", "adapters", "norm_bias", "merged", "engine")    # since: saved where set
+ADDED = ("numbers", "init", "adapters", "norm_bias", "merged", "engine",
+         "double")                                          # since: saved where set
 
 # The headings of the options, in the order of the helps.
 ARITHMETIC = "data: equations a o b = r modulo p, o an operator"
@@ -153,7 +154,9 @@ class Config:
         something else."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
                 if field.name not in ADDED or getattr(self, field.name) != field.default} | (
-                {} if self.adapters is None else {"adapters": dataclasses.asdict(self.adapters)})
+                {} if self.adapters is None else {"adapters": {
+                    name: value for name, value in dataclasses.asdict(self.adapters).items()
+                    if name not in ADDED or value}})
 
     @staticmethod
     def from_json(values):
