@@ -317,8 +317,8 @@ def inference_solution(d=64, r=4):
     counted = [multiplies(adapted(zero, thin, r), n) for n in (1, 512)]
     counted4 = [multiplies(adapted(thin, thin, r, bits=BITS), n) for n in (1, 512)]
     codes, step = packed()
-    moved, kept = (np.rint((codes * step + update) / step).astype(int)
-                   for update in (A @ B.T, A @ B.T / 10))
+    (moved, wider), (kept, same) = (quantize(codes * step + update, BITS, "nearest")
+                                    for update in (A @ B.T, A @ B.T / 10))
     return Solution(
         "4.3",
         (Step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
@@ -332,16 +332,18 @@ def inference_solution(d=64, r=4):
          Step("Count the memory that is read for one row: this sets the pace where one token at a "
               "time is generated.", "32 bits against m bits a weight",
               f"{32 * d * d:,} bits against {BITS * d * d:,}: {32 // BITS} times less"),
-         Step("QLoRA can be merged as well, but only into a float matrix. Rounding the sum back to "
-              "m bits keeps an update of a step or more, and loses one that stays below half a "
-              "step: every code is the old one again.", "round((Δ quant(W) + update) / Δ)",
+         Step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum anew, "
+              "with its own step, keeps an update of a step or more, and loses one that stays "
+              "below half a step: every code is the old one again.",
+              "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
               f"Δ = {num(step)}, half a step {num(step / 2)}",
-              table=Table(("update", "its largest entry", "codes before", "codes after"), tuple(
-                  (name, float(np.abs(update).max()), flat(codes), flat(after))
-                  for name, update, after in (("A Bᵀ", A @ B.T, moved),
-                                              ("A Bᵀ / 10", A @ B.T / 10, kept)))))),
-        "LoRA: nothing once merged, a little when not; QLoRA: d² more a pass, which matters for "
-        "few rows, against reading 8 times less memory.",
+              table=Table(("update", "its largest entry", "codes before", "step after",
+                           "codes after"), tuple(
+                  (name, float(np.abs(update).max()), flat(codes), float(new[0]), flat(after))
+                  for name, update, new, after in (("A Bᵀ", A @ B.T, wider, moved),
+                                                   ("A Bᵀ / 10", A @ B.T / 10, same, kept)))))),
+        "LoRA costs nothing once merged, 2 d r a row when not; QLoRA: d² more a pass, which "
+        "matters for few rows, against reading 8 times less memory.",
         (Check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
                "of W again; of A Bᵀ it does not.", np.abs(A @ B.T).max() / 10 < step / 2 and all(
                    np.array_equal(quantize(codes * step + update, BITS, "nearest")[0], codes)

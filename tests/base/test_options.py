@@ -62,7 +62,7 @@ RIGHT = {                                       # what an option may be, by its 
     **dict.fromkeys(COUNTS, is_count),
     "norm": one_of("post", "pre"), "activation": one_of(*ACTIVATIONS),
     "positions": one_of(*POSITIONS), "exponent": one_of("k/d", "2k/d"),
-    "rounding": one_of("floor", "nearest"),
+    "rounding": one_of("floor", "nearest", "nf4"),
     "score": one_of("dot", "scaled-dot", "additive"),
     "query": one_of("preliminary", "previous"), "reduction": one_of("mean", "sum", "none"),
     "average": one_of("sample", "token"), "dropout": between(0, 1), "rate": between(0, 1),
@@ -144,7 +144,7 @@ def test_every_option_is_known():
     """Those not in RIGHT are layers, which test_argument_checks hands over, or anything."""
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model"}
     anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
-                "affine", "tied", "ignored", "padding_id", "layers"}
+                "affine", "tied", "double", "ignored", "padding_id", "layers"}
     names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}
     assert names <= layers | anything | RIGHT.keys() | {"args", "kwargs"}
 
