@@ -206,7 +206,7 @@ def _check_slope(layer, inputs, dout, result, added, function):
     rng, unit = np.random.default_rng(0), _size([dout])
     if not unit or not np.isfinite(unit):
         return
-    names = _names(function)
+    names = _names(inspect.unwrap(type(layer).forward))
     results = dict(zip(names, result if isinstance(result, tuple) else (result,), strict=False))
     ways = {name: _direction(value, results.get(name), rng)
             for name, value in inputs.items()}

@@ -13,6 +13,7 @@ from exercises.d002 import gradients_through_time, lstm_memory, positions_heads,
 from exercises.d004 import gpt_forward, masked_loss, training_budget
 from exercises.framework import FAILED, claims_of, judge, solutions_of
 from npdl.errors import InputError
+from npdl.layers.attention import DotAttention
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNNCell
 from tests.tools import exercise_mutation
@@ -35,6 +36,7 @@ UNSEEN = [
     (rnn_attention, "models/attentive_rnn.py", "h = s + a[:, 0]", "h = s - a[:, 0]"),
     (quantizer, "adapt/quantize.py", "_padded(size) // 8", "_padded(size) // 4"),
     (masked_loss, "losses.py", "xp.arange(targets.shape[1]) >", "xp.arange(targets.shape[1]) >="),
+    (masked_loss, "functions.py", "index.reshape(-1)] -= 1", "index.reshape(-1)] += 1"),
     (positions_heads, "functions.py", "y * (dy - along_y)", "y * (dy + along_y)"),
     (birnn_gradients, "models/birnn.py", "y = y_f + y_b", "y = y_f - y_b"),
 ]
@@ -102,6 +104,17 @@ def test_a_gradient_that_is_off_by_a_hundred_thousandth_is_seen():
     cache.rows = cache.rows + 1e-5
     layer.backward(np.ones_like(y), cache)
     assert "Linear.backward" in str(witness.FAULTS)
+
+
+def test_a_gradient_of_an_input_that_is_off_is_seen_too():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 4, 3))
+    layer = DotAttention()
+    y, cache = layer.forward(q, k, v)
+    layer.backward(np.ones_like(y), cache)
+    assert not witness.FAULTS
+    cache.v = cache.v + 1e-4 * q                            # dq and dk alone are wrong
+    layer.backward(q, cache)
+    assert "DotAttention.backward" in str(witness.FAULTS)
 
 
 def test_the_reference_is_another_hand():
