@@ -2,7 +2,7 @@
 
 import math
 
-from experiments.grokking import collapse, faster, phases
+from experiments.grokking import collapse, curvature, faster, phases
 from experiments.grokking.paired import of_arm, paired
 from experiments.grokking.pictures import (
     COLLAPSED,
@@ -11,9 +11,11 @@ from experiments.grokking.pictures import (
     SAME,
     draw_circuit,
     draw_collapse,
+    draw_curvature,
     draw_faster,
     draw_jumps,
 )
+from experiments.keeping import read_record
 from experiments.study.figures import WINDOW, Figure, running_median
 from experiments.study.measures import GENERAL, MEMORISED, brief, span
 from experiments.study.pages import Table
@@ -41,7 +43,8 @@ def values():
     return {**collapse_values(arms_of(found[collapse])), **faster_values(found[faster]),
             **circuit_values(of_arm(found[phases], kind="circuit")),
             **control_values(of_arm(found[phases], kind="control")),
-            **jumps_values(by_eps(found[phases])), "lab trials": trials_table(found)}
+            **jumps_values(by_eps(found[phases])), **curvature_values(watched()),
+            "lab trials": trials_table(found)}
 
 
 def facts(_=None):
@@ -50,7 +53,7 @@ def facts(_=None):
     arms, circuits = arms_of(found[collapse]), of_arm(found[phases], kind="circuit")
     return {**collapse_facts(arms), **faster_facts(found[faster]), **circuit_facts(circuits),
             **control_facts(of_arm(found[phases], kind="control")),
-            **jumps_facts(by_eps(found[phases]))}
+            **jumps_facts(by_eps(found[phases])), **curvature_facts(watched())}
 
 
 def figures():
@@ -72,6 +75,8 @@ def figures():
             {"seed": seed, "step": c["step"], "loss": c["train_loss"]}
             for seed, c in seeds.items()]
             for eps, seeds in by_eps(found[phases]).items()}, draw_jumps, (10, 3.8)),
+        Figure("curvature", "L5", "", {"limit": curvature.LIMIT, **watched()}, draw_curvature,
+               (10, 3.8)),
     ]
 
 
@@ -348,3 +353,49 @@ def jumps_facts(found):
         "every run jumps once its loss has levelled off": all(
             levelled(c) <= jumped(c) < math.inf for seeds in found.values()
             for c in seeds.values())}
+
+
+# --- the curvature that AdamW sees ----------------------------------------------------------------
+def watched():
+    """The columns of the run that was looked at."""
+    return read_record(curvature.KEPT)["records"]
+
+
+def falls(columns):
+    """[(the place in the columns where lr times the curvature is first above the limit, that where
+    the loss is then first tenfold)], in their order."""
+    found, at, losses = [], 0, columns["loss"]
+    above = [value > curvature.LIMIT for value in columns["lr_curvature"]]
+    while True in above[at:]:
+        first = above.index(True, at)
+        jump = next((i for i in range(first, len(losses)) if losses[i] > 10 * losses[first]), None)
+        if jump is None:
+            break
+        found.append((first, jump))
+        at = above.index(False, jump) if False in above[jump:] else len(above)
+    return found
+
+
+def curvature_values(columns):
+    steps, losses, seen = columns["step"], columns["loss"], columns["lr_curvature"]
+    rows = [(f"{steps[i - 1]:,}", f"{seen[i - 1]:.1f}", f"{steps[i]:,}", f"{seen[i]:.1f}",
+             f"{losses[i]:.1e}", f"{steps[jump]:,}", f"{losses[jump]:.1e}")
+            for i, jump in falls(columns)]
+    return {"falls table": Table(("last below, step", "curvature", "first above, step", "curvature",
+                                  "loss", "tenfold at step", "loss there"), rows, left=0),
+            "curvature first": f"{steps[0]:,}", "curvature last": f"{steps[-1]:,}",
+            "curvature low": f"{seen[0]:.2g}", "curvature limit": f"{curvature.LIMIT:.0f}",
+            "falls": {1: "one", 2: "two", 3: "three"}[len(rows)]}
+
+
+def curvature_facts(columns):
+    steps, losses, found = columns["step"], columns["loss"], falls(columns)
+    rises = [i for i in range(1, len(losses)) if losses[i] > 4 * losses[i - 1]]
+    return {
+        "the curvature that AdamW sees climbs to the limit": columns["lr_curvature"][0]
+        < curvature.LIMIT / 5 and len(found) > 0,
+        "the loss is tenfold within twenty steps of it": all(
+            steps[jump] - steps[first] <= 20 for first, jump in found),
+        "and rises fourfold within ten steps only where it is above": all(
+            columns["lr_curvature"][i - 1] > curvature.LIMIT for i in rises),
+    }

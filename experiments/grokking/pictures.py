@@ -95,3 +95,16 @@ def draw_jumps(figure, data):
     axes.set_yscale("log")
     figure.legend(loc="outside upper center", ncols=6, frameon=False, handlelength=3)
     style.dress(axes, "training step", "training loss (log scale)", "")
+
+
+def draw_curvature(figure, data):
+    """Loss, and lr times the curvature that AdamW sees with its limit, over the same steps."""
+    loss, curvature = figure.subplots(1, 2)
+    for axes, name, title in ((loss, "loss", "training loss"),
+                              (curvature, "lr_curvature", "lr times the largest curvature")):
+        axes.plot(data["step"], data[name], color=style.LINES[0], marker=".")
+        axes.set_yscale("log")
+        style.dress(axes, "training step", "", f"{title} (log scale)")
+    curvature.axhline(data["limit"], color=style.LINES[1], linestyle="--",
+                      label=f"limit, {data['limit']:.0f}")
+    curvature.legend(frameon=False)

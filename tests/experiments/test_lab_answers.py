@@ -2,10 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from experiments.grokking import answers, collapse, phases, pictures
+from experiments.grokking import answers, collapse, curvature, phases, pictures
 from experiments.grokking.paired import paired
+from npdl_train.runs.config import Config
+from npdl_train.runs.loop import Trainer
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -103,3 +106,47 @@ def test_every_arm_has_its_place_in_the_figure():
 def test_every_eps_has_its_trials():
     eps = [trial.facts["eps"] for trial in phases.TRIALS if trial.facts["kind"] == "jumps"]
     assert {one: eps.count(one) for one in eps} == dict.fromkeys(phases.EPS, 3)
+
+
+# --- the curvature that AdamW sees ----------------------------------------------------------------
+def test_a_fall_is_a_crossing_and_the_tenfold_loss_after_it():
+    columns = {"step": [0, 10, 20, 30, 40, 50, 60, 70],
+               "loss": [1e-4, 2e-4, 3e-3, 1e-3, 2e-4, 2e-4, 2.1e-4, 3e-3],
+               "lr_curvature": [5.0, 40.0, 900.0, 50.0, 10.0, 37.9, 38.1, 500.0]}
+    assert answers.falls(columns) == [(1, 2), (6, 7)]
+    assert answers.falls({name: values[:1] for name, values in columns.items()}) == []
+    assert all(answers.curvature_facts(columns).values())
+    assert answers.curvature_values(columns)["falls"] == "two"
+    late = {**columns, "loss": [1e-4, 2e-4, 2e-4, 2e-4, 3e-3, 2e-4, 2.1e-4, 3e-3]}
+    assert not all(answers.curvature_facts(late).values())
+
+
+def test_the_curvature_is_an_eigenvalue_of_the_hessian_as_adam_divides_it():
+    """Of the whole matrix, made column by column, with the root of v_hat worked out anew."""
+    config = Config(p=2, width=2, heads=1, layers=1, multiplier=1, steps=3, r_train=1.0,
+                    engine="plain", dtype="float64")
+    trainer = Trainer(config)
+    for _ in range(3):
+        trainer.update()
+    hessian = curvature.Hessian(config)
+    theta = {name: p.data.copy() for name, p in trainer.model.params()}
+    sizes = [array.size for array in theta.values()]
+
+    def cut(vector):
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        return {name: part.reshape(theta[name].shape)
+                for name, part in zip(theta, parts, strict=True)}
+
+    def joined(arrays):
+        return np.concatenate([array.ravel() for array in arrays.values()])
+
+    H = np.array([joined(hessian.product(theta, cut(row))) for row in np.eye(sum(sizes))])
+    assert np.abs(H - H.T).max() < 1e-3 * np.abs(H).max()         # differences of a finite size
+    root = np.sqrt(np.sqrt(joined(trainer.optimizer.v) / (1 - 0.999**3)) + 1e-8)
+    values, vectors = np.linalg.eigh((H + H.T) / 2 / root[:, None] / root)
+    for i in (0, -1):
+        record, u = curvature.look(hessian, trainer, cut(vectors[:, i]), 1)
+        assert record["lr_curvature"] == pytest.approx(1e-3 * values[i], rel=1e-3)
+        np.testing.assert_allclose(joined(u), values[i] * vectors[:, i],
+                                   atol=5e-3 * abs(values[i]))
+    assert record["step"] == 3 and record["gradient_norm"] > 0
