@@ -137,7 +137,7 @@ def reasoned(checked, runs):
         if proofs or forward is not None:
             return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                          frozenset(found.left))
-        if runs.budget.took > HALF * SECONDS:
+        if runs.budget.left < HALF * WORK:
             break
     another = _with_another(checked, runs, seen[0])
     if another is not None:
@@ -239,7 +239,7 @@ def partly(checked, small, found, share):
     """The Blame of a change that mends a part: of the one with which another mends the rest, and of
     that; or of the one that leaves least wrong."""
     wrong, tried = {row.name for row in checked.rows if row.right is False}, []
-    begun = Budget(seconds=HALF * SECONDS)
+    begun = Budget(seconds=SECONDS)
     for proof in found.proofs[:TRIED if share == 1 else 1]:
         if tried and begun.over:
             break

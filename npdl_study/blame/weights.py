@@ -6,9 +6,10 @@ A cost says how unlikely a slip is: 1 for the exchange of one token, more for wh
 """
 
 WORK = 9_000_000                # values that a search may compute, then it gives up
-SECONDS = 8.0                   # of the processor, likewise: an answer within some ten
+SECONDS = 30.0                  # of the processor, likewise: three times what WORK takes, so that a
+                                # slow or busy machine gives the same answer
 FORWARD = 150_000               # of WORK for a slip of forward's, which is rarely the mistake
-HALF = 0.5                      # of SECONDS for what could mend a part: the rest is for what then
+HALF = 0.5                      # of WORK for what could mend a part: the rest is for what then
                                 # mends the other
 AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
 ALIKE = 0.11                    # costs that differ by less are of one likelihood: the steps
