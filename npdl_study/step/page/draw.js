@@ -30,6 +30,7 @@ function heat(write) {
       });
     });
     const box = make("div", "scroll");
+    box.tabIndex = 0;                                   // what scrolls can be scrolled by keyboard
     box.append(table);
     return box;
   }
