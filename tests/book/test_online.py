@@ -139,8 +139,8 @@ def test_below_a_folder_of_a_server_nothing_is_asked_for_elsewhere(site):
             assert page.value("!!document.querySelector('meta[name=description]')"), name
             assert page.complaints == [], (name, page.complaints)
         page.open(at + "index.html", "document.readyState == 'complete'")
-        weight = page.value("performance.getEntries().reduce((n, e) => n + (e.encodedBodySize || 0), "
-                            "0)")
+        weight = page.value("performance.getEntries().reduce("
+                            "(n, e) => n + (e.encodedBodySize || 0), 0)")
         painted = page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
         print(f"the first page: {weight / 1e3:.0f} kB, painted after {painted or 0:.0f} ms")
         assert weight < 1_000_000
