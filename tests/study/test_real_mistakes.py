@@ -46,8 +46,8 @@ def test_a_mistake_is_found_and_its_mend_is_true(name, tmp_path):
 
 @pytest.mark.slow
 def test_the_score(tmp_path):
-    """What stands in docs/blame.md; `python -m tests.tools.real_mistakes --show` tells each."""
-    results = [measured(case, tmp_path) for case in cases(("open", "held"))]
+    """Of one in six; `python -m tests.tools.real_mistakes --show` tells each of all."""
+    results = [measured(case, tmp_path) for case in cases(("open", "held"))[::6]]
     on_line = sum(found["place"] == "on the line" for found in results)
     assert on_line >= ON_LINE * len(results), table(results)
     assert not [found["case"].name for found in results if found["place"] == "called right"]
