@@ -309,7 +309,8 @@ def tried(case, folder):
     if case.change.right:
         walk = step(layer, *inputs, **options)
         wrong = [mark for mark in walk.marks.values() if mark.right is False]
-        found.accused = not report.right or bool(wrong)
+        asked = report.kind == "unchecked"              # a question accuses nobody
+        found.accused = not (report.right or asked) or bool(wrong)
         found.diagnosed = found.on_line = not found.accused
         return found
     found.on_line = not report.right and report.line in case.lines
