@@ -192,7 +192,7 @@ def test_runs_on_a_gpu_are_kept_as_such(small, tmp_path, monkeypatch, capsys):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(
         "from tests.tools import device\ndevice.install()\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    monkeypatch.syspath_prepend(tmp_path)                   # which a run's process is given
     finish(SMALL[0], small)
     with device.installed():
         assert launch.main(["--out", str(small), "--backend", "cupy", "--seeds", "0"]) == 0
