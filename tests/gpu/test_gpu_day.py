@@ -97,7 +97,7 @@ def test_the_whole_day_on_an_emulated_card_killed_on_its_way(tmp_path):
     found = json.loads(kept.read_text())
     assert found["rows"][: len(before)] == before
     assert found["facts"]["times"].startswith("meaningless")
-    assert {row["good"] for row in found["rows"]} == {None, True}
+    assert {row["good"] for row in found["rows"]} <= {None, True, gpu_day.LEFT_OUT}
     parts = [row["part"] for row in found["rows"]]
     assert {*parts} == {"first steps", "graph", "repeated", "to the end", "speed", "column sum",
                         "gradients"}
