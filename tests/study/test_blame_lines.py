@@ -60,6 +60,17 @@ def test_the_line_that_was_changed_is_named(place, layer, was, now, says):
     assert not np.array_equal(np.round(report.computed, 4), np.round(report.wanted, 4))
 
 
+@pytest.mark.slow
+def test_axes_that_are_handed_on_wrong_are_named_where_the_mean_is_taken():
+    """The first wrong number is the mean's, inside; the mend has the axes that were meant."""
+    function, statement, now = edited(find("npdl.layers.batch_norm:BatchNorm"), Mistake(
+        0, "dx = normalise_backward(dx_hat, x_hat, std, (0, *places(dy)))",
+        "dx = normalise_backward(dx_hat, x_hat, std, (0,))"))
+    report = blamed(find_class("BatchNorm"), function, edited_code(function, statement, now))
+    assert report.function == "mean_over" and "axis=(0, 2)" in report.new, str(report)
+    assert not np.array_equal(np.round(report.computed, 4), np.round(report.wanted, 4))
+
+
 class Half(Layer):
     """y = x W / 2, whose backward forgets its Linear."""
 
