@@ -1,7 +1,7 @@
 """Document 000, Question 2.5: what greedy decoding and beam search miss, and what they cost."""
 
 import math
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -15,6 +15,7 @@ QUESTION = """\
 2.5  What is the main weakness of greedy decoding, and what is that of beam search?"""
 TITLES = {"2.5": "What greedy decoding and beam search miss"}
 
+WIDTHS = (1, 2, 3, 4, 8, 64)         # of 4 words and 4 levels; the last can miss nothing
 claim = partial(Claim, "000", "Q2", "5")
 
 
@@ -26,7 +27,8 @@ def random_tree(rng, N, T, spread=1.5):
             for word, log in enumerate(logs)}
 
 
-def search_results(widths, trees=200, N=4, T=4, seed=0):
+@cache
+def search_results(widths=WIDTHS, trees=100, N=4, T=4, seed=0):
     """{width: best hypothesis for each random tree}, with "greedy" and "best" beside them."""
     rng = np.random.default_rng(seed)
     results = {key: [] for key in ("greedy", "best", *widths)}
@@ -55,11 +57,10 @@ def rows_scored(method, N, T, width=1):
     return scorer.rows
 
 
-def claims(N=4, T=4):
-    widths = (1, 2, 3, 4, 8, N ** (T - 1))
-    results = search_results(widths, N=N, T=T)
-    full = found_best(results, widths[-1]) == len(results["best"])
-    return [*greedy_claims(results, full), *beam_claims(results, widths, N, T, full)]
+def claims():
+    results = search_results()
+    full = found_best(results, WIDTHS[-1]) == len(results["best"])
+    return [*greedy_claims(results, full), *beam_claims(results, full)]
 
 
 def greedy_claims(results, full):
@@ -85,13 +86,13 @@ def greedy_claims(results, full):
     ]
 
 
-def beam_claims(results, widths, N, T, full):
+def beam_claims(results, full):
     trees = len(results["best"])
     cost = {width: rows_scored("beam", 20, 6, width) for width in (1, 2, 4, 8)}
     expected = all(cost[width] == 1 + 5 * width for width in cost)
     least = rows_scored("greedy", 20, 6)
     dearer = least <= cost[1] < cost[2] < cost[4] < cost[8]
-    shares = {width: share(found_best(results, width), trees) for width in widths}
+    shares = {width: share(found_best(results, width), trees) for width in WIDTHS}
     tree = completed({"cube": -5.1, "disc": -5.5})
     narrow, wide = decode(tree, "greedy")[0], decode(tree, "beam", 2)[0]
     return [
@@ -104,7 +105,7 @@ def beam_claims(results, widths, N, T, full):
         claim("Too narrow a beam can miss the most probable sequence.", "can still miss it",
               "best found: " + ", ".join(f"B = {w}: {text}" for w, text in shares.items()),
               judge(found_best(results, 2) < trees, provided=full),
-              f"{trees} random trees; no beam of N^(T-1) = {widths[-1]} can miss it"),
+              f"{trees} random trees; no beam of N^(T-1) = {WIDTHS[-1]} can miss it"),
         claim("Width trades cost for quality: a wider beam finds better sequences.",
               "a trade-off", "on average yes, in each case no: on the tree of 2.4 width 1 can end "
               f"at {narrow[1]:.1f} and width 2 at {wide[1]:.1f}",

@@ -106,10 +106,10 @@ def twin_trees():
 
 def rule():
     """Claims on the statement that is to be proved."""
-    trees = [random_tree(seed) for seed in range(150)]
+    trees = [random_tree(seed) for seed in range(60)]
     known = [(branches, best_of_all(branches).log_prob) for branches in trees]
     counts = {width: compare(known, width) for width in (1, 2, 4)}
-    rise = largest_rise(trees[:50])
+    rise = largest_rise(trees)
     n, two = len(trees), counts[2]
     yield claim_of(
         "", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",

@@ -107,8 +107,8 @@ def quantize(W, bits=4, rounding="floor", block=None):
     largest = np.array([abs(flat[own == k]).max() for k in range(own[-1] + 1)])
     if rounding == "nf4":
         units = flat / np.where(largest == 0, 1, largest)[own]
-        codes = [min(range(16), key=lambda k: abs(unit - LEVELS[k])) - 8 for unit in units]
-        return np.reshape(codes, W.shape), largest
+        codes = abs(units[:, None] - LEVELS).argmin(1) - 8
+        return codes.reshape(W.shape), largest
     q = flat * top / np.where(largest == 0, 1, largest)[own]
     whole = np.round(q)
     whole = np.where((abs(q - whole) <= near * abs(whole)) | (rounding == "nearest"), whole,

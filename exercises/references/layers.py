@@ -186,30 +186,23 @@ def bidirectional(self, x, state=None, rng=None, lengths=None):
     return np.concatenate([y, reverse(z, lengths)], -1), (last, first)
 
 
-def looked(score, q, v, mask=None):
-    """sum_s A_s v_s for each query, A the softmax of score(i, query, s) over the keys s."""
-    v = wide(v)
-    shape = (*np.broadcast_shapes(q.shape[:-2], v.shape[:-2]), q.shape[-2], v.shape[-2])
-    visible = np.broadcast_to(True if mask is None else mask, shape)
-    y = np.zeros((*shape[:-1], v.shape[-1]))
-    values = np.broadcast_to(v, (*shape[:-2], *v.shape[-2:]))
-    for i in np.ndindex(shape[:-1]):
-        keys = [s for s in range(shape[-1]) if visible[i][s]]
-        if keys:
-            scores = [score(i, s) for s in keys]
-            e = [math.exp(one - max(scores)) for one in scores]
-            for weight, s in zip(e, keys, strict=True):
-                y[i] += weight / math.fsum(e) * values[i[:-1]][s]
-    return y
+def looked(scores, v, mask=None):
+    """sum_s A_s v_s for each query, A the softmax of its scores over the visible keys s."""
+    visible = np.broadcast_to(True if mask is None else mask, scores.shape)
+    largest = np.max(scores, -1, keepdims=True, initial=-math.inf, where=visible)
+    e = np.where(visible, np.exp(scores - largest), 0)
+    total = e.sum(-1, keepdims=True)
+    return np.einsum("...ts,...sd->...td", e / np.where(total, total, 1), v, optimize=False)
 
 
 @same("layers.attention", "attend")
 def attend(q, k, v, mask=None, scale=None):
     q, k, v = wide(q), wide(k), wide(v)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    ahead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    q, k = (np.broadcast_to(a, (*ahead, *a.shape[-2:])) for a in (q, k))
-    return looked(lambda i, s: scale * float((q[i] * k[i[:-1]][s]).sum()), q, v, mask)
+    scores = scale * np.einsum("...td,...sd->...ts", q, k, optimize=False)
+    if mask is not None:
+        scores = scores + np.zeros(np.shape(mask))          # a mask may have more heads
+    return looked(scores, v, mask)
 
 
 @layer("ScaledDotAttention")
@@ -224,8 +217,8 @@ def dot(self, q, k, v, mask=None):
 
 @layer("AdditiveAttention")
 def additive(self, q, k, v, mask=None):
-    u, w, a = forward(self.W_q, q), forward(self.W_k, k), wide(self.a.data)
-    return looked(lambda i, s: float((a * np.tanh(u[i] + w[i[:-1]][s])).sum()), u, v, mask)
+    u, w = forward(self.W_q, q)[..., :, None, :], forward(self.W_k, k)[..., None, :, :]
+    return looked((np.tanh(u + w) * wide(self.a.data)).sum(-1), wide(v), mask)
 
 
 @layer("MultiHeadAttention")

@@ -13,6 +13,7 @@ def claims():
     return kept_runs.claims()
 
 
+@pytest.mark.slow
 def test_every_verdict_of_the_study_is_in_the_ledger_in_its_word(claims):
     by_runs = [claim for claim in claims if claim.basis == "runs"]
     assert [str(claim.verdict) for claim in by_runs] == [v.word for v in verdicts()]
@@ -20,6 +21,7 @@ def test_every_verdict_of_the_study_is_in_the_ledger_in_its_word(claims):
     assert not [claim for claim in claims if claim.verdict == FAILED]
 
 
+@pytest.mark.slow
 def test_every_link_is_a_heading_of_the_report(claims):
     text = (kept_runs.ROOT / kept_runs.REPORT).read_text(encoding="utf-8")
     known = {f"{kept_runs.REPORT}#{anchor}" for anchor in (

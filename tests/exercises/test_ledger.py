@@ -144,6 +144,7 @@ def test_what_a_comparison_says(holds, provided, names, verdict):
     assert found == verdict and found.basis == "computed"
 
 
+@pytest.mark.slow
 def test_every_verdict_is_computed_or_says_that_it_is_a_judgement(claims):
     assert {claim.basis for claim in claims} == {"computed", "judgement", "runs"}
     assert {str(c.verdict) for c in claims if c.basis == "judgement"} == {"essay", "convention"}

@@ -34,7 +34,8 @@ def test_a_question_without_a_solution_says_where_it_is_answered(number, place, 
 
 
 @pytest.mark.parametrize("number, numbers", [
-    ("000.3.1", "T = 3, d = 4 and random matrices"), ("001.1", "random distributions"),
+    ("000.3.1", "T = 3, d = 4 and random matrices"),
+    pytest.param("001.1", "random distributions", marks=pytest.mark.slow),
     ("001.3.3", "D_x = 3, D_p = 4 and random matrices"), ("001.4.1", "random inputs"),
 ])
 def test_the_numbers_of_the_claims_stand_with_the_claims(number, numbers, capsys):
