@@ -65,8 +65,8 @@ def definitions():
         "(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
         "of those that are not complete: the text forbids to expand these, the formula does not",
         judge(complete == 0, "confirmed", "under-specified"),
-        f"{len(trees)} random trees, width 4: {complete} of {total} beams to be expanded held complete "
-        "hypotheses")
+        f"{len(trees)} random trees, width 4: {complete} of {total} beams to be expanded held "
+        "complete hypotheses")
     yield from optimum()
 
 
