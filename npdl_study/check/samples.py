@@ -139,10 +139,16 @@ def optioned(cls, name, value, seed=0):
     cls, _ = _row(cls)
     own = [known for base in cls.__mro__ if (known := layer_classes().get(base.__name__))]
     known = own[0] if own and (name, value) in option_values(own[0]) else cls
+    return _drawn(cls, name, value, _telling(known, name, value, seed))
+
+
+@functools.cache
+def _telling(cls, name, value, seed):
+    """A seed, `seed` or one after it, with which an option changes the answer."""
     for drawing in range(DRAWINGS):
         drawn = seed + (drawing << 32)
-        if _differ(*_drawn(known, name, value, drawn)):
-            return _drawn(cls, name, value, drawn)
+        if _differ(*_drawn(cls, name, value, drawn)):
+            return drawn
     raise InputError(f"{cls.__name__}: with {name}={value!r} no inputs give another answer than "
                      "without; npdl_study/check/examples.py is to say when it matters")
 
@@ -156,8 +162,9 @@ def _drawn(cls, name, value, seed):
     layer, inputs = as_float64(layer, inputs, seed)
     given = given | more
     without = as_float64(plain, (), seed)[0], inputs, given
+    own = dict(layer.params())
     for path, param in without[0].params():
-        same = dict(layer.params()).get(path, param).data
+        same = own.get(path, param).data
         param.data = same.copy() if same.shape == param.shape else param.data
     if value is None and name in called[: len(inputs) + 1]:
         without = (without[0], inputs[: called.index(name) - 1], given)

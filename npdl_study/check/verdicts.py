@@ -148,7 +148,7 @@ class Check:
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
                       for name, a in self.arrays.items()}
-        self._known = {}
+        self._known, self._scales = {}, {}
 
     def verdict(self):
         """The Verdict on the backward that the layer has now, each gradient's worst use."""
@@ -244,9 +244,11 @@ class Check:
 
     def _largest(self, used):
         """The largest scale of any derivative, with the outputs `used`."""
-        columns = [self.paths.index(path) for path in used]
-        return max((line.points(0)[1, columns].sum() for lines in self.lines.values()
-                    for line in lines), default=0.0)
+        if tuple(used) not in self._scales:
+            columns = [self.paths.index(path) for path in used]
+            self._scales[tuple(used)] = max((line.points(0)[1, columns].sum() for lines in
+                                             self.lines.values() for line in lines), default=0.0)
+        return self._scales[tuple(used)]
 
 
 class Numerical:
