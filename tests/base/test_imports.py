@@ -155,6 +155,7 @@ assert main(["finetune", run, "--operator", "-", "--steps", "2", "--quiet"]) == 
 """
 
 
+@pytest.mark.slow
 def test_npdl_trains_resumes_and_generates_without_the_study_tools(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", BY_ITSELF, tmp_path / "run", "--p", "5", "--width", "8", "--heads",

@@ -68,6 +68,7 @@ def test_a_reader_that_leaves_ends_no_training(tmp_path):
     assert process.returncode == 0 and "2 steps in" in output
 
 
+@pytest.mark.slow
 def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
     process = start("train_gpt", *ARITHMETIC, "--heads", 2, "--steps", 100_000, "--save-every",
                     100_000, "--out", tmp_path / "run")

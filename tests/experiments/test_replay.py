@@ -40,6 +40,7 @@ def marked():
     return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", marked())
 def test_a_kept_record_replays(name):
     # in a process of its own: OPENBLAS_CORETYPE would choose kernels that are not the processor's

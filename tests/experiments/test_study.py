@@ -177,6 +177,7 @@ def test_a_finished_run_that_was_not_kept_is_kept_by_the_next_call(small, monkey
     assert "sanity     2 of   4 runs kept" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_main_runs_and_keeps_everything(small, capsys, monkeypatch):
     short = [dataclasses.replace(config, steps=1) for config in SMALL[1:3]]     # no curves
     monkeypatch.setattr(launch, "RUNS", {"sanity": short})

@@ -15,6 +15,7 @@ from npdl_train.fast import workers
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.workers import Processes, Threads
 from npdl_train.runs.engine import PlainEngine
+from tests.tools import slow
 from tests.tools.fast_cases import assert_close, build, drawn
 
 BATCHES = ("few shared", "many shared", "all the same")
@@ -93,7 +94,7 @@ def interrupted(engine, optimizer, batches, right, count):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")     # in __del__
 @pytest.mark.parametrize("counts", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("way", FEW)
+@pytest.mark.parametrize("way", slow.but(["fork", "threads"], FEW))
 @pytest.mark.parametrize("kind", [GPT, LSTMLM])
 def test_after_an_exception_at_any_moment_a_step_is_right(kind, way, counts, monkeypatch):
     monkeypatch.setattr(workers, "WORTH", 1e9 if way == "threads" else 0)

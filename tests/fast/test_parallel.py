@@ -198,6 +198,7 @@ with workers_on(2, Processes) as several:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["it works", "it does not"])
 def test_a_process_that_is_forked_off_goes_on_alone(how):
     said = subprocess.run([sys.executable, "-c", FORKED, how], capture_output=True, text=True,

@@ -29,6 +29,7 @@ def test_bad_minutes_are_one_line(capsys, minutes):
     assert "--minutes" in line and minutes in line
 
 
+@pytest.mark.slow
 def test_each_row_is_kept_at_once_and_the_next_day_goes_on(tmp_path, capsys):
     def fails(day, number):
         raise ValueError(f"no\n{number}")

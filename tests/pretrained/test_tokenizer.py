@@ -78,6 +78,7 @@ def test_a_command_lines_broken_bytes_become_one_sign(words):
     assert words.decode(words.encode("a\udcffb")) == "a\ufffdb"
 
 
+@pytest.mark.slow
 def test_a_folders_settings(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     architecture = Architecture(GPT2 | {"eos_token_id": [7, 8]}, "config.json")

@@ -121,6 +121,7 @@ def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(
         train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [pytest.param(None, marks=pytest.mark.slow), 8])
 def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, capsys, bits):
     copy, out, plain = tmp_path / "copy", tmp_path / "tuned", tmp_path / "plain"

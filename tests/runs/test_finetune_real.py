@@ -85,6 +85,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, base, kind):
     assert (whole / "metrics.jsonl").read_bytes() == (parts / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 @every_kind
 def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     out, merged = tmp_path / "run", tmp_path / "merged"
@@ -115,6 +116,7 @@ def test_the_device_path_gives_the_same_run(tmp_path, base):
         assert_same_records(there, here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["model", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_generating_by_every_method(base, capsys, model):
     source = generate.opened(base / model)

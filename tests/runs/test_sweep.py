@@ -183,9 +183,9 @@ def test_a_process_that_is_stopped_keeps_its_lock(tmp_path):
         owner.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs, number", [      # one job runs in the launcher's main thread
-    (2, signal.SIGINT), *(pytest.param(jobs, number, marks=pytest.mark.slow) for jobs, number in (
-        (1, signal.SIGINT), (1, signal.SIGHUP), (2, signal.SIGTERM)))])
+    (2, signal.SIGINT), (1, signal.SIGINT), (1, signal.SIGHUP), (2, signal.SIGTERM)])
 def test_a_signal_ends_the_runs_with_the_launcher(tmp_path, jobs, number):
     config = Config(p=7, width=16, heads=2, steps=100_000, save_every=100_000, eval_every=50)
     code = ("import json, signal, sys; from npdl_train.runs.config import Config; "

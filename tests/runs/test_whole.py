@@ -53,6 +53,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", slow.but(["before the summary"], PLACES))
 def test_a_run_of_a_sweep_that_was_killed_at_its_end_comes_to_it(tmp_path, curves, place):
     assert work(CONFIG, tmp_path / "whole") == "finished"

@@ -46,6 +46,7 @@ def test_the_wrong_line_is_named(tmp_path, old, new, kind):
     assert kind is None or report.kind == kind, str(report)
 
 
+@pytest.mark.slow
 def test_what_it_computed_and_what_it_should_have_been(tmp_path):
     right, _ = student(tmp_path)
     wrong, _ = student(tmp_path, "dh_hat = dy * self.gain.data", "dh_hat = -dy * self.gain.data")
@@ -55,6 +56,7 @@ def test_what_it_computed_and_what_it_should_have_been(tmp_path):
     assert "the sign is wrong" in report.diagnosis
 
 
+@pytest.mark.slow
 def test_the_turn_of_the_loop_is_named(tmp_path):
     cls, _ = student(tmp_path, "dh = dz @ self.U.data.T", "dh = dz @ self.U.data.T * (t != 1)")
     report = blame(*cls.sample())
@@ -63,6 +65,7 @@ def test_the_turn_of_the_loop_is_named(tmp_path):
     assert blame(*cls.sample()).iteration
 
 
+@pytest.mark.slow
 def test_two_faults_are_both_named(tmp_path):
     text = STUDENT.replace("self.b.grad += dz", "self.b.grad = dz")
     cls, line = student(tmp_path, "self.U.grad +=", "self.U.grad -=", text)

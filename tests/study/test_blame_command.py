@@ -182,6 +182,7 @@ def test_an_output_that_knows_ascii_only():
     assert "LayerNorm.backward" in out and not said
 
 
+@pytest.mark.slow
 def test_under_a_debugger_or_a_coverage_tool_it_says_the_same():
     code = ("import sys, npdl_study.commands; from npdl.__main__ import main; "
             "sys.settrace(lambda *a: None); sys.exit(main(sys.argv[1:]))")
@@ -189,6 +190,7 @@ def test_under_a_debugger_or_a_coverage_tool_it_says_the_same():
     assert said[0] == said[1] and "LayerNorm.backward" in said[0][0]
 
 
+@pytest.mark.slow
 def test_options_are_asked_too(tmp_path, monkeypatch, capsys):
     """A class with the name of one of npdl's, right as it is and wrong with an option; one that
     brings another sample; and a right one."""

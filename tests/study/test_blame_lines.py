@@ -92,6 +92,7 @@ def test_a_call_that_is_left_out_is_said():
     assert "linear.backward is not called" in report.diagnosis and report.kind == "missing call"
 
 
+@pytest.mark.slow
 def test_a_function_that_cannot_be_run_again_is_no_trouble():
     class Hidden(Layer):
         def forward(self, x, m):

@@ -112,6 +112,7 @@ class Zero(Layer):
         return 0 * dy
 
 
+@pytest.mark.slow
 def test_what_can_not_be_seen_is_not_right_and_what_is_small_can():
     report = blame(Zero(), x)
     assert not report.right and report.kind == "unchecked"
@@ -135,6 +136,7 @@ class Triplet(Layer):
         return da, dp, dn
 
 
+@pytest.mark.slow
 def test_a_mask_that_turns_from_all_to_nothing_is_two_sides():
     report = blame(Triplet(), x, x + 1, x + 0.1)        # all masked, at 0.01 of it none
     assert blame(Triplet(), x, x, x + 3).source == report.source == "dn = -g * (a - n)"
@@ -216,6 +218,7 @@ def net_backward(dout, cache):
     assert "np.exp(np.sin(y))" in report.source
 
 
+@pytest.mark.slow
 def test_a_steep_curve_is_no_kink():
     class Steep(Layer):
         def forward(self, x):

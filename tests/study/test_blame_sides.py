@@ -33,6 +33,7 @@ def said(folder, forward, backward):
     return blame(layer, *inputs, **options)
 
 
+@pytest.mark.slow
 def test_a_clip_that_cuts_nothing_is_tried_at_larger_inputs(tmp_path):
     report = said(tmp_path, "np.clip(x, -1, 1)", "dy")
     assert not report.right and report.line == 14
@@ -80,6 +81,7 @@ def test_code_that_cannot_be_rewritten_is_said(tmp_path, monkeypatch):
     assert report.right and "was not looked at: ZeroDivisionError" in str(report)
 
 
+@pytest.mark.slow
 def test_one_of_the_lines_that_could_mend_it_is_named(tmp_path):
     text = FILE.replace("    return {backward}", "    dx = dy * 2\n    dx[:, 1:] += dy[:, :-1]\n"
                         "    return dx")

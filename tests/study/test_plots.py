@@ -74,6 +74,7 @@ def test_bad_options_are_one_line(tmp_path, monkeypatch, capsys, words):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_attention_reads_the_text_that_is_given(runs, tmp_path):
     plot("attention", runs["gpt"], tmp_path / "a.png", text="1 + 2 =")
     with pytest.raises(InputError, match="give 1 to"):

@@ -64,6 +64,7 @@ def cell_backward(dh, cache):
 """
 
 
+@pytest.mark.slow
 def test_a_name_is_no_fault_where_what_is_right_is_made_of_it(tmp_path):
     text = GATES.format(sign="+=", factor="2 * ")
     found, marked, walk = accused(tmp_path / "cell.py", text)
