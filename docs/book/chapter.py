@@ -13,8 +13,11 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "chapters"
 SECTIONS = ("What it does", "Forward", "The derivation", "Backward, line by line",
             "The proof", "What goes wrong here", "Questions of the course", "Write it yourself")
-DIRECTIVES = ("index", "model", "sum", "ask", "equation", "check", "source", "proof",
-              "mistakes", "questions")
+DIRECTIVES = ("index", "model", "sum", "ask", "equation", "check", "said", "source",
+              "proof", "mistakes", "questions")
+FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
+CLAIMS = re.compile(r"(?P<open>[{\[])|(?P<close>[}\]])|(?<!\\)[=<>]|\\(?:le|ge|ne|ll|gg|in|notin|"
+                    r"to|sim|approx|propto|equiv|leftarrow|Rightarrow)(?![A-Za-z])")
 FENCE = re.compile(r"^(`{3,})(?:\{(\w+)\})?[ \t]*(.*)$")
 CITED = re.compile(r"\{from\}`([^`]+)`")
 LABEL = re.compile(r"([a-z][a-z0-9]*)-(\d+)")
@@ -39,13 +42,15 @@ class Part:
 
 @dataclass
 class Chapter:
-    """`name` is "05-lstm", `number` 5; `equations` {label: Part}, `cited` every label cited."""
+    """`name` is "05-lstm", `number` 5; `equations` {label: Part}, `cited` every label cited;
+    `formulas` {an {said}'s label: [what its text says between two $, with a relation]}."""
 
     path: Path
     title: str = ""
     parts: list = field(default_factory=list)
     equations: dict = field(default_factory=dict)
     cited: set = field(default_factory=set)
+    formulas: dict = field(default_factory=dict)
 
     @property
     def name(self):
@@ -75,6 +80,7 @@ def read(path):
     _split(chapter, chapter.path.read_text(encoding="utf-8"))
     _number(chapter)
     _follow(chapter)
+    _claim(chapter)
     _cite(chapter)
     return chapter
 
@@ -144,6 +150,32 @@ def _follow(chapter):
         if part is not None and part.name == "check" and (
                 before is None or (before.name, before.given) != ("equation", part.given)):
             chapter.fail(part.line, f"check {part.given!r} does not follow its equation")
+
+
+def claims(text):
+    """(place, TeX on one line) of each formula in a text that relates two things; not of a sign."""
+    for found in FORMULA.finditer(text):
+        depth = 0
+        for sign in CLAIMS.finditer(found[1]):
+            depth += bool(sign["open"]) - bool(sign["close"])
+            if depth == 0 and not sign["close"] and sign[0] != found[1]:
+                yield found.start(), " ".join(found[1].split())
+                break
+
+
+def _claim(chapter):
+    """Each {said} has the formulas of the text since the last; after the last there are none."""
+    waiting = {}
+    for part in chapter.parts:
+        if part.name == "":
+            for place, tex in claims(part.body):
+                waiting.setdefault(tex, part.line + part.body[:place].count("\n"))
+        elif part.name == "said":
+            part.given = f"said-{len(chapter.formulas) + 1}"
+            chapter.formulas[part.given], waiting = list(waiting), {}
+    for tex, line in waiting.items():
+        chapter.fail(line, f"${tex}$ has a relation and no check: write an {{said}} with "
+                           "holds(\"how it begins\", ...) below, or say it in words")
 
 
 def _cite(chapter):

@@ -6,6 +6,9 @@ Whatever else there is to say of a layer stands beside it as `assert close(a, b)
 check may not go round behind a list's first place (`steps[t - 1]` at 0), and an inequality is to be
 asked for numbers where it is an equality, and for others.
 
+What the text says between two $, with a relation, is checked by an {said} below it, whose
+`holds("how the formula begins", ...)` is that equation. Its names are its own.
+
 The checks of a chapter share one namespace, in order. It begins with np, rng, holds, close, slope,
 numeric, ready, inside and everything of npdl. A check is refused that leaves out a statement of its
 equation, or would not notice that what it compares is a millionth off.
@@ -14,12 +17,13 @@ equation, or would not notice that what it compares is a millionth off.
 import ast
 import linecache
 import zlib
+from dataclasses import dataclass
 
 import numpy as np
 
 import npdl
 from npdl_study.check.subjects import randomise
-from npdl_study.equations.holds import Equation
+from npdl_study.equations.holds import Close, Equation
 from npdl_study.equations.measured import inside, numeric, slope
 from npdl_study.equations.tex import NotRead
 
@@ -45,41 +49,72 @@ def namespace(name):
 
 
 def run(chapter, space=None):
-    """{label: Close} of every check of a chapter; BookError for the first that fails.
+    """{label: Close} of every check and {said} of a chapter; BookError for the first that fails.
 
     `space`, an empty dictionary, takes the names that the checks leave behind.
     """
     space = {} if space is None else space
     space |= namespace(chapter.name)
-    return {part.given: check(chapter, part, chapter.equations[part.given].body, space)
-            for part in chapter.of("check")}
+    return {part.given: check(chapter, part, printed(chapter, part), space)
+            for part in chapter.of("check", "said")}
 
 
-def check(chapter, part, tex, space):
-    """The Close of one check, of an equation as `tex` has it; BookError where it fails."""
-    try:
-        holds = Equation(tex, space)
-    except NotRead as error:
-        printed = chapter.equations.get(part.given, part)
-        chapter.fail(printed.line + 1, f"equation {part.given}: {error}")
+def printed(chapter, part):
+    """{equation or formula: its TeX} of a check or an {said}."""
+    if part.name == "said":
+        return {tex: tex for tex in chapter.formulas[part.given]}
+    return {part.given: chapter.equations[part.given].body}
+
+
+def check(chapter, part, texts, space):
+    """The Close of one check, of equations as {name: TeX} has them; BookError where it fails."""
+    if part.name == "said":
+        space = space | {"rng": np.random.default_rng(part.line)}
+    equations = {}
+    for name, tex in texts.items():
+        try:
+            equations[name] = Equation(tex, space)
+        except NotRead as error:
+            line = chapter.equations.get(name, part).line
+            chapter.fail(line + 1, f"equation {name}: {error}")
     code = _compiled(chapter, part)
-    space["close"], space["holds"], space["_placed"] = holds.close, holds, _placed
+    space["close"], space["_placed"] = Close(), _placed
+    space["holds"] = Said(equations) if part.name == "said" else equations[part.given]
     _execute(chapter, part, code, space)
+    for name, holds in equations.items():
+        _whole(chapter, part, name, holds)
+    closes = [space["close"], *(holds.close for holds in equations.values())]
+    return Close(sum(one.count for one in closes), max(one.worst for one in closes))
+
+
+@dataclass
+class Said:
+    """`holds("how it begins", ...)` for the formulas of a text."""
+
+    equations: dict
+
+    def __call__(self, begin, names=None, /, **values):
+        found = [one for tex, one in self.equations.items() if tex.startswith(begin)]
+        if len(found) != 1:
+            raise NotRead(f"{len(found)} formulas of the text above begin with {begin!r}")
+        return found[0](names, **values)
+
+
+def _whole(chapter, part, name, holds):
+    """Refuse a check that leaves out a part of an equation, or could not fail."""
+    def fail(what):
+        chapter.fail(part.line, f"check {name} {what}")
     silent = set(range(1, len(holds.statements) + 1)) - holds.told
     if silent:
-        chapter.fail(part.line, f"check {part.given} does not evaluate statement "
-                                f"{min(silent)} of its equation: call holds(...)")
+        fail(f"does not evaluate statement {min(silent)} of its equation: call holds(...)")
     if not holds.close.sharp:
-        chapter.fail(part.line, f"check {part.given} compares nothing: what it compares is "
-                                "zero, or its tolerance too large")
+        fail("compares nothing: what it compares is zero, or its tolerance too large")
     for number, seen in holds.bounds.items():
         for case in {"tight", "strict"} - seen:
-            chapter.fail(part.line, f"check {part.given} has no {case} case of inequality "
-                                    f"{number}: call holds(...) for one")
+            fail(f"has no {case} case of inequality {number}: call holds(...) for one")
     if any(seen != {True, False} for seen in holds.met.values()):
-        chapter.fail(part.line, f"check {part.given} has a condition in brackets that is never "
-                                "true, or never false: call holds(...) for both")
-    return holds.close
+        fail("has a condition in brackets that is never true, or never false: call holds(...) "
+             "for both")
 
 
 class _Places(ast.NodeTransformer):

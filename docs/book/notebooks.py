@@ -192,6 +192,10 @@ class _Script:
         yield _words(f"**{words}**")
         yield _words(f"<details><summary>The answer</summary>\n\n{answer}\n\n</details>")
 
+    def said(self, part):
+        """Only the page checks what is said between the equations."""
+        return ""
+
     def check(self, part):
         """The equation again, as what is evaluated: a sign can be changed here."""
         number = part.given.rpartition("-")[2]

@@ -49,7 +49,8 @@ def summed(chapter, part):
     space = checks.namespace(chapter.name)
     joined = r", \quad ".join(filter(None, map(str.strip, tex.split("\n"))))
     lines = part.line + tex.count("\n") + 2
-    checks.check(chapter, replace(part, body=code, line=lines, given="of the sum"), joined, space)
+    checks.check(chapter, replace(part, body=code, line=lines, given="of the sum"),
+                 {"of the sum": joined}, space)
     _rounded(chapter, part, joined, space)
     return Sum([row.strip() for row in tex.split("\n") if row.strip()], code)
 

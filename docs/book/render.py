@@ -102,13 +102,19 @@ class Page:
                    f'<a class="number" href="#{part.given}">({number})</a></div>')
 
     def check(self, part):
+        number = part.given.rpartition("-")[2]
+        return self.checked(part, f"({number})")
+
+    def said(self, part):
+        return self.checked(part, "the text's formulas")
+
+    def checked(self, part, what):
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
-        what = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
-                f"{times}, equal to the last bit" if close.count else "holds, run for this page")
-        number = part.given.rpartition("-")[2]
+        found = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
+                 f"{times}, equal to the last bit" if close.count else "holds, run for this page")
         body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
-        return raw(fold(f"Check of ({number}): {what}", body, "check"))
+        return raw(fold(f"Check of {what}: {found}", body, "check"))
 
     def index(self, part):
         """What a student types into the search, for which this chapter is the answer."""
