@@ -19,6 +19,7 @@ from docs.book import chapter, checks
 LETTER = r"(?:\\(?:hat|tilde|dot|bar) )?(?<![A-Za-z\\])[A-Za-z]"
 # (label, kind, the part that is changed): why what is printed then holds, or bounds, too.
 NORM, SAME, ZERO = ("a norm of what is turned", "what is equal by the premise", "0 is 0, turned")
+SPREAD = r"\dot v = \frac{2}{D} \sum_k (x_k - \mu)(\dot x_k - \dot\mu)"
 TRUE = {
     ("softmax-2", "sign", None): "c may be any number",
     ("heads-11", "sign", None): "both gradients are zero",
@@ -39,6 +40,9 @@ TRUE = {
     ("heads-10", "transpose", r"> t]\,dx_k[ -> ^\top] = 0"): ZERO,
     ("gpt-9", "transpose", r"dx^{(0)}_k[ -> ^\top] = 0"): ZERO,
     ("lora-6", "transpose", r"B[ -> ^\top] = 0 \quad"): ZERO,
+    ("3: p = \\mathrm{ReLU}(h)", "argument", None): "p is 0 or positive: ReLU leaves it",
+    (f"9: {SPREAD}", "sign", r"um_k (x_k [- -> +] \mu)(\dot"): "the second factors sum to 0",
+    (f"9: {SPREAD}", "sign", r"(\dot x_k [- -> +] \dot\mu)"): "the first factors sum to 0",
     ("6: f < 1", "transpose", None): "each entry is below 1, wherever it stands",
 }
 
