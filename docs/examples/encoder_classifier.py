@@ -15,7 +15,7 @@ class Classifier(npdl.Layer):
     def __init__(self, V, C, D=16, max_len=16):
         self.encoder = npdl.Sequential(
             npdl.Embedding(V, D, rng=1), npdl.SinusoidalPositions(max_len, D, exponent="2k/d"),
-            npdl.Dropout(0.1), npdl.Encoder(2, D, num_heads=2, norm="pre", rng=2))
+            npdl.Dropout(0.1), npdl.Encoder([npdl.Block(D, 2, rng=seed) for seed in (2, 4)]))
         self.classifier = npdl.Linear(D, C, rng=3)
 
     def forward(self, ids, lengths, rng=None):

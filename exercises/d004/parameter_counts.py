@@ -11,7 +11,7 @@ from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM
-from npdl.layers.transformer import Decoder, FeedForward
+from npdl.layers.transformer import Block, Decoder, FeedForward
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 
@@ -141,6 +141,11 @@ def attention_claims():
         "counted modules; the number of heads alone costs nothing")]
 
 
+def stack(L, d, h, m, bias):
+    """npdl's decoder of L blocks."""
+    return Decoder([Block(d, h, m, bias=bias) for _ in range(L)])
+
+
 def decoder_claims():
     ask = partial(claim, "Problem 2.10")
     ffn = all(learned(FeedForward(d, m)) == 2 * d * d * m for d, _, m, _ in DECODERS)
@@ -149,7 +154,7 @@ def decoder_claims():
                  "arrays of npdl's FeedForward")]
     gaps = {}
     for (d, h, m, L), bias in product(DECODERS, (True, False)):
-        decoder = Decoder(L, d, h, m, bias=bias)
+        decoder = stack(L, d, h, m, bias)
         parts = sum(learned(b.attention) + learned(b.ffn) for b in decoder.blocks)
         gaps[d, L, bias] = (learned(decoder) - decoder_formula(d, m, L, bias),
                             parts == decoder_formula(d, m, L, bias))
@@ -162,7 +167,7 @@ def decoder_claims():
     norms = {d: learned(LayerNorm(d)) for d, *_ in DECODERS}
     exact = all(gap == 2 * norms[d] * L for (d, L, _), (gap, _) in gaps.items())
     d, m, L = 128, 4, 2
-    full = [learned(Decoder(L, d, 4, m, bias=bias)) for bias in (True, False)]
+    full = [learned(stack(L, d, 4, m, bias)) for bias in (True, False)]
     printed = [decoder_formula(d, m, L, bias) for bias in (True, False)]
     return [*found, ask(
         "decoder", "This is the number of parameters of the decoder.",
@@ -316,9 +321,8 @@ def decoder(d=4, m=2, num_layers=2):
         f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = {bare}; with "
         f"the LayerNorms 4 d L = {num_layers * norms} more.",
         (Check("npdl's decoder, LayerNorms included, has as many",
-               Decoder(num_layers, d, 2, m).count_params() == total + num_layers * norms
-               and Decoder(num_layers, d, 2, m, bias=False).count_params()
-               == bare + num_layers * norms),),
+               all(stack(num_layers, d, 2, m, bias).count_params() == count + num_layers * norms
+                   for bias, count in ((True, total), (False, bare)))),),
         f"d = {d}, multiplier m = {m}, L = {num_layers}.")
 
 

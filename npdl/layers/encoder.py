@@ -95,13 +95,14 @@ class PreNormDecoderBlock(DecoderBlock):
         return dx, dmemory
 
 
+CROSS_BLOCKS = {"post": DecoderBlock, "pre": PreNormDecoderBlock}
+
+
 class CrossDecoder(Decoder):
-    """`num_layers` DecoderBlocks in a row, all reading one memory; a last LayerNorm if pre-norm.
+    """A list of DecoderBlocks in a row, all reading one memory; then a norm, as a Decoder has it.
 
     forward(x, memory, mask, memory_mask, rng): x (B, T, D), memory (B, S, D) -> y (B, T, D).
     """
-
-    kinds = {"post": DecoderBlock, "pre": PreNormDecoderBlock}
 
     def forward(self, x, memory, mask=None, memory_mask=None, rng=None):
         caches = []

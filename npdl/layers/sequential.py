@@ -17,11 +17,8 @@ class Sequential(Layer):
     """
 
     def __init__(self, *layers):
-        odd = [described(layer) for layer in layers if not isinstance(layer, Layer)]
-        if odd or not layers:
-            raise InputError(f"Sequential: given {odd[0] if odd else 'nothing'}; give layers, "
-                             "such as Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
-        self.layers = list(layers)
+        self.layers = checked_layers(
+            "Sequential", layers, "Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
 
     def forward(self, x, **options):
         wanted = [options_of(layer) & options.keys() for layer in self.layers]
@@ -40,6 +37,16 @@ class Sequential(Layer):
         for layer, c_layer in zip(self.layers[::-1], cache.layers[::-1], strict=True):
             dx = first(layer.backward(dx, c_layer))
         return dx
+
+
+def checked_layers(owner, layers, example):
+    """The layers as a list. Raises InputError, with the example, for none and for what is none."""
+    found = list(layers) if isinstance(layers, (list, tuple)) else [layers]
+    odd = [described(layer) for layer in found if not isinstance(layer, Layer)]
+    if odd or not found:
+        raise InputError(f"{owner}: given {odd[0] if odd else 'nothing'}; give layers, such as "
+                         f"{example}")
+    return found
 
 
 def options_of(layer):

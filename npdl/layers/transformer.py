@@ -4,6 +4,8 @@ Vaswani et al. 2017, arXiv:1706.03762; before its norms: Xiong et al. 2020, arXi
 Nothing here is causal but the mask.
 """
 
+from functools import partial
+
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
@@ -20,6 +22,7 @@ from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
+from npdl.layers.sequential import checked_layers
 
 
 class FeedForward(Layer):
@@ -113,26 +116,22 @@ class PreNormBlock(Block):
         return dx
 
 
+BLOCKS = {"post": Block, "pre": PreNormBlock}
+
+
 class Decoder(Layer):
-    """`num_layers` Blocks in a row; with norm "pre", PreNormBlocks and a last LayerNorm.
+    """A list of Blocks in a row, then a norm, which PreNormBlocks need after the last of them.
+
+        Decoder([PreNormBlock(8, 2, rng=1), PreNormBlock(8, 2, rng=2)], LayerNorm(8))
 
     forward(x, mask, rng): x (B, S, D) -> y (B, S, D). Every block's output is in the cache.
     """
 
-    kinds = {"post": Block, "pre": PreNormBlock}
-
-    def __init__(self, num_layers, d_model, num_heads, multiplier=4, *, bias=True, norm="post",
-                 activation="gelu", dropout=0.0, ffn_bias=False, rng=0, dtype="float32",
-                 norm_bias=True, eps=1e-5):
-        require_positive(num_layers=num_layers)
-        require_choice("norm", norm, self.kinds)
-        rng = generator(rng)
-        self.blocks = [self.kinds[norm](d_model, num_heads, multiplier, bias=bias,
-                                        activation=activation, dropout=dropout, ffn_bias=ffn_bias,
-                                        rng=rng, dtype=dtype, norm_bias=norm_bias, eps=eps)
-                       for _ in range(num_layers)]
-        self.norm = (LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias) if norm == "pre"
-                     else Same())
+    def __init__(self, blocks, final_norm=None):
+        check = partial(checked_layers, type(self).__name__,
+                        example="[Block(8, 2, rng=1), Block(8, 2, rng=2)] and LayerNorm(8)")
+        self.blocks = check(blocks)
+        self.norm, = check(Same() if final_norm is None else final_norm)
 
     def forward(self, x, mask=None, rng=None):
         caches = []

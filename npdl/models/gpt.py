@@ -5,13 +5,20 @@ Document 004's, with its options, and GPT-2.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_key_mask, checked_tokens, require_bool
+from npdl.errors import (
+    check_key_mask,
+    checked_tokens,
+    require_bool,
+    require_choice,
+    require_positive,
+)
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, Unembedding, positions_of
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.transformer import Decoder, attention_weights
+from npdl.layers.transformer import BLOCKS, Decoder, attention_weights
 
 
 class GPT(Layer):
@@ -30,12 +37,16 @@ class GPT(Layer):
                  tied=False, padding_id=None, rng=0, dtype="float32", norm_bias=True,
                  ffn_bias=False, eps=1e-5, classifier_bias=True):
         require_bool(tied=tied, classifier_bias=classifier_bias)
+        require_positive(num_layers=num_layers)
+        require_choice("norm", norm, BLOCKS)
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
         self.positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
-        self.decoder = Decoder(num_layers, d_model, num_heads, multiplier, bias=bias, norm=norm,
-                               activation=activation, dropout=dropout, ffn_bias=ffn_bias, rng=rng,
-                               dtype=dtype, norm_bias=norm_bias, eps=eps)
+        blocks = [BLOCKS[norm](d_model, num_heads, multiplier, bias=bias, activation=activation,
+                               dropout=dropout, ffn_bias=ffn_bias, rng=rng, dtype=dtype,
+                               norm_bias=norm_bias, eps=eps) for _ in range(num_layers)]
+        self.decoder = Decoder(blocks, None if norm == "post" else LayerNorm(
+            d_model, eps=eps, dtype=dtype, bias=norm_bias))
         self.classifier = Unembedding(self.embedding) if tied else Linear(
             d_model, vocab_size, bias=classifier_bias, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)

@@ -2,14 +2,15 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_key_mask, checked_tokens
+from npdl.errors import check_key_mask, checked_tokens, require_choice, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, positions_of
-from npdl.layers.encoder import CrossDecoder
+from npdl.layers.encoder import CROSS_BLOCKS, CrossDecoder
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.transformer import Encoder, attention_weights, padding_mask
+from npdl.layers.transformer import BLOCKS, Encoder, attention_weights, padding_mask
 
 
 class Seq2Seq(Layer):
@@ -26,17 +27,24 @@ class Seq2Seq(Layer):
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=2, num_heads=4,
                  multiplier=4, max_len=64, *, bias=True, norm="post", activation="gelu",
                  dropout=0.0, positions="2k/d", padding_id=None, rng=0, dtype="float32"):
+        require_positive(num_layers=num_layers)
+        require_choice("norm", norm, BLOCKS)
         rng = generator(rng)
-        stack = dict(multiplier=multiplier, bias=bias, norm=norm, activation=activation,
-                     dropout=dropout, ffn_bias=True, rng=rng, dtype=dtype)
+
+        def stack(kind, block):
+            blocks = [block(d_model, num_heads, multiplier, bias=bias, activation=activation,
+                            dropout=dropout, ffn_bias=True, rng=rng, dtype=dtype)
+                      for _ in range(num_layers)]
+            return kind(blocks, None if norm == "post" else LayerNorm(d_model, dtype=dtype))
+
         self.source_embedding = Embedding(source_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
         self.source_positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
-        self.encoder = Encoder(num_layers, d_model, num_heads, **stack)
+        self.encoder = stack(Encoder, BLOCKS[norm])
         self.target_embedding = Embedding(target_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
         self.target_positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
-        self.decoder = CrossDecoder(num_layers, d_model, num_heads, **stack)
+        self.decoder = stack(CrossDecoder, CROSS_BLOCKS[norm])
         self.classifier = Linear(d_model, target_vocab, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.max_len = max_len

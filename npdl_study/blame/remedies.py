@@ -6,6 +6,13 @@ import re
 import numpy as np
 
 from npdl_study.blame.locate import handed
+from npdl_study.blame.prove import (
+    by_edit,
+    by_fit,
+    by_lines_of_loops,
+    by_slip_of_forward,
+    by_term,
+)
 from npdl_study.blame.suspects import (
     HANDS_ON,
     NOTHING,
@@ -22,29 +29,29 @@ SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
-def every_proof(found, prove, brief=False):
+def every_proof(found, trial, brief=False):
     """The Proofs that a Located allows, the best first; of a part of what is wrong, one of every
     line that could mend it: which is meant, the other part tells. `brief`: what takes long is left
     out."""
     could = found.could
     if found.left:
-        return sorted(_of_suspects(prove, [s for s in could if s.level <= PROVEN], True),
+        return sorted(_of_suspects(trial, [s for s in could if s.level <= PROVEN], True),
                       key=lambda p: p.rank)
-    proofs = _of_suspects(prove, [s for s in could if s.level <= SOMETHING])
+    proofs = _of_suspects(trial, [s for s in could if s.level <= SOMETHING])
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
-        proofs = _of_suspects(prove, [s for s in could if s.name])
-    proofs = proofs or _of_suspects(prove, handed(found)) or _of_the_rest(found, prove, STAGES[:2])
+        proofs = _of_suspects(trial, [s for s in could if s.name])
+    proofs = proofs or _of_suspects(trial, handed(found)) or _of_the_rest(found, trial, STAGES[:2])
     if not brief:
-        proofs = proofs or prove.missing() or _of_the_rest(found, prove, STAGES[1:])
+        proofs = proofs or by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[1:])
     if not proofs:
         return []
-    proofs += _of_what_is_read(found, prove, min(proofs, key=lambda p: p.rank))
+    proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
     proofs.sort(key=lambda p: p.rank)
-    return _where_defined(found, prove, proofs[0]) + proofs
+    return _where_defined(found, trial, proofs[0]) + proofs
 
 
-def _of_suspects(prove, suspects, every=False):
+def _of_suspects(trial, suspects, every=False):
     """The Proofs of Suspects: by an edit, or by what is missing in numbers; of those as likely as
     the likeliest, or of `every` one."""
     proofs, tried = [], set()
@@ -53,11 +60,11 @@ def _of_suspects(prove, suspects, every=False):
         own = suspect.keys[0][0] if suspect.argument else suspect.line
         if own not in tried:
             tried.add(own)
-            found = None if suspect.handed else prove.edit(suspect.line, suspect, most + ALIKE)
+            found = None if suspect.handed else by_edit(trial, suspect.line, suspect, most + ALIKE)
             if found is not None:
                 most = found.cost
             if found is None or most > TAKEN:
-                fit = prove.fit(suspect)
+                fit = by_fit(trial, suspect)
                 found = fit if fit is not None and fit.cost < most else found
             if found is not None:
                 found.cost += suspect.odds
@@ -65,7 +72,7 @@ def _of_suspects(prove, suspects, every=False):
     return proofs
 
 
-def _of_the_rest(found, prove, stages=STAGES):
+def _of_the_rest(found, trial, stages=STAGES):
     """The Proofs of statements without values: loops, choices, indices, what hands on."""
     ran, could = {s.line.function for s in found.suspects}, found.could
     known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
@@ -84,7 +91,7 @@ def _of_the_rest(found, prove, stages=STAGES):
             if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
                     not isinstance(line.node, ast.Return):
                 suspect = None
-            proof = prove.edit(line, suspect, min([most, *(p.cost for p in proofs)]), least)
+            proof = by_edit(trial, line, suspect, min([most, *(p.cost for p in proofs)]), least)
             if proof is not None:
                 proof.suspect = suspect if suspect is not None and suspect.could else None
                 proofs.append(proof)
@@ -93,7 +100,7 @@ def _of_the_rest(found, prove, stages=STAGES):
     return []
 
 
-def _of_what_is_read(found, prove, best):
+def _of_what_is_read(found, trial, best):
     """The Proofs of lines that bind what the line of a Proof reads, of forward's values alone:
     cheaper, or as cheap."""
     by = {s.line: s for s in found.suspects if not s.argument}
@@ -104,12 +111,12 @@ def _of_what_is_read(found, prove, best):
         if line.first < best.line.first and isinstance(
                 line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
                 renames(line.node):
-            proof = prove.edit(line, None, best.cost + ALIKE)
+            proof = by_edit(trial, line, None, best.cost + ALIKE)
             proofs += [proof] * bool(proof)
     return proofs
 
 
-def _where_defined(found, prove, best):
+def _where_defined(found, trial, best):
     """[the Proof of the line that binds the name in whose place a Proof puts an expression, or
     to which it adds a term: it is as simple]; [] where what it binds is a gradient, or would
     have to have more axes."""
@@ -127,9 +134,9 @@ def _where_defined(found, prove, best):
         could = suspect is not None and suspect.could and suspect.level <= NOTHING and not \
             suspect.widened
         if could and added:
-            proof = prove.term(line, suspect, own, term)
+            proof = by_term(trial, line, suspect, own, term)
         elif could or fixed and not added:
-            proof = prove.edit(line, suspect if could else None, own + ALIKE)
+            proof = by_edit(trial, line, suspect if could else None, own + ALIKE)
         else:
             proof = None
         if proof is not None:
@@ -139,7 +146,7 @@ def _where_defined(found, prove, best):
     return []
 
 
-def forward_instead(found, prove):
+def forward_instead(found, trial):
     """The Proof of a line of forward, of which a slip makes the backward right as it is."""
     ran = {s.line.function for s in found.suspects}
     least = found.runs.budget.left - FORWARD
@@ -147,7 +154,7 @@ def forward_instead(found, prove):
     for line in [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
                  if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))
                  and ".shape" not in line.text]:        # of axes that are as long by chance
-        proof = prove.forward(line, least)
+        proof = by_slip_of_forward(trial, line, least)
         if proof is not None:
             return proof
     return None

@@ -14,11 +14,12 @@ from npdl.errors import NpdlError
 from npdl_study.blame import say
 from npdl_study.blame.locate import aimed, goals_of, located, misnamed
 from npdl_study.blame.no_fault import unblamed
-from npdl_study.blame.prove import Prove, applied
+from npdl_study.blame.prove import by_edit
 from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.remedies import every_proof, forward_instead, likelier
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
+from npdl_study.blame.trial import applied, trial
 from npdl_study.blame.weights import AGAIN, HALF, SECONDS, TRIED, WORK
 from npdl_study.blame.words import SLIGHT, unused_in
 from npdl_study.check.verdicts import Check, worst_row
@@ -132,8 +133,9 @@ def reasoned(checked, runs):
             told = _plain(checked, found) or _plain_part(checked, found)
             if told is not None:
                 return told
-        proofs = every_proof(found, _prove(found, again), not found.could and len(found.wrong) > 1)
-        forward = forward_instead(found, _prove(found, again)) if not found.left else None
+        tried = trial(found, again, found.left)
+        proofs = every_proof(found, tried, not found.could and len(found.wrong) > 1)
+        forward = forward_instead(found, tried) if not found.left else None
         if proofs or forward is not None:
             return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                          frozenset(found.left))
@@ -142,13 +144,8 @@ def reasoned(checked, runs):
     another = _with_another(checked, runs, seen[0])
     if another is not None:
         return another
-    proofs = every_proof(seen[0], _prove(seen[0], again)) if not seen[0].could else []
+    proofs = every_proof(seen[0], trial(seen[0], again, seen[0].left)) if not seen[0].could else []
     return Found(seen[0], proofs, otherwise=lambda: say.unproved(checked, seen))
-
-
-def _prove(found, again):
-    """The Prove of a Located; `again()` gives more Runs to try on."""
-    return Prove(found.runs, found.frames, again, found.left, found.oracle.values)
 
 
 def _with_another(checked, runs, first):
@@ -160,7 +157,7 @@ def _with_another(checked, runs, first):
         if not rest.wrong or first.wrong < rest.wrong:
             continue
         rest = aimed(rest, rest.wrong)
-        proofs = every_proof(rest, Prove(runs, rest.frames, list, (), first.oracle.values))
+        proofs = every_proof(rest, trial(rest, list))
         if proofs and proofs[0].line is not suspect.line:
             suspect.wanted, runs.always = true, {}
             suspect.sure = {key: np.full(value.shape, True) for key, value in true.items()}
@@ -270,10 +267,10 @@ def raised(checked, runs):
     line, known = trail[-1][1], located(runs, {})
     with quiet():
         runs.learn_slopes()
-    prove = Prove(runs, known.frames, functools.cache(
+    tried = trial(known, functools.cache(
         lambda: others(checked.subject, runs.watch, runs.budget)))
     for one in dict.fromkeys([line, *(s.line for s in reversed(known.suspects))]):
-        proof = prove.edit(one)
+        proof = by_edit(tried, one)
         if proof is not None:
             break
     return Found(known, [proof] * bool(proof), otherwise=lambda: say.of_line(

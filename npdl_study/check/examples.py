@@ -14,9 +14,12 @@ from npdl.backend import stream
 from npdl.layers.activation import Tanh
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding
+from npdl.layers.encoder import DecoderBlock, PreNormDecoderBlock
 from npdl.layers.graph import AddReLU
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
+from npdl.layers.transformer import Block, PreNormBlock
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl_study.trees import mapped
@@ -65,6 +68,11 @@ def off_zero(*shape):
 def part(cls, *sizes):
     """A layer to make another one of."""
     return lambda rng: cls(*sizes, rng=rng)
+
+
+def parts(cls, count, *sizes):
+    """`count` layers to make a stack of."""
+    return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
 
 
 class Repeated:
@@ -159,15 +167,18 @@ EXAMPLES = {
                    on((1, 1, 2))(2, 1, 1, 1)),
     "Block": BLOCK,
     "PreNormBlock": BLOCK,
-    "Decoder": (on((1, 3, 4), mask=causal_mask(3))(2, 4, 2, 2),
-                on((2, 4, 6), mask=causal_mask(4))(1, 6, 3, 1),
-                on((1, 1, 1))(1, 1, 1, 1)),
-    "Encoder": (on((1, 3, 4))(1, 4, 2, 2), on((2, 4, 6))(2, 6, 3, 1), on((1, 1, 1))(1, 1, 1, 1)),
+    "Decoder": (on((1, 3, 4), mask=causal_mask(3))(parts(PreNormBlock, 2, 4, 2, 2), LayerNorm(4)),
+                on((2, 4, 6), mask=causal_mask(4))(parts(Block, 1, 6, 3, 1)),
+                on((1, 1, 1))(parts(Block, 1, 1, 1, 1))),
+    "Encoder": (on((1, 3, 4))(parts(PreNormBlock, 1, 4, 2, 2), LayerNorm(4)),
+                on((2, 4, 6))(parts(Block, 2, 6, 3, 1)),
+                on((1, 1, 1))(parts(Block, 1, 1, 1, 1))),
     "DecoderBlock": CROSS_BLOCK,
     "PreNormDecoderBlock": CROSS_BLOCK,
-    "CrossDecoder": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(1, 4, 2, 2),
-                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(2, 6, 3, 1),
-                     on((1, 1, 2), (1, 1, 2))(1, 2, 1, 1)),
+    "CrossDecoder": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(
+                         parts(PreNormDecoderBlock, 1, 4, 2, 2), LayerNorm(4)),
+                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(parts(DecoderBlock, 2, 6, 3, 1)),
+                     on((1, 1, 2), (1, 1, 2))(parts(DecoderBlock, 1, 2, 1, 1))),
     "AddReLU": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3), on(*UPDATE[2])(1, 1)),
     "Replace": (on(*UPDATE[0])(), on(*UPDATE[1])(), on(*UPDATE[2])()),
     "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(AddReLU, 3, 2)),
@@ -255,8 +266,8 @@ def edges(layer, inputs, rng):
 
 # {option of a constructor: values}; some matter beside other options only (TOGETHER, of the
 # constructor and of forward). The rows above tell SIZES; what is MUTE changes no gradient.
-SIZES = {"d_hidden", "d_inner", "d_model", "max_len", "multiplier", "num_heads", "num_kv_heads",
-         "rank", "vocab_size"}
+SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier", "num_heads",
+         "num_kv_heads", "rank", "vocab_size"}
 MUTE = {"dtype"}
 DROPPING = {"padding_id"}       # drops a gradient, which differences of forward do not tell
 VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],

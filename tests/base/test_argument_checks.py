@@ -324,7 +324,7 @@ RIGHT = {                               # an argument's name: what serves there,
     "names": ["W"], "data": np.ones(2, "float32"), "update": npdl.Replace(),
     **dict.fromkeys(("ahead", "back"), npdl.RNN(2, 2)), "embedding": npdl.Embedding(3, 2),
     **dict.fromkeys(("model", "linear", "base", "message"), Linear(4, 4)),
-    "params": [Linear(2, 2).W],
+    "params": [Linear(2, 2).W], "blocks": [npdl.Block(4, 2)], "final_norm": npdl.Same(),
 }
 NUMBERLESS = (math.nan, "1", True, 1j, np.ones(1), None)
 WRONG = {bool: (2, 0, "yes", None, np.ones(2, bool)), int: (2.5, [2], *NUMBERLESS),

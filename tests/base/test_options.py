@@ -142,7 +142,8 @@ def test_options_of_layers(cls, names):
 
 def test_every_option_is_known():
     """Those not in RIGHT are layers, which test_argument_checks hands over, or anything."""
-    layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model"}
+    layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model",
+              "blocks", "final_norm"}
     anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
                 "affine", "tied", "double", "ignored", "padding_id", "layers"}
     names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}

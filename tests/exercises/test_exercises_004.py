@@ -18,7 +18,6 @@ from exercises.d004 import sinusoidal_positions as positions
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM
-from npdl.layers.transformer import Decoder
 from npdl.models.lstm_lm import LSTMLM
 
 sizes = st.integers(1, 5)
@@ -261,7 +260,7 @@ def test_parameter_formulas_count_arrays(V, d, h, L, bias):
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.booleans())
 def test_decoder_formula_lacks_the_norms_only(heads_, width, m, L, bias):
     d = heads_ * width
-    decoder = Decoder(L, d, heads_, m, bias=bias)
+    decoder = counts.stack(L, d, heads_, m, bias)
     assert decoder.count_params() == counts.decoder_formula(d, m, L, bias) + 4 * d * L
     attention = MultiHeadAttention(d, heads_, bias=bias)
     assert attention.count_params() == counts.attention_formula(heads_, width, bias)

@@ -10,7 +10,7 @@ from npdl import optim
 from npdl.adapt import linears
 from npdl.core import Layer, walk
 from npdl.layers.activation import ACTIVATIONS, Tanh
-from npdl.layers.transformer import Block, Decoder
+from npdl.layers.transformer import BLOCKS, Block
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
@@ -77,7 +77,7 @@ def test_every_batch(kind, threads):
 
 def test_a_new_option_is_in_the_grid_or_refused(monkeypatch):
     monkeypatch.setitem(ACTIVATIONS, "new", type("New", (Tanh,), {}))
-    monkeypatch.setitem(Decoder.kinds, "new", type("NewBlock", (Block,), {}))
+    monkeypatch.setitem(BLOCKS, "new", type("NewBlock", (Block,), {}))
     new = [choice for choice in grid(GPT) if "new" in (choice["activation"], choice["norm"])]
     assert {choice["activation"] for choice in new} == {*ACTIVATIONS}
     model = build(GPT, activation="new")

@@ -12,8 +12,15 @@ from npdl.layers.attention import (
     ScaledDotAttention,
     causal_mask,
 )
-from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
+from npdl.layers.encoder import (
+    CROSS_BLOCKS,
+    CrossDecoder,
+    DecoderBlock,
+    PreNormDecoderBlock,
+)
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.transformer import (
+    BLOCKS,
     Block,
     Decoder,
     Encoder,
@@ -119,18 +126,24 @@ def layers(kind, P, x, *memory, name="", count=LAYERS, norm="post", activation="
     return x
 
 
+def made(cls, block, D, norm, **options):
+    """A block, or a stack of them."""
+    if cls is block:
+        return block(D, **SHAPE, **options)
+    return cls([block(D, **SHAPE, **options) for _ in range(LAYERS)],
+               LayerNorm(D) if norm == "pre" else None)
+
+
 def encoder_like(cls, norm, activation="gelu"):
     """A block (causal), an Encoder (padding) or a Decoder (causal)."""
     alone = cls in (Block, PreNormBlock)
 
     def build(rng):
         B, S, d = sizes(rng, 3)
-        options = {**SHAPE, "activation": activation, "rng": rng}
-        options |= {} if alone else {"norm": norm}
-        options |= {} if cls is Decoder else {"ffn_bias": True}
+        D, bias = HEADS * d, cls is not Decoder
+        layer = made(cls, BLOCKS[norm], D, norm, activation=activation, ffn_bias=bias, rng=rng)
         call = {"key_mask": seen(rng, B, S)} if cls is Encoder else {"mask": causal_mask(S)}
-        args = (HEADS * d,) if alone else (LAYERS, HEADS * d)
-        return cls(*args, **options), (rng.standard_normal((B, S, HEADS * d)),), call
+        return layer, (rng.standard_normal((B, S, D)),), call
 
     def theirs(P, x, mask=None, key_mask=None):
         return layers(nn.TransformerEncoderLayer, P, x, norm=norm, activation=activation,
@@ -147,8 +160,8 @@ def decoder_like(cls, norm, activation="gelu"):
     def build(rng):
         B, T, S, d = sizes(rng, 4)
         D = HEADS * d
-        args, options = ((D,), {}) if alone else ((LAYERS, D), {"norm": norm})
-        layer = cls(*args, **SHAPE, **options, activation=activation, ffn_bias=True, rng=rng)
+        layer = made(cls, CROSS_BLOCKS[norm], D, norm, activation=activation, ffn_bias=True,
+                     rng=rng)
         return (layer, (rng.standard_normal((B, T, D)), rng.standard_normal((B, S, D))),
                 {"mask": causal_mask(T), "memory_mask": padding_mask(seen(rng, B, S))})
 

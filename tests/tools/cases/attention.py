@@ -10,11 +10,14 @@ from npdl.layers.attention import (
     ScaledDotAttention,
     causal_mask,
 )
-from npdl.layers.encoder import CrossDecoder
+from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
+from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.transformer import (
+    Block,
     Decoder,
     Encoder,
     FeedForward,
+    PreNormBlock,
     padding_mask,
 )
 from npdl.models.gpt import GPT
@@ -30,7 +33,6 @@ SEEN = np.array([[True, True, True], [False, True, True]])
 BLIND = np.array([[True, True, False], [False, False, False]])      # the second sees nothing
 HIDDEN = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], bool)
 PADDED = CAUSAL & padding_mask(SEEN)                                # (B, 1, S, S)
-NO_BIAS = {"bias": False}
 
 CASES = []
 for kind, args, d_key in ((DotAttention, (), 2), (ScaledDotAttention, (), 2),
@@ -51,27 +53,37 @@ CASES += [
       for name in ACTIVATIONS),
 ]
 
-for norm in ("post", "pre"):
-    own = {"norm": norm}
+
+
+def stack(kind, block, count, D, multiplier, **options):
+    """From rng, a stack of blocks of two heads, with a last norm where they are pre-norm."""
+    return lambda rng: kind(
+        [block(D, 2, multiplier, rng=rng, **options) for _ in range(count)],
+        LayerNorm(D, bias=options.get("norm_bias", True)) if block.__name__[:3] == "Pre" else None)
+
+
+for block, norm in ((Block, "post"), (PreNormBlock, "pre")):
     CASES += [
-        case(Decoder, f"{norm}-norm, causal", (2, 4, 2, 2, own), (2, 3, 4), mask=CAUSAL, entries=6),
+        case(Decoder, f"{norm}-norm, causal", stack(Decoder, block, 2, 4, 2), (2, 3, 4),
+             mask=CAUSAL, entries=6),
         case(Decoder, f"{norm}-norm, three blocks, dropout, tanh GELU",
-             (3, 4, 2, 1, {**own, "dropout": 0.3, "activation": "gelu-tanh"}), (2, 3, 4),
+             stack(Decoder, block, 3, 4, 1, dropout=0.3, activation="gelu-tanh"), (2, 3, 4),
              mask=PADDED, forward=same_mask, entries=3),
         case(Decoder, f"{norm}-norm, one block, no bias in maps and norms",
-             (1, 6, 2, 2, {**own, **NO_BIAS, "norm_bias": False}), (1, 3, 6), entries=6),
+             stack(Decoder, block, 1, 6, 2, bias=False, norm_bias=False), (1, 3, 6), entries=6),
     ]
 CASES += [
     case(Encoder, "post, biased, tanh, padding",
-         (2, 6, 2, 1, {"ffn_bias": True, "activation": "tanh"}), (2, 3, 6), key_mask=BLIND,
-         entries=6),
+         stack(Encoder, Block, 2, 6, 1, ffn_bias=True, activation="tanh"), (2, 3, 6),
+         key_mask=BLIND, entries=6),
 ]
 
 MASKS = {"mask": CAUSAL, "memory_mask": padding_mask(BLIND)}
 CASES += [
-    case(CrossDecoder, "post, masks", (2, 6, 2, 1), (2, 3, 6), (2, 3, 6), **MASKS, entries=6),
-    case(CrossDecoder, "pre, lengths differ", (2, 6, 2, 1, {"norm": "pre"}), (1, 2, 6), (1, 4, 6),
-         entries=6),
+    case(CrossDecoder, "post, masks", stack(CrossDecoder, DecoderBlock, 2, 6, 1), (2, 3, 6),
+         (2, 3, 6), **MASKS, entries=6),
+    case(CrossDecoder, "pre, lengths differ", stack(CrossDecoder, PreNormDecoderBlock, 2, 6, 1),
+         (1, 2, 6), (1, 4, 6), entries=6),
 ]
 
 TOKENS = np.array([[0, 1, 2], [3, 1, 1]])

@@ -1,0 +1,273 @@
+"""Whether a change of a statement makes every gradient right: it is written, run, and run again on
+inputs and upstream gradients that it was not found on.
+
+A Trial is all that is asked of a change; `first_right` is the whole way of one statement's changes:
+those that may not be, those that give something else than has to be, those that do not run.
+"""
+
+import ast
+import contextlib
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl_study.blame.edits import holds_itself
+from npdl_study.blame.suspects import frame_near
+from npdl_study.blame.words import is_pure, words_of
+from npdl_study.trace.runs import quiet, unwritten
+from npdl_study.trace.source import patched, recompiled
+from npdl_study.trace.syntax import cloned, parsed
+
+PART = "__npdl_part__"
+MOST_RUN = 1500                 # changes of one statement that are run
+TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
+FILLS = ".append(", ".insert(", ".extend("
+
+
+@dataclass
+class Proof:
+    """A change of a Line after which every gradient is right."""
+
+    cost: float
+    kind: str
+    line: object
+    old: str
+    new: str
+    suspect: object = None
+    words: str = ""
+    inlines: str = ""           # the name in whose place it puts more than a name
+    edit: object = None
+
+    @property
+    def rank(self):
+        return self.cost, *(self.suspect.rank if self.suspect else (2, 0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """`runs` is what is wrong, `frames` {key: locals} of it, `others()` gives more Runs that have
+    to be right, `spared` are gradients that are wrong for another reason, `words(line)` the Words
+    of a Line."""
+
+    runs: object
+    frames: dict
+    others: object
+    spared: frozenset
+    words: object
+
+    @property
+    def places(self):
+        return self.runs.watch.places
+
+
+def trial(found, others, spared=()):
+    """The Trial of a Located."""
+    runs, frames = found.runs, found.frames
+    forwards = found.oracle.values if found.solver is not None else ()
+    return Trial(runs, frames, others, frozenset(spared), functools.cache(lambda line: words_of(
+        line, frame_near(frames, runs.watch.places, line), runs.watch, forwards)))
+
+
+def first_right(trial, line, suspect, changes, gives=None, right=None):
+    """The Proof by the first of the changes, (Edit, words) of a Line, after which `right(trial)`;
+    of those that replace the value, for which `gives(edit)`. None where there is none."""
+    function, budget = line.function, trial.runs.budget
+    place = block_of(function.node, line.node)
+    if place is None:
+        return None
+    ran, size = 0, TO_COMPILE * sum(1 for _ in ast.walk(function.node))
+    for edit, words in changes:
+        if budget.over or ran > MOST_RUN:
+            return None
+        whole = edit.value or suspect is not None and suspect.argument
+        if whole and gives and not gives(edit) or may_not_end(line, suspect, edit):
+            continue
+        try:
+            with edit.made() as body:
+                if writes_into_given(line, body):
+                    continue
+                with put(edit, body, line, place) as code:
+                    pass
+        except (SyntaxError, ValueError, TypeError):
+            continue
+        ran += 1
+        budget.spend(size)
+        if code is not None and holds(trial, function, code, right or all_right):
+            with edit.made() as body:
+                new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
+            return Proof(edit.cost, edit.kind, line, *in_its_words(line, edit, new), suspect,
+                         words, inlined(edit, line.node), edit)
+    return None
+
+
+# What may not be tried
+
+def may_not_end(line, suspect, edit):
+    """Whether an Edit may keep a loop `while` from its end."""
+    if isinstance(line.node, ast.While) and edit.kind not in ("number", "comparison"):
+        return True
+    inside = any(isinstance(node, ast.While) for node in line.loops)
+    return inside and not (edit.value and suspect is not None and suspect.could)
+
+
+def writes_into_given(line, body):
+    """Whether statements in a Line's place fill a list with itself, or write, as dy += does, into
+    what the function was handed."""
+    if any(word in line.text for word in FILLS) and holds_itself(body):
+        return True
+    return isinstance(body[0], ast.AugAssign) and not isinstance(line.node, ast.AugAssign) and \
+        ast.unparse(body[0].target) in {a.arg for a in line.function.node.args.args}
+
+
+# What it gives
+
+def giving(trial, line, suspect):
+    """A function that tells of an Edit whether its expression gives what a Suspect has to be; None
+    where that can't be told."""
+    if suspect is None or not suspect.could or not suspect.solved or \
+            len(line.places) != 1 and not suspect.argument:
+        return None
+    key = suspect.keys[0]
+    value = line.node.value if not suspect.argument else next((
+        n for n in ast.walk(line.node) if isinstance(n, ast.expr)
+        and ast.unparse(n) == trial.places[key[0]].text), None)
+    if value is None or not is_pure(value):
+        return None
+    inside, shape = set(ast.walk(value)), suspect.values[key].shape
+    space = {**line.function.space, **trial.frames.get(key, {})}
+    around = functools.cache(lambda part: compiled(cloned(value, part, ast.Name(PART, ast.Load()))))
+    evaluated = functools.cache(lambda text: _evaluated(text, space))
+
+    def of(edit):
+        if isinstance(edit.part, (ast.Slice, ast.keyword, ast.Starred, ast.Constant)):
+            new = parsed(edit.new) if isinstance(edit.new, str) else edit.new
+            return eval(compiled(cloned(value, edit.part, new)), space)
+        whole = around(edit.part)
+        part = evaluated(edit.new if isinstance(edit.new, str) else ast.unparse(edit.new))
+        return part is not None and eval(whole, space | {PART: part})
+
+    def gives(edit):
+        if edit.part not in inside:
+            return not suspect.argument
+        trial.runs.budget.spend(TO_TRY)
+        try:
+            with quiet():
+                found = np.asarray(of(edit), dtype=float)
+            if found.shape != shape:
+                found = found.reshape(shape) if found.size == np.prod(shape) else \
+                    np.broadcast_to(found, shape)
+            return suspect.gives(found)
+        except Exception:
+            return False
+    return gives
+
+
+def _evaluated(text, space):
+    try:
+        return eval(compile(text, "edit", "eval"), space)
+    except Exception:
+        return None
+
+
+def compiled(node):
+    return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
+
+
+# Whether it is right
+
+def holds(trial, function, code, right):
+    """Whether `right(trial)` with other code of a function."""
+    with trial.runs.watch.edited(function, code):
+        try:
+            return right(trial)
+        except Exception:                               # it can't be run so
+            return False
+
+
+def all_right(trial):
+    """Whether every gradient is right now, here and in the others, but for those spared."""
+    return trial.runs.works(trial.spared) and all(
+        other.works(trial.spared) for other in trial.others())
+
+
+def derives(trial):
+    """Whether the backward is the derivative of the forward that runs now."""
+    runs = trial.runs
+    with unwritten(runs.subject.layer):
+        found = runs.gradients()
+    wrong = runs.wrong(found)
+    return all(found[name].any() for name in wrong) and all(
+        runs.is_slope(name, found[name]) for name in sorted(
+            found, key=lambda name: name not in wrong))
+
+
+# The change in the code
+
+@contextlib.contextmanager
+def put(edit, body, line, place):
+    """The code of a Line's function with an Edit's statements in its place, (block, index), which
+    stay while the block runs."""
+    function, (block, at) = line.function, place
+    for node in body if edit.part is None else body[:1]:
+        ast.copy_location(node, line.node)
+        if edit.part is None:
+            ast.fix_missing_locations(node)
+    block[at : at + 1] = body
+    try:
+        yield recompiled(function.code, function.node, function.owner)
+    finally:
+        block[at : at + len(body)] = [line.node]
+
+
+@contextlib.contextmanager
+def applied(proof):
+    """Run the student's code, and let it be read, with the change of a Proof."""
+    function = proof.line.function
+    place = block_of(function.node, proof.line.node)
+    with proof.edit.made() as body, put(proof.edit, body, proof.line, place) as code, \
+            contextlib.ExitStack() as stack:
+        for f in function.functions:
+            stack.enter_context(patched(f, code))
+        yield
+
+
+def block_of(tree, statement):
+    """(the list of statements that holds a statement, its index in it)."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for i, child in enumerate(block if isinstance(block, list) else ()):
+                if child is statement:
+                    return block, i
+    return None
+
+
+# The change in words
+
+def in_its_words(line, edit, new):
+    """(a statement, what it is changed to), as the line itself is written; as Python writes them
+    where that is not one line, or not one expression in it."""
+    old, node, part = line.source.encode(), line.node, edit.part
+    at = [getattr(part, name, None) for name in ("lineno", "end_lineno")]
+    if part is None or at != [node.lineno] * 2 or node.end_lineno != node.lineno:
+        return line.text, new
+    text = ast.unparse(parsed(edit.new) if isinstance(edit.new, str) else edit.new)
+    first = node.col_offset
+    old = old[: node.end_col_offset - first]
+    for put_in in (text, f"({text})"):
+        found = (old[: part.col_offset - first] + put_in.encode()
+                 + old[part.end_col_offset - first :]).decode()
+        with contextlib.suppress(SyntaxError):
+            if ast.dump(ast.parse(found)) == ast.dump(ast.parse(new)):
+                return old.decode(), found
+    return line.text, new
+
+
+def inlined(edit, node):
+    """The name that an Edit puts more than a name in the place of; not of a whole value, nor of
+    another array."""
+    if not isinstance(edit.part, ast.Name) or edit.part is getattr(node, "value", None):
+        return ""
+    text = edit.new if isinstance(edit.new, str) else ast.unparse(edit.new)
+    return "" if text.isidentifier() else edit.part.id
