@@ -33,7 +33,7 @@ def by_edit(trial, line, suspect=None, most=STAGES[-1], least=0.0):
 def by_fit(trial, suspect):
     """By what is missing in the numbers of a Suspect."""
     key, line = suspect.first_wrong(), suspect.line
-    node = expression(line.node, trial.places[key[0]])
+    node = expression(line.node, trial.runs.watch.places[key[0]].text)
     if suspect.handed:
         node = parsed(suspect.handed)
     if node is None or key not in suspect.wanted or suspect.argument and not suspect.handed \
@@ -76,7 +76,7 @@ def by_lines_of_loops(trial):
     for line in (line for f in _ran(trial) for line in f.lines):
         if not line.loops or line.loops[-1].body[-1] is not line.node:
             continue
-        frame = frame_near(trial.frames, trial.places, line)
+        frame = frame_near(trial.frames, trial.runs.watch.places, line)
         space, arrays = {**line.function.space, **frame}, trial.words(line).arrays
         for name in _carried(line, frame):
             changes = ((Edit(2, "missing line", None, [line.node, new], line.node), "")
@@ -86,7 +86,7 @@ def by_lines_of_loops(trial):
 
 
 def _ran(trial):
-    return {trial.places[key[0]].function for key in trial.frames}
+    return {trial.runs.watch.places[key[0]].function for key in trial.frames}
 
 
 def _numbers(trial):
@@ -123,9 +123,8 @@ def assignments(name, arrays, space):
             yield ast.Assign([ast.Name(name, ast.Store())], parsed(text))
 
 
-def expression(node, place):
-    """The expression in a statement that a place computes."""
-    text = place.text
+def expression(node, text):
+    """The expression in a statement that is written so."""
     value = getattr(node, "value", None)
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     return next((p for p in parts if p is not None and ast.unparse(p) == text), None)

@@ -5,14 +5,8 @@ import re
 
 import numpy as np
 
+from npdl_study.blame import prove
 from npdl_study.blame.locate import handed
-from npdl_study.blame.prove import (
-    by_edit,
-    by_fit,
-    by_lines_of_loops,
-    by_slip_of_forward,
-    by_term,
-)
 from npdl_study.blame.suspects import (
     HANDS_ON,
     NOTHING,
@@ -42,8 +36,8 @@ def every_proof(found, trial, brief=False):
                                                         # right by its name, and not enough
         proofs = _of_suspects(trial, [s for s in could if s.name])
     proofs = proofs or _of_suspects(trial, handed(found)) or _of_the_rest(found, trial, STAGES[:2])
-    if not brief:
-        proofs = proofs or by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[1:])
+    if not proofs and not brief:
+        proofs = prove.by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[1:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
@@ -60,11 +54,12 @@ def _of_suspects(trial, suspects, every=False):
         own = suspect.keys[0][0] if suspect.argument else suspect.line
         if own not in tried:
             tried.add(own)
-            found = None if suspect.handed else by_edit(trial, suspect.line, suspect, most + ALIKE)
+            found = None if suspect.handed else prove.by_edit(
+                trial, suspect.line, suspect, most + ALIKE)
             if found is not None:
                 most = found.cost
             if found is None or most > TAKEN:
-                fit = by_fit(trial, suspect)
+                fit = prove.by_fit(trial, suspect)
                 found = fit if fit is not None and fit.cost < most else found
             if found is not None:
                 found.cost += suspect.odds
@@ -91,7 +86,8 @@ def _of_the_rest(found, trial, stages=STAGES):
             if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
                     not isinstance(line.node, ast.Return):
                 suspect = None
-            proof = by_edit(trial, line, suspect, min([most, *(p.cost for p in proofs)]), least)
+            proof = prove.by_edit(trial, line, suspect,
+                                  min([most, *(p.cost for p in proofs)]), least)
             if proof is not None:
                 proof.suspect = suspect if suspect is not None and suspect.could else None
                 proofs.append(proof)
@@ -111,7 +107,7 @@ def _of_what_is_read(found, trial, best):
         if line.first < best.line.first and isinstance(
                 line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
                 renames(line.node):
-            proof = by_edit(trial, line, None, best.cost + ALIKE)
+            proof = prove.by_edit(trial, line, None, best.cost + ALIKE)
             proofs += [proof] * bool(proof)
     return proofs
 
@@ -134,9 +130,9 @@ def _where_defined(found, trial, best):
         could = suspect is not None and suspect.could and suspect.level <= NOTHING and not \
             suspect.widened
         if could and added:
-            proof = by_term(trial, line, suspect, own, term)
+            proof = prove.by_term(trial, line, suspect, own, term)
         elif could or fixed and not added:
-            proof = by_edit(trial, line, suspect if could else None, own + ALIKE)
+            proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE)
         else:
             proof = None
         if proof is not None:
@@ -154,7 +150,7 @@ def forward_instead(found, trial):
     for line in [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
                  if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))
                  and ".shape" not in line.text]:        # of axes that are as long by chance
-        proof = by_slip_of_forward(trial, line, least)
+        proof = prove.by_slip_of_forward(trial, line, least)
         if proof is not None:
             return proof
     return None

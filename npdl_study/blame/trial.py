@@ -1,8 +1,7 @@
 """Whether a change of a statement makes every gradient right: it is written, run, and run again on
 inputs and upstream gradients that it was not found on.
 
-A Trial is all that is asked of a change; `first_right` is the whole way of one statement's changes:
-those that may not be, those that give something else than has to be, those that do not run.
+A Trial is all that is asked of a change; `first_right` is the whole way of a statement's changes.
 """
 
 import ast
@@ -22,7 +21,6 @@ from npdl_study.trace.syntax import cloned, parsed
 PART = "__npdl_part__"
 MOST_RUN = 1500                 # changes of one statement that are run
 TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
-FILLS = ".append(", ".insert(", ".extend("
 
 
 @dataclass
@@ -46,19 +44,14 @@ class Proof:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """`runs` is what is wrong, `frames` {key: locals} of it, `others()` gives more Runs that have
-    to be right, `spared` are gradients that are wrong for another reason, `words(line)` the Words
-    of a Line."""
+    """What is wrong, `runs`, with locals at each key; `others()` gives more Runs that have to be
+    right, but for the gradients `spared`; `words(line)` what changes of a Line are made of."""
 
     runs: object
     frames: dict
     others: object
     spared: frozenset
     words: object
-
-    @property
-    def places(self):
-        return self.runs.watch.places
 
 
 def trial(found, others, spared=()):
@@ -101,8 +94,6 @@ def first_right(trial, line, suspect, changes, gives=None, right=None):
     return None
 
 
-# What may not be tried
-
 def may_not_end(line, suspect, edit):
     """Whether an Edit may keep a loop `while` from its end."""
     if isinstance(line.node, ast.While) and edit.kind not in ("number", "comparison"):
@@ -114,13 +105,12 @@ def may_not_end(line, suspect, edit):
 def writes_into_given(line, body):
     """Whether statements in a Line's place fill a list with itself, or write, as dy += does, into
     what the function was handed."""
-    if any(word in line.text for word in FILLS) and holds_itself(body):
+    if any(word in line.text for word in (".append(", ".insert(", ".extend(")) and \
+            holds_itself(body):
         return True
     return isinstance(body[0], ast.AugAssign) and not isinstance(line.node, ast.AugAssign) and \
         ast.unparse(body[0].target) in {a.arg for a in line.function.node.args.args}
 
-
-# What it gives
 
 def giving(trial, line, suspect):
     """A function that tells of an Edit whether its expression gives what a Suspect has to be; None
@@ -131,13 +121,17 @@ def giving(trial, line, suspect):
     key = suspect.keys[0]
     value = line.node.value if not suspect.argument else next((
         n for n in ast.walk(line.node) if isinstance(n, ast.expr)
-        and ast.unparse(n) == trial.places[key[0]].text), None)
+        and ast.unparse(n) == trial.runs.watch.places[key[0]].text), None)
     if value is None or not is_pure(value):
         return None
     inside, shape = set(ast.walk(value)), suspect.values[key].shape
     space = {**line.function.space, **trial.frames.get(key, {})}
     around = functools.cache(lambda part: compiled(cloned(value, part, ast.Name(PART, ast.Load()))))
-    evaluated = functools.cache(lambda text: _evaluated(text, space))
+
+    @functools.cache
+    def evaluated(text):
+        with contextlib.suppress(Exception):
+            return eval(compile(text, "edit", "eval"), space)
 
     def of(edit):
         if isinstance(edit.part, (ast.Slice, ast.keyword, ast.Starred, ast.Constant)):
@@ -163,18 +157,9 @@ def giving(trial, line, suspect):
     return gives
 
 
-def _evaluated(text, space):
-    try:
-        return eval(compile(text, "edit", "eval"), space)
-    except Exception:
-        return None
-
-
 def compiled(node):
     return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
 
-
-# Whether it is right
 
 def holds(trial, function, code, right):
     """Whether `right(trial)` with other code of a function."""
@@ -201,8 +186,6 @@ def derives(trial):
         runs.is_slope(name, found[name]) for name in sorted(
             found, key=lambda name: name not in wrong))
 
-
-# The change in the code
 
 @contextlib.contextmanager
 def put(edit, body, line, place):
@@ -243,8 +226,6 @@ def block_of(tree, statement):
     return None
 
 
-# The change in words
-
 def in_its_words(line, edit, new):
     """(a statement, what it is changed to), as the line itself is written; as Python writes them
     where that is not one line, or not one expression in it."""
@@ -255,8 +236,8 @@ def in_its_words(line, edit, new):
     text = ast.unparse(parsed(edit.new) if isinstance(edit.new, str) else edit.new)
     first = node.col_offset
     old = old[: node.end_col_offset - first]
-    for put_in in (text, f"({text})"):
-        found = (old[: part.col_offset - first] + put_in.encode()
+    for changed in (text, f"({text})"):
+        found = (old[: part.col_offset - first] + changed.encode()
                  + old[part.end_col_offset - first :]).decode()
         with contextlib.suppress(SyntaxError):
             if ast.dump(ast.parse(found)) == ast.dump(ast.parse(new)):
