@@ -47,6 +47,16 @@ def check_layer(owner, layer):
         raise InputError(f"{owner}: given {described(layer)}; give the Layer itself, as a model is")
 
 
+def require_layers(owner, layers, example):
+    """Raise InputError, with the example, unless `layers` is a list of a Layer or more."""
+    found = layers if isinstance(layers, (list, tuple)) else [layers]
+    odd = [described(layer) for layer in found
+           if isinstance(layer, type) or not hasattr(layer, "backward")]
+    if odd or not found:
+        raise InputError(f"{owner}: given {odd[0] if odd else 'nothing'}; give layers, such as "
+                         f"{example}")
+
+
 def checked_params(owner, params):
     """`params` as a list, after a check that they are Params that learn."""
     found = list(params) if hasattr(params, "__iter__") else [params]

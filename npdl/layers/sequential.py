@@ -3,7 +3,8 @@
 import inspect
 
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, described
+from npdl.errors import InputError
+from npdl.training_errors import require_layers
 
 
 class Sequential(Layer):
@@ -17,8 +18,8 @@ class Sequential(Layer):
     """
 
     def __init__(self, *layers):
-        self.layers = checked_layers(
-            "Sequential", layers, "Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
+        require_layers("Sequential", layers, "Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
+        self.layers = list(layers)
 
     def forward(self, x, **options):
         wanted = [options_of(layer) & options.keys() for layer in self.layers]
@@ -37,16 +38,6 @@ class Sequential(Layer):
         for layer, c_layer in zip(self.layers[::-1], cache.layers[::-1], strict=True):
             dx = first(layer.backward(dx, c_layer))
         return dx
-
-
-def checked_layers(owner, layers, example):
-    """The layers as a list. Raises InputError, with the example, for none and for what is none."""
-    found = list(layers) if isinstance(layers, (list, tuple)) else [layers]
-    odd = [described(layer) for layer in found if not isinstance(layer, Layer)]
-    if odd or not found:
-        raise InputError(f"{owner}: given {odd[0] if odd else 'nothing'}; give layers, such as "
-                         f"{example}")
-    return found
 
 
 def options_of(layer):

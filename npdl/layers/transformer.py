@@ -4,8 +4,6 @@ Vaswani et al. 2017, arXiv:1706.03762; before its norms: Xiong et al. 2020, arXi
 Nothing here is causal but the mask.
 """
 
-from functools import partial
-
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
@@ -22,7 +20,7 @@ from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.sequential import checked_layers
+from npdl.training_errors import require_layers
 
 
 class FeedForward(Layer):
@@ -128,10 +126,10 @@ class Decoder(Layer):
     """
 
     def __init__(self, blocks, final_norm=None):
-        check = partial(checked_layers, type(self).__name__,
-                        example="[Block(8, 2, rng=1), Block(8, 2, rng=2)] and LayerNorm(8)")
-        self.blocks = check(blocks)
-        self.norm, = check(Same() if final_norm is None else final_norm)
+        require_layers("blocks", blocks, "[Block(8, 2, rng=1), Block(8, 2, rng=2)]")
+        self.blocks = list(blocks)
+        self.norm = Same() if final_norm is None else final_norm
+        require_layers("final_norm", [self.norm], "LayerNorm(8)")
 
     def forward(self, x, mask=None, rng=None):
         caches = []
