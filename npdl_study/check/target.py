@@ -91,17 +91,17 @@ def _load_file(where):
     while (inside / "__init__.py").exists():            # a file of a package: import it as such
         parts.insert(0, inside.name)
         inside = inside.parent
-    name = ".".join(parts)
-    loaded = sys.modules.get(name)
-    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
-        return loaded
-    while len(parts) == 1 and name in sys.modules:      # another module has its name
-        name += "_"
+    name, stamp = ".".join(parts), path.stat().st_mtime_ns
+    while len(parts) == 1 and (loaded := sys.modules.get(name)):
+        if (getattr(loaded, "__file__", None) == str(path)
+                and vars(loaded).get("__stamp__", stamp) == stamp):
+            return loaded
+        name += "_"                     # another module, or a file since written, has its name
     sys.path.insert(0, str(inside))
     try:
         if len(parts) > 1:
             return importlib.import_module(name)
-        return _executed(name, path)
+        return _executed(name, path, stamp)
     except (Exception, SystemExit) as error:
         raise InputError(f"{where} can't be imported: {said(error, path)}; mend that line "
                          "first") from error
@@ -109,12 +109,12 @@ def _load_file(where):
         sys.path.remove(str(inside))
 
 
-def _executed(name, path):
+def _executed(name, path, stamp):
     import importlib.util  # here, as it needs threads from Python 3.12 on
 
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name], module.__stamp__ = module, stamp
     try:
         spec.loader.exec_module(module)
     except BaseException:

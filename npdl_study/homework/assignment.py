@@ -166,7 +166,7 @@ def _own_layers(work, classes):
         _check_own(work, name, cls)
         work.own[cls.__name__] = name
     for module in dict.fromkeys(cls.__module__ for cls in classes.values()):
-        own, file = source.Source(module), f"{module}.py"
+        own, file = source.Source(module), Path(sys.modules[module].__file__).name
         here = [cls for cls in classes.values() if cls.__module__ == module]
         found = {qualname: f for cls in here for qualname, f in own.functions(
             cls.__name__, work.forward, source.reached_by(cls)).items()}
@@ -177,17 +177,17 @@ def _own_layers(work, classes):
                        for own, qualname, f in source.called_first(
                            [(own, qualname, f) for qualname, f in found.items()])]
         work.files[file] = own.edited()
-        work.graded += [(module, cls.__name__) for cls in here]
+        work.graded += [(file.removesuffix(".py"), cls.__name__) for cls in here]
 
 
 def _check_own(work, name, cls):
     """Raise InputError for a layer of a teacher's that can't be an exercise."""
-    where = name.rpartition(":")[0]
-    file, names = f"{cls.__module__}.py", [one for _, one in work.graded] + [*work.own]
+    path, names = Path(name.rpartition(":")[0]), [one for _, one in work.graded] + [*work.own]
     if work.level != "layer":
         raise InputError(f"layer {name!r}: a layer of your own goes with --level layer")
-    if (Path(where).name != file or file in work.files or cls.__name__ in names
-            or cls.__module__ in sys.stdlib_module_names):
+    if ("." in cls.__module__ or sys.modules[cls.__module__].__file__ != str(path.resolve())
+            or path.name in work.files or cls.__name__ in names
+            or path.stem in sys.stdlib_module_names):
         raise InputError(f"layer {name!r}: give a file.py:Class, the file in no package, with a "
                          "name, as its class has, that no other here and no module of Python has")
     try:

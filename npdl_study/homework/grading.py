@@ -11,7 +11,6 @@ import csv
 import dataclasses
 import hashlib
 import io
-import pickle
 import platform
 import re
 import secrets
@@ -24,8 +23,8 @@ from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
-from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
-from npdl_study.homework.handout import HANDED_OUT
+from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in, listed
+from npdl_study.homework.handout import HANDED_OUT, pickled
 from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, losses, questions
 from npdl_study.homework.services import write_autograder, write_results, write_workflow
@@ -35,7 +34,7 @@ from npdl_train.process import SEALS
 from npdl_train.runs.config import usable_cores
 
 # A spreadsheet runs what begins so, in a cell or after what separates its cells.
-FORMULA = re.compile(r"(^\s*|[;\t|]\s*)(?=[=+\-@＝＋－＠])")
+FORMULA = re.compile(r"((?:^|[;\t|])[\s\"']*)(?=[=+\-@＝＋－＠])")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +60,7 @@ def tasks_of(homework):
             asked, _ = questions(task.get("layer", task["name"]), 0, task["forward"])
             task["kept"] = reached(lambda asked=asked: answers(asked, {}))
             task["gone"] = {(sys.modules[module].__file__, name)
-                            for module, hole in zip(task["own"], task["holes"], strict=True)
+                            for hole, module in task["holes"].items() if module
                             for name in (hole, hole.removesuffix("_backward"))}
         return tasks
     except (OSError, ValueError, TypeError, LookupError, InputError) as error:
@@ -164,7 +163,7 @@ def grade_class(folder, homework, out, settings=None, resume=False, again=()):
          *([f"--limit={settings.limit:g}"] if settings.limit != Settings.limit else [])])
     for name in others:
         print(f"{name}: passed over, for it is no student's folder or zip")
-    given = {name: [read(place, task, settings.alike) for task in tasks]
+    given = {name: read(place, tasks, settings.alike)
              for name, place in submissions.items() if not again or name in again}
     for name, files in given.items():
         if (before := grades.submissions.get(name)) and sum_of(before) is not None and not again:
@@ -185,21 +184,26 @@ def grade_class(folder, homework, out, settings=None, resume=False, again=()):
 
 def grade_one(place, homework, settings):
     """{task: what it got} of one submission, a folder or zip."""
-    return {task["name"]: one_task(read(Path(place), task, settings.alike), task, settings.seed,
-                                   settings.limit) for task in tasks_of(homework)}
+    tasks = tasks_of(homework)
+    return {task["name"]: one_task(file, task, settings.seed, settings.limit)
+            for task, file in zip(tasks, read(Path(place), tasks, settings.alike), strict=True)}
 
 
-def read(place, task, alike):
-    """What a submission holds of a task: its text, or the error of its absence; where it is, what
-    has the same name, and a digest of it all."""
-    found = {"text": b"", "error": None, "file": "", "others": []}
-    try:
-        found["text"], *where = handed_in(place, f"{task['module']}.py", alike)
-        found["file"], found["others"] = printable(where[0]), [printable(one) for one in where[1]]
-    except Exception as error:          # nor may this cost others anything
-        found["error"] = error
-    told = found["text"] + str(found["error"]).encode("utf-8", "replace")
-    return found | {"sha256": hashlib.sha256(told).hexdigest()}
+def read(place, tasks, alike):
+    """What a submission holds of each task: its text, or the error of its absence; where it is,
+    what has the same name, and a digest of it all."""
+    every, files = [], None
+    for task in tasks:
+        found = {"text": b"", "error": None, "file": "", "others": []}
+        try:
+            files = listed(place) if files is None else files
+            text, where, others = handed_in(files, f"{task['module']}.py", alike)
+            found |= {"text": text, "file": printable(where), "others": [*map(printable, others)]}
+        except Exception as error:          # nor may this cost others anything
+            found["error"] = error
+        told = found["text"] + str(found["error"]).encode("utf-8", "replace")
+        every.append(found | {"sha256": hashlib.sha256(told).hexdigest()})
+    return every
 
 
 def one_task(file, task, seed, limit):
@@ -210,7 +214,7 @@ def one_task(file, task, seed, limit):
         if file["error"]:
             raise file["error"]
         asked, wanted = questions(task.get("layer", task["name"]), seed, task["forward"])
-        asked = pickle.dumps(asked) if "layer" in task else asked
+        asked = pickled(asked, task["layer"]) if "layer" in task else asked
         found = isolated(task | {"handed_in": file["text"], "questions": asked}, limit)
         lost = losses(task["name"], found, wanted)
         points, why = len(POINTS) - len(lost), [*lost.values(), ("", "")][0][0]

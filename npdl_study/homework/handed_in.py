@@ -5,9 +5,11 @@ within bounds.
 """
 
 import io
+import itertools
 import os
 import re
 import stat
+import unicodedata
 import zipfile
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +19,7 @@ MOST_BYTES = 1 << 20            # of a student's file
 MOST_FILES, MOST_DEPTH = 20_000, 12
 MOST_OF_A_ZIP, MOST_OF_A_LIST = 256 << 20, 4 << 20      # bytes: of the file, of its list of files
 MADE_BY_TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
+VENV = "pyvenv.cfg"         # marks a virtual environment: its folders are made by tools, too
 LINK = "a link, which is not followed: hand in the file itself"
 
 
@@ -41,11 +44,10 @@ class File:
         return len(self.path.parts), self.path.parts
 
 
-def handed_in(place, name, alike=False):
-    """(bytes, path, others) of the shallowest file of this name in a submission, a folder or a zip,
-    and the paths of others of that name; with `alike`, of a name that is much like it, where there
-    is none. Raises NotOwn when it is not there, NotGraded when two are equally near."""
-    every = sorted(_files(place), key=lambda file: file.order)
+def handed_in(every, name, alike=False):
+    """(bytes, path, others) of the shallowest file of this name among those that are `listed`, and
+    the paths of others of that name; with `alike`, of a name that is much like it, where there is
+    none. Raises NotOwn when it is not there, NotGraded when two are equally near."""
     near = [file for file in every if _plain(file.path.name) == _plain(name)]
     named = [file for file in near if file.path.name == name] or (near if alike else [])
     if not (found := [file for file in named if not file.odd]):
@@ -64,47 +66,65 @@ def _why_not(name, named, near, every):
         return f"{named[0].path} is {named[0].odd}"
     if near:
         return f"{name} is not there; did you mean {near[0].path.name!r}? Name it {name}"
-    inside = {file.path.parts[0]: "" for file in every} | {
+    inside = {_top(file.path): "" for file in every if not file.odd} | {
         str(file.path): f" ({file.odd})" for file in every if file.odd}
     there = ", ".join([f"{path}{odd}" for path, odd in inside.items()][:9])
     return f"{name} is not there; there is {there or 'nothing'}"
 
 
+def _top(path):
+    """The first of a path that is no zip."""
+    parts = [*path.parts]
+    most = next((i for i, part in enumerate(parts, 1) if not part.lower().endswith(".zip")), None)
+    return "/".join(parts[:most] + [""] * (most is not None and most < len(parts)))
+
+
 def _plain(name):
     """layernorm of "layer_norm.py", "Layer Norm.py", "layer_norm (1).py", "layer-norm-2.py" and
     "layer_norm - Copy.py"; of another name, that name."""
-    stem, dot, rest = name.casefold().partition(".py")
-    if not dot or rest not in ("", ".txt", ".py"):
+    stem, dot, rest = unicodedata.normalize("NFKC", name).casefold().partition(".py")
+    if not dot or name.startswith(".") or re.sub(r"\W", "", rest) not in ("", "txt", "py"):
         return name
     return re.sub(r"[\W_]", "", re.sub(r"(\s*\(\d+\)|-\d+|[\s-]*\bcopy( \d+)?)+$", "", stem))
 
 
-def _files(place):
-    """The Files of a submission. Raises NotOwn where there are too many."""
+def listed(place):
+    """The Files of a submission, a folder or a zip, the shallowest first. Raises NotOwn where there
+    are too many."""
     if place.is_symlink():
         raise NotOwn("it is a link, which is not followed: put the folder itself there")
-    files = [] if place.is_dir() else [File(PurePosixPath(place.name), partial(_read, place))]
-    waiting = [(place, ())] if place.is_dir() else []
+    found = [] if place.is_dir() else [File(PurePosixPath(place.name), partial(_read, place))]
+    waiting, files = [(place, ())] if place.is_dir() else [], []
     while waiting:
         folder, inside = waiting.pop()
         with os.scandir(folder) as entries:
-            for entry in entries:
-                path = (*inside, entry.name)
-                if not entry.is_dir(follow_symlinks=False):
-                    files.append(_file(entry, PurePosixPath(*path)))
-                elif _is_own(entry) and len(path) < MOST_DEPTH:
-                    waiting.append((entry.path, path))
-                if len(files) + len(waiting) > MOST_FILES:
-                    raise NotOwn(f"there are more than {MOST_FILES} files: hand in yours alone")
-    for file in [file for file in files if file.path.suffix.lower() == ".zip" and not file.odd]:
-        files += _zipped(file, place if not place.is_dir() else place / file.path)
-    return files
+            entries = [*itertools.islice(entries, MOST_FILES + 1)]
+        is_venv = any(entry.name == VENV for entry in entries)
+        for entry in entries:
+            path, is_folder = (*inside, entry.name), entry.is_dir(follow_symlinks=False)
+            if is_folder and not (odd := _passed_over(path, is_venv)):
+                waiting.append((entry.path, path))
+            else:
+                found.append(File(PurePosixPath(*path), odd=odd) if is_folder else
+                             _file(entry, PurePosixPath(*path)))
+        _count(len(found) + len(waiting))
+    for file in found:
+        is_zip = file.path.suffix.lower() == ".zip" and not file.odd
+        files += _zipped(file, place / file.path if place.is_dir() else place) if is_zip else [file]
+        _count(len(files))
+    return sorted(files, key=lambda file: file.order)
 
 
-def _is_own(entry):
-    """Whether a folder may hold what its student wrote."""
-    return not (entry.name.startswith(".") or entry.name in MADE_BY_TOOLS
-                or os.path.lexists(os.path.join(entry.path, "pyvenv.cfg")))
+def _count(files):
+    if files > MOST_FILES:
+        raise NotOwn(f"there are more than {MOST_FILES} files: hand in yours alone")
+
+
+def _passed_over(path, is_venv):
+    """Why a folder is: it can't be what its student wrote, or it lies in one that is_venv."""
+    if path[-1].startswith(".") and path[-1] != ".." or path[-1] in MADE_BY_TOOLS or is_venv:
+        return "made by tools, and passed over"
+    return f"deeper than {MOST_DEPTH} folders" if len(path) >= MOST_DEPTH else ""
 
 
 def _file(entry, path):
@@ -136,7 +156,7 @@ class _Archive(io.FileIO):
 
 
 def _zipped(archive, place):
-    """The Files in a zip; `archive` says why there are none."""
+    """The Files in a zip, or the zip, which says why there are none."""
     try:
         if os.path.getsize(place) > MOST_OF_A_ZIP:
             raise zipfile.BadZipFile(f"it has more than {MOST_OF_A_ZIP >> 20} MiB")
@@ -144,26 +164,32 @@ def _zipped(archive, place):
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
     except Exception as error:          # zipfile raises what it likes at what is no zip
         archive.odd = f"no zip that can be read ({error})"
-        return []
-    if len(entries) > MOST_FILES:
-        archive.odd = f"a zip of more than {MOST_FILES} files"
-        return []
+        return [archive]
+    _count(len(entries))
+    archive.odd = "" if entries else "an empty zip"
     inside = [(entry, PurePosixPath(entry.filename.replace("\\", "/"))) for entry in entries]
-    venvs = {path.parent for _, path in inside if path.name == "pyvenv.cfg"}
-    return [File(archive.path / path, partial(_unzipped, place, entry), _odd(entry, path))
-            for entry, path in inside if not (venvs & set(path.parents) or any(
-                part in MADE_BY_TOOLS or part.startswith(".") and part != ".."
-                for part in path.parts[:-1]))]
+    venvs = {path.parent for _, path in inside if path.name == VENV}
+    return [_entry(place, archive.path, entry, path, venvs) for entry, path in inside] or [archive]
+
+
+def _entry(place, archive, entry, path, venvs):
+    """The File of an entry, or of the folder of it that is passed over."""
+    for folder in [*path.parents][-2::-1]:
+        if odd := _passed_over(folder.parts, folder.parent in venvs):
+            return File(archive / folder, odd=odd)
+    return File(archive / path, partial(_unzipped, place, entry), _odd(entry, path))
 
 
 def _odd(entry, path):
     """Why an entry of a zip is not read."""
-    if path.is_absolute() or ".." in path.parts or len(path.parts) > MOST_DEPTH:
+    if path.is_absolute() or ".." in path.parts:
         return "outside of its zip"
     if stat.S_ISLNK(entry.external_attr >> 16):
         return LINK
     if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return "locked, or packed in a way that is not read: make a plain zip"
+    if path.suffix.lower() == ".zip":
+        return "a zip in a zip, which is not read"
     return "more than 1 MiB" if entry.file_size > MOST_BYTES else ""
 
 

@@ -2,15 +2,22 @@
 
 import ast
 import base64
+import importlib
+import io
+import operator
 import pickle
+import sys
+import types
 import zlib
+from pathlib import Path
 
+from npdl_study.check.target import find_class
 from npdl_study.homework.judging import ADDED, FLOAT32, KEPT, SAME, questions
 
 # [task], the easiest first: a class (name) of module.py; the functions that are to be written there
-# (holes, "Linear.backward"), and where npdl has them (own, "npdl.layers.linear"); whether these are
-# forwards; the module's text, and the same without the forward of what is to be written (pristine);
-# of a teacher's layer where it is (layer), and what is asked at home, with the answers (given).
+# (holes, {"Linear.backward": "npdl.layers.linear", where npdl has it}); whether these are forwards;
+# the module's text, and the same without the forward of what is to be written (pristine); of a
+# teacher's layer where it is (layer), and what is asked at home, with the answers (given).
 HANDED_OUT = "handed_out.json"
 README = """\
 # Homework: {title}
@@ -101,25 +108,44 @@ def handed_out(work):
     tasks = []
     for module, name in work.graded:
         text = work.files[f"{module}.py"]
-        holes = {hole.qualname: hole.original.partition(":")[0] for hole in work.holes
-                 if hole.file == f"{module}.py"}
-        tasks.append({"module": module, "name": name, "holes": [*holes], "own": [*holes.values()],
-                      "forward": work.forward, "text": text,
+        holes = {hole.qualname: "" if name in work.own else hole.original.partition(":")[0]
+                 for hole in work.holes if hole.file == f"{module}.py"}
+        tasks.append({"module": module, "name": name, "holes": holes, "forward": work.forward,
+                      "text": text,
                       "pristine": text if work.forward else without_forward(text, holes)})
         if name in work.own:
+            given = pickled(questions(work.own[name], 0, work.forward), work.own[name])
             tasks[-1] |= {"layer": work.own[name],
-                          "given": packed(questions(work.own[name], 0, work.forward))}
+                          "given": base64.b64encode(zlib.compress(given)).decode()}
     return tasks
 
 
-def packed(value):
-    """A text of a value; `unpacked` in a process where its classes have the same names."""
-    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
-
-
 def unpacked(text):
-    """The value of such a text."""
+    """The value of a "given"; the file that its classes stand in is a module of its name here."""
     return pickle.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def pickled(value, layer):
+    """Bytes of a value that has instances of a teacher's layer, "mine.py:Class"."""
+    file = io.BytesIO()
+    _Pickler(file, sys.modules[find_class(layer).__module__]).dump(value)
+    return file.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Names what a teacher's file defines by that file, whatever its module is called here."""
+
+    def __init__(self, file, module):
+        super().__init__(file)
+        self.module = module
+
+    def reducer_override(self, value):
+        if value is self.module:
+            return importlib.import_module, (Path(value.__file__).stem,)
+        if (isinstance(value, (type, types.FunctionType))
+                and value.__module__ == self.module.__name__):
+            return operator.attrgetter(value.__qualname__), (self.module,)
+        return NotImplemented
 
 
 def without_forward(text, holes):

@@ -23,7 +23,7 @@ from npdl_study.homework.grading import grade_class
 from npdl_study.homework.handed_in import NotOwn
 from npdl_study.homework.judging import questions
 from npdl_train.process import SEALS
-from tests.study.test_homework import solved, styled
+from tests.study.test_homework import ALL, solved, styled
 from tests.tools import slow
 
 pytestmark = pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS,
@@ -209,7 +209,7 @@ def test_odd_folders(tmp_path, capsys):
     ["{'forward': True}"], [{"forward": True}, {"level": "line"}, {"level": "lstm"}]), ids=str)
 def test_every_kind_of_homework(tmp_path, how):
     """npdl's own lines have full points, in whole files and in one line."""
-    layers = None if "lstm" in how.values() else ["RNNCell", "Softmax"]
+    layers = None if "lstm" in how.values() else ["RNNCell", "Softmax", "LayerNorm"]
     made = homework(tmp_path / "homework", layers, **how)
     (tmp_path / "class" / "right").mkdir(parents=True)
     for name in made.files:
@@ -217,6 +217,18 @@ def test_every_kind_of_homework(tmp_path, how):
     found = grade_class(tmp_path / "class", tmp_path / "homework",
                         tmp_path / "grades").submissions
     assert [told["points"] for told in found["right"].values()] == [3] * len(made.graded), found
+
+
+@pytest.mark.slow
+def test_every_layers_own_solution_has_full_points_in_class(tmp_path):
+    """What it needs of Python and npdl is in the sealed process, whatever its text is."""
+    made = homework(tmp_path / "homework", ALL)
+    (tmp_path / "class" / "right").mkdir(parents=True)
+    for name in made.files:
+        (tmp_path / "class" / "right" / name).write_text(solved(made, name))
+    found, = grade_class(tmp_path / "class", tmp_path / "homework",
+                         tmp_path / "grades").submissions.values()
+    assert {told["points"] for told in found.values()} == {3}, grading.reasons(found)
 
 
 def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
@@ -435,6 +447,7 @@ def test_who_is_graded_again(tmp_path, capsys):
 
 @pytest.mark.parametrize("cell, shown", [
     ("=1+1", "'=1+1"), (" ＝1", " '＝1"), ("n;=1+1", "n;'=1+1"), ("a\t@x", "a\t'@x"),
+    ('"=1', "\"'=1"), ("n;\"'-1", "n;\"''-1"),
     ("a-b", "a-b"), ("x; y = 2", "x; y = 2"), ("\r\n+1", "\r\n'+1")])
 def test_no_cell_is_a_formula(cell, shown):
     assert grading.FORMULA.sub(r"\1'", cell) == shown

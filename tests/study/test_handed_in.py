@@ -6,9 +6,14 @@ import zipfile
 import pytest
 
 from npdl_study.homework import handed_in as room
-from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in
+from npdl_study.homework.handed_in import NotGraded, NotOwn
 
 LINK = 0o120777 << 16
+
+
+def handed_in(place, name, alike=False):
+    """(bytes, path, others) of a name in a submission."""
+    return room.handed_in(room.listed(place), name, alike)
 
 
 def zipped(place, files, **options):
@@ -51,6 +56,20 @@ def test_what_tools_put_there_is_passed_over(tmp_path, kind):
     assert others == [f"{start}week/old/linear.py"]
 
 
+@pytest.mark.parametrize("within", ["", "week/"])
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_an_environment_made_around_the_work_hides_nothing_of_it(tmp_path, kind, within):
+    """What `python -m venv .` puts beside a student's file is passed over; the file is not."""
+    lay = laid if kind == "folder" else zipped
+    files = {f"{within}pyvenv.cfg": "", f"{within}lib/python3/linear.py": "npdl's own",
+             f"{within}src/npdl/linear.py": "npdl's own"}
+    place = lay(tmp_path / "ada.zip", files)
+    with pytest.raises(NotOwn, match=r"lib \(made by tools, and passed over\), "):
+        handed_in(place, "linear.py")
+    place = lay(tmp_path / "ben.zip", files | {f"{within}linear.py": "mine"})
+    assert handed_in(place, "linear.py")[::2] == (b"mine", [])
+
+
 def test_two_that_are_equally_near_are_for_the_teacher(tmp_path):
     laid(tmp_path, {"a/linear.py": "1", "b/linear.py": "1"})
     assert handed_in(tmp_path, "linear.py")[1:] == ("a/linear.py", ["b/linear.py"])
@@ -61,7 +80,8 @@ def test_two_that_are_equally_near_are_for_the_teacher(tmp_path):
 
 @pytest.mark.parametrize("name", [
     "layer norm.py", "layer_norm (1).py", "Layer_Norm.py", "LayerNorm.py", "layer-norm-2.py",
-    "layer_norm - Copy.py", "layer_norm copy 2.py", "layer_norm.py.txt", "layer_norm (1) (2).py"])
+    "layer_norm - Copy.py", "layer_norm copy 2.py", "layer_norm.py.txt", "layer_norm (1) (2).py",
+    "layer_norm.py ", " layer_norm.py\n", "layer_norm.py\u200b", "ｌayer_norm.py"])
 def test_names_that_are_much_alike(tmp_path, name):
     laid(tmp_path, {name: "mine"})
     with pytest.raises(NotOwn, match="did you mean .*? Name it layer_norm.py"):
@@ -71,7 +91,8 @@ def test_names_that_are_much_alike(tmp_path, name):
     assert handed_in(tmp_path, "layer_norm.py", alike=True)[0] == b"named"
 
 
-@pytest.mark.parametrize("name", ["layer_norms.py", "layer_norm.pyc", "norm.py", "layer_norm.txt"])
+@pytest.mark.parametrize("name", ["layer_norms.py", "layer_norm.pyc", "norm.py", "layer_norm.txt",
+                                  ".layer_norm.py", "._Layer_Norm.py"])
 def test_names_that_are_not(tmp_path, name):
     laid(tmp_path, {name: "x"})
     with pytest.raises(NotOwn, match=f"not there; there is {name}"):
@@ -105,12 +126,14 @@ def entry(name, **attributes):
 @pytest.mark.parametrize("files, words", [
     ({"../linear.py": "x"}, "outside of its zip"), ({"/etc/linear.py": "x"}, "outside of its zip"),
     ({"a\\..\\..\\linear.py": "x"}, "outside of its zip"),
-    ({"a/" * 20 + "linear.py": "x"}, "outside of its zip"),
+    ({"a/" * 20 + "linear.py": "x"}, "a (deeper than 12 folders)"), ({}, "ada.zip (an empty zip)"),
+    ({"linear.py/x": "x", "b/linear.zip": "PK"}, "there is ada.zip/linear.py/, ada.zip/b/linear.zip"
+     " (a zip in a zip, which is not read)"),
     ({entry("linear.py", external_attr=LINK): "/etc/passwd"}, "is a link"),
     ({entry("linear.py", compress_type=zipfile.ZIP_BZIP2): "0" * (1 << 20)}, "make a plain zip"),
     ({entry("linear.py", compress_type=zipfile.ZIP_LZMA): "0" * (1 << 20)}, "make a plain zip"),
     ({entry("linear.py", compress_type=zipfile.ZIP_DEFLATED): "0" * (1 << 24)}, "more than 1 MiB"),
-    ({"inner.zip": "PK", "x.txt": ""}, "linear.py is not there; there is ada.zip"),
+    ({"inner.zip": "PK", "x.txt": ""}, "linear.py is not there; there is ada.zip/x.txt"),
 ])
 def test_hostile_zips(tmp_path, files, words):
     place = zipped(tmp_path / "ada.zip", files)
@@ -137,9 +160,15 @@ def test_zips_that_lie_or_are_too_large(tmp_path, monkeypatch):
     zipped(tmp_path / "a.zip", {"linear.py": "x", **{f"{i}": "" for i in range(50)}})
     assert handed_in(tmp_path / "a.zip", "linear.py")[0] == b"x"
     for name, most in (("MOST_FILES", 40), ("MOST_OF_A_LIST", 1000), ("MOST_OF_A_ZIP", 1000)):
-        with monkeypatch.context() as patch, pytest.raises(NotOwn, match="zip|list"):
+        with monkeypatch.context() as patch, pytest.raises(NotOwn, match="zip|list|than 40 files"):
             patch.setattr(room, name, most)
             handed_in(tmp_path / "a.zip", "linear.py")
+    laid(tmp_path / "ada", dict.fromkeys("abc", ""))
+    for name in ("a", "b"):
+        zipped(tmp_path / "ada" / f"{name}.zip", {f"{i}": "" for i in range(30)})
+    monkeypatch.setattr(room, "MOST_FILES", 40)
+    with pytest.raises(NotOwn, match="more than 40 files"):     # all in all
+        handed_in(tmp_path / "ada", "linear.py")
 
 
 def test_folders_without_end(tmp_path, monkeypatch):
@@ -148,7 +177,7 @@ def test_folders_without_end(tmp_path, monkeypatch):
     with pytest.raises(NotOwn, match="more than 40 files"):
         handed_in(tmp_path / "many", "linear.py")
     laid(tmp_path / "deep", {"a/" * 15 + "linear.py": "x"})
-    with pytest.raises(NotOwn, match="is not there"):
+    with pytest.raises(NotOwn, match="there is a/.*a .deeper than 12 folders"):
         handed_in(tmp_path / "deep", "linear.py")
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "linear.py").write_bytes(bytes(room.MOST_BYTES + 1))
@@ -159,7 +188,7 @@ def test_folders_without_end(tmp_path, monkeypatch):
 def test_what_is_read_was_looked_at(tmp_path):
     """A file that is replaced by a link or a pipe after it was listed is not read."""
     laid(tmp_path, {"linear.py": "x"})
-    found, = room._files(tmp_path)
+    found, = room.listed(tmp_path)
     (tmp_path / "linear.py").unlink()
     (tmp_path / "linear.py").symlink_to("/etc/passwd")
     with pytest.raises(OSError):

@@ -3,6 +3,7 @@
 import importlib.util
 import platform
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,10 @@ def _forgotten(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS, reason="needs seccomp")
-def test_a_class_and_its_homes():
-    """The class and the tests at home agree; neither has the solution in its process or folder."""
+def test_a_class_and_its_homes(monkeypatch):
+    """The class and the tests at home agree; neither has the solution in its process or folder.
+    That another module has the file's name already changes nothing."""
+    monkeypatch.setitem(sys.modules, "mine", types.ModuleType("mine"))
     made = homework("homework", ["mine.py:Shift", "Tanh"])
     assert [hole.qualname for hole in made.holes] == ["Tanh.backward", "Shift.backward"]
     assert "dt = " not in "".join(path.read_text() for path in Path("homework").iterdir())
@@ -111,6 +114,20 @@ def test_at_home(name, monkeypatch):
     Path("mine.py").write_text(MINE.replace(old, new) if old else MINE)
     said = first_trouble("Shift")
     assert words in said and bool(words) == bool(said)
+
+
+def test_what_a_process_has_loaded_before_is_no_matter(tmp_path, monkeypatch):
+    """Another folder's file of the name, or the same file before it was written anew."""
+    homework("homework", ["mine.py:Shift"])
+    (tmp_path / "two").mkdir()
+    monkeypatch.chdir(tmp_path / "two")
+    Path("mine.py").write_text(MINE)
+    homework("homework", ["mine.py:Shift"])
+    for name in ("handed_out.json", "mine.py", "README.md"):
+        assert Path("homework", name).read_bytes() == (tmp_path / "homework" / name).read_bytes()
+    Path("mine.py").write_text(MINE.replace("dt = dy", "dt = 2 * dy"))
+    with pytest.raises(InputError, match="its own gradients are not right"):
+        homework("new", ["mine.py:Shift"])
 
 
 def test_forwards_of_ones_own(monkeypatch):
