@@ -29,10 +29,11 @@ from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, losses, questions
 from npdl_study.homework.services import write_autograder, write_results, write_workflow
 from npdl_train.console import place, printable
-from npdl_train.options import NATURAL, SECONDS, add_settings, count, setting, taken
+from npdl_train.options import COUNT, SECONDS, add_settings, count, setting, taken
 from npdl_train.process import SEALS
 from npdl_train.runs.config import usable_cores
 
+NEEDED = ("module", "holes", "forward", "pristine", "gone", "kept")
 # A spreadsheet runs what begins so, in a cell or after what separates its cells.
 FORMULA = re.compile(r"((?:^|[;\t|])[\s\"']*)(?=[=+\-@＝＋－＠])")
 
@@ -42,7 +43,7 @@ class Settings:
     """How a class is graded."""
 
     seed: int | None = setting("", None, "of the class: what all are asked; drawn, and written "
-                               "into the grades, if not given", "N", NATURAL)
+                               "into the grades, if not given", "N", COUNT)
     alike: bool = setting("", False, "grade `layer norm.py` or `Layer_Norm (1).py` where there is "
                           "no layer_norm.py")
     limit: float = setting("", 60.0, "for each task", "SECONDS", SECONDS)
@@ -208,14 +209,15 @@ def read(place, tasks, alike):
 
 def one_task(file, task, seed, limit):
     """{"points", "reason", ...} of what a submission holds of a task; points of None where the
-    grader failed."""
+    grader failed. Its process gets no more of the task than it needs: no answers of home."""
     lost = {}
     try:
         if file["error"]:
             raise file["error"]
         asked, wanted = questions(task.get("layer", task["name"]), seed, task["forward"])
         asked = pickled(asked, task["layer"]) if "layer" in task else asked
-        found = isolated(task | {"handed_in": file["text"], "questions": asked}, limit)
+        found = isolated({name: task[name] for name in NEEDED} |
+                         {"handed_in": file["text"], "questions": asked}, limit)
         lost = losses(task["name"], found, wanted)
         points, why = len(POINTS) - len(lost), [*lost.values(), ("", "")][0][0]
     except (NotOwn, NotGraded) as error:
@@ -229,8 +231,7 @@ def one_task(file, task, seed, limit):
 
 def _seeded(settings):
     """Settings with a seed, drawn where none was given."""
-    drawn = secrets.randbelow(1 << 31) if settings.seed is None else settings.seed
-    return dataclasses.replace(settings, seed=drawn)
+    return dataclasses.replace(settings, seed=settings.seed or 1 + secrets.randbelow(1 << 31))
 
 
 def _begun(out, tasks, settings, goes_on):

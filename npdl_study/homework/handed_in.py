@@ -39,10 +39,6 @@ class File:
     read: object = None
     odd: str = ""
 
-    @property
-    def order(self):
-        return len(self.path.parts), self.path.parts
-
 
 def handed_in(every, name, alike=False):
     """(bytes, path, others) of the shallowest file of this name among those that are `listed`, and
@@ -55,7 +51,7 @@ def handed_in(every, name, alike=False):
     first, *others = found
     text = first.read()
     for other in others[:9]:
-        if other.order[0] == first.order[0] and other.read() != text:
+        if len(other.path.parts) == len(first.path.parts) and other.read() != text:
             raise NotGraded(f"{name} is there {len(found)} times, {first.path} and {other.path}: "
                             "leave one")
     return text, str(first.path), [str(other.path) for other in others[:9]]
@@ -73,10 +69,9 @@ def _why_not(name, named, near, every):
 
 
 def _top(path):
-    """The first of a path that is no zip."""
-    parts = [*path.parts]
-    most = next((i for i, part in enumerate(parts, 1) if not part.lower().endswith(".zip")), None)
-    return "/".join(parts[:most] + [""] * (most is not None and most < len(parts)))
+    """A path up to its first part that is no zip."""
+    zips = [*itertools.takewhile(lambda part: part.lower().endswith(".zip"), path.parts[:-1])]
+    return "/".join(path.parts[:len(zips) + 1]) + "/" * (len(zips) + 1 < len(path.parts))
 
 
 def _plain(name):
@@ -112,7 +107,7 @@ def listed(place):
         is_zip = file.path.suffix.lower() == ".zip" and not file.odd
         files += _zipped(file, place / file.path if place.is_dir() else place) if is_zip else [file]
         _count(len(files))
-    return sorted(files, key=lambda file: file.order)
+    return sorted(files, key=lambda file: (len(file.path.parts), file.path))
 
 
 def _count(files):

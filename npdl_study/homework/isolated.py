@@ -34,7 +34,7 @@ def isolated(asked, limit):
     """{name: array} that a process of student code answers. Raises NotOwn when it does not."""
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
                    "PYTHONHASHSEED": "0",       # the same order of sets, whenever it is graded
-                   "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+                   "PYTHONPATH": process.import_paths()}
     with (open(os.memfd_create("given"), "w+b") as given,       # no disk, which may be full
           open(os.memfd_create("begun"), "w+b", 0) as begun,
           open(os.memfd_create("answer"), "w+b") as out):

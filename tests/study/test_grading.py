@@ -384,6 +384,7 @@ def test_answers_are_read_with_distrust():
     (["..", "--homework", "homework"], "Python is run in it"),
     (["class", "--homework", "homework", "--limit", "0"], "--limit 0"),
     (["class", "--homework", "homework", "--jobs", "0"], "--jobs 0"),
+    (["class", "--homework", "homework", "--seed", "0"], "--seed 0"),       # home's
 ])
 def test_what_cannot_be_graded(what, said, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -70,6 +70,11 @@ WAYS = {    # name: (what is replaced, by what, points, words of the reason)
     "peeking": ("dt = dy", "import mine; dt = dy", 0, "imports mine"),
     "hidden": ("dt = dy", "from collections import _sys; _sys.modules['mine'].Shift.backward(self, "
                "dy, cache); dt = dy", 0, "Shift raised RecursionError"),
+    "answers": ("dt = dy", "from collections import _sys\n        "
+                "frame = _sys._getframe()\n        while 'asked' not in frame.f_locals:\n          "
+                "  frame = frame.f_back\n        "
+                "assert not frame.f_locals['asked'].keys() & {'given', 'layer'}\n        "
+                "frame.f_locals['asked']['given']\n        dt = dy", 0, "KeyError: 'given'"),
     "reading": ("dt = dy", "from collections import _sys\n        "
                 "_sys.modules['io'].FileIO('mine.py')\n        dt = dy", 0, "not permitted"),
 }
@@ -104,7 +109,7 @@ def test_a_class_and_its_homes(monkeypatch):
         assert bool(words) == bool(told["reason"])
 
 
-@pytest.mark.parametrize("name", [name for name in WAYS if name not in ("hidden", "reading")])
+@pytest.mark.parametrize("name", sorted(WAYS.keys() - {"hidden", "answers", "reading"}))
 def test_at_home(name, monkeypatch):
     old, new, _, words = WAYS[name]
     homework("homework", ["mine.py:Shift"])
