@@ -27,6 +27,7 @@ from pathlib import Path
 from experiments.bench import report
 from experiments.bench.guard import Guard
 from experiments.bench.harness import Variant, measure_steps
+from experiments.bench.mkl import NAME, as_on_intel
 from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step
 from experiments.bench.worker import WorkerError, serve
 from npdl.errors import InputError
@@ -60,29 +61,33 @@ def make_step(job):
 
 def against_torch(args, path, guard):
     """Tables, and the record, of npdl beside PyTorch."""
-    rows, case = [], Case(str(path), args.tokens)
+    rows, case, (as_intel, said) = [], Case(str(path), args.tokens), as_on_intel()
+    sides = {"npdl": ("npdl", {}), "PyTorch": ("torch", {}),
+             **({f"PyTorch, {NAME}": ("torch", as_intel)} if as_intel else {})}
     for what in WORKS:
         for threads in args.threads if what != "load" else [1]:
-            variants = [Variant(f"{what} {kind} {threads}", kind, threads=threads,
+            variants = [Variant(name, kind, threads=threads, environment=own,
                                 options={"what": what, "threads": threads})
-                        for kind in ("npdl", "torch")]
+                        for name, (kind, own) in sides.items()]
             results = measure_steps(SCRIPT, case, variants, guard, args.rounds, args.turn)
             rows.append((what, threads, results))
     about = report.machine()
     lines = [f"### {path.name} in float32: {about['processor']}, NumPy {about['numpy']}, PyTorch "
              f"{about['torch']}", "",
-             "| work | threads | npdl | PyTorch | ratio | npdl's peak MiB | PyTorch's peak MiB |",
-             "|---|--:|--:|--:|--:|--:|--:|"]
-    for what, threads, (npdl, torch) in rows:
-        if npdl.error or torch.error:
-            continue
-        mine, theirs = (1000 * args.tokens / r.median if what == "generate" else r.median / 1000
-                        for r in (npdl, torch))
-        lines.append(f"| {WORKS[what]} | {threads} | {mine:.3g} | {theirs:.3g} "
-                     f"| {mine / theirs:.2f} | {npdl.peak_mb:.0f} | {torch.peak_mb:.0f} |")
+             "| work | threads | npdl | beside | its own | ratio | npdl's peak MiB | its own |",
+             "|---|--:|--:|---|--:|--:|--:|--:|"]
+    for what, threads, (npdl, *others) in rows:
+        for other in others:
+            if npdl.error or other.error:
+                continue
+            mine, theirs = (1000 * args.tokens / r.median if what == "generate" else
+                            r.median / 1000 for r in (npdl, other))
+            lines.append(f"| {WORKS[what]} | {threads} | {mine:.3g} | {other.variant.name} "
+                         f"| {theirs:.3g} | {mine / theirs:.2f} | {npdl.peak_mb:.0f} "
+                         f"| {other.peak_mb:.0f} |")
     record = {"machine": about, "tokens": args.tokens,
-              "rows": [{"work": what, **r.as_dict()} for what, _, pair in rows for r in pair]}
-    return ["\n".join(lines)], record
+              "rows": [{"work": what, **r.as_dict()} for what, _, side in rows for r in side]}
+    return ["\n".join([*lines, "", said])], record
 
 
 def ways_to_tune(args, path):

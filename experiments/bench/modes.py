@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import report, tables
 from .cases import DOCUMENT, GROWTH, growth_case
 from .guard import Guard
 from .harness import KEEP_MEMORY, Variant, measure_steps, measure_sweep
+from .mkl import NAME, as_on_intel
 from .worker import THREAD_VARIABLES, WorkerError
 
 
@@ -32,8 +33,9 @@ class Bench:
 
 
 def torch_variants(case, threads, compiled=False, every_adamw=True):
-    """Torch in all its forms; with `every_adamw` also with memory kept (KEEP_MEMORY), and one
-    that skips the work that npdl can skip. Ratios are to the forms before these."""
+    """Torch in all its forms, MKL's kernels for Intel among them (`as_on_intel`); with
+    `every_adamw` also with memory kept (KEEP_MEMORY), and one that skips the work that npdl can
+    skip."""
     forms = ("nn.LSTM", "per-gate") if case.model == "lstm" else ("plain", "sdpa")
     variants = []
     for form in forms:
@@ -47,6 +49,9 @@ def torch_variants(case, threads, compiled=False, every_adamw=True):
         variants += [Variant(f"torch {form}, fused AdamW, memory kept", "torch", "equal",
                              {"form": form, "adamw": "fused"}, threads, KEEP_MEMORY)
                      for form in forms]
+    if kernels := as_on_intel()[0]:
+        variants += [replace(v, name=f"{v.name}, {NAME}", environment=v.environment | kernels)
+                     for v in variants]
     if not case.is_text and every_adamw:
         variants.append(Variant(f"torch {forms[0]}, fused AdamW, no dead work", "torch", "less",
                                 {"form": forms[0], "adamw": "fused", "last": 2}, threads))
@@ -57,8 +62,9 @@ def floor_variants(threads):
     """The products alone: BLAS with all threads, one BLAS thread in each shard, and torch."""
     one = Variant("products, NumPy", "floor", "floor", {"shards": 1}, threads)
     cut = Variant(f"products, NumPy, {threads} shards", "floor", "floor", {"shards": threads}, 1)
-    torch = Variant("products, torch", "floor", "floor", {"torch": True}, threads)
-    return [one, cut, torch] if threads > 1 else [one, torch]
+    torch = [Variant(f"products, torch{name}", "floor", "floor", {"torch": True}, threads, given)
+             for name, given in (("", {}), (f", {NAME}", as_on_intel()[0])) if given or not name]
+    return [one, cut, *torch] if threads > 1 else [one, *torch]
 
 
 def run_steps(bench):
