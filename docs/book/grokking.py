@@ -5,7 +5,8 @@
 
 data/grokking.json has loss and accuracy at every evaluation, and, at FRAMES of them, where the
 embeddings of the 31 numbers lie in the plane of the wave that is strongest at the end
-(npdl_study.plots.embedding_spectrum). docs/gallery/grokking.webp shows it as it moves.
+(npdl_study.plots.embedding_spectrum). docs/gallery/grokking.webp shows it as it moves,
+grokking-curves.png is the run's own curves.png.
 """
 
 import io
@@ -20,12 +21,15 @@ from npdl.files import write_atomically
 from npdl_study.plots import style
 from npdl_study.plots.embedding_spectrum import spectrum
 from npdl_train.console import OneLineParser, begin, guarded
+from npdl_train.runs.curves import plot_curves
+from npdl_train.runs.folder import describe
 from npdl_train.runs.metrics import METRICS, read_records
 from npdl_train.runs.recipes import new_config
 from npdl_train.runs.run import train
 
 DATA = Path(__file__).parent / "data" / "grokking.json"
 PICTURE = Path(__file__).resolve().parents[1] / "gallery" / "grokking.webp"
+CURVES = PICTURE.with_name("grokking-curves.png")
 FRAMES = 60
 PAUSE, LAST = 120, 3000             # milliseconds that a frame stays, and the last one
 
@@ -53,6 +57,12 @@ def recorded():
             "at": at, "places": np.round(places, 2).tolist()}
 
 
+def records(found):
+    """The run's evaluations, as metrics.jsonl had them."""
+    columns = [[(name, value) for value in found[name]] for name in ("step", *METRICS)]
+    return map(dict, zip(*columns, strict=True))
+
+
 def draw(found):
     """The moving picture, as WebP: a frame for each of found["at"]."""
     from PIL import Image
@@ -69,29 +79,35 @@ def draw(found):
 
 
 def _frame(found, i):
-    """Loss, accuracy and the numbers' places at the evaluation found["at"][i]."""
+    """Loss above right answers, beside them the numbers' places, at the evaluation found["at"][i];
+    to be read at half its size, as a phone shows it."""
     last, p, k = found["at"][i], found["p"], found["frequency"]
     steps = found["step"]
-    made = style.figure(9.2, 3.3, f"A GPT learns to add modulo {p}: step {steps[last]:,}")
-    loss, accuracy, plane = made.subplots(1, 3, width_ratios=(1, 1, 0.9))
-    for axes, name, title in ((loss, "loss", "loss"), (accuracy, "accuracy", "right answers")):
-        for part, colour, words in (("train", style.BLUE, "learned from"),
-                                    ("validation", style.VERMILION, "never seen")):
-            axes.plot(steps[:last + 1], found[f"{part}_{name}"][:last + 1], color=colour,
-                      label=words)
-        axes.set_xscale("log")
-        axes.set_xlim(1, steps[-1])
-        style.dress(axes, "step", "", title)
-    loss.set_yscale("log")
-    loss.set_ylim(5e-5, 20)
-    accuracy.set_ylim(-0.03, 1.03)
-    accuracy.legend(loc="upper left", frameon=False, fontsize=8.5)
+    made = style.figure(7, 4.2, "")
+    made.suptitle(f"A GPT learns to add modulo {p}: step {steps[last]:,}", fontsize=16)
+    axes = made.subplot_mosaic([["loss", "plane"], ["accuracy", "plane"]], width_ratios=(1.1, 1))
+    for name, title in (("loss", "loss"), ("accuracy", "right answers")):
+        for part, colour, dash, words in (("train", style.BLUE, "-", "learned from"),
+                                          ("validation", style.VERMILION, "--", "never seen")):
+            axes[name].plot(steps[:last + 1], found[f"{part}_{name}"][:last + 1], dash,
+                            color=colour, linewidth=2, label=words)
+        axes[name].set(xscale="log", xlim=(1, steps[-1]))
+        style.dress(axes[name], "", "", title)
+    axes["loss"].set(yscale="log", ylim=(5e-5, 20), yticks=(1e-4, 1e-2, 1), xticklabels=[])
+    axes["accuracy"].set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
+    axes["loss"].legend(loc="lower left", frameon=False, fontsize=12)
+    axes["accuracy"].set_xlabel("step")
     path = np.array(found["places"][i])[np.arange(p + 1) * pow(k, -1, p) % p]
+    plane = axes["plane"]
     plane.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
-    plane.scatter(*path[:-1].T, c=np.arange(p), cmap="hsv", s=26, zorder=2)
+    plane.scatter(*path[:-1].T, c=np.arange(p), cmap="hsv", s=70, zorder=2)
     reach = 1.1 * np.abs(path).max()            # they shrink as weight decay goes on
     plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
-    style.dress(plane, "", "", f"embeddings of 0 to {p - 1}, scaled", grid="")
+    style.dress(plane, "", "", f"embeddings of 0 to {p - 1}", grid="")
+    for one in axes.values():
+        one.title.set_fontsize(14)
+        one.xaxis.label.set_fontsize(13)
+        one.tick_params(labelsize=13)
     return made
 
 
@@ -104,7 +120,9 @@ def main(argv=None):
         if not options.draw:
             text = json.dumps(recorded(), separators=(",", ":")) + "\n"
             write_atomically(DATA, lambda file: file.write(text.encode()))
-        picture = draw(json.loads(DATA.read_text(encoding="utf-8")))
+        found = json.loads(DATA.read_text(encoding="utf-8"))
+        plot_curves(records(found), CURVES, describe(new_config("gpt", {})))
+        picture = draw(found)
         write_atomically(PICTURE, lambda file: file.write(picture))
         print(f"{DATA.name}: {DATA.stat().st_size:,} bytes; {PICTURE.name}: {len(picture):,} bytes")
         return 0

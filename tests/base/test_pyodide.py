@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = """
 import sys
-import numpy, numpy.random
+import numpy, numpy.random, sysconfig           # which has a lock, from Python 3.12 on
 FORBIDDEN = {"_posixsubprocess", "_multiprocessing", "concurrent", "fcntl", "joblib",
              "matplotlib", "multiprocessing", "resource", "signal", "_signal", "subprocess",
              "threading", "threadpoolctl", "tqdm"}
@@ -20,7 +20,7 @@ class Refuse:
         if name.split(".")[0] in FORBIDDEN:
             raise ImportError(f"{name} is not there in a browser")
 
-for name in list(sys.modules):                  # what NumPy has loaded for itself
+for name in list(sys.modules):                  # what these have loaded for themselves
     if name.split(".")[0] in FORBIDDEN:
         del sys.modules[name]
 sys.meta_path.insert(0, Refuse())

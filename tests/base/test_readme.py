@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,21 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
 
 
 def test_the_backward_stands_in_the_file():
-    assert BLOCKS[1] in (ROOT / "npdl" / "layers" / "layer_norm.py").read_text()
-    assert f"| GPT-2, Llama | {len(BLOCKS[1].splitlines())} lines |" in TEXT
+    file = (ROOT / "npdl" / "layers" / "layer_norm.py").read_text()
+    assert textwrap.indent(BLOCKS[1], "    ") in file
+    assert f"Llama | {len(BLOCKS[1].splitlines())} lines |" in TEXT
+
+
+def test_no_line_of_a_block_is_cut():
+    """In the column of 774 pixels, 91 letters of a block, that a repository's page has."""
+    for block in re.findall(r"^```\w+\n(.*?)^```", TEXT, re.M | re.S):
+        assert [line for line in block.splitlines() if len(line) > 91] == []
 
 
 def test_what_the_first_command_prints_is_the_moving_pictures_run():
     run = json.loads((ROOT / "docs" / "book" / "data" / "grokking.json").read_text())
     lines = re.findall(r"^step +(\d+)/10001  train (\S+) +(\S+)%  val (\S+) +(\S+)%$", TEXT, re.M)
-    assert len(lines) == 6
+    assert len(lines) == 10
     for step, *said in lines:
         i = run["step"].index(int(step))
         kept = [run[f"{part}_{name}"][i] * (100 if name == "accuracy" else 1)
