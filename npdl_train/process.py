@@ -90,8 +90,8 @@ def confine(parent, for_good=True, **limits):
         import signal  # a browser has none, and reads files too
 
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:                              # it has ended before that call
-        os._exit(1)
+        if os.getppid() != parent:                          # it has ended before that call
+            os._exit(1)
     for name, most in limits.items():
         with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS, Windows
             which = getattr(resource, f"RLIMIT_{name}")

@@ -5,12 +5,28 @@ What a path looks like, and that an open file cannot be renamed, on Windows, thi
 """
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from npdl.__main__ import COMMANDS
 from npdl_train.runs import checkpoint
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "platforms.md"
+SHORT = ("--steps", "4", "--quiet", "--threads", "2")
+# Each command as it is run where nothing is that only Linux has, in an order in which one finds
+# what others wrote.
+RUN = (
+    "step LayerNorm --html page.html", "blame LSTMCell", "example",
+    "homework --out work --layers Tanh", "exercises 000.2.4a",
+    "train-gpt --p 7 --width 16 --out run", "train-gpt --resume --steps 8 --quiet --out run",
+    "train-lstm --p 7 --width 16 --out lstm", "train-seq2seq --width 16 --out dates",
+    "finetune run --operator - --out fine", "ask run 1+2=", "generate run 1",
+    "single MLP", "table run lstm", "plot curves run",
+)
 
 ELSEWHERE = """
 import builtins, fcntl, io, os, platform, runpy, signal, subprocess, sys, types
@@ -34,8 +50,9 @@ def without_proc(function):
     return there
 builtins.open = io.open = without_proc(io.open)
 os.stat, os.readlink = without_proc(os.stat), without_proc(os.readlink)
-sys.argv = ["npdl", *sys.argv[1:]]
-runpy.run_module("npdl", run_name="__main__")
+module = "exercises" if sys.argv[1] == "exercises" else "npdl"
+sys.argv = [module, *sys.argv[1 + (module == "exercises"):]]
+runpy.run_module(module, run_name="__main__")
 """
 
 
@@ -47,14 +64,23 @@ def elsewhere(folder, *arguments, said=False):
     return done
 
 
+def test_the_page_has_a_row_for_each_command_and_each_is_run():
+    rows = re.findall(r"^\| `([\w-]+)`(.*)", PAGE.read_text(encoding="utf-8"), re.M)
+    assert {name for name, _ in rows} == {*COMMANDS, "exercises"} == {c.split()[0] for c in RUN}
+
+
 @pytest.mark.slow
-def test_a_run_is_made_resumed_and_asked(tmp_path):
-    run = tmp_path / "run"
-    train = ("train-gpt", "--p", "7", "--width", "16", "--out", run, "--quiet", "--threads", "2")
-    assert elsewhere(tmp_path, *train, "--steps", "20").returncode == 0
-    assert elsewhere(tmp_path, "train-gpt", "--resume", "--steps", "40", "--out", run,
-                     "--quiet").returncode == 0
-    assert "1 + 2 =" in elsewhere(tmp_path, "ask", run, "1 + 2 =").stdout
+def test_each_command_where_nothing_is_that_only_linux_has(tmp_path):
+    for line in RUN:
+        name, *rest = line.split()
+        more = SHORT if re.match("train|finetune", name) and "--resume" not in rest else ()
+        done = elsewhere(tmp_path, name, *rest, *more)
+        assert done.returncode == 0, (line, done.stdout)
+    assert {"page.html", "mine.py", "work", "run", "lstm", "dates", "fine", "curves.png"} <= set(
+        os.listdir(tmp_path))
+    refused = elsewhere(tmp_path, "homework", "grade", "work", "--homework", "work", "--out",
+                        "grades", said=True)
+    assert refused.returncode == 2 and "grading needs Linux" in refused.stderr
 
 
 MAC = """
@@ -79,13 +105,3 @@ def test_where_processes_are_started_anew_a_run_has_the_same_bits(tmp_path):
         arrays, _ = checkpoint.load(tmp_path / name / "checkpoint.npz")
         found.append({key: array.tobytes() for key, array in arrays.items()})
     assert found[0] == found[1]
-
-
-@pytest.mark.slow
-def test_the_study_tools(tmp_path):
-    assert elsewhere(tmp_path, "step", "LayerNorm", "--html", "page.html").returncode == 0
-    assert elsewhere(tmp_path, "blame", "LSTMCell").stdout.startswith("right")
-    assert elsewhere(tmp_path, "homework", "--out", "work", "--layers", "Tanh").returncode == 0
-    refused = elsewhere(tmp_path, "homework", "grade", "work", "--homework", "work", "--out",
-                        "grades", said=True)
-    assert refused.returncode == 2 and "grading needs Linux" in refused.stderr
