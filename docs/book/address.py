@@ -73,6 +73,13 @@ def at_source(path):
                "repository</p>") if source else ""
 
 
+def at_line(path, line):
+    """A link to a line of a file of the repository, or nothing."""
+    source = urls().get("Source")
+    return (f' <a href="{source}/blob/main/{path}#L{line}">in the repository</a>'
+            if source else "")
+
+
 def in_colab(name):
     """A link that opens a notebook of the published site in Colab, or nothing."""
     source = urls().get("Source", "")

@@ -45,10 +45,19 @@ def _page(module):
     made = [f"# {name}", documented(module), f"[Source](source:{name})"]
     for key, value in own.items():
         made += [f"({_target(value)})=", f"## {plain(key)}", _signature(value, key),
-                 documented(value)]
+                 documented(value), _line(value)]
         if inspect.isclass(value):
             made += _class(value)
     return "\n\n".join(part for part in made if part) + "\n"
+
+
+def _line(value):
+    """A link to where it stands, "source:module:line"; none to a tuple that a call has made."""
+    try:
+        line = inspect.getsourcelines(value)[1]
+    except OSError:
+        return ""
+    return f"[Line {line}](source:{value.__module__}:{line})"
 
 
 def _class(cls):

@@ -6,7 +6,7 @@ from html import escape
 
 from docutils.utils.math import MathError
 
-from docs.book import checks, frame, opening, sources
+from docs.book import address, checks, frame, opening, sources
 from docs.book.chapter import CITED, SECTIONS, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
@@ -128,7 +128,8 @@ class Page:
         return raw(
             f'<div class="source highlight" role="group" aria-label="{found.name}">'
             f'<p class="where"><code>{found.name}</code> '
-            f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a></p>'
+            f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a>'
+            f'{address.at_line(file, found.first)}</p>'
             f'<pre class="head">{coloured(found.head)}</pre>{rows}</div>')
 
     def row(self, part, line):

@@ -8,6 +8,7 @@ build.
 import posixpath
 import re
 import shutil
+import sys
 from html import escape
 from pathlib import Path
 
@@ -138,8 +139,15 @@ class Site:
         return [f"guide/{n}" for n in sorted(names, key=lambda n: first.index(f"({n}.md)"))]
 
     def _api(self, text):
-        return re.sub(r"\[(Source)\]\(source:([\w.]+)\)", r'<a href="../source/\2.html">\1</a>',
-                      text)
+        """Links to a module's source, and to the lines of what is in it."""
+        def link(match):
+            shown, name, line = match.groups()
+            if not line:
+                return f'<a href="../source/{name}.html">{shown}</a>'
+            file = Path(sys.modules[name].__file__).relative_to(ROOT).as_posix()
+            return (f'<a href="../source/{name}.html#line-{line}">{shown}</a>'
+                    + address.at_line(file, line))
+        return re.sub(r"\[(Source|Line \d+)\]\(source:([\w.]+):?(\d*)\)", link, text)
 
     def _put(self, place, text, origin=None):
         """Write one page, its links turned to the site's if it has an origin in the repository."""

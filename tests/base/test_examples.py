@@ -8,6 +8,9 @@ import pytest
 
 from npdl.data import pad
 from npdl.errors import InputError
+from npdl_train.runs.config import Config
+from npdl_train.runs.metrics import read_records
+from npdl_train.runs.run import train
 from tests.tools import slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -21,6 +24,19 @@ def test_an_example_learns(name, capsys):
     accuracy = runpy.run_path(path)["main"]()
     assert accuracy > 0.95
     assert f"{accuracy:.1%}" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_pandas_reads_what_a_run_recorded(tmp_path):
+    """As docs/own.md says it."""
+    pandas = pytest.importorskip("pandas")
+    train(Config(p=7, layers=1, width=16, steps=20, eval_first=0, eval_every=5), tmp_path / "run",
+          quiet=True, metrics={"twice": lambda trainer: 2 * trainer.step})
+    table = pandas.read_json(tmp_path / "run" / "metrics.jsonl", lines=True,
+                             precise_float=True)
+    records = read_records(tmp_path / "run" / "metrics.jsonl")
+    assert len(table) == 4 and (table.twice == 2 * table.step).all()
+    for row, record in zip(table.to_dict("records"), records, strict=True):
+        assert {name: row[name] for name in record} == record
 
 
 def test_pad():

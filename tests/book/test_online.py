@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs.book import address, front
+from docs.book import address, api, front
+from docs.book.site import Site
 from tests.tools import chromium, workflow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,9 +62,18 @@ def test_the_citation_and_the_badges(urls):
 
 def test_a_source_and_a_notebook_are_linked_where_they_are(urls):
     assert ("/blob/main/npdl/core.py" in address.at_source("npdl/core.py")) == bool(urls)
+    assert ("/blob/main/npdl/core.py#L3" in address.at_line("npdl/core.py", 3)) == bool(urls)
     assert ("colab.research.google.com/github/someone/npdl/blob/gh-pages/notebooks/06-lstm.ipynb"
             in address.in_colab("06-lstm")) == bool(urls)
     assert bool(address.wheel("npdl.whl")) == bool(urls)
+
+
+def test_a_page_of_the_reference_leads_to_the_line_of_each_class(urls):
+    name, file = "npdl.layers.layer_norm", "npdl/layers/layer_norm.py"
+    line = (ROOT / file).read_text().splitlines().index("class RMSNorm(Layer):") + 1
+    made = Site._api(None, api.pages()[name])
+    assert f'<a href="../source/{name}.html#line-{line}">Line {line}</a>' in made
+    assert (f"/blob/main/{file}#L{line}" in made) == bool(urls)
 
 
 def test_the_first_page_shows_three_things():
