@@ -70,28 +70,6 @@ def pair(x, heads):
     return x.reshape(2, S, n, heads, D // heads).transpose(0, 2, 3, 1, 4)
 
 
-def to_read(x, m):
-    """x for products: on a device in one piece, as CuPy would copy it at every product."""
-    if is_host():
-        return x
-    y = m.empty(*x.shape)
-    y[...] = x
-    return y
-
-
-def products_into(views, m, *factors):
-    """a b of stacks (n, H, ., .) for each (a, b) of `factors`, into views of rows."""
-    if is_host():
-        for view, (a, b) in zip(views, factors, strict=True):
-            xp.matmul(a, b, out=view)
-        return
-    with m.scratch:
-        found = m.empty(*views.shape)                   # a product is made in one piece only
-        for each, (a, b) in zip(m.once(tuple, (found,)), factors, strict=True):
-            xp.matmul(a, b, out=each)
-        views[...] = found
-
-
 def of_rows(x, start, stop, nodes, heads):
     """split of the rows start..stop - 1 of x (M, D), which are whole levels."""
     return split(x[start:stop].reshape(-1, nodes, x.shape[1]), heads)
@@ -120,7 +98,7 @@ def forward(q, kv, rows, queries, heads, m):
         return h, (q, kv, A)
     for run, parts in zip(rows.runs, queries, strict=True):
         KV = seen_by(run, kv, KV, m)                            # KV (2, stop, n, D)
-        KV_read = to_read(m.once(pair, (KV,), heads), m)        # K, V (n, H, stop, d)
+        KV_read = m.once(pair, (KV,), heads)                    # K, V (n, H, stop, d)
         caches.append((KV_read, [attend(part, run, q, KV_read, h, m) for part in parts]))
     return h, caches
 
@@ -141,7 +119,7 @@ def looked_at(KV, high):
 def attend(part, run, q, KV, h, m):
     """attend for the queries of one part, into their rows of h (M, D)."""
     K, V, K_T, _ = m.once(looked_at, (KV,), part.high)
-    Q = to_read(spread(q, part, run, K.shape[1], m), m)         # Q (n, H, R, d)
+    Q = spread(q, part, run, K.shape[1], m)                     # Q (n, H, R, d)
     A = m.empty(*Q.shape[:3], part.high)
     A = xp.matmul(Q, K_T, out=A)
     A = softmax(A, 1 / math.sqrt(Q.shape[-1]), part.hidden, m)  # A = softmax(scores, mask)
@@ -155,14 +133,9 @@ def to_needed(A, V, h, part, m):
     with m.scratch:
         y = h if whole else m.empty(R * n, h.shape[1])
         low, high = (rows.start, rows.stop) if whole else (0, len(y))
-        products_into(m.once(alone_of_rows, (y,), low, high, n, heads), m, (A, V))
+        xp.matmul(A, V, out=m.once(of_rows, (y,), low, high, n, heads))
         if not whole:
             h[rows] = y[part.place]
-
-
-def alone_of_rows(*what):
-    """of_rows, with an axis before: (1, n, H, levels, d)."""
-    return of_rows(*what)[None]
 
 
 def seen_by(run, kv, before, m):
@@ -218,12 +191,14 @@ def attend_backward(part, run, dh, cache, kept, dq, dKV, first, heads, m):
     with m.scratch:
         total = m.once(below, (dKV,), part.high)
         d = total if first else m.empty(*total.shape)
-        dy = to_read(spread(dh, part, run, heads, m), m)
+        dy = spread(dh, part, run, heads, m)
         dA = xp.matmul(dy, V_T, out=m.empty(*A.shape))
         A_T, dA_T = m.once(transposed, (A, dA))
         dscores = softmax_backward(dA, A, 1 / math.sqrt(Q.shape[-1]), m)    # A = softmax(scores)
         to_needed(dscores, K, dq, part, m)                                  # scores = q k^T
-        products_into(m.once(pair, (d,), heads), m, (dA_T, Q), (A_T, dy))   # y = A v
+        dK, dV = m.once(pair, (d,), heads)
+        xp.matmul(dA_T, Q, out=dK)
+        xp.matmul(A_T, dy, out=dV)                                          # y = A v
         if not first:
             total += d
 

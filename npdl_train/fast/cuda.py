@@ -26,15 +26,20 @@ __device__ T top_of(T x) {
 """
 
 NORM = WARP + r"""
-// y = gain x_hat + bias, x_hat = (x - mean) / sqrt(var + eps), after x += plus: a warp a row.
+// y = gain x_hat + bias, x_hat = (x - mean) / sqrt(var + eps), after x += late + plus: a warp a
+// row.
 // The mean is that of the differences to the first entry: equal entries become 0.
-extern "C" __global__ void norm_rows(T* x, const T* plus, const T* gain, const T* bias, T* x_hat,
-                                     T* y, T* squares, int N, int D, T eps) {
+extern "C" __global__ void norm_rows(T* x, const T* plus, const T* late, const T* gain,
+                                     const T* bias, T* x_hat, T* y, T* squares, int N, int D,
+                                     T eps) {
     int row = blockIdx.x * blockDim.y + threadIdx.y, lane = threadIdx.x;
     if (row >= N) return;
     long long at = (long long)row * D;
     T sum = 0, square = 0;
-    for (int i = lane; i < D; i += 32) if (plus) x[at + i] += plus[at + i];
+    for (int i = lane; i < D; i += 32) {
+        if (late) x[at + i] += late[i];
+        if (plus) x[at + i] += plus[at + i];
+    }
     T first = __shfl_sync(ALL, lane < D ? x[at + lane] : 0, 0);
     for (int i = lane; i < D; i += 32) sum += x[at + i] - first;
     T mean = sum_of(sum) * ((T)1 / D);
@@ -249,11 +254,11 @@ def warps(rows):
     return (-(-rows // ROWS),), (32, ROWS)
 
 
-def norm(x, plus, gain, bias, eps, x_hat, y, squares):
+def norm(x, plus, late, gain, bias, eps, x_hat, y, squares):
     """LayerNorm.forward, kernel `norm_rows`."""
     N, D = x.shape
     launch(NORM, "norm_rows", x, *warps(N),
-           (x, plus, gain, bias, x_hat, y, squares, N, D, float(eps)))
+           (x, plus, late, gain, bias, x_hat, y, squares, N, D, float(eps)))
 
 
 def norm_backward(dy, x_hat, squares, gain, dgain, dbias, eps, firsts, partial):

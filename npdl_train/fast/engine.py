@@ -16,7 +16,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.training_errors import check_loss_shapes
 from npdl_train.fast.flat import UPDATES, Flat
 from npdl_train.fast.gpt import FastGPT
-from npdl_train.fast.loss import Counted, loss_backward, loss_forward, measured
+from npdl_train.fast.loss import Counted, loss_and_gradient, measured
 from npdl_train.fast.lstm import FastLSTM
 from npdl_train.fast.prefix import Rows
 from npdl_train.fast.workers import Part, workers_for
@@ -184,8 +184,8 @@ def loss_of(worker, piece, masks):
     if not piece.counted.size:
         return 0.0
     logits, cache = start(worker, piece, masks)
-    loss, log_p = loss_forward(logits, piece.counted, worker.arena)
-    worker.backward(loss_backward(log_p, piece.counted, worker.arena), cache)
+    loss, dlogits = loss_and_gradient(logits, piece.counted, worker.arena)
+    worker.backward(dlogits, cache)
     return loss
 
 

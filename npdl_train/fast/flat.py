@@ -12,7 +12,7 @@ import numpy as np
 from npdl.backend import is_host, xp
 from npdl.functions import not_infinite
 from npdl.optim import SGD, Adam, AdamW
-from npdl_train.fast import fused
+from npdl_train.fast import cuda, cuda_ends, fused
 from npdl_train.fast.held import Held
 
 BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
@@ -126,6 +126,9 @@ class Flat:
     def clip(self, max_norm):
         """npdl.optim.clip_by_global_norm. A BLAS norm of all would change its bits with its
         threads; it takes one for so short rows."""
+        if cuda.possible():
+            max_norm = xp.full(1, max_norm, self.dtype) if np.isscalar(max_norm) else max_norm
+            return cuda_ends.clip(self.grad, max_norm)
         norm = xp.sqrt(self.squares())
         share = max_norm / (not_infinite(norm) + 1e-6)
         self.grads[0] *= xp.minimum(share, 1.0).astype(self.grad.dtype)

@@ -16,23 +16,25 @@ from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositio
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import Block, Decoder, FeedForward, PreNormBlock, Same
-from npdl_train.fast import attention
+from npdl_train.fast import attention, cuda, cuda_ends
 from npdl_train.fast.kernels import (
     BASES,
     MAPS,
     activation,
     activation_backward,
     add_into,
+    add_matmul,
     add_sum_into,
     add_to_table,
     apart,
     is_first,
+    late_bias,
     layer_norm,
     layer_norm_backward,
     linear,
     linear_backward,
-    products,
-    several,
+    linear_backward_onto,
+    products_of,
 )
 from npdl_train.fast.memory import Arena
 
@@ -120,9 +122,13 @@ class FastGPT:
         else:
             self.waves = positions.table.astype(W.dtype) if self.waves is None else self.waves
             table = self.waves
-        x = entries.readers("tokens", len(W)).take(W, m.empty(len(entries.tokens), W.shape[1]))
+        x, t = m.empty(len(entries.tokens), W.shape[1]), entries.readers("tokens", len(W))
+        p = entries.readers("positions", len(table))
+        if cuda.possible():
+            cuda_ends.look_up(W, t.index, table, p.index, x)
+            return x
+        x = t.take(W, x)
         with m.scratch:
-            p = entries.readers("positions", len(table))
             return xp.add(x, p.take(table, m.empty(*x.shape)), out=x)
 
     def backward(self, dlogits, cache):                     # GPT.backward
@@ -151,14 +157,16 @@ def forward_block(block, joined, x, rows, needed, words, masks, m):
     if words is not None:
         x = words.rows.take(x, m.empty(rows.size, x.shape[1]))
     h, c_attend = attention.forward(q, kv, rows, queries, heads, m)
-    a, c_O = linear(block.attention.W_O, h, m)
+    drops = masks is not None and block.dropout.rate > 0
+    late = None if drops else late_bias(block.attention.W_O)
+    a, c_O = linear(block.attention.W_O, h, m, late=late is not None)
     a, scale1 = dropped(block.dropout, a, rows, needed, masks, m)
     x = needed.take(x, m.empty, m)
     if pre:
         u = a
-        y, c_norm2 = layer_norm(block.norm2, u, m, x)       # of u = x + a
+        y, c_norm2 = layer_norm(block.norm2, u, m, x, late)     # of u = x + a
     else:
-        y, c_norm1 = layer_norm(block.norm1, a, m, x)
+        y, c_norm1 = layer_norm(block.norm1, a, m, x, late)
         u = y
     y, c_up = linear(block.ffn.up, y, m)                    # FeedForward.forward
     y, c_activation = activation(block.ffn.activation, y, m)
@@ -183,11 +191,16 @@ def backward_block(block, dy, cache, rows, out, m):
         df = du if cache.scale2 is None else xp.multiply(du, cache.scale2, out=m.empty(*du.shape))
         da = linear_backward(block.ffn.down, df, cache.down, m)     # FeedForward.backward
         da = activation_backward(block.ffn.activation, da, cache.activation, m)
-        dm = linear_backward(block.ffn.up, da, cache.up, m)
-        dm = layer_norm_backward(block.norm2, dm, cache.norm2, m) if pre else dm
-        du = xp.add(du, dm, out=du)
+        if pre:
+            dm = linear_backward(block.ffn.up, da, cache.up, m)
+            du = xp.add(du, layer_norm_backward(block.norm2, dm, cache.norm2, m), out=du)
+        else:
+            du = linear_backward_onto(block.ffn.up, da, cache.up, du, m)
     du = du if pre else layer_norm_backward(block.norm1, du, cache.norm1, m)
     da = du if cache.scale1 is None else xp.multiply(du, cache.scale1, out=m.empty(*du.shape))
+    onto = cuda.possible() and not pre and words is None and cache.needed.all
+    if onto and cache.joined is not None:
+        return backward_attention(block.attention, cache.joined, da, cache, rows, du, m, True)
     dx = backward_attention(block.attention, cache.joined, da, cache, rows, out, m)
     if pre:
         dx = layer_norm_backward(block.norm1, dx, cache.norm1, m)
@@ -208,15 +221,18 @@ class Joined:
 
     def forward(self, x, out, m):
         """Linear.forward of the maps, into out (G, N, D)."""
-        y = products(x, self.W, out, m)
+        y = products_of(x, self.W, out)
         if self.b is not None:
             xp.add(y, self.b, out=y)
 
-    def backward(self, x, dy, first, out, m):
-        """Linear.backward of the maps, dy (N, G D) -> dx (N, D) in out."""
+    def backward(self, x, dy, first, out, m, onto=False):
+        """Linear.backward of the maps, dy (N, G D) -> dx (N, D) in out, or added `onto` it."""
         add_into(self.dW, first, x, dy, m)
         if self.db is not None:
             add_sum_into(self.db, first, dy)
+        if onto:
+            add_matmul(dy, self.W.T, out, m)
+            return out
         return xp.matmul(dy, self.W.T, out=out)
 
 
@@ -225,7 +241,7 @@ def project(layer, joined, n, words, needed, m):
     backward reads."""
     D, maps = n.shape[1], (layer.W_Q, layer.W_K, layer.W_V)
     at_once = words is not None or needed.all or not is_host()      # a device: few, large products
-    y = several(m, 3, len(n), D)
+    y = m.empty(3, len(n), D)
     n_at = n if at_once else needed.take(n, m.empty)
     q, kv = m.once(thirds, (y,))
     q = q if at_once else m.empty(len(needed), D)
@@ -250,13 +266,15 @@ def thirds(y):
     return y[0], y[1:]
 
 
-def backward_attention(layer, joined, da, cache, rows, out, m):
+def backward_attention(layer, joined, da, cache, rows, out, m, onto=False):
     """MultiHeadAttention.backward: da (M, D) -> the gradient of its input, (N, D), or (U, D) of
-    words."""
+    words, in `out`, or added `onto` it."""
     needed, words, (N, D) = cache.needed, cache.words, (rows.size, da.shape[1])
     dh = linear_backward(layer.W_O, da, cache.O, m)
     d = m.empty(N, 3 * D)                                       # of q, k and v
-    dQ, dKV = m.once(column_thirds, (d,))
+    apart_first = not is_host() and type(cache.attend) is list  # a GPU's products want them so
+    stacked = m.empty(3, N, D) if apart_first else None
+    dQ, dKV = m.once(column_thirds, (d,)) if stacked is None else m.once(thirds, (stacked,))
     at_once = words is not None or needed.all or not is_host()      # q was made of every row
     inside = needed.at is not None and (needed.all or not is_host())    # dq is a part of dQ
     dq = needed.take(dQ, m.empty, m) if inside else m.empty(len(needed), D)
@@ -265,9 +283,12 @@ def backward_attention(layer, joined, da, cache, rows, out, m):
     attention.backward(dh, dq, dKV, rows, cache.queries, cache.attend, layer.num_heads, m)
     if at_once and not inside:
         needed.add(dq, dQ)
+    if apart_first:
+        m.once(apart, (d,), 3)[...] = stacked
     if words is not None:
         d = words.sum(d, m.empty(words.size, 3 * D))
-    return backward_project(layer, joined, d[:, :D] if at_once else dq, d, at_once, cache, out, m)
+    return backward_project(layer, joined, d[:, :D] if at_once else dq, d, at_once, cache, out, m,
+                            onto)
 
 
 def column_thirds(d):
@@ -276,7 +297,7 @@ def column_thirds(d):
     return d[:, :D], apart(d[:, D:], 2)
 
 
-def backward_project(layer, joined, dq, d, at_once, cache, out, m):
+def backward_project(layer, joined, dq, d, at_once, cache, out, m, onto):
     """Linear.backward of W_Q, W_K and W_V, from dq (M, D) and d (N, 3 D), whose last two thirds are
     dk and dv and whose first, if `at_once`, is dq -> the gradient of their input."""
     D = dq.shape[1]
@@ -284,7 +305,7 @@ def backward_project(layer, joined, dq, d, at_once, cache, out, m):
         every, one, others = joined
         (n, n_at), first = cache.maps, is_first(every.dW, m)
         if at_once:
-            return every.backward(n, d, first, out, m)                  # dn = dQ + dK + dV
+            return every.backward(n, d, first, out, m, onto)            # dn = dQ + dK + dV
         dn = others.backward(n, d[:, D:], first, out, m)
         dQ = one.backward(n_at, dq, first, m.empty(*n_at.shape), m)
     else:

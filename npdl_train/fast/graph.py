@@ -164,7 +164,7 @@ class Step(Work):
         flat, (rate, eps, keep, max_norm) = self.engine.flat, self.scalars
         self.gradients()
         if self.clips:
-            self.norm = flat.clip(max_norm.reshape(()))
+            self.norm = flat.clip(max_norm)
         flat.move(flat.parts(max(flat.size, 1)), rate, eps, keep)
 
 

@@ -18,6 +18,7 @@ from npdl.layers.activation import GELU
 from npdl.layers.embedding import Unembedding
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
+from npdl.layers.transformer import Same
 from npdl_train.fast import cuda, fused
 
 SMALL_TABLE = 1024      # up to so many rows, a product with one-hot rows beats adding one by one
@@ -62,9 +63,17 @@ def add_into(grad, first, x, dy, m):
     """grad += x^T dy; written at once where it is the `first` to be added."""
     if first:
         xp.matmul(x.T, dy, out=grad)
+    else:
+        add_matmul(x.T, dy, grad, m)
+
+
+def add_matmul(a, b, out, m):
+    """out += a b, on a GPU by the product itself."""
+    if cuda.possible():
+        xp.matmul(a, b, out=out, beta=1)
         return
     with m.scratch:
-        grad += xp.matmul(x.T, dy, out=m.empty(*grad.shape))
+        xp.add(out, xp.matmul(a, b, out=m.empty(*out.shape)), out=out)
 
 
 def add_sum(b, dy, m):
@@ -82,17 +91,25 @@ def add_sum_into(grad, first, dy):
 
 
 # --- maps ----------------------------------------------------------------------------------------
-def linear(layer, x, m, out=None):
-    """Linear.forward, Unembedding.forward -> y, cache."""
+def linear(layer, x, m, out=None, late=False):
+    """Linear.forward, Unembedding.forward -> y, cache. `late`: a Linear's bias (`late_bias`) is
+    still to be added."""
     if type(layer) not in (Linear, Unembedding):
         y, cache = layer.forward(x)
         return own(y, m, out), cache
     W = layer.W.data if type(layer) is Linear else layer.W.data.T
     out = m.empty(len(x), W.shape[1]) if out is None else out
     y = xp.matmul(x, W, out=out)
-    if type(layer) is Linear and isinstance(layer.b, Param):
+    if type(layer) is Linear and isinstance(layer.b, Param) and not late:
         y = xp.add(y, layer.b.data, out=y)                      # y = x W + b
     return y, x
+
+
+def late_bias(layer):
+    """The bias that `layer_norm` may add in its own kernel, or None."""
+    if cuda.possible() and type(layer) is Linear and isinstance(layer.b, Param):
+        return layer.b.data
+    return None
 
 
 def linear_backward(layer, dy, cache, m, over=True):
@@ -109,7 +126,22 @@ def linear_backward(layer, dy, cache, m, over=True):
     return xp.matmul(dy, W_T, out=cache if over else m.empty(*cache.shape))
 
 
-# --- several maps of one input: an LSTM's four gates; queries, keys and values ------------------
+def linear_backward_onto(layer, dy, cache, dx, m):
+    """dx += Linear.backward."""
+    if not cuda.possible() or type(layer) is not Linear:
+        return xp.add(dx, linear_backward(layer, dy, cache, m), out=dx)
+    add_product(layer.W, cache, dy, m)
+    add_sum(layer.b, dy, m)
+    add_matmul(dy, layer.W.data.T, dx, m)
+    return dx
+
+
+# --- several maps of one input: queries, keys and values; an LSTM's four gates ------------------
+def products_of(x, W, out):
+    """x W of all maps, W (D, G E), into out (G, N, E)."""
+    return xp.matmul(x, apart(W, len(out)), out=out)
+
+
 def several(m, G, N, D):
     """An array (G, N, D): on NumPy one behind the other, as it is fastest on what lies together;
     on a device beside each other, so that the G products are one."""
@@ -127,9 +159,9 @@ def beside(x):
 
 
 def products(x, W, out, m):
-    """x W of all maps, W (D, G E), into out (G, N, E)."""
+    """products_of, into an array of `several`."""
     if is_host():
-        return xp.matmul(x, apart(W, len(out)), out=out)
+        return products_of(x, W, out)
     xp.matmul(x, W, out=m.once(beside, (out,)))
     return out
 
@@ -141,14 +173,17 @@ def blocks(N, D):
     return [slice(start, min(start + rows, N)) for start in range(0, N, rows)]
 
 
-def layer_norm(layer, x, m, plus=None):
-    """LayerNorm.forward of x, or of x + plus, which is left in x -> y, cache."""
+def layer_norm(layer, x, m, plus=None, late=None):
+    """LayerNorm.forward of x, or of x + late + plus, which is left in x -> y, cache. `late` is a
+    bias (D,), `plus` (N, D)."""
     if cuda.possible() and type(layer) is LayerNorm:
         x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), m.empty(len(x), 1)
-        cuda.norm(x, plus, layer.gain.data, bias_of(layer), layer.eps, x_hat, y, squares)
+        cuda.norm(x, plus, late, layer.gain.data, bias_of(layer), layer.eps, x_hat, y, squares)
         return y, (x_hat, squares)
     if plus is not None:
         x = xp.add(x, plus, out=x)
+    if type(layer) is Same:
+        return x, None
     if type(layer) is not LayerNorm:
         y, cache = layer.forward(x)
         return own(y, m), cache
@@ -180,6 +215,8 @@ def bias_of(layer):
 
 def layer_norm_backward(layer, dy, cache, m):
     """LayerNorm.backward -> dx; writes over dy and the cache."""
+    if type(layer) is Same:
+        return dy
     if type(layer) is not LayerNorm:
         return layer.backward(dy, cache)
     x_hat, squares = cache

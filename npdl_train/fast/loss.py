@@ -7,7 +7,7 @@ import numpy as np
 from npdl.backend import is_host, name, to_device, to_host, xp
 from npdl.errors import checked_ids
 from npdl.losses import most_probable
-from npdl_train.fast import fused, prefix
+from npdl_train.fast import cuda, cuda_ends, fused, prefix
 from npdl_train.fast.prefix import Lookup, Needed
 
 
@@ -64,6 +64,18 @@ def unshared(B, S, name, counted, every):
 def words(V, name):
     """0, 1, .. V - 1; `name` is the backend's."""
     return xp.arange(V)
+
+
+def loss_and_gradient(logits, counted, m):
+    """SequenceLoss("sum").forward / batch and its gradient: logits (M, V), written over -> the
+    loss, dlogits (M, V)."""
+    if cuda.possible() and counted.read.same:
+        each, total = m.empty(counted.size), xp.empty((), logits.dtype)     # which outlives m's
+        cuda_ends.loss(logits, counted.targets, counted.weight(logits.dtype), 1 / counted.batch,
+                       each, total)
+        return total, logits
+    loss, log_p = loss_forward(logits, counted, m)
+    return loss, loss_backward(log_p, counted, m)
 
 
 def loss_forward(logits, counted, m):

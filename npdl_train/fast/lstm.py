@@ -20,14 +20,16 @@ from npdl.errors import checked_ids, checked_tokens
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding
 from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
-from npdl_train.fast import fused
+from npdl_train.fast import cuda, cuda_lstm, fused
 from npdl_train.fast.kernels import (
     BASES,
     MAPS,
+    add_matmul,
     add_product,
     add_sum,
     add_to_table,
     apart,
+    beside,
     linear,
     linear_backward,
     products,
@@ -113,7 +115,8 @@ def forward_layer(cell, x, rows, words, m):
             words.rows.take(z, gates)
     above = {}                                              # c_prev where it had to be gathered
     steps, half = m.once(by_step, (gates, c, tanh_c, h), rows.spans), halves(name(), x.dtype.name)
-    for run in rows.runs:
+    on_a_gpu = cuda.possible() and len(rows.runs) == 1
+    for run in () if on_a_gpu else rows.runs:
         for t in range(run.first, run.stop):                # LSTMCell.forward
             now, before, c_prev = steps[t], steps[t - 1], None
             parent = run.parent if t == run.first else None
@@ -127,7 +130,33 @@ def forward_layer(cell, x, rows, words, m):
             with m.scratch:
                 spare = m.empty(run.nodes, H) if is_host() else None
                 fused.state(*now.each, c_prev, now.c, now.tanh_c, now.h, spare)
+    if on_a_gpu:
+        steps_on_a_gpu(cell, steps, b, m)
     return h, Cache(gates=gates, steps=steps, above=above, h=h)
+
+
+def steps_on_a_gpu(cell, steps, b, m):
+    """LSTMCell.forward of all positions, which no prefix shares: z += h_prev W_h, then a kernel."""
+    before = None
+    for now in steps:
+        z = m.once(beside, (now.gates,))
+        if before is not None:
+            add_matmul(before.h, cell.W_h.data, z, m)
+        cuda_lstm.gates(z, b, before and before.c, now.c, now.tanh_c, now.h)
+        before = now
+
+
+def steps_back_on_a_gpu(cell, steps, gradients, m):
+    """LSTMCell.backward of the same: a kernel, then dh_prev += dz W_h^T."""
+    last = len(steps) - 1
+    dc = m.empty(*steps[last].c.shape)
+    for t in range(last, -1, -1):
+        now, (dz, _, _, dh) = steps[t], gradients[t]
+        c_prev = steps[t - 1].c if t else None
+        cuda_lstm.gates_backward(m.once(beside, (now.gates,)), c_prev, now.tanh_c, dh, dc, dz,
+                                 t == last)
+        if t:
+            add_matmul(dz, cell.W_h.data.T, gradients[t - 1][-1], m)
 
 
 Step = namedtuple("Step", "gates each c tanh_c h")      # the rows of one position, in each array
@@ -173,8 +202,11 @@ def through_time(cell, dh, dz, cache, rows, m):
     """The steps of RecurrentLayer.backward, last to first: fills dz (N, 4 H), adds to W_h.grad."""
     H, dh_next, dc_next = cell.d_hidden, None, None
     steps, gradients = cache.steps, m.once(gradients_by_step, (dz, dh), rows.spans)
+    on_a_gpu = cuda.possible() and len(rows.runs) == 1
+    if on_a_gpu:
+        steps_back_on_a_gpu(cell, steps, gradients, m)
     for run in rows.runs[::-1]:
-        for t in reversed(range(run.first, run.stop)):      # LSTMCell.backward
+        for t in () if on_a_gpu else reversed(range(run.first, run.stop)):  # LSTMCell.backward
             now, (d, d_apart, d_each, dh_now) = steps[t], gradients[t]
             i, f, o, g = now.each
             dc = m.empty(run.nodes, H)

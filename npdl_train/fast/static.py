@@ -26,7 +26,8 @@ class Tokens:
 
     def sum(self, d, out):
         """out[v, :] = the sum of the d[n, :] with index[n] = v: a product with one-hot columns."""
-        return xp.matmul(xp.equal(self.words, self.index).astype(d.dtype), d, out=out)
+        one_hot = xp.empty((self.size, self.length), d.dtype)
+        return xp.matmul(xp.equal(self.words, self.index, out=one_hot), d, out=out)
 
 
 @dataclass

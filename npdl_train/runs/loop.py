@@ -7,7 +7,7 @@ import signal
 import numpy as np
 
 from npdl import optim
-from npdl.backend import stream, to_device, to_host, xp
+from npdl.backend import is_host, stream, to_device, to_host, xp
 from npdl.errors import InputError, NpdlError, described
 from npdl.schedule import schedule
 from npdl_train.fast.flat import AdamWInPlace
@@ -79,14 +79,20 @@ class Trainer:
     def evaluate(self):
         """The record of this step. Raises Diverged when a number in it is not finite."""
         record = {"step": self.step, **self.task.measure(self.engine)}
-        squares = [(p.data * p.data).sum() for p in self.optimizer.params.values()]
-        record["l2_norm"] = float(xp.sqrt(sum(squares)))
+        squares = [(array * array).sum() for array in self.learned()]
+        record["l2_norm"] = float(xp.sqrt(sum(squares)))    # finite where every parameter is
         record["lr"] = self.learning_rate(max(0, self.step - 1))
         for name, metric in self.metrics.items():
             record[name] = recorded(name, metric(self), record)
         odd = next((key for key, value in record.items() if not math.isfinite(value)), None)
-        self.check_finite(f", {odd} is {record[odd]}" if odd else "")
+        if odd:
+            self.check_finite(f", {odd} is {record[odd]}")
         return record
+
+    def learned(self):
+        """The arrays of all that is learned: on a GPU one, where the engine has it so."""
+        flat = None if is_host() else getattr(self.engine, "flat", None)
+        return [flat.data] if flat else [p.data for p in self.optimizer.params.values()]
 
     def check_finite(self, more=""):
         """Raise Diverged, naming the first parameter at fault, unless every number is finite."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npdl import backend
-from npdl.backend import to_host, xp
+from npdl.backend import stream, to_host, xp
 from npdl.errors import BackendError
 from npdl_study.deviation import deviation
 from npdl_train.runs.config import Config
@@ -26,7 +26,7 @@ pytestmark = needs_cupy
 if REASON is not None:                          # hundreds of cases: not one by one
     pytest.skip(str(REASON), allow_module_level=True)
 STEPS, CLOSE = 20, {"float32": 1e-4, "float64": 1e-9}
-LAUNCHES = {"gpt": 77, "lstm": 98}      # kernels, products and memsets of a step of document 004
+LAUNCHES = {"gpt": 65, "lstm": 69, "text": 143}     # kernels, products and memsets of a step
 both_dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
 every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -152,10 +152,19 @@ def test_a_training_step_never_waits_and_computes_in_its_own_dtype(gpu, model, s
 
 
 @emulated
-@every_model
-def test_what_a_step_of_the_documents_models_asks_of_the_card(gpu, model):
-    trainer = trained(Config(model=model), 2)
-    with trainer.engine, cupy_on_cpu.record() as events:
+@pytest.mark.parametrize("model", LAUNCHES)
+def test_what_a_step_of_the_documents_models_asks_of_the_card(gpu, tmp_path, model):
+    """Of document 004's models, and of a text's: 12 x 64 tokens, 4 layers, a batch of its own."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(chr(40 + letter) for letter in stream(0).integers(0, 65, 3000)))
+    more = {"model": model} if model != "text" else {
+        "text": str(text), "block": 64, "layers": 4, "decay": "matrices", "clip": 1.0, "batch": 12}
+    trainer = Trainer(Config(**more))
+    trainer.task.prepare()
+    with cupy_on_cpu.empty_kernels(), trainer.engine:
+        for _ in range(2):
+            trainer.update()
+    with cupy_on_cpu.empty_kernels(), trainer.engine, cupy_on_cpu.record() as events:
         trainer.update()
     assert [event.kind for event in events if event.kind != "node"] == ["copy", "graph"]
     nodes = [event.name.split(" ", 1) for event in events.of("node")]

@@ -10,10 +10,11 @@ from experiments.bench.gpu_sides import peak_memory
 from npdl import backend
 from npdl.backend import to_device, to_host, xp
 from npdl.core import Param
+from npdl.functions import log_softmax
 from npdl.layers.layer_norm import LayerNorm
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl_train.fast import kernels, memory
+from npdl_train.fast import cuda_ends, kernels, memory
 from npdl_train.fast.memory import Arena
 from npdl_train.fast.prefix import Rows
 from npdl_train.runs.config import Config
@@ -64,6 +65,54 @@ def test_layer_norms_of_any_width(gpu, dtype, shape, eps):
     for a, b in ((found, y), (d, dx), (there.gain.grad, layer.gain.grad),
                  (there.bias.grad, layer.bias.grad)):
         assert_close(to_host(a), b, "norm", limit)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("E", "V"), [(1, 1), (3, 33), (9, 300)])
+@pytest.mark.parametrize("size", [1, 1e4])
+def test_losses_of_any_width_and_size(gpu, dtype, E, V, size):
+    rng = np.random.default_rng(5)
+    x, targets = (size * rng.standard_normal((E, V))).astype(dtype), rng.integers(0, V, E)
+    each, total = xp.empty(E, dtype), xp.empty((), dtype)
+    weight, logits = rng.random(E).astype(dtype), to_device(x)
+    cuda_ends.loss(logits, to_device(targets.astype("i4")), to_device(weight), 0.5, each, total)
+    with backend.using("numpy"):
+        log_p = log_softmax(x.astype("f8"))
+    wanted = -log_p[np.arange(E), targets] * weight * 0.5
+    d = (np.exp(log_p) - np.eye(V)[targets]) * weight[:, None] * 0.5
+    limit = {"float32": 2e-6, "float64": 1e-14}[dtype]
+    for a, b in ((each, wanted), (total, wanted.sum()), (logits, d)):
+        assert_close(to_host(a), b, "loss", limit)
+    x[0, 0] = np.nan
+    logits = to_device(x)
+    cuda_ends.loss(logits, to_device(targets), to_device(weight), 0.5, each, total)
+    assert np.isnan(to_host(logits)[0]).all() and np.isnan(to_host(total))
+    assert np.isfinite(to_host(logits)[1:]).all()
+
+
+@pytest.mark.parametrize("n", [1, 255, 40000])
+def test_clipping_any_number_of_gradients(gpu, n):
+    x = np.random.default_rng(6).standard_normal(n)
+    norm = np.sqrt((x * x).sum())
+    for limit in (norm / 2, norm * 2):
+        g = to_device(x)
+        found = cuda_ends.clip(g, xp.full(1, limit))
+        np.testing.assert_allclose(float(found), norm, rtol=1e-13)
+        np.testing.assert_allclose(to_host(g), x * min(1, limit / (norm + 1e-6)), rtol=1e-13)
+    g = xp.full(n, 1e20, "f")
+    assert float(cuda_ends.clip(g, xp.full(1, 1.0, "f"))) == np.inf
+    assert np.isnan(to_host(g)).all()           # an infinite norm makes no gradient 0
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "u1"])
+def test_tokens_of_any_integers_and_tables_of_any_layout(gpu, dtype):
+    rng = np.random.default_rng(7)
+    W, P = rng.standard_normal((5, 3)), rng.standard_normal((4, 3))
+    tokens, places = rng.integers(0, 5, 9), rng.integers(0, 4, 9)
+    x = xp.empty((9, 3))
+    cuda_ends.look_up(to_device(np.asfortranarray(W)), to_device(tokens.astype(dtype)),
+                      to_device(P), to_device(places), x)
+    np.testing.assert_array_equal(to_host(x), W[tokens] + P[places])
 
 
 @pytest.mark.parametrize("kind", [GPT, LSTMLM])

@@ -18,7 +18,7 @@ from npdl.functions import softmax
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
-from npdl_train.fast import cuda, fused, kernels
+from npdl_train.fast import cuda, cuda_ends, cuda_lstm, fused, kernels
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.memory import Arena
 from npdl_train.runs.engine import PlainEngine
@@ -31,9 +31,10 @@ from tests.tools.fast_cases import (
     make_on_host,
 )
 
-OWN = ("norm", "norm_backward", "softmax", "softmax_backward", "attend", "attend_backward")
+OWN = {cuda: ("norm", "norm_backward", "softmax", "softmax_backward", "attend", "attend_backward"),
+       cuda_ends: ("look_up", "loss", "clip"), cuda_lstm: ("gates", "gates_backward")}
 KERNELS = {**{name: fused for name, value in vars(fused).items() if hasattr(value, "__wrapped__")},
-           **{f"cuda.{name}": cuda for name in OWN}}
+           **{f"cuda.{name}": module for module, names in OWN.items() for name in names}}
 PRE = {"norm": "pre", "positions": "learned"}
 MODELS = {"gpt": (GPT, {}), "pre, learned": (GPT, PRE), "lstm": (LSTMLM, {})}
 LIMITS = {"float64": 1e-10, "float32": 2e-5}
@@ -42,6 +43,7 @@ HARMLESS = {    # (kernel, what of it): why no comparison can see it
     ("gelu_of", "x2"): "memory for a moment: nobody reads it afterwards",
     ("adam", "spare"): "the same",
     ("cuda.norm_backward", "partial"): "the same",
+    ("cuda.loss", "each"): "the same",
 }
 
 
@@ -62,13 +64,14 @@ def update(kind, dtype):
     def updated(engine):
         model = make_on_host(lambda: build(LSTMLM, dtype=dtype)).to_backend()
         optimizer = kind(model, weight_decay=0.3)
-        engine = engine(model, optimizer)
+        engine, norms = engine(model, optimizer), []
         for step in range(2):
             for number, param in enumerate(optimizer.params.values()):
                 gradient = stream(4, step, number).standard_normal(param.shape).astype(dtype)
                 param.grad[...] = to_device(gradient)
+            norms.append(engine.clip(1.0))
             engine.update()
-        arrays = [param.data for param in optimizer.params.values()]
+        arrays = [*norms, *(param.data for param in optimizer.params.values())]
         for moment in optimizer.moments:
             arrays += getattr(optimizer, moment).values()
         return [to_host(array) for array in arrays]
@@ -107,7 +110,7 @@ CHECKS = {
        for dtype in LIMITS for name in MODELS},
     **{f"update, {kind.__name__}, {dtype}": lambda k=kind, d=dtype: update(k, d)
        for dtype in LIMITS for kind in (SGD, Adam, AdamW)},
-    "gradients on NumPy, gpt": lambda: on_the_host("gpt"),     # of `masked`
+    **{f"gradients on NumPy, {name}": lambda n=name: on_the_host(n) for name in ("gpt", "lstm")},
     "softmax of large scores": large_scores,
     "many positions": many_positions,
 }

@@ -15,7 +15,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-#include <ucontext.h>
 #define __global__
 #define __device__
 #define __host__
@@ -29,23 +28,31 @@ static Three threadIdx, blockIdx, blockDim, gridDim;
 // A thread of a block whose threads work together: with a stack of its own, running until it waits
 // for its warp (a shuffle) or for the block (__syncthreads).
 enum Waits { RUNS, FOR_WARP, FOR_BLOCK, ENDED };
-struct Fiber { ucontext_t at; std::vector<char> stack; Three index; Waits waits; unsigned number; };
-static ucontext_t scheduler;
+struct Fiber {
+    void* at; std::vector<char> stack; Three index; Waits waits; unsigned number; bool turn;
+};
+static void* scheduler;
 static Fiber* current;
+// Go on at the stack `to`, once what a call keeps (x86-64) and the own place are saved
+__attribute__((naked, noinline)) static void go(void** from, void* to) {
+    asm("pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15;"
+        "movq %rsp, (%rdi); movq %rsi, %rsp;"
+        "popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; ret");
+}
 static char dynamic_shared[49152] __attribute__((section("block_memory"), aligned(16), used));
 extern "C" char __start_block_memory[], __stop_block_memory[];
-static double exchanged[1024];                      // what each thread gives to a shuffle
+static double exchanged[2][1024];                   // what each thread gives to a shuffle, in turns
 static inline void wait(Waits what) {
     current->waits = what;
-    swapcontext(&current->at, &scheduler);
+    go(&current->at, scheduler);
 }
 static inline void __syncthreads() { if (current) wait(FOR_BLOCK); }
 static inline void __threadfence() {}
 template <class T> static inline T shuffled(T x, unsigned from) {
-    memcpy(&exchanged[current->number], &x, sizeof x);
+    double* here = exchanged[current->turn ^= 1];
+    memcpy(&here[current->number], &x, sizeof x);
     wait(FOR_WARP);
-    memcpy(&x, &exchanged[from], sizeof x);
-    wait(FOR_WARP);
+    memcpy(&x, &here[from], sizeof x);
     return x;
 }
 template <class T> static inline T __shfl_xor_sync(unsigned, T x, int lanes) {
@@ -170,7 +177,7 @@ static void resume(Fiber& each) {
     current = &each;
     threadIdx = each.index;
     each.waits = RUNS;
-    swapcontext(&scheduler, &each.at);
+    go(&scheduler, each.at);
     current = nullptr;
 }
 static void together(unsigned count, const unsigned* block) {
@@ -180,11 +187,11 @@ static void together(unsigned count, const unsigned* block) {
     for (unsigned i = 0; i < count; i++) {
         Fiber& each = fibers[i];
         each.stack.resize(1 << 16);
-        getcontext(&each.at);
-        each.at.uc_stack.ss_sp = each.stack.data();
-        each.at.uc_stack.ss_size = each.stack.size();
-        each.at.uc_link = nullptr;
-        makecontext(&each.at, fiber, 0);
+        void** top = (void**)((uintptr_t)(each.stack.data() + each.stack.size()) & ~(uintptr_t)15);
+        top[-1] = nullptr;                          // where a call would return to
+        top[-2] = (void*)fiber;
+        each.at = top - 8;                          // and six registers
+        each.turn = false;
         each.index = {i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
         each.waits = FOR_BLOCK;
         each.number = i;
