@@ -4,10 +4,9 @@ loss with its gradient, and the clipping of all gradients by their common norm.
 A sum over everything is made in two stages, of which the second adds the first's in a fixed order.
 """
 
-import numpy as np
 
 from npdl.backend import xp
-from npdl_train.fast.cuda import ROWS, WARP, launch, warps
+from npdl_train.fast.cuda import WARP, launch, warps
 
 THREADS = 256           # of a block; of which eight warps
 BLOCKS = 128            # that add up a gradient's squares
