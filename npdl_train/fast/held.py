@@ -13,6 +13,7 @@ a layer's own array (sinusoidal positions) may not. On a device nobody looks: th
 """
 
 import functools
+import itertools
 import operator
 
 from npdl.backend import is_host, xp
@@ -33,6 +34,8 @@ class Held:
             self._add(f"optimizer.{name}", moments, moments.values, moments)
         self._look("model", model)
         self._look("optimizer.params", optimizer.params)
+        _, owners, self.kinds, self.reads, *_ = map(list, zip(*self.owners, strict=True))
+        self.all, self.objects = owners, self._objects()
 
     def _add(self, where, owner, read, names):
         names, values = list(names), list(read())
@@ -56,8 +59,19 @@ class Held:
         for name, each in below if not isinstance(value, Param) else ():
             self._look(f"{where}.{name}", each)
 
+    def _objects(self):
+        """The ids of what all hold. Those of what was held first are its own, since it is kept."""
+        return list(map(id, itertools.chain.from_iterable(map(operator.call, self.reads))))
+
     def check(self):
         """Raise InputError, naming it, for what is another."""
+        if self._objects() != self.objects or list(map(type, self.all)) != self.kinds:
+            self._look_closely()
+        for where, array, numbers in self.tables:
+            if not xp.array_equal(array, numbers):
+                refuse(where)
+
+    def _look_closely(self):
         for where, owner, kind, read, names, values in self.owners:
             now = list(read())
             if type(owner) is not kind or len(now) != len(values):
@@ -66,9 +80,6 @@ class Held:
                 for name, old, new in zip(names, values, now, strict=True):
                     if old is not new and not same(old, new):
                         refuse(f"{where}.{name}")
-        for where, array, numbers in self.tables:
-            if not xp.array_equal(array, numbers):
-                refuse(where)
 
 
 def some_of(owner, names):
