@@ -18,7 +18,7 @@ from types import ModuleType
 
 from matplotlib.figure import Figure
 
-from exercises import witness
+from exercises import arithmetic, witness
 from exercises.worked import Check, Solution, Step, paragraph, solution_text
 from npdl.errors import InputError
 from npdl.files import write_atomically
@@ -220,10 +220,18 @@ def solutions_of(module):
         with witness.watching():
             found = list(module.solutions()) if hasattr(module, "solutions") else []
         faults = tuple(Check(fault, False) for fault in witness.faults(module.__name__))
-        return [replace(solution, checks=solution.checks + faults) for solution in found]
+        return [calculated_again(module, replace(solution, checks=solution.checks + faults))
+                for solution in found]
     except Exception as error:
         return [Solution(number, (Step("Compute it."),), "none", (Check(broke(error), False),))
                 for number in module.TITLES]
+
+
+def calculated_again(module, solution):
+    """The solution with a failed check for all that it prints and that is not so."""
+    wrong = arithmetic.mistakes(f"{name_of(module)} {solution.number}", solution,
+                                solution_text(solution))
+    return replace(solution, checks=solution.checks + tuple(Check(text, False) for text in wrong))
 
 
 def broke(error):

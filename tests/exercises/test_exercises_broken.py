@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from exercises import ledger
+from exercises import arithmetic, ledger
 from exercises.__main__ import main
 from exercises.d000 import counting, decoding_trees, normalisation
 from exercises.d001 import autoencoder_gradients, kl_identity
@@ -169,6 +169,7 @@ def test_a_module_that_cannot_be_imported_is_our_failure():
 def test_a_failure_of_our_own_is_status_1_and_no_error(given, holds, status, monkeypatch, capsys):
     verdict = judge(*given)
     claim = Claim("004", "Problem 2.1", "", "1 = 1.", "yes", "1", verdict, "counted")
+    monkeypatch.setattr(arithmetic, "PENCIL", {})           # which has lines of the true solution
     monkeypatch.setattr(layer_norm, "claims", lambda: [claim])
     monkeypatch.setattr(layer_norm, "solutions", lambda: [
         Solution("2.1", (Step("Add.", "1 + 1 = 2"),), "2", (Check("counted", holds),))])
