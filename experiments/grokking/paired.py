@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from experiments.study.measures import STUDENT, mean
+from experiments.study.measures import mean, student
 
 LEVEL = 0.05                # a verdict by luck once in twenty
 
@@ -36,7 +36,7 @@ class Paired:
         if n < 2:
             return math.inf
         variance = math.fsum((x - self.mean) ** 2 for x in self.logs) / (n - 1)
-        return STUDENT[n - 2] * math.sqrt(variance / n)
+        return student(n - 1, LEVEL / 2) * math.sqrt(variance / n)
 
     def signs(self):
         """(pairs with a sooner `after`, with a later one, two-sided p of a fair coin): never is

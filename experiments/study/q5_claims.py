@@ -10,6 +10,7 @@ from experiments.study.measures import (
     A_TRAIN,
     A_VAL,
     ALL,
+    APART,
     GENERAL,
     L_TRAIN,
     L_VAL,
@@ -17,14 +18,17 @@ from experiments.study.measures import (
     SMOOTH,
     STEADY,
     TENTH,
-    TREND,
     correlation,
+    counted,
     deviation,
-    falls,
+    each_step,
     generalised,
+    higher,
+    lower,
     mean,
-    rises,
     slope,
+    sooner,
+    when,
 )
 from experiments.study.q5_size import (
     CONFIGS,
@@ -49,13 +53,15 @@ def one(where, words, document, model, test, numbers="", layers=LAYERS, **more):
     return Claim(where, words, document, needs, test, numbers, **more)
 
 
-def two(where, words, document, test, numbers=""):
-    """A Claim on both models; the test gets the runs of the LSTM and those of the GPT."""
+def two(where, words, document, measure, numbers="", sign=1):
+    """A Claim that a measure of the GPT's runs is above (sign -1: below) the LSTM's."""
     needs = {(m, *key): config for m, found in CONFIGS.items() for key, config in found.items()}
 
     def tested(runs):
-        return test(*({key[1:]: run for key, run in runs.items() if key[0] == m}
-                      for m in CONFIGS))
+        found = [measure({key[1:]: run for key, run in runs.items() if key[0] == m})
+                 for m in CONFIGS]
+        more = sign * (found[1] - found[0])
+        return [counted(more) if isinstance(more, int) else more], found
 
     return Claim(where, words, document, needs, tested, f"{numbers}, LSTM, GPT")
 
@@ -110,7 +116,7 @@ def accuracy(run):
 
 
 def last_is_most(values):
-    return values[-1] > max(values[:-1]), values
+    return [values[-1] - other for other in values[:-1]], values
 
 
 def shortfalls(runs):
@@ -125,57 +131,63 @@ def by_widths(runs, of):
     return [mean(of(runs[L, d]) for L in LAYERS) for d in WIDTHS]
 
 
+def times(steps, runs):
+    last = next(iter(runs.values())).config.steps
+    return [when(step, last) for step in steps]
+
+
 def fastest_small(runs):
-    found = generalised(runs)
-    return found[0] < min(found[1:]), found
+    small, *others = times(generalised(runs), runs)
+    return [sooner(small, other) for other in others], generalised(runs)
 
 
 def steady(runs):
     lost, found = shortfalls(runs), [run.best(A_VAL) for run in runs.values()]
-    return max(lost) <= STEADY and min(found) >= GENERAL, lost + found
+    return [STEADY - v for v in lost] + [v - GENERAL for v in found], lost + found
 
 
 def smooth(runs):
     rough = [run.roughness(L_VAL) for run in runs.values()]
-    return max(rough) <= SMOOTH, rough
+    return [SMOOTH - v for v in rough], rough
 
 
 def similar(runs):
     """Do L_val, A_val and its shortfall go the same way from d = 64 to 256 with two layers and
-    with three?"""
-    same, numbers = True, []
+    with three? A part is the geometric mean of both changes, with the sign of their product."""
+    parts, numbers = [], []
     for of in (lambda run: math.log10(run.best(L_VAL)), accuracy, shortfall):
         a, b = (of(runs[L, 256]) - of(runs[L, 64]) for L in (2, 3))
-        same &= a * b > 0 or a == b
+        parts.append(math.copysign(math.sqrt(abs(a * b)), a * b))
         numbers += [a, b]
-    return same, numbers
+    return parts, numbers
 
 
 def high(limit, metric=A_VAL):
     def test(runs):
         found = [run.best(metric) for run in runs.values()]
-        return min(found) >= limit, found
+        return [v - limit for v in found], found
     return test
 
 
 def fast(runs):
     """Is the training set memorised within a tenth of the steps?"""
     found = [run.reach(A_TRAIN, MEMORISED) for run in runs.values()]
-    return max(found) <= TENTH * next(iter(runs.values())).config.steps, found
+    limit = math.log10(TENTH * next(iter(runs.values())).config.steps)
+    return [sooner(time, (limit, limit)) for time in times(found, runs)], found
 
 
 def better_with_width(runs):
     found = [run.best(A_VAL) for run in runs.values()]
-    return rises(found), found
+    return each_step(found, higher), found
 
 
 def sooner_with_width(runs):
-    return falls(generalised(runs)), generalised(runs)
+    return each_step(times(generalised(runs), runs), sooner), generalised(runs)
 
 
 def all_lower(runs, few, many):
     found = [runs[L, d].best(L_VAL) for d in WIDTHS for L in (few, many)]
-    return all(b < a for a, b in zip(found[::2], found[1::2], strict=True)), found
+    return [lower(b, a) for a, b in zip(found[::2], found[1::2], strict=True)], found
 
 
 # --- Figures 18 to 21 -----------------------------------------------------------------------------
@@ -193,7 +205,7 @@ def captions_by_size():
             f"{P} of t_f(A_val), t_f(A_train)"),
         one("Figure 18", "LSTM: but not every larger one is sooner",
             "some variance remains across configurations", "lstm", some_variance,
-            "t_f(A_val) in the order of P"),
+            "t_f(A_val) in the order of P", some=True),
         one("Figure 19", "LSTM: deeper ones have lower loss and no less accuracy, for all d",
             "deeper models significantly reduce loss and boost accuracy", "lstm", deeper_better,
             "L_val, L = 1 and 3, " + BY_D,
@@ -232,54 +244,56 @@ def with_size(runs, value):
 
 def losses_fall(runs):
     found = [with_size(runs, lambda run, m=m: run.best(m)) for m in (L_TRAIN, L_VAL)]
-    return max(found) <= -TREND, found
+    return [-v for v in found], found
 
 
 def sooner_with_size(runs):
     found = with_size(runs, lambda run: run.first(A_VAL))
-    return found <= -TREND, [found]
+    return [-found], [found]
 
 
 def validation_more(runs):
     found = [with_size(runs, lambda run, m=m: run.first(m)) for m in (A_VAL, A_TRAIN)]
-    return found[0] < min(0, found[1]), found
+    return [-found[0], found[1] - found[0]], found
 
 
 def some_variance(runs):
     found = [run.first(A_VAL) for run in by_size(runs)[0]]
-    return found != sorted(found, reverse=True), found
+    return each_step(times(found, runs), lambda b, a: sooner(a, b)), found
 
 
 def deeper_better(runs):
-    kept = all(runs[3, d].best(A_VAL) >= runs[1, d].best(A_VAL) for d in WIDTHS)
-    lower, found = all_lower(runs, 1, 3)
-    return kept and lower, found
+    kept = [runs[3, d].best(A_VAL) - runs[1, d].best(A_VAL) + STEADY for d in WIDTHS]
+    parts, found = all_lower(runs, 1, 3)
+    return parts + kept, found
 
 
 def memorises_sooner(runs):
-    found = by_widths(runs, lambda run: run.reach(A_TRAIN, MEMORISED))
-    return falls(found), found
+    found = [[runs[L, d].reach(A_TRAIN, MEMORISED) for L in LAYERS] for d in WIDTHS]
+    means = [tuple(map(mean, zip(*times(steps, runs), strict=True))) for steps in found]
+    return each_step(means, sooner), [10 ** high for _, high in means]
 
 
 def varies_more(runs):
     lost = [deviation(runs[L, d].shortfall() for d in WIDTHS) for L in LAYERS]
-    return lost[0] > lost[2], lost
+    return [lost[0] - lost[2]], lost
 
 
 def accuracy_rises(runs):
-    return with_size(runs, accuracy) >= TREND, [with_size(runs, accuracy)]
+    return [with_size(runs, accuracy)], [with_size(runs, accuracy)]
 
 
 def validation_varies(runs):
     found = [deviation(run.best(m) for run in runs.values()) for m in (A_TRAIN, A_VAL)]
     found += [deviation(math.log10(run.best(m)) for run in runs.values())
               for m in (L_TRAIN, L_VAL)]
-    return found[1] > found[0] and found[3] > found[2], found
+    return [found[1] - found[0], found[3] - found[2]], found
 
 
 def both_fall_with_depth(runs):
     found = [by_layers(runs, lambda run, m=m: math.log10(run.best(m))) for m in (L_TRAIN, L_VAL)]
-    return all(map(falls, found)), [value for row in found for value in row]
+    parts = [part for row in found for part in each_step(row, lambda b, a: a - b)]
+    return parts, [value for row in found for value in row]
 
 
 # --- answer 5 (c) ---------------------------------------------------------------------------------
@@ -288,17 +302,17 @@ def answers():
     width, depth = ("d = 64", "256, mean over L"), ("L = 1", "3, mean over d")
     return [
         two("5 (c), d", "in A_val the GPT scales better with d", "GPT, especially A_val",
-            gpt_more(rise, NARROW, WIDE), more.format(*width)),
+            lambda runs: rise(runs, NARROW, WIDE), more.format(*width)),
         two("5 (c), d", "in L_val the GPT scales better with d", "GPT more reliable",
-            gpt_more(gain, NARROW, WIDE), factor.format(*width)),
+            lambda runs: gain(runs, NARROW, WIDE), factor.format(*width)),
         one("5 (c), d", "larger d makes the GPT's generalisation steadier",
             "smoother and more stable", "gpt", steadier_with_width, "mean shortfall " + BY_D,
             against="Figure 12: A_val is unstable for the largest d"),
         two("5 (c), d", "the LSTM improves less consistently with d",
-            "less consistent improvement", less_consistent, "of 6 doublings of d lower L_val"),
+            "less consistent improvement", consistent, "of 6 doublings of d lower L_val"),
         one("5 (c), d", "the LSTM becomes unsteady, or overfits, as d grows",
             "can overfit or become unstable", "lstm", unsteady_with_width,
-            "mean shortfall, then A_val, " + BY_D),
+            "mean shortfall, then A_val, " + BY_D, some=True),
         one("5 (c), L", "deeper GPTs have higher A_val", "benefits significantly", "gpt",
             more_with_depth(accuracy), "mean A_val " + BY_L),
         one("5 (c), L", "deeper GPTs have lower L_val, for all d",
@@ -311,10 +325,10 @@ def answers():
             "decades that L_val falls, rise of A_val, from L = 1 to 3",
             against="Figure 19: deeper LSTMs reduce loss and boost accuracy"),
         two("5 (c), L", "in L_val the GPT scales better with L", "GPT",
-            gpt_more(gain, SHALLOW, DEEP), factor.format(*depth)),
+            lambda runs: gain(runs, SHALLOW, DEEP), factor.format(*depth)),
         two("5 (c), L", "in A_val the GPT scales better with L",
-            "GPT: deeper layers improve A_val; the LSTM plateaus", gpt_more(rise, SHALLOW, DEEP),
-            more.format(*depth)),
+            "GPT: deeper layers improve A_val; the LSTM plateaus",
+            lambda runs: rise(runs, SHALLOW, DEEP), more.format(*depth)),
         two("5 (c), P", "in L_val the GPT's gains with P are the smoother ones",
             "smoother gains", smoother(L_VAL, -1), "rank correlation of the gain with P"),
         two("5 (c), P", "in A_val the GPT's gains with P are the smoother ones",
@@ -325,73 +339,55 @@ def answers():
         two("5 (c), P", "the LSTM saturates at a smaller P than the GPT", "saturates earlier",
             saturates, "place of the lowest L_val of nine sizes"),
         two("5 (c), P", "the LSTM's L_val depends more on how P is made of L and d",
-            "more sensitive to architecture", sensitive, "decades off a power of P"),
+            "more sensitive to architecture", sensitive, "decades off a power of P", -1),
         two("5 (c), P", "the GPT's L_val falls faster with P", "scales more efficiently overall",
-            steeper, "decades of L_val per decade of P"),
+            lambda runs: slope(*logarithms(runs)), "decades of L_val per decade of P", -1),
     ]
-
-
-def gpt_more(of, few, many):
-    def test(lstm, gpt):
-        found = [of(runs, few, many) for runs in (lstm, gpt)]
-        return found[1] > found[0], found
-    return test
 
 
 def steadier_with_width(runs):
     lost = by_widths(runs, shortfall)
-    return lost[2] < lost[0], lost
+    return [lost[0] - lost[2]], lost
 
 
-def less_consistent(*models):
-    better = [sum(runs[L, b].best(L_VAL) < runs[L, a].best(L_VAL) for L in LAYERS
-                  for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)) for runs in models]
-    return better[0] < better[1], better
+def consistent(runs):
+    return sum(runs[L, b].best(L_VAL) < runs[L, a].best(L_VAL) for L in LAYERS
+               for a, b in zip(WIDTHS, WIDTHS[1:], strict=False))
 
 
 def unsteady_with_width(runs):
     lost, found = by_widths(runs, shortfall), by_widths(runs, accuracy)
-    return lost[2] > lost[0] or found[2] < found[0], lost + found
+    return [lost[2] - lost[0], found[0] - found[2]], lost + found
 
 
 def more_with_depth(of):
     def test(runs):
         found = by_layers(runs, of)
-        return found[2] > found[0], found
+        return [found[2] - found[0]], found
     return test
 
 
 def no_gain_from_depth(runs):
     found = [gain(runs, SHALLOW, DEEP), rise(runs, SHALLOW, DEEP)]
-    return max(found) <= 0, found
+    return [math.log10(APART) - found[0], STEADY - found[1]], found
 
 
 def smoother(metric, sign):
-    def test(*models):
-        found = [sign * with_size(runs, lambda run: run.best(metric)) for runs in models]
-        return found[1] > found[0], found
-    return test
+    return lambda runs: sign * with_size(runs, lambda run: run.best(metric))
 
 
 def gains_at_first(runs):
     _, logs = logarithms(runs)
-    return mean(logs[3:6]) < mean(logs[:3]), [mean(logs[:3]), mean(logs[3:6])]
+    found = [mean(logs[:3]), mean(logs[3:6])]
+    return [found[0] - found[1]], found
 
 
-def saturates(*models):
-    places = [1 + min(range(9), key=logarithms(runs)[1].__getitem__) for runs in models]
-    return places[0] < places[1], places
+def saturates(runs):
+    return 1 + min(range(9), key=logarithms(runs)[1].__getitem__)
 
 
-def sensitive(*models):
+def sensitive(runs):
     """How far L_val strays from a power of P."""
-    found = []
-    for xs, ys in map(logarithms, models):
-        steepness = slope(xs, ys)
-        found.append(deviation(y - steepness * x for x, y in zip(xs, ys, strict=True)))
-    return found[0] > found[1], found
-
-
-def steeper(*models):
-    found = [slope(*logarithms(runs)) for runs in models]
-    return found[1] < found[0], found
+    xs, ys = logarithms(runs)
+    steepness = slope(xs, ys)
+    return deviation(y - steepness * x for x, y in zip(xs, ys, strict=True))

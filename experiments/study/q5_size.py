@@ -2,7 +2,7 @@
 
 import math
 
-from experiments.study.measures import A_VAL, L_VAL, STUDENT, mean, slope, span
+from experiments.study.measures import A_VAL, L_VAL, mean, slope, span, student
 from experiments.study.pages import Table
 from experiments.study.panels import best_table, eight, family, figure
 from experiments.study.records import NAMES, SEEDS, parameters, variant
@@ -90,7 +90,7 @@ def by_parameters(runs, metric):
     start = mean(ys) - steep * middle
     variance = math.fsum((y - start - steep * x) ** 2 for x, y in zip(xs, ys, strict=True)) / free
     width = math.sqrt(variance / math.fsum((x - middle) ** 2 for x in xs))
-    return steep, STUDENT[free - 1] * width
+    return steep, student(free, 0.025) * width
 
 
 # {what is changed: {metric: gain(runs)}}: more is better

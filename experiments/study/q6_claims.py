@@ -17,14 +17,19 @@ from experiments.study.measures import (
     LOW,
     SHARPLY,
     SMALL,
-    TREND,
+    STEADY,
     TWICE,
     correlation,
+    counted,
     deviation,
     generalised,
+    lower,
     mean,
+    sooner,
+    when,
+    within,
 )
-from experiments.study.q6_compute import ALPHAS, BATCHES, CONFIGS, T, after
+from experiments.study.q6_compute import ALPHAS, BATCHES, CONFIGS, T, after, until
 
 BY_B, ENDS = "for B = 32 to 512", "for B = 32, 512"
 
@@ -78,7 +83,7 @@ def captions():
               "significantly more steps", memorises_later, f"t_f(A_train) {BY_B}", lstm),
         claim("Figure 24", "the GPT's steps to its best A_train hardly change for small B",
               "relatively stable for smaller batches", even_for_small,
-              "t_f(A_train) for B = 32, 64, 128", gpt),
+              "t_f(A_train) for B = 32, 64", gpt),
         at_low("Figure 25", "with a low budget small B bring the LSTM a lower L_train",
                "benefit from smaller batches under low budgets", lower_with_small,
                f"L_train {BY_B}", models=lstm),
@@ -107,80 +112,84 @@ def captions():
 
 def rougher_gpt(*models):
     rough = [mean(run.roughness() for run in runs.values()) for runs in models]
-    return rough[0] < rough[1], rough
+    return [rough[1] - rough[0]], rough
 
 
 def rougher_with_batch(gpt):
     rough = [run.roughness() for run in gpt.values()]
-    return correlation(BATCHES, rough) >= TREND, rough
+    return [correlation(BATCHES, rough)], rough
 
 
 def lstm_sooner(*models):
     """Sooner with more of the batch sizes than later; a tie counts for neither."""
     pairs = list(zip(*map(generalised, models), strict=True))
     found = [sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)]
-    return found[0] > found[1], found
+    return [counted(found[0] - found[1])], found
 
 
 def lstm_sooner_on_average(*models):
     """The mean of log10 of the steps; what never generalises counts as T."""
-    found = [mean(math.log10(min(step, T)) for step in generalised(runs)) for runs in models]
-    return found[0] < found[1], found
+    found = [[when(step, T) for step in generalised(runs)] for runs in models]
+    means = [tuple(map(mean, zip(*steps, strict=True))) for steps in found]
+    return [sooner(*means)], [high for _, high in means]
 
 
 def gpt_less_steady(lstm, gpt):
     less = sum(gpt[B].shortfall() > lstm[B].shortfall() for B in BATCHES)
-    return less > len(BATCHES) / 2, [len(BATCHES) - less, less]
+    found = [len(BATCHES) - less, less]
+    return [counted(found[1] - found[0])], found
 
 
 def later_with_batch(gpt):
-    return correlation(BATCHES, generalised(gpt)) >= TREND, generalised(gpt)
+    return [correlation(BATCHES, [min(step, T) for step in generalised(gpt)])], generalised(gpt)
 
 
 def unsteady_with_batch(gpt):
     found = [run.shortfall() for run in gpt.values()]
-    return correlation(BATCHES, found) >= TREND, found
+    return [correlation(BATCHES, found)], found
 
 
 def memorises_later(lstm):
     found = [run.first(A_TRAIN) for run in lstm.values()]
-    return correlation(BATCHES, found) >= TREND and found[-1] > found[0], found
+    return [correlation(BATCHES, found), sooner(when(found[0], T), when(found[-1], T))], found
 
 
 def even_for_small(gpt):
-    found = [gpt[B].first(A_TRAIN) for B in BATCHES if B <= SMALL]
-    return max(found) <= TWICE * min(found), found
+    found = [gpt[B].first(A_TRAIN) for B in BATCHES if B < SMALL]
+    times = [when(step, T) for step in found]
+    return [part for other in times[1:] for part in within(sooner(other, times[0]),
+                                                           math.log10(TWICE))], found
 
 
 def lower_with_small(alpha, lstm):
-    found = [run.best(L_TRAIN, alpha * T) for run in lstm.values()]
-    return found[0] < found[-1], found
+    found = [run.best(L_TRAIN, until(alpha)) for run in lstm.values()]
+    return [lower(found[0], found[-1])], found
 
 
 def varies(metric, alphas):
     """Deviation of t_f / (alpha T) over the batch sizes, mean over alphas: more for the GPT?"""
     def test(*models):
-        found = [mean(deviation(run.first(metric, a * T) / (a * T) for run in runs.values())
+        found = [mean(deviation(run.first(metric, until(a)) / (until(a)) for run in runs.values())
                       for a in alphas) for runs in models]
-        return found[1] > found[0], found
+        return [found[1] - found[0]], found
     return test
 
 
 def more_predictable(*models):
-    found = [mean(abs(correlation(BATCHES, [run.first(L_VAL, a * T) for run in runs.values()]))
+    found = [mean(abs(correlation(BATCHES, [run.first(L_VAL, until(a)) for run in runs.values()]))
                   for a in ALPHAS) for runs in models]
-    return found[0] > found[1], found
+    return [found[0] - found[1]], found
 
 
 def perfect_training(*models):
-    found = [min(run.best(A_TRAIN, a * T) for run in runs.values() for a in ALPHAS)
+    found = [min(run.best(A_TRAIN, until(a)) for run in runs.values() for a in ALPHAS)
              for runs in models]
-    return min(found) >= ALL, found
+    return [v - ALL for v in found], found
 
 
 def grows(alpha, lstm):
-    found = [run.best(L_TRAIN, alpha * T) for run in lstm.values()]
-    return correlation(BATCHES, found) >= TREND, found
+    found = [run.best(L_TRAIN, until(alpha)) for run in lstm.values()]
+    return [correlation(BATCHES, found)], found
 
 
 def resilient(metric):
@@ -189,19 +198,19 @@ def resilient(metric):
         found = [math.log10(large / small) for small, large in (
             ends(runs, metric, alpha) for runs in models)]
         if metric == L_TRAIN:
-            return abs(found[1]) < abs(found[0]), found
-        return found[0] > max(0.0, found[1]), found
+            return [abs(found[0]) - abs(found[1])], found
+        return [found[0], found[0] - found[1]], found
     return test
 
 
 def lstm_drops(alpha, lstm):
-    found = [run.best(A_VAL, alpha * T) for run in lstm.values()]
-    return found[-1] < found[0] and correlation(BATCHES, found) <= -TREND, found
+    found = [run.best(A_VAL, until(alpha)) for run in lstm.values()]
+    return [found[0] - found[-1], -correlation(BATCHES, found)], found
 
 
 def gpt_higher(alpha, *models):
-    found = [mean(run.best(A_VAL, alpha * T) for run in runs.values()) for runs in models]
-    return found[1] > found[0], found
+    found = [mean(run.best(A_VAL, until(alpha)) for run in runs.values()) for runs in models]
+    return [found[1] - found[0]], found
 
 
 # --- answer 6 (c) ---------------------------------------------------------------------------------
@@ -234,7 +243,7 @@ def answers():
 
 def ends(runs, metric, alpha):
     """The best values for the smallest and the largest batch."""
-    return [runs[B].best(metric, alpha * T) for B in (BATCHES[0], BATCHES[-1])]
+    return [runs[B].best(metric, until(alpha)) for B in (BATCHES[0], BATCHES[-1])]
 
 
 def rises_with_batch(metric):
@@ -246,13 +255,13 @@ def rises_with_batch(metric):
         return math.log10(large / small) if loss else small - large
 
     def test(alpha, *models):
-        true, numbers = True, []
+        parts, numbers = [], []
         for runs in models:
             low, whole = (ends(runs, metric, a) for a in (alpha, 1.0))
             few, all_ = worse(*low), worse(*whole)
-            true &= few > 0 and few > all_ and (all_ > 0 if loss else all_ >= 0)
+            parts += [few, few - all_, all_ if loss else all_ + STEADY]
             numbers += [*low, *whole]
-        return true, numbers
+        return parts, numbers
     return test
 
 
@@ -262,41 +271,44 @@ def over_alpha(models, metric):
 
 
 def loss_falls_with_alpha(*models):
-    found = [min(a / b for a, b in over_alpha((runs,), L_VAL)) for runs in models]
-    return min(found) > 1, found
+    parts = [lower(b, a) for a, b in over_alpha(models, L_VAL)]
+    return parts, [min(a / b for a, b in over_alpha((runs,), L_VAL)) for runs in models]
 
 
 def accuracy_rises_with_alpha(*models):
     gains = [b - a for a, b in over_alpha(models, A_VAL)]
-    return max(gains) > 0 and min(gains) >= 0, [min(gains), max(gains)]
+    return [*(gain + STEADY for gain in gains), max(gains)], [min(gains), max(gains)]
 
 
 def lowest_where(*models):
-    found = []
+    """Against the lowest of large batches, and the lowest of small ones with a small α."""
+    parts, found = [], []
     for runs in models:
-        _, B, alpha = min((run.best(L_VAL, a * T), B, a) for B, run in runs.items()
-                          for a in ALPHAS)
-        found += [B, alpha]
-    return max(found[::2]) <= SMALL and min(found[1::2]) >= LARGE, found
+        best = {(B, a): run.best(L_VAL, until(a)) for B, run in runs.items() for a in ALPHAS}
+        lowest = [min(v for (B, a), v in best.items() if part(B, a)) for part in (
+            lambda B, a: B < SMALL and a > LARGE, lambda B, a: B > SMALL,
+            lambda B, a: B < SMALL and a < LARGE)]
+        parts += [lower(lowest[0], other) for other in lowest[1:]]
+        found += min(best, key=best.get)
+    return parts, found
 
 
 def significantly_higher(alpha, *models):
     found = [value for runs in models for value in ends(runs, L_VAL, alpha)]
-    return all(large >= SHARPLY * small for small, large in zip(found[::2], found[1::2],
-                                                                strict=True)), found
+    return [lower(SHARPLY * small, large) for small, large in zip(found[::2], found[1::2],
+                                                                  strict=True)], found
 
 
 def high_for_all(*models):
-    found = [min(run.best(A_VAL, a * T) for run in runs.values() for a in ALPHAS[-2:])
-             for runs in models]
-    return min(found) >= GENERAL, found
+    found = [[run.best(A_VAL, until(ALPHAS[-2])) for run in runs.values()] for runs in models]
+    return [v - GENERAL for row in found for v in row], [min(row) for row in found]
 
 
 def gpt_drops(alpha, gpt):
     small, large = ends(gpt, A_VAL, alpha)
-    return large < small, [small, large]
+    return [small - large], [small, large]
 
 
 def lstm_more_affected(alpha, *models):
     found = [small - large for small, large in (ends(runs, A_VAL, alpha) for runs in models)]
-    return found[0] > max(0.0, found[1]), found
+    return [found[0], found[0] - found[1]], found

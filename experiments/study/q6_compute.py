@@ -16,7 +16,7 @@ from experiments.study.panels import (
     steps_panel,
     summary_line,
 )
-from experiments.study.records import BASE, NAMES, SEEDS, parameters, variant
+from experiments.study.records import BASE, GRID, NAMES, SEEDS, parameters, variant
 from npdl_train.runs.metrics import METRICS
 
 BATCHES = (32, 64, 128, 256, 512)
@@ -28,9 +28,14 @@ TRAINED = int(BASE.r_train * BASE.p**2)     # equations in the training set
 LAST = 10                   # evaluations before a moment, whose median stands for it
 
 
+def until(alpha):
+    """alpha T, at the nearest evaluation."""
+    return GRID * round(alpha * T / GRID) + (alpha == 1)
+
+
 def after(run, metric, alpha):
     """Where a run stands after alpha T steps: a best value over more steps cannot get worse."""
-    return statistics.median([v for t, v in run.points(metric) if t <= alpha * T][-LAST:])
+    return statistics.median([v for t, v in run.points(metric) if t <= until(alpha)][-LAST:])
 
 
 # --- figures, tables, numbers ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.study.extract import load
 from experiments.study.figures import Figure
 from experiments.study.judge import JUDGED, verdict
-from experiments.study.measures import GENERAL, MOST, brief
+from experiments.study.measures import GENERAL, MOST, brief, counted
 from experiments.study.pages import Table
 from experiments.study.records import SEEDS
 from npdl_study.plots import style
@@ -72,40 +72,40 @@ def excess(run, part):
 
 
 def many_heads(run):
-    focused = int((first_at_bos(run)[0] >= 5 * MOST).sum())
-    return focused >= len(run["mean"][0]) / 2, [focused]
+    focused = int((first_at_bos(run)[0] > 5 * MOST).sum())
+    return [counted(focused - len(run["mean"][0]) / 2 + 0.5)], [focused]
 
 
 def early_most(run):
     found = [excess(run, EARLY), excess(run, LATE)]
-    return found[0] > max(0, found[1]), found
+    return [found[0], found[0] - found[1]], found
 
 
 def less_in_the_second(run):
     found = to_bos(run).mean((1, 2)).tolist()
-    return found[0] > found[1], found
+    return [found[0] - found[1]], found
 
 
 def all_heads(run):
     heads = to_bos(run)[0].mean(-1)
     second = to_bos(run)[1].mean()
-    return heads.min() > second, [*heads, second]
+    return (heads - second).tolist(), [*heads, second]
 
 
 def anchor(run):
     found = [to_bos(run)[0, :, EQUALS - 1].mean(), even_share()[EQUALS - 1]]
-    return found[0] > found[1], found
+    return [found[0] - found[1]], found
 
 
 def start_and_recent(run):
     beside = float(np.mean([2 / (t + 1) for t in range(2, len(TOKENS))]))
     found = [to_bos(run)[0].mean(), even_share().mean(), recent(run)[0], beside]
-    return found[0] > found[1] and found[2] > found[3], found
+    return [found[0] - found[1], found[2] - found[3]], found
 
 
 def more_even(run):
     found = spread(run).tolist()
-    return found[1] > found[0], found
+    return [found[1] - found[0]], found
 
 
 # where, claim, the document's words, test(entry), what its numbers are
@@ -133,10 +133,11 @@ def verdicts():
     """The Verdicts on the document's maps, by the means over the training set."""
     runs, made = maps(), []
     for where, claim, document, test, numbers in CLAIMS:
-        answers = {(recipe, seed, ""): bool(test(run)[0]) for (recipe, seed), run in runs.items()}
+        answers = {recipe: {seed: test(run)[0] for (of, seed), run in runs.items() if of == recipe}
+                   for recipe in JUDGED["gpt"]}
         shown = [", ".join(map(brief, test(run)[1])) for (recipe, _), run in runs.items()
                  if recipe == "default"]
-        made.append(verdict(where, claim, document, answers,
+        made.append(verdict(where, claim, document, {"": answers},
                             numbers=f"{numbers}: {'; '.join(shown)}" if shown else ""))
     return made
 
