@@ -1,6 +1,7 @@
 """The pages on the study: `python experiments/report.py`.
 
   experiments/REPORT.md          by hand in experiments/pages, numbers from the records
+  experiments/RULE.md            the same: how a claim becomes a verdict
   docs/results.md                the same
   docs/generated/verdicts.md     a line for each claim, and the thresholds
   docs/generated/study.md        every figure and table of the questions
@@ -18,13 +19,13 @@ from pathlib import Path
 
 from experiments import rounding
 from experiments.grokking import answers as laboratory
-from experiments.study import q2_recipe
+from experiments.study import q2_recipe, simulate
 from experiments.study.figures import digest_of, write_png
 from experiments.study.judge import WORDS
 from experiments.study.measures import L_VAL, THRESHOLDS, span
 from experiments.study.pages import Table, cell, fill
 from experiments.study.questions import MODULES, RUNS, verdicts
-from experiments.study.records import NAMES, Store
+from experiments.study.records import NAMES, SEEDS, Store
 from experiments.trials import records
 from npdl.files import write_atomically
 from npdl_train.console import OneLineParser, guarded
@@ -49,9 +50,11 @@ def values(store, judged):
     made = {name: value for module in MODULES.values() for name, value in
             module.values(store).items()}
     words = Counter(verdict.word for verdict in judged)
-    return {**made, **rounded(store), **laboratory.values(), "claims": str(len(judged)),
+    return {**made, **rounded(store), **laboratory.values(), **simulate.values(),
+            "claims": str(len(judged)),
             **{word: str(words[word]) for word in WORDS}, "verdicts": count_table(judged),
-            "runs": runs_table(store), "hours": hours(store)}
+            "runs": runs_table(store), "hours": hours(store),
+            "hours to come": hours_to_come(store)}
 
 
 def facts(store):
@@ -74,6 +77,17 @@ def rounded(store):
 
 def hours(store):
     seconds = sum(run.made.get("seconds", 0) for run in store.every())
+    return f"{seconds / 3600:.0f}"
+
+
+def hours_to_come(store):
+    """What the runs that the rule's page asks for took with the document's seeds."""
+    seconds = 0.0
+    for name, seeds in (("mixed", 8), ("model", 3), ("decay", 3), ("compute", 3)):
+        for config in RUNS[name]:
+            for recipe in ("default", "release")[: 1 + (config.model == "lstm")]:
+                run = store.runs(config, recipe)[config.seed]
+                seconds += seeds / len(SEEDS) * run.made.get("seconds", 0)
     return f"{seconds / 3600:.0f}"
 
 
@@ -109,23 +123,28 @@ def runs_table(store):
 # --- pages ----------------------------------------------------------------------------------------
 def verdict_page(judged):
     """A line for each claim."""
-    claims = Table(("where", "claim", "the document", "verdict", "count", "our numbers", "note"), [
-        (v.where, v.claim, v.document, f"**{v.word}**", v.count, v.numbers, v.note)
-        for v in judged], left=7)
+    claims = Table(("where", "claim", "the document", "verdict", "estimate", "our numbers",
+                    "note"), [(v.where, v.claim, v.document, f"**{v.word}**", v.estimate,
+                               v.numbers, v.note) for v in judged], left=7)
     limits = Table(("threshold", "value", "decides", "reason"), [
         (name, ", ".join(f"{v:g}" for v in value) if isinstance(value, tuple) else f"{value:g}",
          what, why) for name, (value, what, why) in THRESHOLDS.items()], left=4)
-    return (f"# The verdicts on document 004, Problem 4\n\n{MADE}\n\nWhat words and counts mean: "
-            "[the report](../../experiments/REPORT.md). Our numbers: the default recipe's, of "
-            f"the seeds 0 and 42.\n\n{claims}\n\n## Thresholds\n\nOne value each.\n\n{limits}\n")
+    return (f"# The verdicts on document 004, Problem 4\n\n{MADE}\n\nWhat the words mean: [the "
+            "rule](../../experiments/RULE.md). Estimate: of the part that decides, above 0 where "
+            "the claim holds, its mean, in brackets its interval and how many seeds; decades for "
+            "losses and steps. By recipe: in the note. Our numbers: the default recipe's, of the "
+            f"seeds 0 and 42.\n\n{claims}\n\n## Thresholds\n\nOne value each.\n\n{limits}\n")
 
 
 def study_page(store, figures):
     """Every figure and table of the questions."""
     blocks = ["# Figures and tables of document 004, Problem 4", MADE,
               "The default recipe, seeds 0 and 42: lines full and dashed, marks filled and "
-              "hollow. Strong lines: the median of eleven evaluations around a step; faint: each "
-              "evaluation. Tables: mean ± population deviation, the best of a column bold."]
+              "hollow. Over steps, strong lines: the median of eleven evaluations around a step; "
+              "faint: each evaluation; band: from seed to seed. Over a setting: the seeds' mean "
+              "with its standard error, of the logarithm on a log scale. Maps of attention are of "
+              "one seed and sample. Tables: mean ± population deviation, the best of a column "
+              "bold."]
     for title, module in MODULES.items():
         blocks.append(f"## Question{'s' * (module is q2_recipe)} {title}")
         blocks += [f"![Figure {f.label}](../../experiments/results/figures/{f.name}.png)\n\n"
@@ -160,6 +179,7 @@ def pages(store, figures):
 
 
 BY_HAND = {"REPORT.md": ROOT / "experiments" / "REPORT.md",
+           "rule.md": ROOT / "experiments" / "RULE.md",
            "results.md": ROOT / "docs" / "results.md",
            "laboratory.md": ROOT / "experiments" / "grokking" / "REPORT.md"}
 

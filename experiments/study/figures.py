@@ -34,6 +34,7 @@ MARKED = 5                          # places along a curve where its mark stands
 NARROW = 3                          # a log scale spans at least such a factor
 MANY = 20                           # points from which a line is a curve
 WINDOW = 11                         # evaluations whose median is a curve's strong line
+BAND = 0.12                         # opacity of the band from seed to seed
 FAINT, FEW = 0.35, 8                # opacity of a curve's values, up to so many curves
 NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
 SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
@@ -122,8 +123,9 @@ def draw_panels(figure, data):
     bar      {label, values}: lines are told apart by their "value"; or None: by their "label"
     names    of the seeds, in their order
     panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
-             a line for each seed, of few points with marks, of many their running median over
-             faint values;
+             of many points a line for each seed, its running median over faint values, and a
+             band from seed to seed; of few the seeds' mean with its standard error, and a mark
+             for each seed;
              one with the scale none has its "note" in its place, or nothing
     """
     rows, columns = data["shape"]
@@ -140,7 +142,7 @@ def draw_panels(figure, data):
         lowest = not any(drawn[number + columns::columns])
         style.dress(axes, data["x"]["label"] if lowest else "", panel["y"], panel["title"])
         axes.tick_params(labelbottom=True)
-        draw_lines(axes, panel["lines"], looks)
+        draw_lines(axes, panel["lines"], looks, panel["scale"] == "log")
         scale_y(axes, panel["scale"])
         scale_x(axes, data["x"])
         if not any(line["x"] for line in panel["lines"]):
@@ -166,7 +168,7 @@ def looks_of(data):
         zip(names, colours, style.MARKERS, strict=False))}
 
 
-def draw_lines(axes, lines, looks):
+def draw_lines(axes, lines, looks, log):
     seeds = sum(len(line["seeds"]) for line in lines)
     strong, thin = (1.3, 0.6) if seeds <= FEW else (1.0, 0.3)
     faint = {"linewidth": thin, "zorder": 1,        # behind every strong line
@@ -176,15 +178,33 @@ def draw_lines(axes, lines, looks):
             continue
         colour, mark, number = looks[line["value"] if "value" in line else line["label"]]
         x, curve = line["x"], len(line["x"]) >= MANY
+        if curve:
+            medians = np.array([running_median(values) for values in line["seeds"]])
+            axes.fill_between(x, medians.min(0), medians.max(0), color=colour, alpha=BAND,
+                              linewidth=0, zorder=0)
+        else:
+            middle, low, high = standard_error(line["seeds"], log)
+            axes.errorbar(x, middle, (middle - low, high - middle), color=colour, linewidth=0.9,
+                          elinewidth=1.2, capsize=2.5)
         for i, values in enumerate(line["seeds"]):
-            look = {"color": colour, "linestyle": style.DASHES[i % len(style.DASHES)],
-                    "marker": mark, "markerfacecolor": "white" if i else colour}
+            look = {"color": colour, "marker": mark, "markerfacecolor": "white" if i else colour,
+                    "linestyle": style.DASHES[i % len(style.DASHES)] if curve else ""}
             if curve:
                 axes.plot(x, values, color=colour, **faint)
                 axes.plot(x, running_median(values), linewidth=strong, markersize=4.5,
                           markevery=marked(x, (number + i / 2) / len(looks)), **look)
             else:
-                axes.plot(x, values, linewidth=0.8, markersize=5, **look)
+                axes.plot(x, values, markersize=4, **look)
+
+
+def standard_error(seeds, log):
+    """(mean, mean less and mean plus its standard error) over seeds, on a log scale of the
+    logarithms; of one seed it is 0."""
+    values = np.log(seeds) if log else np.array(seeds, float)
+    middle = values.mean(0)
+    error = values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0 * middle
+    found = middle, middle - error, middle + error
+    return tuple(map(np.exp, found)) if log else found
 
 
 def marked(x, share):

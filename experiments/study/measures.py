@@ -1,5 +1,6 @@
 """Small measures and parts that the claims share, and the thresholds of the study."""
 
+import functools
 import math
 
 from experiments.study.records import GRID
@@ -36,6 +37,7 @@ L_TRAIN, A_TRAIN = "train_loss", "train_accuracy"
 L_VAL, A_VAL = "validation_loss", "validation_accuracy"
 
 
+@functools.cache
 def student(free, outside):
     """The point that Student's distribution of so many degrees of freedom exceeds with a
     probability, `outside`: by bisection of its finite series (Abramowitz and Stegun 26.7.3, 4)."""

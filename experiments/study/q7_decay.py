@@ -187,7 +187,7 @@ def wandering(values):
 
 def norm_fluctuates(runs):
     found = [wandering(values) for values in late(runs)]
-    return [lower(other, found[0]) for other in found[1:]], found
+    return [found[0] - other for other in found[1:]], found
 
 
 def low_slowest(runs):
