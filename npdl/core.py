@@ -81,7 +81,7 @@ class NoBias:
     Param: nothing lists, saves or updates it.
     """
 
-    data = 0.0
+    data, trainable = 0.0, False
 
     def __init__(self, *shape):
         self.shape = shape

@@ -269,7 +269,6 @@ def edges(layer, inputs, rng):
 SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier", "num_heads",
          "num_kv_heads", "rank", "vocab_size"}
 MUTE = {"dtype"}
-DROPPING = {"padding_id"}       # drops a gradient, which differences of forward do not tell
 VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
           "bias": [True, False], "bits": [3], "block": [1], "classifier_bias": [False],
           "d_head": [4], "d_out": [3], "double": [True], "dropout": [0.4],

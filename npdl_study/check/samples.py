@@ -18,7 +18,6 @@ from npdl.core import Layer
 from npdl.errors import InputError
 from npdl_study.check.examples import (
     DRAWN,
-    DROPPING,
     EXAMPLES,
     MUTE,
     SIZES,
@@ -95,8 +94,7 @@ def every_sample(cls):
 
 def further(cls, seed=0):
     """(what is special, sample) of each sample of a class but the first: of those that it brings,
-    or, if it has the name of one of npdl's, with each option that both take and that differences
-    of forward can tell."""
+    or, if it has the name of one of npdl's, with each option that both take."""
     own = brought(cls)
     yield from ((f"sample {i}", given) for i, given in enumerate(own[1:], 2))
     for base in cls.__mro__ if not own else ():
@@ -105,7 +103,7 @@ def further(cls, seed=0):
                      for name in inspect.signature(function).parameters}
             yield from ((name if value is None else f"{name}={value!r}",
                          optioned(cls, name, value, seed)[0])
-                        for name, value in option_values(known) if name in taken - DROPPING)
+                        for name, value in option_values(known) if name in taken)
             return
 
 

@@ -6,16 +6,19 @@ into is put back.
 """
 
 import contextlib
+import functools
 import inspect
 import itertools
 
 import numpy as np
 
 from npdl.backend import stream, to_device
-from npdl.core import walk
+from npdl.core import Param, walk
 from npdl.errors import InputError
 from npdl_study.check.adapters import InSelf, as_layer, holders
 from npdl_study.trees import alone, cast, copied, kept, leaves, placed, same, tupled, upstream
+
+HELD = 0.3          # of a row that has no gradient
 
 
 class Unfit(InputError):
@@ -232,8 +235,26 @@ def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False)
 
 
 def forward_of(layer, /, *inputs, **options):
-    """layer.forward, for what takes a function in its place."""
-    return layer.forward(*inputs, **options)
+    """layer.forward, for what takes a function in its place. The row of a padding_id is held: its
+    gradient is 0 by definition."""
+    tables = [part for part in walk(layer) if getattr(part, "padding_id", None) is not None
+              and isinstance(getattr(part, "W", None), Param)]
+    with contextlib.ExitStack() as stack:
+        for part in tables:
+            vars(part)["forward"] = functools.partial(_padded, part, type(part).forward)
+            stack.callback(vars(part).pop, "forward")
+        return layer.forward(*inputs, **options)
+
+
+def _padded(part, forward, *inputs, **options):
+    """Forward of a table of vectors, the row of its padding_id being what no run changes."""
+    table = part.W.data
+    part.W.data = table.copy()
+    part.W.data[part.padding_id] = HELD
+    try:
+        return forward(part, *inputs, **options)
+    finally:
+        part.W.data = table
 
 
 def randomise(layer, rng, scale=0.5):

@@ -19,7 +19,8 @@ MOST_BYTES = 1 << 20            # of a student's file
 MOST_FILES, MOST_DEPTH = 20_000, 12
 MOST_OF_A_ZIP, MOST_OF_A_LIST = 256 << 20, 4 << 20      # bytes: of the file, of its list of files
 MADE_BY_TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
-VENV = "pyvenv.cfg"         # marks a virtual environment: its folders are made by tools, too
+# What marks a virtual environment, and npdl's own source: the folders beside it are no student's.
+MARKS = {"pyvenv.cfg", "backend.py"}
 LINK = "a link, which is not followed: hand in the file itself"
 
 
@@ -94,10 +95,10 @@ def listed(place):
         folder, inside = waiting.pop()
         with os.scandir(folder) as entries:
             entries = [*itertools.islice(entries, MOST_FILES + 1)]
-        is_venv = any(entry.name == VENV for entry in entries)
+        is_marked = any(entry.name in MARKS for entry in entries)
         for entry in entries:
             path, is_folder = (*inside, entry.name), entry.is_dir(follow_symlinks=False)
-            if is_folder and not (odd := _passed_over(path, is_venv)):
+            if is_folder and not (odd := _passed_over(path, is_marked)):
                 waiting.append((entry.path, path))
             else:
                 found.append(File(PurePosixPath(*path), odd=odd) if is_folder else
@@ -115,10 +116,10 @@ def _count(files):
         raise NotOwn(f"there are more than {MOST_FILES} files: hand in yours alone")
 
 
-def _passed_over(path, is_venv):
-    """Why a folder is: it can't be what its student wrote, or it lies in one that is_venv."""
-    if path[-1].startswith(".") and path[-1] != ".." or path[-1] in MADE_BY_TOOLS or is_venv:
-        return "made by tools, and passed over"
+def _passed_over(path, is_marked):
+    """Why a folder is: it can't be what its student wrote, or lies beside one of MARKS."""
+    if path[-1].startswith(".") and path[-1] != ".." or path[-1] in MADE_BY_TOOLS or is_marked:
+        return "made by tools, or npdl's, and passed over"
     return f"deeper than {MOST_DEPTH} folders" if len(path) >= MOST_DEPTH else ""
 
 
@@ -163,14 +164,14 @@ def _zipped(archive, place):
     _count(len(entries))
     archive.odd = "" if entries else "an empty zip"
     inside = [(entry, PurePosixPath(entry.filename.replace("\\", "/"))) for entry in entries]
-    venvs = {path.parent for _, path in inside if path.name == VENV}
-    return [_entry(place, archive.path, entry, path, venvs) for entry, path in inside] or [archive]
+    marked = {path.parent for _, path in inside if path.name in MARKS}
+    return [_entry(place, archive.path, entry, path, marked) for entry, path in inside] or [archive]
 
 
-def _entry(place, archive, entry, path, venvs):
+def _entry(place, archive, entry, path, marked):
     """The File of an entry, or of the folder of it that is passed over."""
     for folder in [*path.parents][-2::-1]:
-        if odd := _passed_over(folder.parts, folder.parent in venvs):
+        if odd := _passed_over(folder.parts, folder.parent in marked):
             return File(archive / folder, odd=odd)
     return File(archive / path, partial(_unzipped, place, entry), _odd(entry, path))
 

@@ -72,7 +72,9 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
-      - run: python -m pip install numpy=={numpy} submission/npdl_textbook-{version}-*.whl
+      - run: |
+          python -m pip install numpy=={numpy} \\
+            submission/npdl_textbook-{version}-py3-none-any.whl
       - id: npdl
         run: |
           echo "{digest}  submission/{handed_out}" | sha256sum --check

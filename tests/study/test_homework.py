@@ -297,6 +297,7 @@ def test_the_easiest_comes_first(tmp_path):
     ("Linear", False, "self.b.grad += sum_rows(dy_rows)",
      "import numpy as np; db = np.zeros_like(self.b.data); "
      "db += dy_rows.sum(0); self.b.grad[...] = self.b.grad.copy() + db.reshape(self.b.shape)", ""),
+    ("Linear", False, "self.b.grad +=", "if self.b.trainable: self.b.grad +=", ""),
     ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(more axes; x ("),
     ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
 ])
@@ -388,6 +389,7 @@ def test_what_is_used_is_taken_and_nothing_else(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name, right, wrong, words", [
     ("DotAttention", "dq = scale * ", "dq = ", "the gradient of q is wrong"),
     ("Linear", "dy_rows = ", "self.b.data = 0 * self.b.data; dy_rows = ", "b.data is written into"),
+    ("Embedding", "ids == self.padding_id", "ids < 0", "(padding_id=1)\n\nthe first wrong line"),
     ("Tanh", "y = cache.y\n", "y = cache.y.copy(); cache.y += 1\n", "cache.y is written into"),
     ("SequenceLoss", '[:, None] if self.reduction == "none" else dloss', "", "reduction='none')"),
 ])

@@ -124,7 +124,7 @@ def test_github_classroom(tmp_path, monkeypatch, capsys):
     Path("homework").rename("submission")
     digest = hashlib.sha256(Path("submission/handed_out.json").read_bytes()).hexdigest()
     assert f'echo "{digest}  submission/handed_out.json" | sha256sum --check' in text
-    script = text.partition("run: |\n")[2].partition("      - uses")[0]
+    script = text.rpartition("run: |\n")[2].partition("      - uses")[0]
     step = tmp_path / "output"
     root = str(Path(__file__).parents[2])
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
