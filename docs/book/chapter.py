@@ -13,7 +13,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "chapters"
 SECTIONS = ("What it does", "Forward", "The derivation", "Backward, line by line",
             "The proof", "What goes wrong here", "Questions of the course", "Write it yourself")
-DIRECTIVES = ("index", "model", "sum", "ask", "equation", "check", "said", "source",
+DIRECTIVES = ("index", "model", "moving", "sum", "ask", "equation", "check", "said", "source",
               "proof", "mistakes", "questions")
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
 CLAIMS = re.compile(r"(?P<open>[{\[])|(?P<close>[}\]])|(?<!\\)[=<>]|\\(?:le|ge|ne|ll|gg|in|notin|"

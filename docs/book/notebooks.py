@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 
 import npdl
-from docs.book import address, checks, frame, graphs, opening, sources
+from docs.book import address, checks, frame, graphs, moving, opening, sources
 from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.pictures import PICTURES
@@ -179,6 +179,10 @@ class _Script:
 
     def model(self, part):
         return _shown(*opening.picture(self.chapter, part))
+
+    def moving(self, part):
+        name, caption = opening.moved(self.chapter, part)
+        return _shown(moving.still(name, caption), caption)
 
     def sum(self, part):
         found = opening.summed(self.chapter, part)

@@ -1,6 +1,7 @@
 """What a chapter's "What it does" has: a trained model's picture, a sum by hand, a question.
 
     ```{model} brackets       the caption; {f[0][1]} is computed from what was kept of the model
+    ```{moving} gate          the caption of a picture with sliders (moving.py)
     ```{sum}                  TeX with numbers alone, then ---, then code that ends in holds(...)
     ```{ask}                  words; `> expression`, computed from what the models kept and from
                               npdl; `: words` with the {answer}
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from docs.book import checks, trained
+from docs.book import checks, moving, trained
 from npdl_study.equations.holds import Equation
 from npdl_study.equations.tree import Number
 from npdl_study.equations.values import Values
@@ -31,6 +32,13 @@ def picture(chapter, part):
         chapter.fail(part.line, f"model {part.given!r}: there are: {', '.join(trained.MODELS)}")
     words = caption(chapter, part)
     return trained.drawn(part.given, words), words
+
+
+def moved(chapter, part):
+    """(name, caption) of a {moving}."""
+    if part.given not in moving.MOVED:
+        chapter.fail(part.line, f"moving {part.given!r}: there are: {', '.join(moving.MOVED)}")
+    return part.given, " ".join(part.body.split())
 
 
 @dataclass

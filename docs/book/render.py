@@ -6,7 +6,7 @@ from html import escape
 
 from docutils.utils.math import MathError
 
-from docs.book import address, checks, frame, opening, sources
+from docs.book import address, checks, frame, moving, opening, sources
 from docs.book.chapter import CITED, SECTIONS, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
@@ -62,6 +62,10 @@ class Page:
     def model(self, part):
         svg, caption = opening.picture(self.chapter, part)
         return frame.figure(svg, self.inline(caption))
+
+    def moving(self, part):
+        name, caption = opening.moved(self.chapter, part)
+        return moving.figure(name, caption, self.inline(caption))
 
     def sum(self, part):
         """Numbers that one can check on paper, and the code that asks the layer for them."""

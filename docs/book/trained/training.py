@@ -24,21 +24,27 @@ from npdl.decoding.continuation import continuation
 from npdl.decoding.sampling import greedy
 from npdl_train.runs.versions import engine_digest
 
+CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
+
+
+def descent(make, steps):
+    """The places, one more than steps, of an optimizer that goes down the valley."""
+    model = Linear(1, 2, bias=False, dtype="float64")
+    model.W.data[...] = [START]
+    optimizer, path = make(model), [model.W.data[0].copy()]
+    for _ in range(steps):
+        model.W.grad[...] = CURVATURE * model.W.data
+        optimizer.step()
+        path.append(model.W.data[0].copy())
+    return path
+
 
 def valley():
     """SGD's and AdamW's paths on one valley, 50 times as steep across as along."""
-    found = {"curvature": [1.0, 50.0]}
-    for name, make in (("SGD", lambda model: SGD(model, 0.036)),
-                       ("AdamW", lambda model: AdamW(model, 0.1, weight_decay=0.0))):
-        model = Linear(1, 2, bias=False, dtype="float64")
-        model.W.data[...] = [[-2.0, 0.6]]
-        optimizer, path = make(model), []
-        for _ in range(61):
-            path.append(model.W.data[0].copy())
-            model.W.grad[...] = found["curvature"] * model.W.data
-            optimizer.step()
-        found[name] = kept(path)
-    return found
+    makes = {"SGD": lambda model: SGD(model, 0.036),
+             "AdamW": lambda model: AdamW(model, 0.1, weight_decay=0.0)}
+    return {"curvature": CURVATURE} | {name: kept(descent(make, 60))
+                                       for name, make in makes.items()}
 
 
 SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings now": 2,

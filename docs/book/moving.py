@@ -1,0 +1,155 @@
+"""Pictures that a hand on a slider moves:  ```{moving} gate, shares or valley, with a caption.
+
+The page computes them anew (static/moving.js) by the lines that npdl has; a test holds its numbers
+to npdl's. What stands in the page before, in print and without scripts is drawn here, by npdl.
+"""
+
+import json
+from html import escape
+
+import numpy as np
+
+from docs.book.drawing import Drawing
+from docs.book.markup import raw
+from docs.book.trained.training import CURVATURE, START, descent
+from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
+
+WIDTH = 350
+HELD, OFFERED = 2.0, -0.6                               # of the chapter's sum by hand
+QUERY = np.array([[2.0, 0.0]])
+KEYS = np.array([[2.0, 1.0], [1.2, -1.0], [0.4, 0.5], [-0.3, 1.0], [-1.0, 0.0]])
+VALUES = np.array([[10.0], [20.0], [30.0], [40.0], [50.0]])
+BETAS, EPS, STEPS = (0.9, 0.999), 1e-8, 60
+
+
+def gate(forget, take, show):
+    """An LSTM cell of one unit, whose gates are before their sigmoids at these numbers."""
+    cell = LSTMCell(1, 1, dtype="float64")
+    cell.W_x.data[...], cell.W_h.data[...] = 0, 0
+    cell.b.data[...] = [take, forget, show, np.arctanh(OFFERED)]
+    zero, one = np.zeros((1, 1)), np.ones((1, 1))
+    (h, c), cache = cell.forward(zero, (zero, np.array([[HELD]])))
+    _, (_, dc_prev) = cell.backward((one, zero), cache)
+    found = {"f": cache.f, "i": cache.i, "o": cache.o, "c": c, "h": h, "back": dc_prev}
+    return {name: float(value[0, 0]) for name, value in found.items()}
+
+
+def shares(temperature, hidden):
+    """Attention of one query to five keys, of which the last ones are hidden."""
+    mask = np.arange(len(KEYS)) < len(KEYS) - hidden
+    y, cache = ScaledDotAttention().forward(QUERY / temperature, KEYS, VALUES, mask[None])
+    return {f"A{k}": float(share) for k, share in enumerate(cache.A[0])} | {"y": float(y[0, 0])}
+
+
+def valley(sgd, adamw):
+    """The paths of SGD and AdamW with these learning rates."""
+    paths = {"SGD": descent(lambda model: SGD(model, sgd), STEPS),
+             "AdamW": descent(lambda model: AdamW(model, adamw, weight_decay=0.0), STEPS)}
+    ends = {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
+    return {name: [list(map(float, at)) for at in path] for name, path in paths.items()} | ends
+
+
+class Hooked(Drawing):
+    """A Drawing with parts that a script finds by the name of what they show."""
+
+    def bar(self, name, value, x, y, unit):
+        self.parts.append(
+            f'<rect data-bar="{name}" data-from="{x}" data-unit="{unit}" y="{y - 9}" height="18" '
+            f'x="{x + min(0, value) * unit:g}" width="{abs(value) * unit:g}" class="hot"/>')
+
+    def value(self, name, value, x, y):
+        self.parts.append(f'<text data-value="{name}" x="{x}" y="{y}" class="small" '
+                          f'dominant-baseline="central">{shown(value)}</text>')
+
+    def path(self, name, points, kind):
+        self.line([place(*point) for point in points], kind)
+        self.parts[-1] = self.parts[-1].replace("<polyline", f'<polyline data-path="{name}"')
+
+
+def shown(value):
+    """A number as the page's script writes it."""
+    return f"{value:.3f}".replace("-", "−") if value < 1000 else "over 1000"
+
+
+def place(x, y):
+    """Where a point of the valley is drawn, kept near the picture."""
+    return tuple(float(np.clip(v, -2000, 2000)) for v in (175 + 75 * x, 125 - 130 * y))
+
+
+def draw_gate(found, caption):
+    draw = Hooked(WIDTH, 214, caption)
+    for n, (name, words) in enumerate((("f", "forget gate f"), ("i", "input gate i"),
+                                       ("o", "output gate o"), ("c", "memory c"),
+                                       ("h", "shown h"), ("back", "slope of h in the old c"))):
+        y = 20 + 34 * n
+        draw.text(152, y, words, "small", "end")
+        draw.bar(name, found[name], 190, y, 50)
+        draw.value(name, found[name], 302, y)
+    draw.line([(190, 4), (190, 208)], "thin")
+    return draw
+
+
+def draw_shares(found, caption):
+    draw = Hooked(WIDTH, 214, caption)
+    for k, (value,) in enumerate(VALUES):
+        y = 20 + 34 * k
+        draw.text(122, y, f"key {k + 1}, value {value:.0f}", "small", "end")
+        draw.bar(f"A{k}", found[f"A{k}"], 134, y, 160)
+        draw.value(f"A{k}", found[f"A{k}"], 302, y)
+    draw.text(122, 194, "the answer y", "small", "end")
+    draw.value("y", found["y"], 134, 194)
+    return draw
+
+
+def draw_valley(found, caption):
+    draw = Hooked(WIDTH, 270, caption)
+    for level in (0.15, 0.5, 1.0, 2.0, 4.0, 9.0):
+        angles = np.linspace(0, 2 * np.pi, 73)
+        a, b = np.sqrt(2 * level / np.array(CURVATURE))
+        ring = map(place, a * np.cos(angles), b * np.sin(angles))
+        draw.line([(min(348, max(2, x)), y) for x, y in ring], "thin")
+    for left, name, kind in ((10, "SGD", "back"), (180, "AdamW", "")):
+        draw.path(name, found[name], kind)
+        draw.line([(left, 258), (left + 20, 258)], kind)
+        draw.text(left + 26, 258, f"{name} ends at", "small", "start")
+        draw.value(f"{name}_end", found[f"{name}_end"], left + (94 if name == "SGD" else 110), 258)
+    return draw
+
+
+# name: (its numbers, its drawing, [(words, argument, least, most, step, at first)], what the script
+# has to know)
+MOVED = {
+    "gate": (gate, draw_gate,
+             [("forget gate, before its sigmoid", "forget", -6, 6, 0.1, 2.2),
+              ("input gate, before its sigmoid", "take", -6, 6, 0.1, 0),
+              ("output gate, before its sigmoid", "show", -6, 6, 0.1, 0)],
+             {"held": HELD, "offered": OFFERED}),
+    "shares": (shares, draw_shares,
+               [("temperature, which divides the scores", "temperature", 0.1, 5, 0.1, 1),
+                ("keys hidden by the mask, from the last on", "hidden", 0, 4, 1, 0)],
+               {"scores": (QUERY @ KEYS.T / np.sqrt(QUERY.shape[-1]))[0].tolist(),
+                "values": VALUES[:, 0].tolist()}),
+    "valley": (valley, draw_valley,
+               [("learning rate of SGD", "sgd", 0.001, 0.045, 0.001, 0.036),
+                ("learning rate of AdamW", "adamw", 0.01, 0.5, 0.01, 0.1)],
+               {"curvature": CURVATURE, "start": START, "betas": BETAS, "eps": EPS,
+                "steps": STEPS}),
+}
+
+
+def still(name, caption):
+    """The picture before anything is moved."""
+    compute, draw, sliders, _ = MOVED[name]
+    return draw(compute(*(slider[-1] for slider in sliders)), caption).svg()
+
+
+def figure(name, caption, words=None):
+    """The picture with its sliders; without scripts the picture alone."""
+    rows = "".join(
+        f'<label>{escape(said)}: <output>{first}</output><input type="range" name="{argument}" '
+        f'min="{least}" max="{most}" step="{step}" value="{first}"></label>'
+        for said, argument, least, most, step, first in MOVED[name][2])
+    return raw(f'<figure class="picture moving" data-moving="{name}">{still(name, caption)}'
+               f'<div class="sliders" hidden>{rows}</div><script type="application/json">'
+               f"{json.dumps(MOVED[name][3])}</script><figcaption>{words or escape(caption)}"
+               '</figcaption></figure><script src="../_static/moving.js"></script>')
