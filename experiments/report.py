@@ -19,6 +19,7 @@ from pathlib import Path
 
 from experiments import rounding
 from experiments.grokking import answers as laboratory
+from experiments.grokking import forks
 from experiments.study import q2_recipe, simulate
 from experiments.study.figures import digest_of, write_png
 from experiments.study.judge import WORDS
@@ -50,7 +51,8 @@ def values(store, judged):
     made = {name: value for module in MODULES.values() for name, value in
             module.values(store).items()}
     words = Counter(verdict.word for verdict in judged)
-    return {**made, **rounded(store), **laboratory.values(), **simulate.values(),
+    return {**made, **rounded(store), **laboratory.values(), **forks.values(),
+            **simulate.values(),
             "claims": str(len(judged)),
             **{word: str(words[word]) for word in WORDS}, "verdicts": count_table(judged),
             "runs": runs_table(store), "hours": hours(store),
@@ -60,7 +62,7 @@ def values(store, judged):
 def facts(store):
     """{what a page says beside its numbers: whether it is so}."""
     return {words: true for module in (*MODULES.values(), laboratory)
-            for words, true in module.facts(store).items()}
+            for words, true in module.facts(store).items()} | forks.facts()
 
 
 def rounded(store):
@@ -181,14 +183,16 @@ def pages(store, figures):
 BY_HAND = {"REPORT.md": ROOT / "experiments" / "REPORT.md",
            "rule.md": ROOT / "experiments" / "RULE.md",
            "results.md": ROOT / "docs" / "results.md",
-           "laboratory.md": ROOT / "experiments" / "grokking" / "REPORT.md"}
+           "laboratory.md": ROOT / "experiments" / "grokking" / "REPORT.md",
+           "last-digit.md": ROOT / "experiments" / "grokking" / "LAST-DIGIT.md"}
 
 
 def drawn(store):
     """({title: its Figures}, {path: Figure} of these and the laboratory's)."""
     figures = {title: module.figures(store) for title, module in MODULES.items()}
     every = {FIGURES / f"{f.name}.png": f for found in figures.values() for f in found}
-    return figures, every | {laboratory.FIGURES / f"{f.name}.png": f for f in laboratory.figures()}
+    return figures, every | {laboratory.FIGURES / f"{f.name}.png": f for f in
+                             [*laboratory.figures(), *forks.figures()]}
 
 
 def stale():

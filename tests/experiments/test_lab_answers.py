@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from experiments.grokking import answers, collapse, curvature, phases, pictures
+from experiments.grokking import answers, collapse, curvature, forks, phases, pictures
 from experiments.grokking.paired import paired
+from experiments.study.measures import L_TRAIN
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
+from npdl_train.runs.task import make_model, make_task
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -150,3 +152,29 @@ def test_the_curvature_is_an_eigenvalue_of_the_hessian_as_adam_divides_it():
         np.testing.assert_allclose(joined(u), values[i] * vectors[:, i],
                                    atol=5e-3 * abs(values[i]))
     assert record["step"] == 3 and record["gradient_norm"] > 0
+
+
+def test_a_fork_is_one_number_one_last_digit_away():
+    def model():
+        return make_model(forks.CONFIG, make_task(forks.CONFIG))
+    forked = model()
+    forks.nudge(forked, 3)
+    before, after = dict(model().params()), dict(forked.params())
+    moved = {name: np.flatnonzero(before[name].data != p.data) for name, p in after.items()}
+    assert {name: len(places) for name, places in moved.items() if len(places)} == {forks.MOVED: 1}
+    was, now = (params[forks.MOVED].data.ravel()[moved[forks.MOVED]] for params in (before, after))
+    assert now == np.nextafter(was, np.float32(np.inf)) and now.dtype == np.float32
+
+
+def test_what_forks_and_seeds_say(monkeypatch):
+    """Roundings 5000 and 6000, seeds 5000 and never (10,001)."""
+    def columns(step):
+        return {"step": [1, 5000, 6000, 10001], L_TRAIN: [1.0, 0.5, 0.4 * (step == 6000), 0.1],
+                "validation_accuracy": [0.0, *(0.95 * (t >= step) for t in (5000, 6000, 10001))]}
+    found = {"trunk": columns(5000), "fork0": columns(6000), "seed1": columns(math.inf)}
+    monkeypatch.setattr(forks, "records", lambda *_: {
+        name: {"columns": c} for name, c in found.items()})
+    assert forks.steps() == {"roundings": [5000, 6000], "seeds": [5000, math.inf]}
+    assert forks.left_trunk() == [6000]
+    assert forks.deviations() == pytest.approx({
+        "roundings": math.log10(1.2) / math.sqrt(2), "seeds": math.log10(2.0002) / math.sqrt(2)})
