@@ -21,8 +21,8 @@ from npdl_study.trees import leaves, mapped, only, upstream
 
 @dataclass
 class Pair:
-    """`build(rng)` gives (layer, inputs, options); `theirs(P, *inputs, **options)` the outputs,
-    or theirs(layer, P, ...) where it `asks` the layer how it was made.
+    """`build(rng)` gives (layer, inputs, options); `theirs(layer, P, *inputs, **options)` the
+    outputs, by what the layer says of how it was made.
 
     P        {npdl's name: tensor} of the parameters, in npdl's layout
     torchs   what of torch it is compared with
@@ -33,16 +33,16 @@ class Pair:
     torchs: str
     build: Callable
     theirs: Callable
-    asks: bool = False
 
     def __str__(self):
         return f"{self.layer_class.__name__}: {self.what}"
 
 
 def told(cls, torchs, theirs):
-    """A Pair for all that npdl_study.check.examples tells of a class: sizes, options, masks."""
-    return [Pair(cls, what, torchs, build, theirs, True)
-            for what, build in every_sample(cls).items()]
+    """A Pair for all that npdl_study.check.examples tells of a class: sizes, options, masks; but
+    of dropout, for which each library draws its own."""
+    return [Pair(cls, what, torchs, build, theirs) for what, build in every_sample(cls).items()
+            if not what.startswith("dropout")]
 
 
 def tensors(nest, grad=True):
@@ -70,12 +70,14 @@ def differences(pair, seed):
     """{"output 0" or a gradient's name: difference from torch} of one drawing, in float64."""
     rng = stream(zlib.crc32(str(pair).encode()), seed)
     layer, inputs, options = pair.build(rng)
+    if "state" in options:                      # so that its gradient is looked at
+        inputs, options = (*inputs, options["state"]), {
+            name: value for name, value in options.items() if name != "state"}
     layer = layer.astype("float64")
     randomise(layer, rng)
     P = {name: tensors(p.data, p.trainable) for name, p in layer.params(frozen=True)}
     t_inputs = tensors(inputs)
-    given = (layer, P) if pair.asks else (P,)
-    t_outputs = dict(tensor_leaves(pair.theirs(*given, *t_inputs, **options)))
+    t_outputs = dict(tensor_leaves(pair.theirs(layer, P, *t_inputs, **options)))
     outputs, cache = layer.forward(*inputs, **options)
     own = dict(leaves(outputs))
     dout = upstream(outputs, rng)
@@ -88,7 +90,7 @@ def differences(pair, seed):
     wanted = {f"input {path}": x for path, x in tensor_leaves(t_inputs)}
     wanted |= {name: P[name] for name, _ in layer.params()}
     gradients = {f"input {path}": g for path, g in leaves(
-        returned if isinstance(returned, tuple) else (returned,))}
+        returned[: len(inputs)] if isinstance(returned, tuple) else (returned,))}
     gradients |= {name: p.grad for name, p in layer.params()}
     assert gradients.keys() == wanted.keys(), gradients.keys() ^ wanted.keys()
     for name, x in wanted.items():

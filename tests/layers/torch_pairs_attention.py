@@ -1,59 +1,33 @@
 """Pairs of attention, transformers and the models made of them (tests.layers.torch_compare)."""
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from npdl.layers.attention import (
-    DotAttention,
-    MultiHeadAttention,
-    ScaledDotAttention,
-    causal_mask,
-)
-from npdl.layers.encoder import (
-    CROSS_BLOCKS,
-    CrossDecoder,
-    DecoderBlock,
-    PreNormDecoderBlock,
-)
-from npdl.layers.layer_norm import LayerNorm
-from npdl.layers.transformer import (
-    BLOCKS,
-    Block,
-    Decoder,
-    Encoder,
-    PreNormBlock,
-    padding_mask,
-)
-from npdl.models.gpt import GPT
+from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention, causal_mask
+from npdl.layers.embedding import Unembedding
+from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
+from npdl.layers.transformer import Block, Decoder, Encoder, PreNormBlock
+from npdl.models.gpt import GPT, GPT2
 from npdl.models.seq2seq import Seq2Seq
-from tests.layers.torch_compare import Pair, sizes
-from tests.tools.torch_reference import sinusoidal_positions
+from tests.layers.torch_compare import told
+from tests.layers.torch_pairs import linear
 
-HEADS, MULTIPLIER, LAYERS, VOCABULARY, MAX_LEN = 2, 2, 2, 7, 8
-SHAPE = {"num_heads": HEADS, "multiplier": MULTIPLIER}
 ENCODER, DECODER = "nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer"
+ACTIVATIONS = {"GELU": F.gelu, "ReLU": F.relu,
+               "TanhGELU": lambda u: F.gelu(u, approximate="tanh")}
+PARTS = {"self_attn": "attention.", "multihead_attn": "cross."}
 
 
-def dot(cls, scale):
-    def build(rng):
-        B, R, S, d, e = sizes(rng, 5)
-        mask = rng.random((R, S)) < 0.6
-        mask[:, 0] = True
-        shapes = (B, R, d), (B, S, d), (B, S, e)
-        return cls(), tuple(rng.standard_normal(shape) for shape in shapes), {"mask": mask}
-
-    def theirs(P, q, k, v, mask):
-        return F.scaled_dot_product_attention(q, k, v, torch.tensor(mask), scale=scale)
-
-    return Pair(cls, "some hidden", "F.scaled_dot_product_attention", build, theirs)
+def dot(scale):
+    def theirs(layer, P, q, k, v, mask=None):
+        return F.scaled_dot_product_attention(q, k, v, visible(mask), scale=scale)
+    return theirs
 
 
-def seen(rng, B, S):
-    """(B, S) True for real tokens, of which each sequence has one at least."""
-    return np.arange(S) < rng.integers(1, S + 1, B)[:, None]
+def visible(mask):
+    return None if mask is None else torch.tensor(mask)
 
 
 def hidden(mask):
@@ -61,173 +35,104 @@ def hidden(mask):
     return None if mask is None else torch.tensor(~mask)
 
 
-def call(module, weights, *inputs, **options):
-    """A module with these weights, of which it may not have all."""
-    names = dict(module.named_parameters())
-    weights = {name: w for name, w in weights.items() if name in names}
-    return functional_call(module, weights, inputs, options)
-
-
-def multi_head(bias):
-    def build(rng):
-        B, R, S, d = sizes(rng, 4)
-        Q, K, V = (rng.standard_normal((B, n, HEADS * d)) for n in (R, S, S))
-        mask = padding_mask(seen(rng, B, S))
-        return MultiHeadAttention(HEADS * d, HEADS, bias=bias, rng=rng), (Q, K, V), {"mask": mask}
-
-    def theirs(P, Q, K, V, mask):
-        module = nn.MultiheadAttention(Q.shape[-1], HEADS, bias=bias, batch_first=True)
-        return call(module.double(), attention_weights(P, ""), Q, K, V,
-                    key_padding_mask=hidden(mask[:, 0, 0]), need_weights=False)[0]
-
-    return Pair(MultiHeadAttention, "bias" if bias else "no bias", "nn.MultiheadAttention", build,
-                theirs)
-
-
 def attention_weights(P, name):
-    """The parameters of an nn.MultiheadAttention."""
-    found = {"in_proj_weight": torch.cat([P[f"{name}W_{c}.W"].T for c in "QKV"]),
-             "out_proj.weight": P[f"{name}W_O.W"].T}
-    if f"{name}W_O.b" in P:
-        found["in_proj_bias"] = torch.cat([P[f"{name}W_{c}.b"] for c in "QKV"])
-        found["out_proj.bias"] = P[f"{name}W_O.b"]
-    return found
+    """The parameters of an nn.MultiheadAttention; biases of 0 where npdl has none."""
+    W = P[f"{name}W_O.W"]
+    none = torch.zeros_like(W[0])
+    return {"in_proj_weight": torch.cat([P[f"{name}W_{c}.W"].T for c in "QKV"]),
+            "in_proj_bias": torch.cat([P.get(f"{name}W_{c}.b", none) for c in "QKV"]),
+            "out_proj.weight": W.T, "out_proj.bias": P.get(f"{name}W_O.b", none)}
+
+
+def multi_head(layer, P, Q, K, V, mask=None):
+    module = nn.MultiheadAttention(Q.shape[-1], layer.num_heads, batch_first=True).double()
+    return functional_call(module, attention_weights(P, ""), (Q, K, V),
+                           {"attn_mask": hidden(mask), "need_weights": False})[0]
 
 
 def block_weights(P, name):
     """The parameters of a torch layer for the Block or DecoderBlock of this name."""
-    found = {}
-    for theirs, ours in (("self_attn", "attention."), ("multihead_attn", "cross.")):
-        if f"{name}{ours}W_Q.W" in P:
-            parts = attention_weights(P, name + ours)
-            found |= {f"{theirs}.{n}": w for n, w in parts.items()}
+    found = {f"{theirs}.{part}": w for theirs, ours in PARTS.items()
+             if f"{name}{ours}W_Q.W" in P
+             for part, w in attention_weights(P, name + ours).items()}
     for theirs, ours in (("linear1", "ffn.up"), ("linear2", "ffn.down")):
         W = P[f"{name}{ours}.W"]
-        found[f"{theirs}.weight"] = W.T
-        found[f"{theirs}.bias"] = P.get(f"{name}{ours}.b", torch.zeros_like(W[0]))
+        found |= {f"{theirs}.weight": W.T,
+                  f"{theirs}.bias": P.get(f"{name}{ours}.b", torch.zeros_like(W[0]))}
     for norm in ("norm1", "norm2", "norm3"):
         if f"{name}{norm}.gain" in P:
-            found[f"{norm}.weight"] = P[f"{name}{norm}.gain"]
-            found[f"{norm}.bias"] = P.get(f"{name}{norm}.bias")
+            gain = P[f"{name}{norm}.gain"]
+            found |= {f"{norm}.weight": gain,
+                      f"{norm}.bias": P.get(f"{name}{norm}.bias", torch.zeros_like(gain))}
     return found
 
 
-def layers(kind, P, x, *memory, name="", count=LAYERS, norm="post", activation="gelu", bias=True,
-           **masks):
-    """`count` torch layers in a row, and the last norm."""
-    for i in range(count) if count else (None,):
-        D = x.shape[-1]
-        module = kind(D, HEADS, MULTIPLIER * D, 0.0, activation, batch_first=True, bias=bias,
-                      norm_first=norm == "pre").double()
-        weights = block_weights(P, name if i is None else f"{name}blocks.{i}.")
-        x = call(module, weights, x, *memory, **masks)
+def block(own, P, x, *memory, name="", **masks):
+    """What torch's layer gives for a Block or DecoderBlock."""
+    kind = nn.TransformerDecoderLayer if memory else nn.TransformerEncoderLayer
+    module = kind(x.shape[-1], own.attention.num_heads, own.ffn.up.sizes[1], 0.0,
+                  ACTIVATIONS[type(own.ffn.activation).__name__], own.norm1.eps,
+                  batch_first=True, norm_first=isinstance(own, (PreNormBlock, PreNormDecoderBlock)))
+    return functional_call(module.double(), block_weights(P, name), (x, *memory), masks)
+
+
+def stack(own, P, x, *memory, name="", **masks):
+    """Torch's layers in a row, and the last norm."""
+    for i, layer in enumerate(own.blocks):
+        x = block(layer, P, x, *memory, name=f"{name}blocks.{i}.", **masks)
     if f"{name}norm.gain" in P:
-        x = F.layer_norm(x, x.shape[-1:], P[f"{name}norm.gain"], P.get(f"{name}norm.bias"))
+        x = F.layer_norm(x, x.shape[-1:], P[f"{name}norm.gain"], P.get(f"{name}norm.bias"),
+                         own.norm.eps)
     return x
 
 
-def made(cls, block, D, norm, **options):
-    """A block, or a stack of them."""
-    if cls is block:
-        return block(D, **SHAPE, **options)
-    return cls([block(D, **SHAPE, **options) for _ in range(LAYERS)],
-               LayerNorm(D) if norm == "pre" else None)
+def reading(run):
+    """Theirs, of `run`, block or stack: of a sequence, or of one and a memory."""
+    def theirs(layer, P, x, *memory, mask=None, memory_mask=None, key_mask=None):
+        if not memory:
+            return run(layer, P, x, src_mask=hidden(mask), src_key_padding_mask=hidden(key_mask))
+        padding = None if memory_mask is None else memory_mask[:, 0, 0]
+        return run(layer, P, x, *memory, tgt_mask=hidden(mask),
+                   memory_key_padding_mask=hidden(padding))
+    return theirs
 
 
-def encoder_like(cls, norm, activation="gelu"):
-    """A block (causal), an Encoder (padding) or a Decoder (causal)."""
-    alone = cls in (Block, PreNormBlock)
-
-    def build(rng):
-        B, S, d = sizes(rng, 3)
-        D, bias = HEADS * d, cls is not Decoder
-        layer = made(cls, BLOCKS[norm], D, norm, activation=activation, ffn_bias=bias, rng=rng)
-        call = {"key_mask": seen(rng, B, S)} if cls is Encoder else {"mask": causal_mask(S)}
-        return layer, (rng.standard_normal((B, S, D)),), call
-
-    def theirs(P, x, mask=None, key_mask=None):
-        return layers(nn.TransformerEncoderLayer, P, x, norm=norm, activation=activation,
-                      count=0 if alone else LAYERS, src_mask=hidden(mask),
-                      src_key_padding_mask=hidden(key_mask))
-
-    return Pair(cls, f"{norm}-norm, {activation}", ENCODER, build, theirs)
+def embedded(layer, P, ids, side=""):
+    """Embeddings and positions, fixed ones as npdl's float64 table has them."""
+    positions = getattr(layer, f"{side}positions")
+    table = P.get(f"{side}positions.W")
+    table = torch.tensor(positions.table) if table is None else table
+    padding = getattr(layer, f"{side}embedding").padding_id
+    return F.embedding(ids, P[f"{side}embedding.W"], padding) + table[: ids.shape[1]]
 
 
-def decoder_like(cls, norm, activation="gelu"):
-    """A decoder's block or a CrossDecoder: causal, and padding in the memory."""
-    alone = cls in (DecoderBlock, PreNormDecoderBlock)
-
-    def build(rng):
-        B, T, S, d = sizes(rng, 4)
-        D = HEADS * d
-        layer = made(cls, CROSS_BLOCKS[norm], D, norm, activation=activation, ffn_bias=True,
-                     rng=rng)
-        return (layer, (rng.standard_normal((B, T, D)), rng.standard_normal((B, S, D))),
-                {"mask": causal_mask(T), "memory_mask": padding_mask(seen(rng, B, S))})
-
-    def theirs(P, x, memory, mask, memory_mask):
-        return layers(nn.TransformerDecoderLayer, P, x, memory, norm=norm, activation=activation,
-                      count=0 if alone else LAYERS, tgt_mask=hidden(mask),
-                      memory_key_padding_mask=hidden(memory_mask[:, 0, 0]))
-
-    return Pair(cls, f"{norm}-norm, {activation}", DECODER, build, theirs)
+def gpt(layer, P, ids, key_mask=None):
+    x = stack(layer.decoder, P, embedded(layer, P, ids), name="decoder.",
+              src_mask=hidden(causal_mask(ids.shape[1])), src_key_padding_mask=hidden(key_mask))
+    if isinstance(layer.classifier, Unembedding):
+        return F.linear(x, P["embedding.W"])
+    return linear(P, x, "classifier.")
 
 
-def gpt(what, **options):
-    def build(rng):
-        B, S, d = sizes(rng, 3)
-        model = GPT(VOCABULARY, HEADS * d * 2, LAYERS, **SHAPE, max_len=MAX_LEN, rng=rng,
-                    dtype="float64", **options)         # the fixed positions too
-        return model, (rng.integers(0, VOCABULARY, (B, S)),), {}
-
-    def theirs(P, ids):
-        S, W = ids.shape[1], P["embedding.W"]
-        places = P.get("positions.W")
-        if places is None:
-            places = sinusoidal_positions(MAX_LEN, W.shape[1])
-        norms = {"norm": options.get("norm", "post"), "bias": options.get("norm_bias", True)}
-        x = layers(nn.TransformerEncoderLayer, P, F.embedding(ids, W) + places[:S],
-                   name="decoder.", src_mask=hidden(causal_mask(S)), **norms)
-        W = P["classifier.W"].T if "classifier.W" in P else W
-        return F.linear(x, W, P.get("classifier.b"))
-
-    return Pair(GPT, what, ENCODER, build, theirs)
-
-
-def seq2seq(norm):
-    def build(rng):
-        B, S, T, d = sizes(rng, 4)
-        model = Seq2Seq(VOCABULARY, VOCABULARY, HEADS * d, LAYERS, **SHAPE, max_len=MAX_LEN,
-                        norm=norm, positions="learned", rng=rng)
-        ids = (rng.integers(0, VOCABULARY, (B, length)) for length in (S, T))
-        return model, tuple(ids), {"source_mask": seen(rng, B, S)}
-
-    def theirs(P, source, target, source_mask):
-        x, y = (F.embedding(ids, P[f"{side}_embedding.W"])
-                + P[f"{side}_positions.W"][: ids.shape[1]]
-                for side, ids in (("source", source), ("target", target)))
-        out = hidden(source_mask)
-        memory = layers(nn.TransformerEncoderLayer, P, x, name="encoder.", norm=norm,
-                        src_key_padding_mask=out)
-        y = layers(nn.TransformerDecoderLayer, P, y, memory, name="decoder.", norm=norm,
-                   tgt_mask=hidden(causal_mask(target.shape[1])), memory_key_padding_mask=out)
-        return F.linear(y, P["classifier.W"].T, P["classifier.b"])
-
-    return Pair(Seq2Seq, f"{norm}-norm", f"{ENCODER} and {DECODER}", build, theirs)
+def seq2seq(layer, P, source, target, source_mask=None, target_mask=None):
+    memory = stack(layer.encoder, P, embedded(layer, P, source, "source_"), name="encoder.",
+                   src_key_padding_mask=hidden(source_mask))
+    y = stack(layer.decoder, P, embedded(layer, P, target, "target_"), memory, name="decoder.",
+              tgt_mask=hidden(causal_mask(target.shape[1])),
+              tgt_key_padding_mask=hidden(target_mask),
+              memory_key_padding_mask=hidden(source_mask))
+    return linear(P, y, "classifier.")
 
 
 PAIRS = [
-    dot(DotAttention, 1.0), dot(ScaledDotAttention, None), multi_head(True), multi_head(False),
-    *(encoder_like(cls, norm) for cls in (Encoder, Decoder) for norm in ("post", "pre")),
-    *(encoder_like(cls, norm, act) for cls, norm in ((Block, "post"), (PreNormBlock, "pre"))
-      for act in ("gelu", "relu")),
-    *(decoder_like(CrossDecoder, norm) for norm in ("post", "pre")),
-    *(decoder_like(cls, norm, act) for cls, norm in ((DecoderBlock, "post"),
-                                                     (PreNormDecoderBlock, "pre"))
-      for act in ("gelu", "relu")),
-    gpt("post-norm, fixed positions"),
-    gpt("pre-norm, learned, tied", norm="pre", positions="learned", tied=True),
-    gpt("pre-norm, learned, tied, no biases", norm="pre", positions="learned", tied=True,
-        bias=False, norm_bias=False),
-    seq2seq("post"), seq2seq("pre"),
+    *told(DotAttention, "F.scaled_dot_product_attention", dot(1.0)),
+    *told(ScaledDotAttention, "F.scaled_dot_product_attention", dot(None)),
+    *told(MultiHeadAttention, "nn.MultiheadAttention", multi_head),
+    *(pair for cls in (Block, PreNormBlock) for pair in told(cls, ENCODER, reading(block))),
+    *(pair for cls in (Decoder, Encoder) for pair in told(cls, ENCODER, reading(stack))),
+    *(pair for cls in (DecoderBlock, PreNormDecoderBlock)
+      for pair in told(cls, DECODER, reading(block))),
+    *told(CrossDecoder, DECODER, reading(stack)),
+    *told(GPT, ENCODER, gpt), *told(GPT2, ENCODER, gpt),
+    *told(Seq2Seq, f"{ENCODER} and {DECODER}", seq2seq),
 ]

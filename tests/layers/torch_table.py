@@ -33,7 +33,7 @@ WITHOUT = {
     "Replace": "an update of the message-passing layer, which torch has not",
     "Same": "hands on what it is given",
     "Sequential": "its layers have pairs of their own",
-    "SinusoidalPositions": "torch has no fixed positions; GPT's pair has them",
+    "SinusoidalPositions": "torch has none; test_torch_reference.py has their formula",
     "ThresholdNeuron": "its gradient is zero",
     "XOR": "made of threshold neurons",
 }
