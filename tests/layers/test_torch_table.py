@@ -37,9 +37,11 @@ def test_the_page_has_a_row_or_a_reason_for_each():
 
 
 def test_every_parameter_and_input_is_compared():
-    pair = next(p for p in PAIRS if str(p) == "LSTMLM: state")
-    assert {"output 0", "output 1.0", "output 1.1", "input 1.0", "input 1.1",
-            "embedding.W", "lstm.layers.1.cell.b", "classifier.b"} <= differences(pair, 0).keys()
+    state, deep = (next(p for p in PAIRS if str(p) == f"LSTMLM: {what}")
+                   for what in ("state", "another"))
+    assert {"output 0", "output 1.0", "output 1.1", "input 1.0", "input 1.1", "embedding.W",
+            "lstm.layers.0.cell.b", "classifier.b"} <= differences(state, 0).keys()
+    assert "lstm.layers.1.cell.b" in differences(deep, 0)
 
 
 def test_a_wrong_gradient_shows(monkeypatch):

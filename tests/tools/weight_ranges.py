@@ -10,6 +10,7 @@ give the same answers still; in it, it must.
 """
 
 import argparse
+import importlib
 import operator
 import tempfile
 from pathlib import Path
@@ -96,7 +97,7 @@ def main(arguments=None):
     for name, value in list(vars(weights).items()) if not options.times else ():
         if name.isupper() and name not in LEFT_OUT:
             setattr(weights, name, weighed(name, value))
-    from tests.tools import real_mistakes  # reads the numbers as they are now
+    real_mistakes = importlib.import_module("tests.tools.real_mistakes")    # with these numbers
 
     with tempfile.TemporaryDirectory() as scratch:
         for case in real_mistakes.cases(options.sets)[options.first :: options.every]:
