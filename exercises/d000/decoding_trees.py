@@ -166,18 +166,20 @@ def result_claims():
         claim("4b", "The best of the final beam is (the, red, rectangle) with -9.7.",
               "(the, red, rectangle), -9.7", "(a, blue, square) with -9.9 unless a word after "
               "(a, red) has more than -5.0, which then comes first",
-              judge(with_first > 0), f"in {with_first} of {count} ways to give (a, red) two words "
-              "is it in the beam of npdl's search: its prefix was pruned", weight="answer",
+              judge(with_first > 0), f"two words after (a, red), {count} pairs of "
+              f"log-probabilities on a grid from -0.1 down by 0.4: with {with_first} of them is it "
+              "in the beam of npdl's search; its prefix was pruned", weight="answer",
               error=PRUNED),
         claim("4b", "The second of the final beam is (a, blue, square) with -9.9.",
               "(a, blue, square), -9.9", "first if no word after (a, red) has more than -5.0, "
               "second if one has, out if two have", judge(rule, "under-specified"),
-              f"in the beam in {with_second} of the {count} ways; the figure would decide"),
+              f"in the beam with {with_second} of {count} such pairs, those whose second word "
+              "has less than -5.0; the figure would decide"),
         claim("4b", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
               "the same best sequence", "never on this tree; it may even end below greedy's "
               f"{greedy_total:.1f}", judge(with_first == count),
-              f"in {worse} of {count} ways its best is below {greedy_total:.1f} (no word after "
-              "(a, red) above -4.8): a wider beam is not always better", weight="answer",
+              f"with {worse} of {count} such pairs its best is below {greedy_total:.1f}, those "
+              "without a word above -4.8: a wider beam is not always better", weight="answer",
               error=PRUNED),
         claim("4b", "(the, red, rectangle) is the most probable sequence of the tree.",
               "called the best sequence", "if " + " and ".join(

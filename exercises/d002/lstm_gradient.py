@@ -315,7 +315,7 @@ def gradient():
                  f"{num(out + bend[1] * through)} · {num(dh1)} = {num(formula)}"),
         ),
         f"∂J/∂W_g = {num(dh2, 4)} for J = h₂; right with ∂C̃/∂W_g direct, ∂h/∂h at fixed C, and "
-        "all ∂(t − 1)/∂W_g total.",
+        "∂hₜ₋₁/∂W_g, ∂Cₜ₋₁/∂W_g along all roads.",
         (Check("against a difference of J at W_g ± 0.000001", abs(numeric - dh2) < 1e-8),
          Check("the merged formula gives the same", abs(formula - dh2) < 1e-12)),
         "One unit, all W and U equal 1, no biases, x = (1, 0.5), h₀ = C₀ = 0, J = h₂.")

@@ -54,6 +54,17 @@ def equations(p, q, operator, symmetric, order):
     return np.array(sorted(rows))
 
 
+@same("data.arithmetic", "ModularArithmetic._split")
+def split(self):
+    """Places in the shuffled equations: of each group the first share, and what is left."""
+    train, rest = [], []
+    for order in self.orders if self.stratified else [None]:
+        rows = [i for i, own in enumerate(self.equations.orders) if order in (None, own)]
+        cut = round(len(rows) * self.r_train)
+        train, rest = train + rows[:cut], rest + rows[cut:]
+    return np.array(train, int), np.array(rest, int)
+
+
 @same("data.arithmetic", "ModularArithmetic._listed")
 def listed(self):
     """The tokens of every equation, (N, S + 1), sorted: BOS a o b = r EOS PAD .."""

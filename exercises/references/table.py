@@ -4,6 +4,8 @@ OF_LAYERS = {}                      # {name of a class: its forward}
 OF_FUNCTIONS = {}                   # {(module, function): the same}
 SHOWN = {}                          # {reference: what of npdl's result is compared with its own}
 
+MOVED = {}                          # {name of a class: the numbers that a forward leaves in it}
+
 
 def layer(*names):
     return lambda function: OF_LAYERS.update(dict.fromkeys(names, function)) or function

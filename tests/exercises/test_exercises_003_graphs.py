@@ -162,4 +162,11 @@ def test_a_scaling_law_by_hand():
         assert 0.34 * 406.4 / N**0.34 == pytest.approx(0.28 * 410.7 / D**0.28)
         assert review.searched_split(C)[0] == pytest.approx(N, rel=1e-3)
     assert review.law(*review.OLD) == pytest.approx(1.993, abs=5e-4)
-    assert [row[1] for row in review.elasticities()] == pytest.approx([28 / 62, 28 / 64, 30 / 64])
+    assert [review.power(fit) for fit in (review.FITTED, review.AGAIN)] == pytest.approx(
+        [28 / 62, 3658 / 7136])
+
+
+def test_the_review_has_350_words():
+    said = [text for solution in review.solutions() for text in (
+        solution.answer, *(step.text for step in solution.steps))]
+    assert len(" ".join(said).split()) <= 350

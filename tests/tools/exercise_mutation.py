@@ -33,7 +33,7 @@ SECONDS = 60            # of processor time, for the exercises that use one func
 WHERE, CAUGHT = "forwards and backwards of", ("caught", "moved")
 GOALS = {("caught",): 0.95}
 ROOMS = ("npdl.layers.", "npdl.models.", "npdl.losses", "npdl.functions", "npdl.adapt.linears",
-         "npdl.adapt.quantize", "npdl.data.arithmetic")
+         "npdl.adapt.quantize", "npdl.data.arithmetic", "npdl.decoding.")
 UNTOUCHED = ("__init__", "__post_init__", "of", "sizes", "check_linear", "frozen_bias",
              "_check_options", "_checked_orders", "_integer", "_places", "not_infinite", "start")
 
