@@ -50,8 +50,9 @@ def judged(verdict):
     """A verdict of the study as a claim of the ledger, in the study's words."""
     where = verdict.where if verdict.where[0].isdigit() else f"{verdict.question}, {verdict.where}"
     return claim(where, verdict.claim, verdict.document, verdict.numbers or "see the report",
-                 Verdict(verdict.word, "runs") if verdict.of else Verdict(FAILED, "computed"),
-                 "; ".join(filter(None, [f"{verdict.count} answers agree", verdict.note])),
+                 Verdict(verdict.word, "runs") if verdict.joint else Verdict(FAILED, "computed"),
+                 "; ".join(filter(None, [verdict.estimate and f"estimate {verdict.estimate}",
+                                               verdict.note])),
                  link=answered_in(f"4.{verdict.question}"))
 
 

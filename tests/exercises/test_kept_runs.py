@@ -4,7 +4,7 @@ import pytest
 
 from exercises.d004 import kept_runs
 from exercises.framework import FAILED
-from experiments.study.judge import Verdict
+from experiments.study.judge import Estimate, Verdict
 from experiments.study.questions import verdicts
 
 
@@ -32,16 +32,16 @@ def test_every_link_is_a_heading_of_the_report(claims):
 
 @pytest.mark.parametrize("changes, where, verdict", [
     ({}, "3 (d)", "open"), ({"where": "Figure 12"}, "5, Figure 12", "open"),
-    ({"word": "reproduced", "agree": 4}, "3 (d)", "reproduced"),
-    ({"agree": 0, "of": 0, "note": "runs are missing"}, "3 (d)", FAILED),
+    ({"word": "reproduced"}, "3 (d)", "reproduced"),
+    ({"joint": {}, "note": "runs are missing"}, "3 (d)", FAILED),
 ])
 def test_a_verdict_as_a_claim(changes, where, verdict):
-    given = {"where": "3 (d)", "claim": "it is 2", "document": "2", "word": "open", "agree": 1,
-             "of": 4, "note": "default 1 of 2", "numbers": "L: 3"}
-    claim = kept_runs.judged(Verdict(**given | changes))
+    given = {"where": "3 (d)", "claim": "it is 2", "document": "2", "word": "open", "own": {},
+             "joint": {"as worded": Estimate("open", 0.5, -1, 2, 4)}, "note": "one start differs",
+             "numbers": "L: 3"} | changes
+    claim = kept_runs.judged(Verdict(**given))
     assert (claim.part, claim.verdict) == (where, verdict)
-    assert claim.evidence == (f"{(given | changes)['agree']} of {(given | changes)['of']} answers "
-                              f"agree; {(given | changes)['note']}")
+    assert claim.evidence == "estimate +0.5 (-1 to +2; 4); " * bool(given["joint"]) + given["note"]
 
 
 def test_settings_that_are_named_otherwise():

@@ -70,7 +70,7 @@ def test_ledger_is_up_to_date(claims):
 def test_every_document_and_every_verdict_has_claims(claims):
     assert {claim.document for claim in claims} == {"000", "001", "002", "003", "004"}
     counts = ledger.counts(claims)
-    assert counts.pop(FAILED) == 0 and all(counts.values())
+    assert counts.pop(FAILED) == 0 and all(counts[word] for word in VERDICTS if word != FAILED)
 
 
 @pytest.mark.slow
