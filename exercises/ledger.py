@@ -31,9 +31,9 @@ evidence. The verdicts on what can be computed are {", ".join(VERDICTS[:4])},
 {", ".join(VERDICTS[4:-1])}. A slip is one word, index or sign that is wrong where what is meant is
 right; an error that several claims show counts once. Verdicts are computed, but for those that say
 that they are a judgement. What document 004 says of runs, in Problem 4, 2 to 8, is
-{", ".join(RUNS[:-1])} or {RUNS[-1]} by npdl's kept runs, as [the study](../../experiments/REPORT.md) judges it; none of it
-counts as an error. `python -m exercises 000.2.4` works one question out, step by
-step."""
+{", ".join(RUNS[:-1])} or {RUNS[-1]}
+by npdl's kept runs, as [the study](../../experiments/REPORT.md) judges it; none of it counts as an
+error. `python -m exercises 000.2.4` works one question out, step by step."""
 KINDS = (*WEIGHTS, "slip")
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
             "slip": "Slips"}
