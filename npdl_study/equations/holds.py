@@ -7,7 +7,7 @@ import numpy as np
 
 from npdl_study.deviation import deviation
 from npdl_study.equations.tex import NotRead, read
-from npdl_study.equations.tree import Apply, Number, bound
+from npdl_study.equations.tree import Apply, Number, bound, indexed
 from npdl_study.equations.values import COMPARED, Values
 
 REL = 1e-9
@@ -88,6 +88,8 @@ class Equation:
         for name, over in domains.items():
             if name in bound(left) | bound(right):
                 raise NotRead(f"{name} is an index of a sum, and stands outside of it")
+            if name in indexed(left) | indexed(right):
+                raise NotRead(f"{name} is an index, and has one")
             if over is None:
                 raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
         sides = [], []
@@ -99,6 +101,9 @@ class Equation:
                 for side, value in zip(sides, _one_shape(x, y), strict=True):
                     side.append(value.reshape(-1))
         a, b = (np.concatenate(side) for side in sides)
+        if op == "~" and (printed := number_of(right)):
+            for exact in a[np.round(a, printed.places) != np.round(b, printed.places)]:
+                raise AssertionError(f"{exact:.6f} is not {b[0]:.{printed.places}f}, rounded")
         if op in ("=", "<-"):
             self.close.sharp += right == Number(0.0)
             assert self.close(a, b, rel), (
@@ -110,8 +115,17 @@ class Equation:
                 apart = np.abs(a - b) > 0.01 * np.abs(b)
                 self.bounds.setdefault(number, set()).update(
                     {"tight"} if near else (), {"strict"} if apart.any() else ())
+            elif op in ("<", ">") and right != Number(0.0):         # near, as far as it is printed
+                near = (np.abs(a - b) <= 0.01 * np.abs(b)).any()
+                self.bounds.setdefault(number, {"strict"}).update({"tight"} if near else ())
             self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
             assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
+
+
+def number_of(node):
+    """The Number that a node is, whatever its sign; None of another."""
+    node = node.parts[0] if getattr(node, "operation", "") == "neg" else node
+    return node if isinstance(node, Number) else None
 
 
 def _one_shape(a, b):

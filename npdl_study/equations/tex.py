@@ -232,7 +232,7 @@ class _Reader:
             self.fail()
         if text[0].isdigit():
             self.at += 1
-            return Number(float(text))
+            return Number(float(text), len(text.partition(".")[2]))
         if self.take("("):
             found, self.inside_bars = self.inside_bars, False
             inner = self.several(")")

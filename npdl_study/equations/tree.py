@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Number:
+    """`places` are those after the point that are printed."""
+
     value: float
+    places: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,3 +97,9 @@ def bound(node):
     """The indices of all sums, products, largest and least in a tree."""
     own = set(node.names) if isinstance(node, Big) else set()
     return own.union(*map(bound, children(node)))
+
+
+def indexed(node):
+    """The letters in a tree that have an index, without hats."""
+    own = {node.base.partition("_")[0]} if isinstance(node, Symbol) and node.low else set()
+    return own.union(*map(indexed, children(node)))

@@ -162,6 +162,8 @@ class Values:
         """Each value where its condition holds."""
         values = [self.of(value, at) for value, _ in node.rows]
         conditions = [self.of(Where(chain), at) > 0 for _, chain in node.rows]
+        if np.any(sum(np.asarray(one, int) for one in conditions) != 1):
+            raise NotRead("a place is in none of the cases, or in two")
         return np.select(np.broadcast_arrays(*conditions), np.broadcast_arrays(*values), np.nan)
 
     def big(self, node, at):
@@ -170,9 +172,17 @@ class Values:
             raise NotRead(f"the {node.kind} over {', '.join(node.names)} is of what has none")
         for values in itertools.product(*self._overs(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
-            if not node.condition or all(self.compared(*one, here) for one in node.condition):
+            if self._asked(node.condition, here):
                 total = step(total, self.of(node.body, here))
         return total
+
+    def _asked(self, condition, at):
+        """Whether the condition below a sum holds; there may be none."""
+        if not condition:
+            return True
+        found = all(self.compared(*one, at) for one in condition)
+        self.met.setdefault(condition, set()).add(found)
+        return found
 
     def read(self, node):
         """The symbols of a tree, those in scripts too."""

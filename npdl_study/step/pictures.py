@@ -1,6 +1,7 @@
 """An array in a few numbers and a small picture."""
 
 import base64
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,8 @@ class Summary:
         """One line: (3, 5) |.| 4.7  -1.2 .. 2.1"""
         if self.nan and not self.norm:
             return f"{_shape(self.shape):<10} all NaN, as room is before it is written"
+        if 0 in self.shape:
+            return f"{_shape(self.shape):<10} empty"
         text = f"{_shape(self.shape):<10} ‖·‖ {self.norm:<8.3g} {self.low + 0.0:.3g} "
         text += f".. {self.high + 0.0:.3g}"
         if self.nan:
@@ -95,7 +98,7 @@ def _matrix(array):
     """Any array as a matrix: leading axes joined, the last one kept."""
     if array.ndim == 0:
         return array.reshape(1, 1)
-    return array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array[None]
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
 
 
 def _blocks(matrix, clean):

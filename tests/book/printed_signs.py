@@ -41,9 +41,20 @@ TRUE = {
     ("gpt-9", "transpose", r"dx^{(0)}_k[ -> ^\top] = 0"): ZERO,
     ("lora-6", "transpose", r"B[ -> ^\top] = 0 \quad"): ZERO,
     ("3: p = \\mathrm{ReLU}(h)", "argument", None): "p is 0 or positive: ReLU leaves it",
+    ("3: p = \\mathrm{ReLU}(h)", "letter", None): "p is 0 or positive: ReLU leaves it",
+    ("10: E[q_i^2] E[k_i^2] - \\mu_i^4 = (\\sigma^2 + \\mu_i^2)^2 - \\mu_i^4", "letter",
+     r"[q_i^2] E[[k -> q]_i^2] - \m"): "both have the same means",
+    ("attention-15", "letter", r"hrm{rank}([v -> A])"): "a product's rank is at most that of each",
+    ("lora-8", "letter", "m{rank}(s [A -> B] B^\\top) \\"): "B has no more columns than A",
+    ("heads-8", "letter", r"[Q -> V] = K = V ="): SAME,
+    ("heads-8", "letter", "Q = [K -> Q] = V = x \\"): SAME,
+    ("heads-8", "letter", r"Q = K = [V -> x] = x \quad"): SAME,
+    ("heads-8", "letter", r"= K = V = [x -> K] \quad\Rig"): SAME,
+    ("grokking-3", "number", r"gamma_u < [0 -> 1]"): "what is below 0 is below 1",
+    ("grokking-10", "number", r" \frac{1}{[2 -> 3]} \Big\rfl"): "a whole number and a third, cut",
+    ("grokking-16", "number", r"\quad \mu_[0 -> 1] = g_1, \q"): "the mean of twice the same",
     (f"9: {SPREAD}", "sign", r"um_k (x_k [- -> +] \mu)(\dot"): "the second factors sum to 0",
     (f"9: {SPREAD}", "sign", r"(\dot x_k [- -> +] \dot\mu)"): "the first factors sum to 0",
-    ("6: f < 1", "transpose", None): "each entry is below 1, wherever it stands",
 }
 
 
@@ -146,8 +157,23 @@ def condition(tex):
             yield *found.span(), f"[{found[side]} {found[2]} {found[side]}]"
 
 
+def number(tex):
+    """One more, of a decimal in its last place."""
+    for found in re.finditer(r"\d+(?!\.|\d)", tex):
+        yield *found.span(), str(int(found[0]) + 1).zfill(len(found[0]))
+
+
+def letter(tex):
+    """For a letter that stands alone the next one of the equation."""
+    alone = list(re.finditer(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", tex))
+    there = sorted({found[0] for found in alone})
+    for found in alone if len(there) > 1 else ():
+        yield *found.span(), there[(there.index(found[0]) + 1) % len(there)]
+
+
 KINDS = {kind.__name__: kind for kind in (sign, transpose, index, relation, factor, function,
-                                          fraction, product, argument, condition)}
+                                          fraction, product, argument, condition, number,
+                                          letter)}
 
 
 def changes(tex, kinds):

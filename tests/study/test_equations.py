@@ -71,10 +71,12 @@ def test_another_equation_does_not_hold(tex, changed):
     (r"y = x + W^\top", "a transpose of what has 1 axes"),
     (r"y = \sum_n^\top x_n", "has both"), ("y = f(x)", "u is never read"),
     ("y = f x", "u is never read"), ("y = l_{0-1}", "l has no place -1"),
+    ("y_n = x_n + x_y", "y is an index, and has one"),
+    (r"z = \begin{cases} 1 & x \ge 0 \\ 2 & x < 1 \end{cases}", "in none of the cases, or in two"),
 ])
 def test_what_is_no_equation(tex, said):
     with pytest.raises(NotRead, match=said):
-        Equation(tex, {"x": x, "y": x, "W": b, "f": lambda u: x, "l": [x, x]})()
+        Equation(tex, {"x": x, "y": x, "W": b, "z": x, "f": lambda u: x, "l": [x, x]})()
 
 
 def test_a_derivative_is_read_from_above_and_below():
@@ -88,6 +90,21 @@ def test_a_bound_says_whether_it_was_seen_tight_and_strict():
     bound = Equation(r"a \le b")
     assert bound(a=1.0, b=2.0) and bound.bounds == {"1.1": {"strict"}}
     assert bound(a=2.0, b=2.0) and bound.bounds == {"1.1": {"strict", "tight"}}
+    below = Equation(r"a < 1.21")
+    assert below(a=1.0) and below.bounds == {"1.1": {"strict"}}
+    assert below(a=1.2) and below.bounds == {"1.1": {"strict", "tight"}}
+
+
+def test_a_printed_number_is_the_value_to_its_last_place():
+    assert Equation(r"a \approx -1.41")(a=-np.sqrt(2))
+    with pytest.raises(AssertionError, match="-1.414214 is not -1.42, rounded"):
+        Equation(r"a \approx -1.42")(a=-np.sqrt(2))
+
+
+def test_the_condition_of_a_sum_is_one():
+    below = Equation(r"y = \sum_{k < w} a_k")
+    assert below(y=3.0, w=2, a=np.array([1.0, 2.0, 4.0]))
+    assert [*below.met.values()] == [{True, False}]
 
 
 def test_tokens_and_names():

@@ -319,7 +319,10 @@ def test_a_summary_counts_what_is_not_finite():
     big = Summary.of(np.arange(100.0 * 33).reshape(10, 10, 33))
     assert big.cells.shape == (16, 16) and big.values is None
     assert big.cells.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
-    assert Summary.of(np.float64(2)).shape == () and Summary.of(np.zeros((0, 3))).norm == 0
+    assert Summary.of(np.float64(2)).shape == ()
+    for shape in (0,), (0, 3), (2, 0), (0, 0), (1, 2, 0), (0, 2, 3):
+        empty = Summary.of(np.zeros(shape))
+        assert empty.norm == 0 and empty.line().split(")")[1].strip() == "empty"
 
 
 def test_the_command(tmp_path, capsys):
