@@ -8,6 +8,7 @@ import re
 import npdl
 import npdl_train
 from docs.book.markup import plain
+from docs.book.solved import DOCUMENT, named
 
 COLUMNS = re.compile(r"\S {2,}\S")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -48,7 +49,7 @@ def _page(module):
                  documented(value), _line(value)]
         if inspect.isclass(value):
             made += _class(value)
-    return "\n\n".join(part for part in made if part) + "\n"
+    return named("\n\n".join(part for part in made if part) + "\n", set(), DOCUMENT)
 
 
 def _line(value):
@@ -135,7 +136,7 @@ def _index(found):
     for package in ["npdl", *sorted(set(groups) - {"npdl"})]:
         made += [f"## {package}", "\n".join(
             f"- [{name}]({name}.md): {_first(name)}" for name in groups[package])]
-    return "\n\n".join(made) + "\n"
+    return named("\n\n".join(made) + "\n", set(), DOCUMENT)
 
 
 def _first(name):

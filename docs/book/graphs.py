@@ -13,6 +13,7 @@ from npdl_study.check.samples import layer_classes, sample
 from npdl_study.step.step import step
 
 WIDTH, HIGH, GAP, ACROSS = 350, 54, 22, 4
+BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
 NAME = re.compile(r"[A-Za-z_][\w.]*")
 CHOSEN = {"10-attention": "ScaledDotAttention", "12-block": "Block",
           "16-lora-quantization": "LoRALinear", "18-llama": "GroupedQueryAttention"}
@@ -101,6 +102,30 @@ def placed(nodes):
     return y - GAP
 
 
+def route(one, node, nodes):
+    """The points of a line from one box down to another that passes beside all boxes between."""
+    (x, y), (end_x, end_y) = one.at, node.at
+    points, end = [(x, y + HIGH / 2)], (end_x, end_y - HIGH / 2)
+    for middle in sorted({n.at[1] for n in nodes if y < n.at[1] < end_y}):
+        taken = [n.at[0] for n in nodes if n.at[1] == middle]
+        upper, lower = middle - HIGH / 2 - CLEAR, middle + HIGH / 2 + CLEAR
+        from_x, from_y = points[-1]
+        ahead = [from_x + (end_x - from_x) * (at - from_y) / (end[1] - from_y)
+                 for at in (upper, lower)]
+        if not all(max(ahead) <= box - BOX / 2 - CLEAR or min(ahead) >= box + BOX / 2 + CLEAR
+                   for box in taken):
+            free = next(filter(None, (_beside(taken, BOX / 2 + far) for far in (8, CLEAR))))
+            ahead = 2 * [min(free, key=lambda at: abs(at - sum(ahead) / 2))]
+        points += [(ahead[0], upper), (ahead[1], lower)]
+    return [*points, end]
+
+
+def _beside(taken, reach):
+    """Where a line can pass boxes in these middles, so far from them."""
+    return [at for box in taken for at in (box - reach, box + reach)
+            if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= reach for one in taken)]
+
+
 def drawn(name):
     """(SVG, caption) of a layer of npdl; None where a run of it is no picture."""
     layer, inputs, options = sample(layer_classes()[name])
@@ -123,11 +148,11 @@ def _draw(draw, nodes, top, kind):
     for node in nodes:
         x, y = node.at
         for one in node.made_of:
-            draw.arrow((one.at[0], one.at[1] + top + HIGH / 2), (x, y + top - HIGH / 2), kind=kind)
+            draw.arrow(*((a, b + top) for a, b in route(one, node, nodes)), kind=kind)
     for node in nodes:
         x, y = node.at
         ends = kind and id(node) not in read
-        draw.box(x, y + top, "", 82, HIGH, "hot" if ends else "")
+        draw.box(x, y + top, "", BOX, HIGH, "hot" if ends else "")
         rows = [(node.name, ""), ("×".join(map(str, node.shape)), "small")]
         if node.also:
             rows.append((" ".join(dict.fromkeys(node.also))[:14], "small"))

@@ -12,7 +12,7 @@ from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
 from docs.book.proofs import proof
-from docs.book.solved import asked, papers
+from docs.book.solved import asked, named, papers
 from npdl.errors import InputError
 
 FORWARD, BACKWARD, WRONG, YOURSELF = (SECTIONS[i] for i in (1, 3, 5, 7))
@@ -29,7 +29,7 @@ class Page:
 
     def __init__(self, chapter, known):
         self.chapter, self.known = chapter, known
-        self.space = {}
+        self.space, self.told = {}, set()               # papers of which the page has said a name
         self.closes = checks.run(chapter, self.space)
         self.steps = frame.step_names(chapter)
 
@@ -43,7 +43,8 @@ class Page:
 
     def prose(self, part):
         """Text with its citations as links, and what the frame puts into sections."""
-        found = CITED.sub(lambda m: self.links(part.line, labels(m[1])), part.body)
+        found = CITED.sub(lambda m: self.links(part.line, labels(m[1])),
+                          named(part.body, self.told))
         lines = []
         for line in found.split("\n"):
             name = line[3:].strip() if line.startswith("## ") else ""
@@ -183,6 +184,7 @@ class Page:
 
     def questions(self, part):
         made = [f"<p>{papers(part.given.split())}</p>"]
+        self.told |= {number[:3] for number in part.given.split()}
         for number in part.given.split():
             try:
                 found = asked(number)
