@@ -21,7 +21,7 @@ def test_no_line_passes_behind_a_box(name):
         nodes = graphs.nodes_of(recording, phase)
         graphs.placed(nodes)
         boxes = np.array([node.at for node in nodes])[:, None]
-        for one, node in [(one, node) for node in nodes for one in node.made_of]:
+        for one, node in [(read, made) for made in nodes for read in made.made_of]:
             line = np.array(graphs.route(one, node, nodes))
             assert (line[1:, 1] > line[:-1, 1]).all() and len(line) >= 2
             for start, end in itertools.pairwise(line):
