@@ -140,7 +140,7 @@ def draw(figure, data):
     for axes, colour, (kind, curves) in zip(panels, style.LINES, data.items(), strict=False):
         for curve in curves:
             axes.plot(curve["step"], curve["accuracy"], color=colour, linewidth=0.9, alpha=0.8)
-        axes.set_xlim(left=2000)
+        axes.set_xlim(2000, CONFIG.steps)
         style.dress(axes, "training step", "A_val", kind)
 
 
