@@ -125,7 +125,7 @@ class Adam(Optimizer):
         m[...] = b1 * m + (1 - b1) * g
         v[...] = b2 * v + (1 - b2) * g**2
         m_hat = m / (1 - b1**t)
-        v_hat = v / (1 - b2**t)
+        v_hat = not_infinite(v / (1 - b2**t))
         p.data[...] -= lr * m_hat / (xp.sqrt(v_hat) + self.eps)
 
 

@@ -6,17 +6,18 @@ A sum over everything is made in two stages, of which the second adds the first'
 
 
 from npdl.backend import xp
-from npdl_train.fast.cuda import WARP, launch, warps
+from npdl_train.fast.cuda import NUMBERS, WARP, launch, warps
 
 THREADS = 256           # of a block; of which eight warps
 BLOCKS = 128            # that add up a gradient's squares
 
 LOOK_UP = r"""
-// x[n] = W[token[n]] + P[position[n]]: a thread for each entry
-extern "C" __global__ void look_up(const T* W, const long long* token, const T* P,
+// x[n] = W[token[n]] + P[position[n]]: a thread for each entry. P, of another type U, is read as it
+// is now: a table that is changed in place is obeyed.
+extern "C" __global__ void look_up(const T* W, const long long* token, const U* P,
                                    const long long* position, T* x, int N, int D) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x, n = at / D, i = at % D;
-    if (n < N) x[at] = W[token[n] * D + i] + P[position[n] * D + i];
+    if (n < N) x[at] = W[token[n] * D + i] + (T)P[position[n] * D + i];
 }
 """
 
@@ -88,7 +89,8 @@ def look_up(W, tokens, P, positions, x):
     N, D = x.shape
     tables = [xp.ascontiguousarray(table) for table in (W, P)]
     index = [each.astype("i8", copy=False) for each in (tokens, positions)]
-    launch(LOOK_UP, "look_up", x, (-(-x.size // THREADS),), (THREADS,),
+    source = f"#define U {NUMBERS[P.dtype.name][0]}\n{LOOK_UP}"
+    launch(source, "look_up", x, (-(-x.size // THREADS),), (THREADS,),
            (tables[0], index[0], tables[1], index[1], x, N, D))
 
 

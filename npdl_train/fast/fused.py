@@ -192,7 +192,8 @@ def adam(theta, m, v, g, keep, b1, rest1, b2, rest2, eps, rate, spare):
     v = xp.multiply(v, b2, out=v)
     square = xp.multiply(g, g, out=spare)
     v = xp.add(v, xp.multiply(square, rest2, out=square), out=v)
-    root = xp.sqrt(v, out=spare)
+    root = xp.add(v, xp.subtract(v, v, out=spare), out=spare)   # npdl.functions.not_infinite
+    root = xp.sqrt(root, out=root)
     root = xp.add(root, eps, out=root)
     step = xp.divide(m, root, out=root)
     step = xp.multiply(step, rate, out=step)

@@ -117,16 +117,16 @@ class FastGPT:
         """Embedding.forward and the positions' forward: x (N, D) of rows, or of words."""
         model, m = self.model, self.arena
         W, positions = model.embedding.W.data, model.positions
-        if isinstance(positions, LearnedPositions):
-            table = positions.W.data
-        else:
-            self.waves = positions.table.astype(W.dtype) if self.waves is None else self.waves
-            table = self.waves
+        learned = isinstance(positions, LearnedPositions)
+        table = positions.W.data if learned else positions.table
         x, t = m.empty(len(entries.tokens), W.shape[1]), entries.readers("tokens", len(W))
         p = entries.readers("positions", len(table))
         if cuda.possible():
             cuda_ends.look_up(W, t.index, table, p.index, x)
             return x
+        if not learned:
+            self.waves = table.astype(W.dtype) if self.waves is None else self.waves
+            table = self.waves
         x = t.take(W, x)
         with m.scratch:
             return xp.add(x, p.take(table, m.empty(*x.shape)), out=x)

@@ -9,7 +9,8 @@ processes. So whatever is another now is refused, at once and however many worke
 
 A number or a string is the same by its value, anything else as an object; a list, a tuple and a
 dict by what they hold. The arrays of Params and moments may have other numbers, which are shared;
-a layer's own array (sinusoidal positions) may not. On a device nobody looks: that would be to wait.
+a layer's own array (sinusoidal positions) may not: it is refused, but on a GPU, where to look would
+be to wait; there it is read anew at each step, and obeyed.
 """
 
 import functools

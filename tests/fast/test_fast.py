@@ -28,6 +28,7 @@ from tests.tools.fast_cases import (
     assert_equal_on_a_device,
     assert_erf_fit,
     assert_kernels,
+    assert_moments_overflow_to_nan,
     assert_same_updates,
     assert_tree,
     build,
@@ -142,6 +143,7 @@ def test_updates(kind, decay, max_norm):
 
 def test_clipping_by_a_norm_that_overflows():
     assert_clipping_overflows_to_nan()
+    assert_moments_overflow_to_nan()
 
 
 def test_gradients_are_those_of_one_step_only():

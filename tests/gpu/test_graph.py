@@ -15,7 +15,7 @@ from npdl_train.fast import graph, kernels, static
 from npdl_train.fast.graph import GraphEngine
 from npdl_train.fast.static import Masks
 from npdl_train.runs.config import Config
-from npdl_train.runs.engine import Batch, make_engine
+from npdl_train.runs.engine import Batch, PlainEngine, make_engine
 from npdl_train.runs.loop import Trainer
 from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
@@ -309,6 +309,24 @@ def test_settings_that_change_are_obeyed(gpu):
 
     for found, wanted in zip(trained(), trained(captures=False), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_a_table_of_positions_that_is_changed_in_place_is_obeyed(gpu, captures):
+    def losses(make, optimizer=AdamW):
+        model = make_on_host(lambda: build(GPT)).to_backend()
+        found = []
+        with make(model, optimizer(model, 0.05)) as engine:
+            for step in range(6):
+                if step == 4:
+                    model.positions.table *= -0.5
+                loss = engine.step(batch_of(4))
+                engine.update()
+                found.append(float(loss))
+        return found
+
+    found = losses(lambda *given: GraphEngine(*given, captures=captures))
+    np.testing.assert_allclose(found, losses(PlainEngine), rtol=1e-10)
 
 
 def test_a_batch_that_was_changed_in_place_is_looked_at_again(gpu):

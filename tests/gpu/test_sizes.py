@@ -22,7 +22,13 @@ from npdl_train.runs.engine import Batch
 from npdl_train.runs.loop import Trainer
 from tests.tools import broken_kernels, cupy_on_cpu
 from tests.tools.device import needs_cupy
-from tests.tools.fast_cases import assert_close, assert_equal_on_a_device, build, drawn
+from tests.tools.fast_cases import (
+    assert_close,
+    assert_equal_on_a_device,
+    assert_moments_overflow_to_nan,
+    build,
+    drawn,
+)
 
 pytestmark = needs_cupy
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
@@ -102,6 +108,10 @@ def test_clipping_any_number_of_gradients(gpu, n):
     g = xp.full(n, 1e20, "f")
     assert float(cuda_ends.clip(g, xp.full(1, 1.0, "f"))) == np.inf
     assert np.isnan(to_host(g)).all()           # an infinite norm makes no gradient 0
+
+
+def test_a_gradient_whose_square_overflows_makes_no_update_zero(gpu):
+    assert_moments_overflow_to_nan()
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i4", "u1"])

@@ -21,7 +21,7 @@ from npdl.layers.linear import Linear
 from npdl.layers.transformer import BLOCKS
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.optim import SGD, AdamW
+from npdl.optim import SGD, Adam, AdamW
 from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
 from npdl_train.fast import attention, engine, flat, fused, kernels, loss, prefix
@@ -314,6 +314,20 @@ def assert_clipping_overflows_to_nan():
         with np.errstate(over="ignore", invalid="ignore"):
             assert engine.clip(1.0) == np.inf
         assert all(np.isnan(param.grad).all() for _, param in model.params())
+
+
+def assert_moments_overflow_to_nan():
+    """A gradient whose square is infinite makes its own parameter NaN, and no update 0."""
+    rooms = [(kind, room) for kind in (Adam, AdamW) for room in (PlainEngine, FastEngine)]
+    for kind, room in (*rooms, (flat.AdamWInPlace, PlainEngine)):
+        model = make_on_host(lambda: build(GPT, dtype="float32")).to_backend()
+        engine = room(model, kind(model))
+        for name, param in model.params():
+            param.grad[...] = 1e20 if name == "embedding.W" else 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            engine.update()
+        assert [name for name, param in model.params() if not xp.isfinite(param.data).all()] == [
+            "embedding.W"]
 
 
 def compare_updates(kind, decay, max_norm):
