@@ -79,7 +79,7 @@ def test_pytorchs_step_learns(model):
     assert float(loss) < first
 
 
-MINUTES = "2"           # what does not fit into them on an emulated card is left out, and said
+MINUTES = "1"           # what does not fit into them on an emulated card is left out, and said
 
 
 @pytest.mark.slow

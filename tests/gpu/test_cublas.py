@@ -1,0 +1,70 @@
+"""npdl/cublas.py: products by handles of npdl's own, in any layout, added to what is there, in TF32
+where CuPy's setting says so."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from npdl import backend, cublas
+from npdl.backend import to_device, to_host, xp
+from npdl_train.runs.versions import versions
+from tests.tools.device import needs_cupy
+
+pytestmark = needs_cupy
+
+
+@pytest.fixture
+def gpu():
+    with backend.using("cupy"):
+        yield
+
+
+def test_a_product_of_any_layout_is_numpys(gpu):
+    rng, shapes = np.random.default_rng(0), [
+        ((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 3, 4), (4, 5)), ((1, 4), (4, 1)),
+        ((4, 1), (1, 5)), ((1, 1), (1, 1)), ((6, 1, 4), (6, 4, 5))]
+
+    def made(shape, turned, dtype):
+        shape = (*shape[:-2], *shape[-2:][::-1]) if turned else shape
+        x = to_device(rng.standard_normal(shape).astype(dtype))
+        return x.swapaxes(-1, -2) if turned else x
+
+    for dtype, (a, b), *turned in itertools.product(("f", "d"), shapes, *[(False, True)] * 3):
+        a, b = (made(shape, turn, dtype) for shape, turn in zip((a, b), turned, strict=False))
+        wanted = to_host(a) @ to_host(b)
+        out = made(wanted.shape, turned[2], dtype)
+        assert xp.matmul.plan(a, b, out) is not None
+        assert xp.matmul(a, b, out=out) is out
+        np.testing.assert_allclose(to_host(out), wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(to_host(xp.matmul(a, b)), wanted, rtol=1e-4, atol=1e-5)
+        xp.matmul(a, b, out=out, beta=1)                    # added to what is there
+        np.testing.assert_allclose(to_host(out), 2 * wanted, rtol=1e-4, atol=1e-5)
+    x = to_device(rng.standard_normal((5, 8, 12)))
+    for a, b in ((x[:, ::2, ::3], x[:, :4, :2]), (x[0, 0], x[0].T), (x, x[0, 0]),
+                 (x[:, None, :3], to_device(rng.standard_normal((5, 2, 12, 4))))):
+        assert xp.matmul.plan(a, b, None) is None           # CuPy's own way
+        wanted = np.matmul(to_host(a), to_host(b))
+        np.testing.assert_allclose(to_host(xp.matmul(a, b)), wanted)
+        out = to_device(np.ones_like(wanted))
+        np.testing.assert_allclose(to_host(xp.matmul(a, b, out=out, beta=1)), 1 + wanted)
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_products_are_tf32_where_cupy_says_so_and_the_record_says_which(gpu, monkeypatch, tf32):
+    """CUPY_TF32=1 is CuPy's setting; a handle of npdl's own takes it over."""
+    linalg, asked = xp._module._core._routines_linalg, []
+    kind = linalg.COMPUTE_TYPE_TF32 if tf32 else linalg.COMPUTE_TYPE_DEFAULT
+    before = linalg.get_compute_type("f")
+    monkeypatch.setattr(cublas.Handle, "ask", lambda self, name, *given: asked.append((name, given)))
+    linalg.set_compute_type("f", kind)
+    try:
+        handle = cublas.Handle(xp._module, xp.cuda.Stream(non_blocking=True).ptr)
+        assert versions()["products"] == ("TF32" if tf32 else "float32")
+    finally:
+        linalg.set_compute_type("f", before)
+    modes = [given for name, given in asked if name == "cublasSetMathMode"]
+    assert modes == ([(handle.handle, cublas.TF32)] if tf32 else [])
+    # setting a stream takes the workspace away: that comes after it
+    names = [name for name, _ in asked]
+    assert names.index("cublasSetStream_v2") < names.index("cublasSetWorkspace_v2")
