@@ -56,15 +56,15 @@ def test_products_are_tf32_where_cupy_says_so_and_the_record_says_which(gpu, mon
     linalg, asked = xp._module._core._routines_linalg, []
     kind = linalg.COMPUTE_TYPE_TF32 if tf32 else linalg.COMPUTE_TYPE_DEFAULT
     before = linalg.get_compute_type("f")
-    monkeypatch.setattr(cublas.Handle, "ask", lambda self, name, *given: asked.append((name, given)))
+    monkeypatch.setattr(cublas.Handle, "ask", lambda self, *given: asked.append(given))
     linalg.set_compute_type("f", kind)
     try:
         handle = cublas.Handle(xp._module, xp.cuda.Stream(non_blocking=True).ptr)
         assert versions()["products"] == ("TF32" if tf32 else "float32")
     finally:
         linalg.set_compute_type("f", before)
-    modes = [given for name, given in asked if name == "cublasSetMathMode"]
-    assert modes == ([(handle.handle, cublas.TF32)] if tf32 else [])
+    modes = [given for name, *given in asked if name == "cublasSetMathMode"]
+    assert modes == ([[handle.handle, cublas.TF32]] if tf32 else [])
     # setting a stream takes the workspace away: that comes after it
-    names = [name for name, _ in asked]
+    names = [name for name, *_ in asked]
     assert names.index("cublasSetStream_v2") < names.index("cublasSetWorkspace_v2")
