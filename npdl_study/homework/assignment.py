@@ -190,6 +190,10 @@ def _check_own(work, name, cls):
             or path.stem in sys.stdlib_module_names):
         raise InputError(f"layer {name!r}: give a file.py:Class, the file in no package, with a "
                          "name, as its class has, that no other here and no module of Python has")
+    for module, alias in source.imported(source.Source(cls.__module__)):
+        if (other := path.parent / f"{(module or alias.name).split('.')[0]}.py").exists():
+            raise InputError(f"layer {name!r}: it imports {other.name}, which students do not "
+                             "have; give one file that needs no other")
     try:
         right = [examine(*given).right for given in brought(cls) or [sample(cls)]]
     except InputError:

@@ -221,7 +221,7 @@ def _imports(sources, used, defined):
     """Import statements of what the kept code uses: the standard library, others, npdl's."""
     plain, named = set(), {}
     for source in sources:
-        for module, alias in _imported(source):
+        for module, alias in imported(source):
             name = alias.asname or alias.name
             if module is None and name.split(".")[0] in used:
                 plain.add(f"import {ast.unparse(alias)}")
@@ -236,7 +236,7 @@ def _imports(sources, used, defined):
             for line in (*sorted(block), "")] + [_from(m, sorted(named[m])) for m in order]
 
 
-def _imported(source):
+def imported(source):
     """(module, alias) of what a module imports from others, (None, alias) of whole modules."""
     for node in source.tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -154,9 +154,12 @@ def test_forwards_of_ones_own(monkeypatch):
     (MINE.replace("return [", "return ["[:-1] + "tuple([").replace('x)]', 'x)])'),
      ["mine.py:Shift"], "must return a list"),
     (MINE, ["mine.py:Shift", "mine.py:Shift", "json:JSONDecoder"], "is not a Layer"),
+    (MINE.replace("import numpy as np", "import numpy as np\nimport helpers"), ["mine.py:Shift"],
+     "it imports helpers.py, which students do not have"),
     (MINE.replace("Shift", "Tanh"), ["Tanh", "mine.py:Tanh"], "with a name, as its class has"),
 ])
 def test_what_is_no_exercise(text, layers, words):
+    Path("helpers.py").touch()
     Path("mine.py").write_text(text)
     with pytest.raises(InputError) as said:
         homework("homework", layers)
