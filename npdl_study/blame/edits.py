@@ -74,6 +74,8 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
     inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
     found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.of_statement(whole)]
+    if isinstance(getattr(whole, "value", None), ast.Tuple):
+        found += _of_each(whole, words)
     for part, around in _parts(whole):
         if values or part not in inner:
             found += [(cost, kind, part, new, around) for cost, kind, new in
@@ -88,6 +90,14 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         if cost >= least and key not in seen:
             yield Edit(cost, kind, part, new, statement, whole, part in inner, around)
         seen.add(key)
+
+
+def _of_each(whole, words):
+    """A factor that every part of a tuple lacks."""
+    parts = [ast.unparse(e) for e in whole.value.elts]
+    for a in words.all if parts.count("None") < len(parts) - 1 else ():
+        new = ", ".join(t if t == "None" else f"({t}) * {a}" for t in parts)
+        yield 1.25, "missing factor", whole.value, f"({new})", (whole, "value", False)
 
 
 def _odds(cost, kind, part, new, words):

@@ -23,26 +23,29 @@ SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
-def every_proof(found, trial, brief=False):
+def every_proof(found, trial):
     """The Proofs that a Located allows, the best first; of a part of what is wrong, one of every
-    line that could mend it: which is meant, the other part tells. `brief`: what takes long is left
-    out."""
+    line that could mend it: which is meant, the other part tells."""
     could = found.could
     if found.left:
-        return sorted(_of_suspects(trial, [s for s in could if s.level <= PROVEN], True),
-                      key=lambda p: p.rank)
+        return sorted(_of_suspects(trial, [s for s in could if s.level <= PROVEN or not isinstance(
+            s.line.node, ast.Return)], True), key=lambda p: p.rank)
     proofs = _of_suspects(trial, [s for s in could if s.level <= SOMETHING])
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
         proofs = _of_suspects(trial, [s for s in could if s.name])
-    proofs = proofs or _of_suspects(trial, handed(found)) or _of_the_rest(found, trial, STAGES[:2])
-    if not proofs and not brief:
-        proofs = prove.by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[1:])
+    if not proofs:
+        proofs = _of_suspects(trial, handed(found)) or _of_the_rest(found, trial, STAGES[:2])
+    elif min(p.cost - p.suspect.odds for p in proofs) > TAKEN:
+        proofs += _of_the_rest(found, trial, STAGES[:2])
+    proofs = proofs or _of_the_rest(found, trial, STAGES[1:3]) or prove.by_lines_of_loops(
+        trial) or _of_the_rest(found, trial, STAGES[2:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
     proofs.sort(key=lambda p: p.rank)
-    return _where_defined(found, trial, proofs[0]) + proofs
+    proofs = _where_defined(found, trial, proofs[0]) + proofs
+    return sorted(proofs, key=lambda p: any(_rather(other, p) for other in proofs))
 
 
 def _of_suspects(trial, suspects, every=False):
@@ -140,6 +143,15 @@ def _where_defined(found, trial, best):
             return [proof]
         names -= bound_by(line.node)
     return []
+
+
+def _rather(proof, other):
+    """Whether a Proof is meant rather than one that costs as much: of the line that binds the name
+    which the other turns; of the line that adds the term which the other adds a second time."""
+    if proof.cost > other.cost + ALIKE or proof.line is other.line:
+        return False
+    term = other.new.removeprefix(other.old).lstrip(" +-") if other.kind == "missing term" else ""
+    return other.inlines in bound_by(proof.line.node) or term and term in proof.line.text
 
 
 def forward_instead(found, trial):

@@ -9,6 +9,7 @@ from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING
 from npdl_study.blame.weights import ALIKE
 from npdl_study.blame.words import eps_of, unused_in
+from npdl_study.trace.syntax import bound_by, names_of
 
 LONG = 160                      # of two statements: of longer ones the parts that differ are shown
 
@@ -136,8 +137,10 @@ def unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
+        factors = [s for s in could if s.bent and bound_by(s.line.node) & _factors(first)]
+        first, *_ = factors or [first]                  # of a product no small change is one
         report = of_suspect(checked, found, first, "", in_values(found, first))
-        either = sorted({s.line.first for s in alike})
+        either = sorted({s.line.first for s in [*alike, *factors[:1]]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
@@ -157,6 +160,14 @@ def unproved(checked, seen):
         return of_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                           "the first value that is the gradient of nothing in forward")
     return nothing(checked, found)
+
+
+def _factors(suspect):
+    """The names of which a Suspect is the product."""
+    value = suspect.line.node.value
+    names = names_of(value)
+    return names if isinstance(value, ast.BinOp) and isinstance(
+        value.op, ast.Mult) and 4 * len(names) - 2 == sum(1 for _ in ast.walk(value)) else set()
 
 
 def nothing(checked, found):

@@ -20,11 +20,11 @@ from npdl_study.blame.remedies import every_proof, forward_instead, likelier
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import AGAIN, HALF, SECONDS, TRIED, WORK
+from npdl_study.blame.weights import AGAIN, HALF, SECONDS, TAKEN, TRIED, WORK
 from npdl_study.blame.words import SLIGHT, unused_in
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
-from npdl_study.trace.runs import Budget, Runs, quiet
+from npdl_study.trace.runs import Budget, Runs, quiet, unwritten
 
 ODD = re.compile(r"\d\.\d{2,}")    # a number that was found, and that nobody writes
 
@@ -41,6 +41,19 @@ class Checked:
     questions: list = field(default_factory=list)
     dout: object = None
     error: object = None
+
+
+@dataclass
+class Own:
+    """Runs of the student's own inputs, by their Check."""
+
+    check: object
+
+    def works(self, spared):
+        """Whether every gradient but the spared ones is right now."""
+        with unwritten(self.check.subject.layer):
+            return not any(c.row.right is False and c.row.name not in spared
+                           for c in self.check.comparisons())
 
 
 @dataclass
@@ -69,7 +82,8 @@ def search(subject, elsewhere=True, share=1.0):
     runs = Runs(small.subject, small.dout, budget=Budget(share * WORK, share * SECONDS))
     try:
         with quiet(), runs.watch:
-            found = raised(small, runs) if checked.error is not None else reasoned(small, runs)
+            found = raised(small, runs) if checked.error is not None else reasoned(
+                small, runs, checked.check)
         with quiet():
             report = found if isinstance(found, Blame) else sure(checked, small, found, share)
     except Exception as error:                          # code that does not stand being watched
@@ -116,36 +130,43 @@ def smaller(checked):
 
 # Locate and prove
 
-def reasoned(checked, runs):
-    """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it."""
+def reasoned(checked, runs, own):
+    """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it; a
+    change has to work for the Check `own` of the student's inputs too."""
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
                runs.gradients())
-    found, seen = located(runs, runs.gradients()), []
-    again = functools.cache(lambda: others(checked.subject, runs.watch, runs.budget))
-    for goal in goals_of(found):
-        found = aimed(found, goal)
+    known, seen, later = located(runs, runs.gradients()), [], []
+    again = functools.cache(lambda: [*others(checked.subject, runs.watch, runs.budget), Own(own)])
+    for goal in goals_of(known):
+        found = aimed((seen or [known])[0], goal)
         seen.append(found)
         if not found.suspects:
             return say.nothing(checked, found)
-        if len(seen) > 1 and not found.could:
-            continue
         if not any(f.could for f in seen[:-1]):
             told = _plain(checked, found) or _plain_part(checked, found)
             if told is not None:
                 return told
-        tried = trial(found, again, found.left)
-        proofs = every_proof(found, tried, not found.could and len(found.wrong) > 1)
-        forward = forward_instead(found, tried) if not found.left else None
-        if proofs or forward is not None:
-            return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
-                         frozenset(found.left))
+        if not found.could:
+            continue
+        come = _found(found, again, checked, seen)
+        if come is not None and (not found.left or seen[0].could or come.proofs[0].edit.cost < TAKEN):
+            return come
+        later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break
-    another = _with_another(checked, runs, seen[0])
-    if another is not None:
-        return another
-    proofs = every_proof(seen[0], trial(seen[0], again, seen[0].left)) if not seen[0].could else []
-    return Found(seen[0], proofs, otherwise=lambda: say.unproved(checked, seen))
+    if not seen[0].could:
+        later.insert(0, _found(seen[0], again, checked, seen))
+    come = next(filter(None, later), None) or _with_another(checked, runs, seen[0])
+    return come or Found(seen[0], otherwise=lambda: say.unproved(checked, seen))
+
+
+def _found(found, again, checked, seen):
+    """What is Found of a Located, or None."""
+    tried = trial(found, again, found.left)
+    proofs = every_proof(found, tried)
+    forward = forward_instead(found, tried) if not found.left else None
+    return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
+                 frozenset(found.left)) if proofs or forward is not None else None
 
 
 def _with_another(checked, runs, first):

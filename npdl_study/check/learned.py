@@ -6,6 +6,7 @@
     self.W.data             self.W.grad
 """
 
+import functools
 import inspect
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ AFTER = ("_grad", "_gradient", "_delta", "grad")
 GRADIENTS = ("grads", "gradients", "grad", "gradient", "g", "derivatives")
 
 
+@functools.cache
 def gradient_names(name):
     """What the gradient of a W may be called: dW, d_W, grad_W, W_grad .."""
     return (*(f"{word}{name}" for word in BEFORE), *(f"{name}{word}" for word in AFTER))
@@ -36,7 +38,7 @@ class Candidate:
     is_known: bool = False
     also: list = field(default_factory=list)    # other Candidates of the same array
 
-    @property
+    @functools.cached_property
     def names(self):
         """What it, and then its gradient, may be called."""
         own = self.key.rpartition(".")[2] or self.name
