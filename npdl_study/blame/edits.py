@@ -41,15 +41,17 @@ class Edit:
     part: object
     new: object
     statement: object
-    whole: object = None
+    whole: object = None        # None: `new` are whole statements, with their bodies
     value: bool = False
     around: tuple = ()          # what holds the part: (a node, the name of its field)
+    span: int = 1               # statements in whose place the new ones stand
+    also: tuple = ()            # the last of them, as (old, new) source
 
     @contextlib.contextmanager
     def made(self):
         """The statements that take the place of the statement, while the block runs."""
         if self.part is None:
-            yield _with_body(self.new, self.statement)
+            yield _with_body(self.new, self.statement) if self.whole is not None else self.new
             return
         new = parsed(self.new) if isinstance(self.new, str) else self.new
         ast.fix_missing_locations(new)

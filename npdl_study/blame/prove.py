@@ -11,6 +11,7 @@ import numpy as np
 from npdl_study.blame.edits import Edit, edits
 from npdl_study.blame.fits import fits
 from npdl_study.blame.operands import operands
+from npdl_study.blame.several import handed_on, returns_moved, twins
 from npdl_study.blame.suspects import frame_near
 from npdl_study.blame.trial import derives, first_right, giving
 from npdl_study.blame.weights import SLIP, STAGES
@@ -82,6 +83,21 @@ def by_lines_of_loops(trial):
             changes = ((Edit(2, "missing line", None, [line.node, new], line.node), "")
                        for new in assignments(name, arrays, space))
             proofs += filter(None, [first_right(trial, line, None, changes)])
+    return proofs
+
+
+def by_several(trial):
+    """All the Proofs by an Edit of several statements at once."""
+    own, proofs = {trial.runs.watch.places[key[0]].line for key in trial.frames}, []
+    for line in (line for f in _ran(trial) for line in f.lines):
+        for edit, named, words in itertools.chain(returns_moved(line), handed_on(line), (
+                () if line in own else twins(line, trial.words(line)))):
+            proof = first_right(trial, line, None, [(edit, words)])
+            if proof is not None:
+                proof.line = next(one for one in line.function.lines if one.node is named)
+                proof.old, proof.new = proof.line.text, proof.new * (named is line.node)
+                proofs.append(proof)
+                break
     return proofs
 
 

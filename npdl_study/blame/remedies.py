@@ -38,8 +38,8 @@ def every_proof(found, trial):
         proofs = _of_suspects(trial, handed(found)) or _of_the_rest(found, trial, STAGES[:2])
     elif min(p.cost - p.suspect.odds for p in proofs) > TAKEN:
         proofs += _of_the_rest(found, trial, STAGES[:2])
-    proofs = proofs or _of_the_rest(found, trial, STAGES[1:3]) or prove.by_lines_of_loops(
-        trial) or _of_the_rest(found, trial, STAGES[2:])
+    proofs = proofs or prove.by_several(trial) or _of_the_rest(found, trial, STAGES[1:3]) or \
+        prove.by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[2:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
@@ -77,11 +77,13 @@ def _of_the_rest(found, trial, stages=STAGES):
     own = {s.line for s in could if s.level <= SOMETHING and not (
         s.argument and any(_before(s.line, one) < 2 for one in known))}
     by = {s.line: s for s in found.suspects if not s.argument}
+    handing = {s.line for s in could if s.level == HANDS_ON and not isinstance(
+        s.line.node, ast.Return)}
     rest = [line for f in found.runs.watch.functions if f in ran or "backward" in f.qualname
             for line in f.lines if line not in own and (
                 "forward" not in f.qualname or line.inside)]
-    rest.sort(key=lambda line: (min((_before(line, one) for one in known), default=2),
-                                line in by, hands_on(line.node)))
+    rest.sort(key=lambda line: (line not in handing, min(
+        (_before(line, one) for one in known), default=2), line in by, hands_on(line.node)))
     for least, most in zip(stages, stages[1:], strict=False):   # what is small in any comes first
         proofs = []
         for line in rest:
@@ -151,7 +153,8 @@ def _rather(proof, other):
     if proof.cost > other.cost + ALIKE or proof.line is other.line:
         return False
     term = other.new.removeprefix(other.old).lstrip(" +-") if other.kind == "missing term" else ""
-    return other.inlines in bound_by(proof.line.node) or term and term in proof.line.text
+    turned = other.kind == "transposed" and other.inlines in bound_by(proof.line.node)
+    return turned or term and term in proof.line.text
 
 
 def forward_instead(found, trial):

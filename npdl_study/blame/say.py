@@ -53,6 +53,10 @@ def says(proof):
 def mend(proof):
     """What is put in the place of what; of a long statement the part that differs."""
     old, new = proof.old, proof.new
+    if proof.edit.also:
+        first = new.split("; ")[0]
+        return f"`{first}` in place of `{old}` and with `{proof.edit.also[1]}` in place of " \
+               f"`{proof.edit.also[0]}`"
     if len(old) + len(new) > LONG:
         same = [a == b for a, b in zip(old, new, strict=False)]
         first = same.index(False) if False in same else len(same)
@@ -69,7 +73,7 @@ def mend(proof):
 def proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
-    text = f"{says(best)}; with {mend(best)} every gradient is right"
+    text = f"{says(best)}; with {mend(best)} every gradient is right" if best.new else says(best)
     either = list(dict.fromkeys(p.line.first for p in proofs
                                 if p.line.function is best.line.function
                                 and p.cost <= best.cost + ALIKE))[:2]

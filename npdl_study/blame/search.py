@@ -149,7 +149,8 @@ def reasoned(checked, runs, own):
         if not found.could:
             continue
         come = _found(found, again, checked, seen)
-        if come is not None and (not found.left or seen[0].could or come.proofs[0].edit.cost < TAKEN):
+        if come is not None and (not found.left or seen[0].could
+                                 or come.proofs[0].edit.cost < TAKEN):
             return come
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:

@@ -193,21 +193,23 @@ def put(edit, body, line, place):
     stay while the block runs."""
     function, (block, at) = line.function, place
     for node in body if edit.part is None else body[:1]:
-        ast.copy_location(node, line.node)
+        if edit.whole is not None or not hasattr(node, "lineno"):
+            ast.copy_location(node, line.node)
         if edit.part is None:
             ast.fix_missing_locations(node)
-    block[at : at + 1] = body
+    held = block[at : at + edit.span]
+    block[at : at + edit.span] = body
     try:
         yield recompiled(function.code, function.node, function.owner)
     finally:
-        block[at : at + len(body)] = [line.node]
+        block[at : at + len(body)] = held
 
 
 @contextlib.contextmanager
 def applied(proof):
     """Run the student's code, and let it be read, with the change of a Proof."""
     function = proof.line.function
-    place = block_of(function.node, proof.line.node)
+    place = block_of(function.node, proof.edit.statement)
     with proof.edit.made() as body, put(proof.edit, body, proof.line, place) as code, \
             contextlib.ExitStack() as stack:
         for f in function.functions:

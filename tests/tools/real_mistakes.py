@@ -145,7 +145,8 @@ def kept(case, told, folder, ask):
     if case.right or not told.get("line") or "every gradient is right" not in told["text"]:
         return None
     text = case.text()
-    for new, old in MENDS.findall(told["diagnosis"]) or [(told["new"], told["source"])]:
+    said = "\n".join(line for line in told["text"].splitlines() if "note: or " not in line)
+    for new, old in MENDS.findall(said) or [(told["new"], told["source"])]:
         text = _put(text, old, new, told["line"])
     path = Path(folder) / f"{_stem(case)}_mended.py"
     path.write_text(text)
