@@ -8,7 +8,7 @@
     locate, solve, suspects     which statements could be the mistake, and what they have to be
     remedies, prove  where a change is looked for; the smallest of each kind that could mend all
     trial            whether one does: it is run, and run on other inputs too
-    words, edits, node_edits    what such a change is made of
+    words, edits, node_edits, several   what such a change is made of
     fits, operands, power_products, sums    what is missing, found in the numbers
     say, report, show_blame     a Blame of what was found; as text, and as HTML
 """
