@@ -148,7 +148,8 @@ def unproved(checked, seen):
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
-    if handing:                                         # there is no other line
+    early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
+    if handing and not early:                           # there is no other line
         return of_suspect(checked, found, handing[0], "", in_values(found, handing[0]))
     filled = _fillers(found)
     if filled:
@@ -159,7 +160,8 @@ def unproved(checked, seen):
         return of_suspect(checked, found, named[0], "missing line", "it is the gradient of "
                           f"{named[0].name}, and what reads it needs another: a line is missing "
                           "after it")
-    unknown = [s for s in found.suspects if s.could is None and s.level <= SOMETHING]
+    unknown = handing and early or [s for s in found.suspects
+                                    if s.could is None and s.level <= SOMETHING]
     if unknown:
         return of_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                           "the first value that is the gradient of nothing in forward")

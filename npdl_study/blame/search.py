@@ -4,6 +4,7 @@
 (npdl_study.blame.locate), Proofs (npdl_study.blame.prove), a Blame (npdl_study.blame.say).
 """
 
+import ast
 import functools
 import re
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from npdl_study.blame.raised import ended, lines_of, what_it_read
 from npdl_study.blame.remedies import every_proof, forward_instead, likelier
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
+from npdl_study.blame.suspects import HANDS_ON
 from npdl_study.blame.trial import applied, trial
 from npdl_study.blame.weights import AGAIN, HALF, SECONDS, TAKEN, TRIED, WORK
 from npdl_study.blame.words import SLIGHT, unused_in
@@ -146,19 +148,24 @@ def reasoned(checked, runs, own):
             told = _plain(checked, found) or _plain_part(checked, found)
             if told is not None:
                 return told
-        if not found.could:
+        if not alone(found):
             continue
         come = _found(found, again, checked, seen)
-        if come is not None and (not found.left or seen[0].could
+        if come is not None and (not found.left or alone(seen[0])
                                  or come.proofs[0].edit.cost < TAKEN):
             return come
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break
-    if not seen[0].could:
+    if not alone(seen[0]):
         later.insert(0, _found(seen[0], again, checked, seen))
     come = next(filter(None, later), None) or _with_another(checked, runs, seen[0])
     return come or Found(seen[0], otherwise=lambda: say.unproved(checked, seen))
+
+
+def alone(found):
+    """Whether a statement could mend the goal, besides one that returns what there is."""
+    return any(s.level < HANDS_ON or not isinstance(s.line.node, ast.Return) for s in found.could)
 
 
 def _found(found, again, checked, seen):
