@@ -63,32 +63,15 @@ class Located:
         return self.wrong - self.goal
 
 
-def located(runs, base, oracle=None):
-    """The Located of Runs with gradients `base`: {} where the backward raises. An Oracle of the
-    same forward is taken as it is."""
+def located(runs, base):
+    """The Located of Runs with gradients `base`: {} where the backward raises."""
     suspects, frames = _suspects(runs)
     known = Located(runs, base, suspects, frames)
     if base:
         known.wrong, known.fixed = runs.wrong(base), _fixed(runs, suspects)
-        known.solver = Solve(runs, base, frames, known.fixed, oracle)
+        known.solver = Solve(runs, base, frames, known.fixed)
         known.forwards = {runs.watch.places[key[0]].line for key in known.oracle.values}
     return known
-
-
-def misnamed(known):
-    """Yield the Suspects, in the order in which they ran, whose values are not the gradients that
-    their names promise, with {key: gradient}."""
-    oracle, runs = known.oracle, known.runs
-    for suspect in sorted(known.suspects, key=lambda s: s.order):
-        true = {}
-        for key, value in suspect.values.items():
-            name = known.solver.promised(suspect, key)
-            if name and not suspect.argument and not oracle.is_named(name, value):
-                called = oracle.called(name, value.shape)
-                if len(called) == len(suspect.values):
-                    true[key] = oracle.gradient(called[-1 - len(true)])
-        if len(true) == len(suspect.values) and not runs.budget.over:
-            yield suspect, true
 
 
 def goals_of(known):

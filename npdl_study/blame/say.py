@@ -115,17 +115,6 @@ def little(checked, found):
     return report
 
 
-def with_another(checked, found, suspect, proof):
-    """The Blame of a Suspect whose value is not what its name promises, with the Proof of another
-    line that mends all when it is."""
-    name = found.solver.promised(suspect, suspect.keys[0])
-    report = of_suspect(checked, found, suspect, "misnamed", f"it is not the gradient of {name}")
-    report.second = proof.line.first
-    report.notes.append(f"another line is wrong too: line {proof.line.first}, `{proof.old}`: "
-                        f"{says(proof)}; `{proof.new}` is right, when this one is")
-    return report
-
-
 def unproved(checked, seen):
     """The Blame where no change is a proof, of the statements that could be the mistake: of what
     could mend all, or, of the Located for parts of it, of the gradient of nothing."""

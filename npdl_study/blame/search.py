@@ -13,7 +13,7 @@ import numpy as np
 
 from npdl.errors import NpdlError
 from npdl_study.blame import say
-from npdl_study.blame.locate import aimed, goals_of, located, misnamed
+from npdl_study.blame.locate import aimed, goals_of, located
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import by_edit
 from npdl_study.blame.raised import ended, lines_of, what_it_read
@@ -159,8 +159,7 @@ def reasoned(checked, runs, own):
             break
     if not alone(seen[0]):
         later.insert(0, _found(seen[0], again, checked, seen))
-    come = next(filter(None, later), None) or _with_another(checked, runs, seen[0])
-    return come or Found(seen[0], otherwise=lambda: say.unproved(checked, seen))
+    return next(filter(None, later), None) or Found(seen[0], otherwise=lambda: say.unproved(checked, seen))
 
 
 def alone(found):
@@ -175,25 +174,6 @@ def _found(found, again, checked, seen):
     forward = forward_instead(found, tried) if not found.left else None
     return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                  frozenset(found.left)) if proofs or forward is not None else None
-
-
-def _with_another(checked, runs, first):
-    """What is Found where a value is not the gradient that its name promises, and, were it, another
-    change would mend all; or None."""
-    for suspect, true in misnamed(first):
-        runs.always = true
-        rest = located(runs, runs.gradients(), first.oracle)
-        if not rest.wrong or first.wrong < rest.wrong:
-            continue
-        rest = aimed(rest, rest.wrong)
-        proofs = every_proof(rest, trial(rest, list))
-        if proofs and proofs[0].line is not suspect.line:
-            suspect.wanted, runs.always = true, {}
-            suspect.sure = {key: np.full(value.shape, True) for key, value in true.items()}
-            return Found(first, otherwise=lambda p=proofs[0], s=suspect: say.with_another(
-                checked, first, s, p))
-    runs.always = {}
-    return None
 
 
 def _plain(checked, found):

@@ -22,11 +22,11 @@ class Solve:
     fixed   the keys of what does not depend on the upstream gradient; `frames` {key: locals}
     """
 
-    def __init__(self, runs, base, frames, fixed, oracle=None):
+    def __init__(self, runs, base, frames, fixed):
         self.runs, self.base, self.frames, self.fixed = runs, base, frames, fixed
         self.goal = runs.wrong(base)
         self.kept = set(runs.truth) - self.goal
-        self.oracle = oracle or Oracle(runs)
+        self.oracle = Oracle(runs)
         self.names = {plain(self.oracle.given_to(key)) for key in self.oracle.values} - {""}
 
     def solve(self, suspect):

@@ -78,12 +78,11 @@ class Runs:
 
     truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
     slopes  {name: (direction, product)} of what `learn_slopes` was asked for
-    always  {key: value} of what a backward is to compute, whatever it does
     """
 
     def __init__(self, subject, dout, watch=None, budget=None):
         self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
-        self.budget, self.most, self.always = budget or Budget(), {}, {}
+        self.budget, self.most = budget or Budget(), {}
         given = dict(leaves(dout))
         self.weights = [given.get(path) for path in subject.paths]
         self.arrays = subject.arrays
@@ -131,9 +130,6 @@ class Runs:
         """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
         gradient times `factor`."""
         subject, params = self.subject, self.params
-        if self.always:
-            watched["put"] = self.always | watched.get("put", {})
-            watched["only"] = {key[0] for key in self.always} | watched.get("only", set())
         for name, param in params.items():
             param.grad = self.before[name].copy()
         with quiet(), self._counted("backward"), kept(params.values(), subject.inputs):
