@@ -9,8 +9,6 @@ import functools
 import re
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from npdl.errors import NpdlError
 from npdl_study.blame import say
 from npdl_study.blame.locate import aimed, goals_of, located
@@ -159,7 +157,8 @@ def reasoned(checked, runs, own):
             break
     if not alone(seen[0]):
         later.insert(0, _found(seen[0], again, checked, seen))
-    return next(filter(None, later), None) or Found(seen[0], otherwise=lambda: say.unproved(checked, seen))
+    return next(filter(None, later), None) or Found(
+        seen[0], otherwise=lambda: say.unproved(checked, seen))
 
 
 def alone(found):
