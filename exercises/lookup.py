@@ -2,6 +2,7 @@
 
 import re
 
+from exercises import asked as asked_for
 from exercises import ledger
 from exercises.framework import (
     claims_of,
@@ -93,6 +94,9 @@ def show(asked, solution=False, claims=False, figures=None):
         drawn = draw(module, figures)
         present(module.QUESTION, judged, drawn, solved, module.TITLES,
                 getattr(module, "GROUND", ""))
+        for number in numbers * (not claims):
+            for line in asked_for.lines(f"{name_of(module)[1:4]}.{number}"):
+                print(line)
         if not claims and hasattr(module, "answered_in"):
             print("\n" + "\n".join(f"{number} is answered in {module.answered_in(number)}"
                                    for number in numbers))

@@ -2,10 +2,12 @@
 
 import pytest
 
+from exercises import asked as asked_for
 from exercises import lookup
 from exercises.__main__ import main
 from exercises.d002 import exploding_training, gradient_remedies, lstm_statements
 from exercises.worked import solution_text
+from npdl_study.check.target import find_class
 
 
 def printed(capsys, *given):
@@ -110,3 +112,22 @@ def test_one_question_alone(capsys, tmp_path):
 def test_options_that_do_not_fit_are_one_line_and_2(options, capsys):
     assert main(options) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_asks_for_code_says_where_it_is_and_how_it_is_practised(capsys):
+    shown = printed(capsys, "004.2.5", "--solution")
+    assert "Code:     MultiHeadAttention.forward, npdl/layers/attention.py:" in shown
+    assert "--forward --layers MultiHeadAttention" in shown
+    assert "Code:" not in printed(capsys, "004.2.5", "--claims")
+    assert "Code:" not in printed(capsys, "004.2.6", "--solution")
+
+
+@pytest.mark.parametrize("question", asked_for.CODE)
+def test_the_code_that_is_asked_for_is_there(question):
+    _, name, script, layer = asked_for.CODE[question]
+    path, line = asked_for.place(question).split(":")
+    text = (asked_for.ROOT / path).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+    assert f"def {name.split('.')[-1]}(" in text
+    assert (asked_for.ROOT / "experiments" / f"{script}.py").exists()
+    assert not layer or find_class(layer).__name__ == layer
+    assert {number for number, *_ in lookup.find(question)} == {question}
