@@ -64,7 +64,7 @@ def test_every_layer_gives_numpys_results_and_never_waits(case, dtype):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_wings_gradients(name, dtype):
     kind, chosen = MODELS[name]
-    limit = {"float64": 1e-10, "float32": 2e-5}[dtype]
+    limit = {"float64": 1e-12, "float32": 2e-5}[dtype]
     for batch, counted in itertools.product(("few shared", "one position"), COUNTED):
         assert_equal_on_a_device(lambda: build(kind, dtype=dtype, **chosen), drawn(batch, counted),
                                  atol=limit)
