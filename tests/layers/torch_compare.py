@@ -70,9 +70,6 @@ def differences(pair, seed):
     """{"output 0" or a gradient's name: difference from torch} of one drawing, in float64."""
     rng = stream(zlib.crc32(str(pair).encode()), seed)
     layer, inputs, options = pair.build(rng)
-    if "state" in options:                      # so that its gradient is looked at
-        inputs, options = (*inputs, options["state"]), {
-            name: value for name, value in options.items() if name != "state"}
     layer = layer.astype("float64")
     randomise(layer, rng)
     P = {name: tensors(p.data, p.trainable) for name, p in layer.params(frozen=True)}
