@@ -88,12 +88,12 @@ def every_sample(cls):
     found = {name: functools.partial(build, cls) for name, build in zip(ROW, row, strict=True)}
     return found | {
         name if value is None else f"{name} {value!r}":
-            lambda rng, own=(name, value): _with_state(
+            lambda rng, own=(name, value): with_state(
                 *optioned(cls, *own, int(rng.integers(1 << 31)))[0])
         for name, value in option_values(cls)}
 
 
-def _with_state(layer, inputs, options):
+def with_state(layer, inputs, options):
     """A sample whose state is an input, so that its gradient is looked at."""
     given = {name: value for name, value in options.items() if name != "state"}
     return layer, (*inputs, options["state"]) if "state" in options else inputs, given

@@ -22,7 +22,7 @@ from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl_study.check.examples import on, part
-from npdl_study.check.samples import DRAWN
+from npdl_study.check.samples import DRAWN, with_state
 from tests.layers.torch_compare import Pair, told
 from tests.layers.torch_pairs import linear
 
@@ -171,7 +171,7 @@ def of_kind(kind, name):
 
     def build(rng):
         layer, inputs, options = made(Bidirectional, rng)
-        return layer, inputs, options | {name: DRAWN[name](layer, inputs, rng)}
+        return with_state(layer, inputs, options | {name: DRAWN[name](layer, inputs, rng)})
 
     return Pair(Bidirectional, f"{kind.__name__}, {name}", f"nn.{kind.__name__}", build, both_ways)
 
