@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytest.importorskip("docutils", reason="the book is built with it")
 from docs.book import address, api, front
 from docs.book.site import Site
 from tests.tools import chromium, workflow
