@@ -295,6 +295,7 @@ def test_present_shows_everything(capsys):
         assert text in shown
 
 
+@pytest.mark.slow
 def test_a_reader_who_stops_early_sees_no_traceback():
     code = ("from exercises import ledger, lookup; from exercises.__main__ import main; "
             "from exercises.d004 import layer_norm; import sys; "

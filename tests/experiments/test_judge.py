@@ -228,6 +228,7 @@ def test_the_rule_errs_as_often_as_its_page_says():
     assert all(4 <= share <= 6 for n in wrong for share in wrong[n][:2])
 
 
+@pytest.mark.slow
 def test_a_threshold_moved_by_one_per_cent_changes_no_word():
     """As kept, and one of them again."""
     kept = json.loads(simulate.KEPT.read_text())["moved"]
@@ -256,6 +257,7 @@ def test_words_that_changed_are_shown_with_the_reason(found, monkeypatch):
     assert row[1:4] == ("LSTM L_train", "open, 7 of 10", found[0].word)
 
 
+@pytest.mark.slow
 def test_a_claim_on_decay_goes_with_the_runs(kept):
     for decay, config in q7_decay.CONFIGS.items():
         put_runs(config, generalise=[4000 / decay, 4200 / decay])

@@ -37,6 +37,7 @@ def test_what_is_no_longer_so_is_said(monkeypatch, capsys, tmp_path):
         "no longer so, and said in experiments/pages: the moon is full\n")
 
 
+@pytest.mark.slow
 def test_every_number_that_is_computed_is_on_a_page(store):
     text = "".join((report.PAGES / name).read_text(encoding="utf-8") for name in report.BY_HAND)
     used = {" ".join(name.split()) for name in re.findall(r"\{\{([^{}]+)\}\}", text)}

@@ -33,6 +33,7 @@ def test_every_attribute_is_refused_or_obeyed(kind, chosen, threads):
     assert all(change == "written_over" for change, name, _ in places["obeyed"] if name == "model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [AdamW, *(
     pytest.param(each, marks=slow) for each in UPDATES if each is not AdamW)])
 @pytest.mark.parametrize("kind", [GPT, LSTMLM])

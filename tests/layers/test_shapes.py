@@ -38,6 +38,7 @@ def watched(comments):
     return watcher
 
 
+@pytest.mark.slow
 def test_every_shape_comment_is_run_and_true(comments, watched):
     """It names what its line assigns. Functions beside the layers may be called by no case."""
     assert not watched.problems

@@ -157,6 +157,7 @@ def test_merging_on_the_way_out_leaves_the_model_as_it_is(tmp_path):
     assert_same(found.model, load(tmp_path / "b").model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "stored"), slow.but(
     [("llama", "Q4_1"), ("qwen2", "BF16")], list(itertools.product(
         ["llama", "llama untied", "qwen2"], ["F32", "F16", "Q8_0", "Q4_1", "BF16"])), tuple))

@@ -45,6 +45,7 @@ def test_missing_folder_and_pipe(tmp_path):
     assert "not a file" in refused(tmp_path / "pipe")
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_refused(tmp_path):
     path = tmp_path / "a.npz"
     checkpoint.save(path, example(), META)

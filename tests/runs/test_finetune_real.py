@@ -51,7 +51,7 @@ def arrays(out):
 
 
 @pytest.mark.parametrize(("kind", "model"), slow.but(
-    [("lora", "gpt2"), ("qlora", "model"), ("full", "model")],
+    [("lora", "gpt2"), ("qlora", "model")],
     list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
     out = tmp_path / "run"
@@ -70,6 +70,7 @@ def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
     assert any(isinstance(layer, QuantLinear) for layer in walk(tuned.model)) == (kind == "qlora")
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, base, kind):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -159,6 +160,7 @@ def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
         assert mentioned in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
     model, out = tmp_path / "model", tmp_path / "run"
     shutil.copytree(base / "model", model)

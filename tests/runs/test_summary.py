@@ -110,6 +110,7 @@ def test_the_higher_accuracy_is_bold():
 
 # The picture
 
+@pytest.mark.slow
 def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
     plot_curves(RECORDS, tmp_path / "a.png", "a title with $ and _")
     plot_curves(RECORDS, tmp_path / "b.png", "a title with $ and _")

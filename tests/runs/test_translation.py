@@ -126,6 +126,7 @@ def test_the_script_stops_at_ctrl_c_and_its_run_goes_on(tmp_path):
     assert load_run(tmp_path / "run").step == step + 3
 
 
+@pytest.mark.slow
 @every_model
 def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch, model):
     run = str(tmp_path / "run")

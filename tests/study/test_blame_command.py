@@ -161,6 +161,7 @@ def run(*arguments, env=None, code=None, **options):
                             env={**os.environ, **(env or {})}, **options)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet():
     with run("step", "LSTM") as process:
         assert process.stdout.readline() == "\n"

@@ -34,7 +34,7 @@ def test_the_corpus_is_what_it_promises():
     assert all(case.lines or case.change.right for case in cases())
 
 
-@pytest.mark.parametrize("style", slow.but(["cache", "lists", "functions"], STYLES))
+@pytest.mark.parametrize("style", slow.but(["cache"], STYLES))
 def test_one_mistake_in_every_style(style, tmp_path):
     case = next(c for c in cases(("layernorm",), (style,)) if c.change.name == "mean-constant")
     found, = run([case], tmp_path)
@@ -73,6 +73,7 @@ PAIRS = ("attention/value-transposed+key-transposed/cache",
          "highway/gate-slope+relu-forgotten/cache", "rnn/truncated+slope-of-previous/dict")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow.but(PAIRS[:1], PAIRS))
 def test_of_two_mistakes_both_are_named(name, tmp_path):
     case = next(c for c in pairs() if str(c) == name)

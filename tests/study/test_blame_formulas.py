@@ -5,6 +5,7 @@ import pytest
 
 from npdl_study.blame.blame import blame
 from npdl_study.check.target import build
+from tests.tools import slow
 
 TEXT = '''import numpy as np
 
@@ -45,7 +46,8 @@ def asked(folder, forward, backward):
     return blame(layer, *inputs, **options)
 
 
-@pytest.mark.parametrize(("forward", "wrong", "mend", "says"), FORMS)
+@pytest.mark.parametrize(("forward", "wrong", "mend", "says"),
+                         slow.but(FORMS[::3], FORMS, tuple))
 def test_a_formula_is_told_and_true(forward, wrong, mend, says, tmp_path):
     report = asked(tmp_path, forward, wrong)
     assert report.line == 15 and any(word in report.diagnosis for word in says.split("|")), report

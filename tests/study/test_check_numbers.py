@@ -113,7 +113,8 @@ SMALL = {"num_layers": 1, "max_len": 4}
     (lambda: Block(8, 2), normal(2, 5, 8), 1),
 ], ids=["LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "ReLU", "MLP", "Llama", "GPT",
         "Block"])
-@pytest.mark.parametrize("part", [8, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [8, 1])
 def test_npdls_own_layers_are_right_on_normal_inputs(make, draw, seeds, part):
     for seed in range(0, seeds, part):
         report = gradcheck(make(), draw(stream(seed, 3)), seed=seed)

@@ -177,6 +177,7 @@ def test_what_else_a_layer_has_is_there(tmp_path, capsys):
     assert graded(tmp_path)[2][0]["reason"] == ""
 
 
+@pytest.mark.slow
 def test_odd_folders(tmp_path, capsys):
     """Names that look alike keep their own grades and letters; a task handed in twice is for the
     teacher; a link and what is no zip have no points; what is neither folder nor zip is named."""
@@ -231,6 +232,7 @@ def test_every_layers_own_solution_has_full_points_in_class(tmp_path):
     assert {told["points"] for told in found.values()} == {3}, grading.reasons(found)
 
 
+@pytest.mark.slow
 def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
     """What was graded is there, and isn't graded again."""
     hand_in(tmp_path, {"a": STUDENTS["right"], "b": STUDENTS["endless"]}, beside="homework")
@@ -259,6 +261,7 @@ def test_a_killed_grader_leaves_nobody_and_goes_on(tmp_path, capsys):
     assert "--resume" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_who_stops_the_grader_at_once_goes_on(tmp_path, monkeypatch):
     hand_in(tmp_path, {"right": STUDENTS["right"]})
 
@@ -424,6 +427,7 @@ def test_a_grade_is_a_fact(tmp_path, capsys, monkeypatch):
     assert f"its class has seed {seed}; leave --seed out" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_who_is_graded_again(tmp_path, capsys):
     """By name, or because files changed; with the class's seed."""
     hand_in(tmp_path, {name: STUDENTS["wrong"] for name in ("ada", "ben", "cyd")})

@@ -67,6 +67,7 @@ def run_tests(folder):
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_one_file_costs_that_file_alone(tmp_path):
     """A syntax error, npdl's layer for one's own, a call of npdl's, an error in NumPy's words, a
     hole that is left; a file that is solved passes."""
@@ -118,7 +119,7 @@ WAYS = [(name, "layer", False) for name in ALL] + [
     (name, *how) for name in LAYERS for how in (("layer", True), ("line", False), ("line", True))]
 
 
-@pytest.mark.parametrize(("name", "level", "forward"), slow.but(WAYS[::4], WAYS, tuple))
+@pytest.mark.parametrize(("name", "level", "forward"), slow.but(WAYS[::9], WAYS, tuple))
 def test_every_layer_fails_with_its_equation_until_it_is_solved(
         tmp_path, monkeypatch, name, level, forward):
     monkeypatch.chdir(tmp_path)
@@ -144,7 +145,7 @@ def test_a_file_holds_what_its_holes_need_and_no_answer(tmp_path):
 
 
 @pytest.mark.parametrize(("seed", "level", "forward"), slow.but(
-    [(0, "layer", False), (3, "line", True)],
+    [(0, "layer", False)],
     list(itertools.product((0, 3), ("layer", "line"), (False, True))), tuple))
 def test_no_file_of_a_folder_holds_what_another_one_asks_for(tmp_path, level, forward, seed):
     made = homework(tmp_path, [*LAYERS, "DotAttention", "GroupNorm", "InstanceNorm"][seed:], level,
@@ -389,7 +390,8 @@ def test_what_is_used_is_taken_and_nothing_else(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name, right, wrong, words", [
     ("DotAttention", "dq = scale * ", "dq = ", "the gradient of q is wrong"),
     ("Linear", "dy_rows = ", "self.b.data = 0 * self.b.data; dy_rows = ", "b.data is written into"),
-    ("Embedding", "ids == self.padding_id", "ids < 0", "(padding_id=1)\n\nthe first wrong line"),
+    pytest.param("Embedding", "ids == self.padding_id", "ids < 0",
+                 "(padding_id=1)\n\nthe first wrong line", marks=pytest.mark.slow),
     ("Tanh", "y = cache.y\n", "y = cache.y.copy(); cache.y += 1\n", "cache.y is written into"),
     ("SequenceLoss", '[:, None] if self.reduction == "none" else dloss', "", "reduction='none')"),
 ])
@@ -454,6 +456,7 @@ def test_the_command_says_what_it_wrote(tmp_path, capsys):
     assert "| `y = x W + b over the last axis" in (out / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "name", "file", "right", "wrong"), [
     ("line", "Linear", "linear.py", "dx = dy_rows @", "dx = -dy_rows @"),
     ("layer", "LayerNorm", "layer_norm.py", "- stretch * x_hat", "+ stretch * x_hat"),

@@ -16,7 +16,7 @@ from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import _question, judged
 from npdl_study.trees import upstream
 from tests.tools import slow
-from tests.tools.cases import is_told
+from tests.tools.cases import is_composed, is_told
 
 OPTIONS = [(name, option) for name, cls in layer_classes().items() if is_told(cls)
            for option in dict.fromkeys(option for option, _ in option_values(cls))
@@ -70,7 +70,9 @@ def reads(layer, plain, inputs, options):
 
 
 @pytest.mark.parametrize("seed", slow.but(["0"], [0, 1, 2, 3]))
-@pytest.mark.parametrize("name, option", OPTIONS)
+@pytest.mark.parametrize("name, option", [
+    pytest.param(*pair, marks=[pytest.mark.slow] * is_composed(layer_classes()[pair[0]]))
+    for pair in OPTIONS])
 def test_who_ignores_an_option_loses_points(name, option, seed):
     """Of a backward alone, where it reads the option; of a forward and a backward, always."""
     cls, read, found_out = layer_classes()[name], False, False

@@ -89,6 +89,7 @@ def _forgotten(tmp_path, monkeypatch):
     sys.modules.pop("mine", None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif((sys.platform, platform.machine()) not in SEALS, reason="needs seccomp")
 def test_a_class_and_its_homes(monkeypatch):
     """The class and the tests at home agree; neither has the solution in its process or folder.

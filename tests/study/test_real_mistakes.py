@@ -37,6 +37,7 @@ def test_an_answer_is_put_where_it_points():
     assert place(case, {"refused": "no"}) == "no line"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mistake_is_found_and_its_mend_is_true(name, tmp_path):
     case = next(c for c in cases(("open",)) if c.name == name)

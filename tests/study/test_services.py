@@ -64,6 +64,7 @@ def results(root, text, name="linear.py"):
     return json.loads((root / "results" / "results.json").read_text())
 
 
+@pytest.mark.slow
 def test_gradescope(tmp_path, capsys, monkeypatch):
     """A test a point, the reason as its output; the same as the class's grader says; npdl's own
     layer and one of the teacher's; the same zip each time."""
