@@ -24,6 +24,7 @@ LONGEST = 160                                   # characters of a description
 BADGES = re.compile(r"(?<=<!-- badges -->\n).*?(?=<!-- /badges -->)", re.S)
 MISSING = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>No such page: npdl</title>
+<link rel="icon" href="{0}_static/favicon.svg">
 <body style="font-family: sans-serif; margin: 4rem auto; max-width: 34rem">
 <h1>There is no such page</h1><p>It may have moved: <a href="{0}index.html">the first page</a>
 leads to all of them, <a href="{0}search.html">the search</a> finds a word.</p></body></html>

@@ -144,10 +144,11 @@ def served(site, under="/npdl/"):
 @pytest.mark.skipif(chromium.find() is None, reason="no browser")
 def test_below_a_folder_of_a_server_nothing_is_asked_for_elsewhere(site):
     with served(site) as (at, outside), chromium.browser() as page:
-        for name in LOOKED_AT:
+        for name in (*LOOKED_AT, "404.html"):
             page.open(at + name, "document.readyState == 'complete'")
             assert page.value("!!document.querySelector('link[rel~=icon]')"), name
-            assert page.value("!!document.querySelector('meta[name=description]')"), name
+            assert page.value("!!document.querySelector('meta[name=description]')"
+                              ) or name == "404.html", name
             assert page.complaints == [], (name, page.complaints)
         page.open(at + "index.html", "document.readyState == 'complete'")
         weight = page.value("performance.getEntries().reduce("
