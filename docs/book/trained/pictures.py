@@ -86,11 +86,11 @@ def letters(kept, caption):
 
 def week(kept, caption):
     draw, points = Drawing(WIDTH, 320, caption), np.array(kept["points"])
-    scale = 125 / np.abs(points).max()
+    scale = 150 / np.abs(points).max()
     places = [(175 + scale * x, 160 - scale * y) for x, y in points]
     draw.line([*places, places[0]], "thin")
     for (x, y), day in zip(places, kept["days"], strict=True):
-        draw.box(x, y, day, 44, 24, "hot")
+        draw.box(x, y, day, 42, 24, "hot")
     return draw
 
 
