@@ -67,7 +67,7 @@ def asked(number):
         failed += [f"{c.claim} {c.evidence}" for c in claims if c.verdict == FAILED]
         if failed:
             raise InputError(f"question {full}: our computation fails: {failed[0]}")
-        found.append((full, title, body + _verdicts(judged)))
+        found.append((full, title, body + _verdicts(judged, PAPERS[full[:3]])))
     return found
 
 
@@ -96,11 +96,12 @@ def _solution(solution):
             f'<p>Checked by computing:</p><ul>{checks}</ul>')
 
 
-def _verdicts(claims):
-    """What the paper says of it, and what computing says of that."""
+def _verdicts(claims, paper):
+    """What a paper's own answer says, and what computing says of that; behind a click."""
     rows = "".join(
         f'<li><p>{words(c.claim)} <b class="verdict">{escape(shown_verdict(c))}</b></p>'
-        f"<dl><dt>the paper</dt><dd>{words(c.documents_answer)}</dd>"
+        f"<dl><dt>{paper}</dt><dd>{words(c.documents_answer)}</dd>"
         f"<dt>computed</dt><dd>{words(c.computed)}</dd>"
         f"<dt>evidence</dt><dd>{words(c.evidence)}</dd></dl></li>" for c in claims)
-    return f'<p>What the paper says:</p><ul class="claims">{rows}</ul>' if rows else ""
+    return (f"<details><summary>What {paper}'s own answer says, held against computing</summary>"
+            f'<ul class="claims">{rows}</ul></details>') if rows else ""
