@@ -112,7 +112,7 @@ def draw_valley(found, caption):
         draw.path(name, found[name], kind)
         draw.line([(left, 258), (left + 20, 258)], kind)
         draw.text(left + 26, 258, f"{name} ends at", "small", "start")
-        draw.value(f"{name}_end", found[f"{name}_end"], left + (94 if name == "SGD" else 110), 258)
+        draw.value(f"{name}_end", found[f"{name}_end"], left + (102 if name == "SGD" else 124), 258)
     return draw
 
 

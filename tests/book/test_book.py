@@ -83,6 +83,12 @@ def test_every_equation_is_cited():
     assert cited == set(found)
 
 
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_no_formula_is_cut_where_a_list_could_begin(path):
+    cut = re.compile(r"\$[^$\n]*\n([-+*>] |\d+[.)] |#)[^$\n]*\$")
+    assert not cut.search(path.read_text(encoding="utf-8"))
+
+
 def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
     assert [int(name[:2]) for name in NAMES] == list(range(1, len(NAMES) + 1))
     assert set(PICTURES) <= set(NAMES)
