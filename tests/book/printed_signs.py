@@ -50,7 +50,6 @@ TRUE = {
     ("heads-8", "letter", "Q = [K -> Q] = V = x \\"): SAME,
     ("heads-8", "letter", r"Q = K = [V -> x] = x \quad"): SAME,
     ("heads-8", "letter", r"= K = V = [x -> K] \quad\Rig"): SAME,
-    ("grokking-3", "number", r"gamma_u < [0 -> 1]"): "what is below 0 is below 1",
     ("grokking-10", "number", r" \frac{1}{[2 -> 3]} \Big\rfl"): "a whole number and a third, cut",
     ("grokking-16", "number", r"\quad \mu_[0 -> 1] = g_1, \q"): "the mean of twice the same",
     (f"9: {SPREAD}", "sign", r"um_k (x_k [- -> +] \mu)(\dot"): "the second factors sum to 0",
