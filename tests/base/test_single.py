@@ -42,6 +42,7 @@ def test_each_file_learns_by_itself(tmp_path, name):
     assert losses[-1] < 0.6 * losses[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOPS)
 def test_nothing_in_it_is_npdls_doors_or_is_missing(name):
     text = made_of(name)

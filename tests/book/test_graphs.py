@@ -13,6 +13,7 @@ pytest.importorskip("pygments")
 from docs.book import graphs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ("LSTMCell", "GRUCell", "Block", "LayerNorm"))
 def test_no_line_passes_behind_a_box(name):
     layer, inputs, options = samples.sample(getattr(npdl, name))

@@ -10,6 +10,7 @@ from docs.book import api
 from docs.book.solved import DOCUMENT, QUESTION, named
 
 
+@pytest.mark.slow
 def test_a_page_of_the_reference_says_what_a_document_is():
     met = 0
     for text in api.pages().values():

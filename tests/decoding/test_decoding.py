@@ -116,6 +116,7 @@ def test_the_stopping_rule_never_changes_the_result(power, ties):
     assert stopped > 5                                      # or the rule was not put to the test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [0.0, 0.7, 2.0, -1.0])
 @pytest.mark.parametrize("eos", [END, None])
 @pytest.mark.parametrize("ties", [False, True])

@@ -19,6 +19,8 @@ from tests.tools.mutation_score import counts, score, share, table
 SAMPLE = 25
 CASES = 3                           # cases tried for each mutant here; the full score tries all
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def running():
@@ -51,7 +53,6 @@ def test_every_mutant_is_another_program():
     assert len({m.source() for m in all_mutants(LayerNorm.backward)}) == len(codes) > 100
 
 
-@pytest.mark.slow
 def test_backward_functions_are_those_of_backwards_only(running):
     names = {f.__qualname__ for f in running}
     assert {"Linear.backward", "softmax_backward", "attend_backward", "sum_rows", "sum_by_index",
@@ -65,7 +66,6 @@ def test_every_backward_of_npdl_is_run_by_a_case(running):
     assert not {f.__qualname__ for f in backwards - running.keys()}
 
 
-@pytest.mark.slow
 def test_a_sample_of_mutants_is_caught(running):
     rng, picked = stream(3), []
     few = {function: items[:CASES] for function, items in running.items()}

@@ -123,6 +123,7 @@ def asked(tmp_path, text, name):
     return blame(layer, *inputs, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "name", "slip", "right"), [
     (CLOSURE, "scaled_forward", "(1 - np.tanh(x))", "(1 - np.tanh(x) ** 2)"),
     (NAMED, "product", ".mean(0)", ".sum(0)"),

@@ -28,6 +28,7 @@ def accused(path, text):
     return found, {n for n, line in enumerate(text.splitlines(), 1) if line.endswith(MARK)}, walk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", slow.but(QUICK, whole_files()))
 def test_only_the_mistake_is_called_wrong(file, tmp_path):
     found, marked, walk = accused(tmp_path / f"{file}.py", whole_files()[file])
