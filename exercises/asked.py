@@ -40,7 +40,8 @@ def lines(question):
     if question not in CODE:
         return []
     _, name, script, layer = CODE[question]
-    return ["", f"The code that {question} asks for",
-            f"Code:     {name}, {place(question)}", f"Run it:   python experiments/{script}.py",
-            *[f"Write it: python -m npdl homework --out homework --forward --layers {layer}"]
-            * bool(layer)]
+    found = ["", f"The code that {question} asks for", f"Code:     {name}, {place(question)}",
+             f"Run it:   python experiments/{script}.py"]
+    if layer:
+        found.append(f"Write it: python -m npdl homework --out homework --forward --layers {layer}")
+    return found

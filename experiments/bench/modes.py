@@ -35,7 +35,7 @@ class Bench:
 def torch_variants(case, threads, compiled=False, every_adamw=True):
     """Torch in all its forms, MKL's kernels for Intel among them (`as_on_intel`); with
     `every_adamw` also with memory kept (KEEP_MEMORY), and one that skips the work that npdl can
-    skip."""
+    skip. Ratios are to the eager forms as they are installed."""
     forms = ("nn.LSTM", "per-gate") if case.model == "lstm" else ("plain", "sdpa")
     variants = []
     for form in forms:

@@ -36,33 +36,33 @@ def machine():
     return about
 
 
-def best_torch(results, installed=False):
-    """The fastest torch variant that does all the work, or None; with `installed` the fastest of
-    those that are eager and that torch is without settings of its environment."""
+def best_torch(results, at_its_best=False):
+    """The fastest eager torch variant that does all the work, as torch is installed, or None; with
+    `at_its_best` also those that are compiled or need a setting of their environment."""
     rivals = [r for r in results if r.variant.kind == "torch" and r.variant.work == "equal"
-              and (r.ms or r.rates) and not (
-                  installed and (r.variant.options.get("compiled") or r.variant.environment))]
+              and (r.ms or r.rates) and (at_its_best or not (
+                  r.variant.options.get("compiled") or r.variant.environment))]
     return min(rivals, key=lambda r: r.median if r.ms else -r.rate, default=None)
 
 
 def step_table(case, results):
     """Markdown: one row for each variant."""
-    references = [best_torch(results), best_torch(results, installed=True)]
+    reference, strongest = best_torch(results), best_torch(results, at_its_best=True)
     floors = [r.median for r in results if r.variant.kind == "floor" and r.ms
               and not r.variant.options.get("torch")]
     lines = [f"### {case.label()}", "",
              f"{flops(case) / 1e9:.2f} GFLOP of matrix products a step at equal work.", "",
              "| variant | work | median ms | min | quartiles | / best torch | in rounds "
-             "| / torch as installed | GFLOP/s | GEMM share | peak MB |",
+             "| / torch at its best | GFLOP/s | GEMM share | peak MB |",
              "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for result in results:
         if not result.ms:
             continue
         first, median, third = result.quartiles()
-        ratio = within = installed = share = rate = "-"
-        if None not in references and result.variant.work != "floor":
-            ratio, installed = (f"{median / each.median:.2f}" for each in references)
-            _, low, high = paired_ratio(result, references[0])
+        ratio = within = least = share = rate = "-"
+        if reference is not None and result.variant.work != "floor":
+            ratio, least = (f"{median / each.median:.2f}" for each in (reference, strongest))
+            _, low, high = paired_ratio(result, reference)
             within = f"{low:.2f}-{high:.2f}"
         if result.variant.work != "less":
             rate = f"{flops(case) / median / 1e6:.0f}"
@@ -70,7 +70,7 @@ def step_table(case, results):
             share = f"{100 * min(floors) / median:.0f} %"
         lines.append(f"| {result.variant.name} | {result.variant.work} | {median:.2f} "
                      f"| {min(result.ms):.2f} | {first:.2f}-{third:.2f} | {ratio} | {within} "
-                     f"| {installed} | {rate} | {share} | {result.peak_mb:.0f} |")
+                     f"| {least} | {rate} | {share} | {result.peak_mb:.0f} |")
     lines += [f"| {r.variant.name} | failed: {r.error} | | | | | | | | | |"
               for r in results if r.error]
     return "\n".join([*lines, "", as_on_intel()[1]])

@@ -19,8 +19,9 @@ MOST_BYTES = 1 << 20            # of a student's file
 MOST_FILES, MOST_DEPTH = 20_000, 12
 MOST_OF_A_ZIP, MOST_OF_A_LIST = 256 << 20, 4 << 20      # bytes: of the file, of its list of files
 MADE_BY_TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
-# What marks a virtual environment, and npdl's own source: the folders beside it are no student's.
-MARKS = {"pyvenv.cfg", "backend.py"}
+# What marks a virtual environment, and npdl's own source (by a file that no student calls so): the
+# folders beside it are no student's.
+MARKS = {"pyvenv.cfg", "safetensors.py"}
 LINK = "a link, which is not followed: hand in the file itself"
 
 

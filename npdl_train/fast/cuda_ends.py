@@ -4,7 +4,6 @@ loss with its gradient, and the clipping of all gradients by their common norm.
 A sum over everything is made in two stages, of which the second adds the first's in a fixed order.
 """
 
-
 from npdl.backend import xp
 from npdl_train.fast.cuda import NUMBERS, WARP, launch, warps
 

@@ -40,7 +40,7 @@ TOOLS = [f"{folder}/{name}" for folder in (
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "zip in a folder"])
 def test_what_tools_put_there_is_passed_over(tmp_path, kind):
-    files = dict.fromkeys([*TOOLS, "my env/pyvenv.cfg", "npdl/npdl/backend.py", "notes.txt"],
+    files = dict.fromkeys([*TOOLS, "my env/pyvenv.cfg", "npdl/npdl/safetensors.py", "notes.txt"],
                           "npdl's own")
     place = laid(tmp_path / "ada", files) if kind == "folder" else zipped(
         tmp_path / "ada.zip", files)
@@ -55,6 +55,11 @@ def test_what_tools_put_there_is_passed_over(tmp_path, kind):
     start = "ada.zip/" if place.suffix else ""
     assert (text, path) == (b"mine", f"{start}week/linear.py")
     assert others == [f"{start}week/old/linear.py"]
+
+
+def test_a_students_own_backend_hides_nothing(tmp_path):
+    place = laid(tmp_path, {"backend.py": "theirs", "layers/linear.py": "mine"})
+    assert handed_in(place, "linear.py")[0] == b"mine"
 
 
 @pytest.mark.parametrize("within", ["", "week/"])
