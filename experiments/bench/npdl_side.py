@@ -11,7 +11,7 @@ import numpy as np
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW, matrices_only
-from npdl_train.fast.engine import FastEngine, Piece
+from npdl_train.fast.engine import FastEngine, Shard
 from npdl_train.fast.loss import Counted
 from npdl_train.fast.memory import keep_freed_memory
 from npdl_train.fast.prefix import Rows
@@ -24,9 +24,9 @@ class EqualEngine(FastEngine):
     """Computes all positions, whether they count or not."""
 
     @staticmethod
-    def piece(ids, targets, counted, shared, sequences, batch, V):
+    def shard(ids, targets, counted, shared, sequences, batch, V):
         rows = Rows(ids, share=False, words=False)
-        return Piece(rows, Counted(rows, targets, counted, batch, V, every=True), sequences, batch)
+        return Shard(rows, Counted(rows, targets, counted, batch, V, every=True), sequences, batch)
 
 
 class NeededEngine(FastEngine):

@@ -5,7 +5,8 @@ import time
 
 from npdl.core import Layer
 from npdl.optim import Optimizer
-from npdl_train.fast import attention, engine, flat, gpt, kernels, loss, lstm, prefix
+from npdl_train.fast import attention, engine, gpt, kernels, loss, lstm, prefix
+from npdl_train.fast.flat_parameters import FlatParameters
 
 # The wing's own work, which goes through no layer: (where, its name there, (part, direction)).
 WING = [
@@ -20,7 +21,8 @@ WING = [
       for name, direction in zip(names, ("forward", "backward"), strict=True)),
     (kernels, "add_to_table", ("Embedding", "backward")),
     (prefix.Rows, "__init__", ("prefixes and words", "build")),
-    (flat.Flat, "update", ("optimizer", "step")), (flat.Flat, "clip", ("optimizer", "clip")),
+    (FlatParameters, "update", ("optimizer", "step")),
+    (FlatParameters, "clip", ("optimizer", "clip")),
 ]
 USERS = (engine, gpt, lstm)         # modules that have names of another by `from ... import`
 

@@ -1,4 +1,4 @@
-"""The door between the wing and the training loop: step(batch) -> loss."""
+"""What the training loop asks of the wing: step(batch) -> loss."""
 
 import functools
 import itertools
@@ -14,12 +14,12 @@ from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training_errors import check_loss_shapes
-from npdl_train.fast.flat import UPDATES, Flat
+from npdl_train.fast.flat_parameters import UPDATES, FlatParameters
 from npdl_train.fast.gpt import FastGPT
 from npdl_train.fast.loss import Counted, loss_and_gradient, measured
 from npdl_train.fast.lstm import FastLSTM
 from npdl_train.fast.prefix import Rows
-from npdl_train.fast.workers import Part, workers_for
+from npdl_train.fast.workers import Deferred, workers_for
 
 MODELS = {GPT: FastGPT, LSTMLM: FastLSTM}
 
@@ -49,7 +49,7 @@ def unsupported(model, optimizer):
 
 
 @dataclass
-class Piece:
+class Shard:
     """A part of a batch: its rows, and what the loss looks at."""
 
     rows: Rows
@@ -59,15 +59,15 @@ class Piece:
 
 
 class Masks:
-    """Dropout's numbers as the textbook draws them for the whole batch, for a piece's rows."""
+    """Dropout's numbers as the textbook draws them for the whole batch, for a shard's rows."""
 
-    def __init__(self, rng, piece):
-        self.rng, self.piece = rng, piece
+    def __init__(self, rng, shard):
+        self.rng, self.shard = rng, shard
 
     def scale(self, dropout, rows, width, dtype):
         """Dropout.forward's `scale`, (N, width) in the order of the rows."""
-        drawn = self.rng.random((self.piece.batch, rows.batch_shape[1], width))
-        keep = to_device(drawn[self.piece.sequences] >= dropout.rate)
+        drawn = self.rng.random((self.shard.batch, rows.batch_shape[1], width))
+        keep = to_device(drawn[self.shard.sequences] >= dropout.rate)
         return rows.pick(keep).astype(dtype) * (1 / (1 - dropout.rate))
 
 
@@ -91,7 +91,7 @@ class FastEngine:
         self.model = model
         kind = MODELS[type(model)]
         models = [model, *(model.shadow() for _ in range(threads - 1 if is_host() else 0))]
-        self.flat = Flat(optimizer, models, kind.together(model))
+        self.flat = FlatParameters(optimizer, models, kind.together(model))
         self.workers = workers_for(kind, models, self.flat)
         self.parts_of = weakref.WeakKeyDictionary()     # {batch: (its arrays then, its parts)}
 
@@ -114,23 +114,23 @@ class FastEngine:
 
     def clip(self, max_norm):
         """Clip the gradients' common norm; returns it as it was."""
-        self.flat.held.check()
+        self.flat.snapshot.check()
         return self.flat.clip(max_norm)
 
     def update(self, lr=None):
         """One step of the optimizer."""
-        self.flat.held.check()
+        self.flat.snapshot.check()
         self.flat.step(lr, self.workers.run)
 
     def measure(self, batch):
         """Each sequence's loss and how many of its counted tokens come out right: two (B,)."""
-        results = self.workers.run(look, [(part, None) for part in self.parts(batch)])
+        results = self.workers.run(measure, [(part, None) for part in self.parts(batch)])
         loss, right = (np.concatenate(parts) for parts in zip(*results, strict=True))
         return loss, right
 
     def parts(self, batch, shared=True):
-        """The batch in as many Parts as there are workers, or more where it is large."""
-        self.flat.held.check()
+        """The batch in as many parts as there are workers, or more where it is large."""
+        self.flat.snapshot.check()
         arrays = batch.inputs, batch.targets, batch.counted
         before, known = self.parts_of.get(batch, ((), {}))
         if not before or not all(map(np.array_equal, arrays, before)):
@@ -142,7 +142,7 @@ class FastEngine:
         return known[shared]
 
     def cut(self, batch, shared):
-        """The Parts, made anew."""
+        """The parts, made anew."""
         count = max(len(self.workers.models), -(-len(batch) // batch.chunk))
         count = min(count, len(batch))
         size, more = divmod(len(batch), count)
@@ -150,25 +150,25 @@ class FastEngine:
         return [self.part(batch, slice(*cut), shared) for cut in itertools.pairwise(cuts)]
 
     def check(self, ids, targets, counted):
-        """The doors of the textbook's model and loss."""
+        """The checks of the textbook's model and loss."""
         self.workers.workers[0].check(ids)
         check_loss_shapes((*np.shape(ids), self.model.classifier.sizes[1]), targets, counted)
 
     def part(self, batch, sequences, shared):
-        """The Part of a batch with these sequences."""
+        """The Shard of a batch with these sequences, Deferred."""
         ids, targets, counted = (
             each[sequences] for each in (batch.inputs, batch.targets, batch.counted))
         # Of a text everything counts, and little is equal; for a GPU a gather costs more than
         # what it saves.
         shared = shared and not counted.all() and is_host()
-        return Part(self.piece, ids, targets, counted, shared, sequences, len(batch),
-                    self.model.classifier.sizes[1])
+        return Deferred(self.shard, ids, targets, counted, shared, sequences, len(batch),
+                        self.model.classifier.sizes[1])
 
     @staticmethod
-    def piece(ids, targets, counted, shared, sequences, batch, V):
-        """The Piece that a Part is made into."""
+    def shard(ids, targets, counted, shared, sequences, batch, V):
+        """What a worker makes of its part of a batch."""
         rows = Rows(ids, shared, words=shared)
-        return Piece(rows, Counted(rows, targets, counted, batch, V), sequences, batch)
+        return Shard(rows, Counted(rows, targets, counted, batch, V), sequences, batch)
 
 
 def learn(worker, parts, _):
@@ -179,23 +179,23 @@ def learn(worker, parts, _):
             for part, rng in parts]
 
 
-def loss_of(worker, piece, masks):
-    """The loss of a piece, its gradients being added."""
-    if not piece.counted.size:
+def loss_of(worker, shard, masks):
+    """The loss of a shard, its gradients being added."""
+    if not shard.counted.size:
         return 0.0
-    logits, cache = start(worker, piece, masks)
-    loss, dlogits = loss_and_gradient(logits, piece.counted, worker.arena)
+    logits, cache = start(worker, shard, masks)
+    loss, dlogits = loss_and_gradient(logits, shard.counted, worker.arena)
     worker.backward(dlogits, cache)
     return loss
 
 
-def look(worker, parts, _):
+def measure(worker, parts, _):
     """[`measured` of each part]."""
     return [measured(start(worker, part.made, None)[0], part.made.counted, worker.arena)
             for part, _ in parts]
 
 
-def start(worker, piece, masks):
+def start(worker, shard, masks):
     """The logits (M, V) of the rows that the loss looks at, and the cache."""
     worker.arena.reset()
-    return worker.forward(piece.rows, piece.counted.needed, masks)
+    return worker.forward(shard.rows, shard.counted.needed, masks)

@@ -19,7 +19,7 @@ from npdl.backend import is_host, to_host, xp
 from npdl.errors import InputError
 from npdl_train.console import note
 from npdl_train.fast.engine import FastEngine, loss_of, start
-from npdl_train.fast.flat import rates
+from npdl_train.fast.flat_parameters import rates
 from npdl_train.fast.loss import by_sequence, seen
 from npdl_train.fast.static import Buffer, Masks, Tokens
 
@@ -46,7 +46,7 @@ def own_pool():
 
 
 class Work:
-    """What is computed of batches of one shape: the pieces in memory that stays, and the graph.
+    """What is computed of batches of one shape: the shards in memory that stays, and the graph.
 
     The first time eagerly, which makes every constant and every kernel; the second time captured.
     """
@@ -54,8 +54,8 @@ class Work:
     def __init__(self, engine, batch, dropout):
         self.engine, self.graph, self.warm = engine, None, False
         self.pool, self.before = own_pool(), ()
-        self.pieces = [part.make(*part.given) for part in engine.cut(batch, shared=not dropout)]
-        self.masks = [Masks(piece) if dropout else None for piece in self.pieces]
+        self.shards = [part.make(*part.given) for part in engine.cut(batch, shared=not dropout)]
+        self.masks = [Masks(shard) if dropout else None for shard in self.shards]
         self.settle()
 
     def settle(self):
@@ -63,18 +63,18 @@ class Work:
         engine, worker = self.engine, self.engine.workers.workers[0]
         drawing = [masks for masks in self.masks if masks is not None]
         for masks in drawing:
-            start(worker, masks.piece, masks)                   # which masks does the model want?
+            start(worker, masks.shard, masks)                   # which masks does the model want?
             masks.asking = False
-        sizes = [size for piece in self.pieces
-                 for size in (piece.rows.size, piece.counted.size, piece.counted.size)]
-        shapes = [(masks.piece.rows.size, mask.width) for masks in drawing for mask in masks.masks]
+        sizes = [size for shard in self.shards
+                 for size in (shard.rows.size, shard.counted.size, shard.counted.size)]
+        shapes = [(masks.shard.rows.size, mask.width) for masks in drawing for mask in masks.masks]
         self.buffer = Buffer(engine.flat.dtype, sizes, shapes, engine.stream)
         scalars, ids, kept = self.buffer.views
         self.scalars, ids, kept = [scalars[i : i + 1] for i in range(4)], iter(ids), iter(kept)
         V = engine.model.embedding.W.shape[0]
-        for piece in self.pieces:
-            piece.rows.lookups["tokens"] = {V: Tokens(next(ids), V)}
-            piece.counted.targets, piece.counted.place = next(ids), next(ids)
+        for shard in self.shards:
+            shard.rows.lookups["tokens"] = {V: Tokens(next(ids), V)}
+            shard.counted.targets, shard.counted.place = next(ids), next(ids)
         for masks in drawing:
             for mask in masks.masks:
                 mask.keep = next(kept)
@@ -98,10 +98,10 @@ class Work:
             self.before = [np.copy(array) for array in arrays]
 
     def put(self, inputs, targets, ids):
-        """Each piece's tokens, targets and their places among the logits."""
+        """Each shard's tokens, targets and their places among the logits."""
         V = self.engine.model.classifier.sizes[1]
-        for piece in self.pieces:
-            rows, counted, part = piece.rows, piece.counted, piece.sequences
+        for shard in self.shards:
+            rows, counted, part = shard.rows, shard.counted, shard.sequences
             next(ids)[...] = inputs[part][rows.first, rows.positions]
             goal = targets[part][counted.sequence, counted.position]
             next(ids)[...] = goal
@@ -157,7 +157,7 @@ class Step(Work):
         worker = self.engine.workers.workers[0]
         worker.grad[...] = 0
         worker.arena.written.clear()
-        losses = [loss_of(worker, *pair) for pair in zip(self.pieces, self.masks, strict=True)]
+        losses = [loss_of(worker, *pair) for pair in zip(self.shards, self.masks, strict=True)]
         self.loss = functools.reduce(operator.add, losses)
 
     def body(self):
@@ -173,20 +173,20 @@ class Look(Work):
 
     def body(self):
         worker, begin = self.engine.workers.workers[0], 0
-        self.found = xp.empty((2, sum(p.counted.size for p in self.pieces)), worker.arena.dtype)
-        for piece in self.pieces:
-            logits, _ = start(worker, piece, None)
-            end = begin + piece.counted.size
-            for row, values in zip(self.found, seen(logits, piece.counted, worker.arena),
+        self.found = xp.empty((2, sum(p.counted.size for p in self.shards)), worker.arena.dtype)
+        for shard in self.shards:
+            logits, _ = start(worker, shard, None)
+            end = begin + shard.counted.size
+            for row, values in zip(self.found, seen(logits, shard.counted, worker.arena),
                                    strict=True):
                 row[begin:end] = values
             begin = end
 
     def results(self):
         loss, right = to_host(self.found)
-        ends = np.cumsum([piece.counted.size for piece in self.pieces])[:-1]
-        pairs = [by_sequence(piece.counted, *pair) for piece, *pair in zip(
-            self.pieces, np.split(loss, ends), np.split(right, ends), strict=True)]
+        ends = np.cumsum([shard.counted.size for shard in self.shards])[:-1]
+        pairs = [by_sequence(shard.counted, *pair) for shard, *pair in zip(
+            self.shards, np.split(loss, ends), np.split(right, ends), strict=True)]
         return tuple(np.concatenate(both) for both in zip(*pairs, strict=True))
 
 
@@ -248,7 +248,7 @@ class GraphEngine(FastEngine):
             return
         batch, rng, max_norm = self.asked
         optimizer = self.flat.optimizer
-        self.flat.held.check()
+        self.flat.snapshot.check()
         lr, clips = float(optimizer.rate(lr)), max_norm is not None
         self.work = self.work_of(Step, batch, rng is not None, clips)
         optimizer.steps += 1
@@ -264,7 +264,7 @@ class GraphEngine(FastEngine):
     def measure(self, batch):
         if not self.inside:
             return super().measure(batch)
-        self.flat.held.check()
+        self.flat.snapshot.check()
         look = self.work_of(Look, batch, False)
         look.fill(batch, (), None)
         look.run(look.body)

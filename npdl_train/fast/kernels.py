@@ -37,7 +37,7 @@ def learns(param):
     return isinstance(param, Param) and param.trainable
 
 
-def own(y, m, out=None):
+def copied(y, m, out=None):
     """A textbook layer's output in the wing's own memory: its cache may read the array that it
     returned, and what comes next writes over what it is given."""
     out = m.empty(*y.shape) if out is None else out
@@ -96,7 +96,7 @@ def linear(layer, x, m, out=None, late=False):
     still to be added."""
     if type(layer) not in (Linear, Unembedding):
         y, cache = layer.forward(x)
-        return own(y, m, out), cache
+        return copied(y, m, out), cache
     W = layer.W.data if type(layer) is Linear else layer.W.data.T
     out = m.empty(len(x), W.shape[1]) if out is None else out
     y = xp.matmul(x, W, out=out)
@@ -186,7 +186,7 @@ def layer_norm(layer, x, m, plus=None, late=None):
         return x, None
     if type(layer) is not LayerNorm:
         y, cache = layer.forward(x)
-        return own(y, m), cache
+        return copied(y, m), cache
     x_hat, y, squares = m.empty(*x.shape), m.empty(*x.shape), m.empty(len(x), 1)
     for part in blocks(*x.shape):
         normalise(layer, x[part], x_hat[part], squares[part], y[part])
@@ -250,7 +250,7 @@ def activation(layer, x, m):
     """GELU.forward -> y, cache. Writes over x."""
     if type(layer) is not GELU:
         y, cache = layer.forward(x)
-        return own(y, m), cache
+        return copied(y, m), cache
     slope = m.empty(*x.shape)
     if not is_host() and x.dtype == np.float32:
         fused.gelu(x, slope, None, None)
@@ -308,7 +308,7 @@ def softmax(x, scale, hidden, m):
         if not small:
             rows = xp.subtract(rows, row_max(rows, m), out=rows)
         rows = xp.exp(rows, out=rows)
-        xp.divide(rows, along(rows, m), out=rows)
+        xp.divide(rows, broadcast_row_sums(rows, m), out=rows)
     return x
 
 
@@ -319,7 +319,7 @@ def softmax_backward(dy, y, scale, m):
         cuda.softmax_backward(d, y, scale)
         return dy
     with m.scratch:
-        total = along(xp.multiply(d, y, out=m.empty(*d.shape)), m)
+        total = broadcast_row_sums(xp.multiply(d, y, out=m.empty(*d.shape)), m)
         fused.softmax_backward(d, y, total, scale)
     return dy
 
@@ -329,7 +329,7 @@ def as_rows(*stacks):
     return [x.reshape(-1, x.shape[-1]) for x in stacks]
 
 
-def along(x, m):
+def broadcast_row_sums(x, m):
     """The sum over the last axis, at every entry that it is the sum of: (N, S), or (N, 1)."""
     N, S = x.shape
     if is_host() and S <= SHORT_AXIS:

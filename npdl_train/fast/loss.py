@@ -61,7 +61,7 @@ def unshared(B, S, name, counted, every):
 
 
 @functools.cache                            # never given back: a CUDA graph may read it
-def words(V, name):
+def token_ids(V, name):
     """0, 1, .. V - 1; `name` is the backend's."""
     return xp.arange(V)
 
@@ -90,7 +90,7 @@ def loss_backward(log_p, counted, m):
     """SequenceLoss("sum").backward of 1 / batch: log_p (E, V), written over -> dlogits (M, V)."""
     V = log_p.shape[1]
     weight = counted.weight(log_p.dtype)[:, None]
-    fused.loss_gradient(log_p, counted.targets[:, None], words(V, name()), weight,
+    fused.loss_gradient(log_p, counted.targets[:, None], token_ids(V, name()), weight,
                         1 / counted.batch)
     return log_p if counted.read.same else counted.read.sum(log_p, m.empty(counted.read.size, V))
 

@@ -67,7 +67,7 @@ class Entries:
 
 
 @dataclass
-class Run:
+class LevelRun:
     """Levels first..stop - 1, of `nodes` nodes each, in the same order."""
 
     first: int
@@ -103,7 +103,7 @@ class Rows(Entries):
             vars(self).update(vars(unshared(*self.alone)))
         self.tokens = ids[self.first, self.positions]
         self.lookups = {"tokens": {}, "positions": self.lookups["positions"]}
-        self.words = Words.of(self) if words else None
+        self.words = Words.if_few(self) if words else None
 
     def _lay_out(self, order, differs):
         """All but the tokens: the sequences in their `order` differ at and after `differs`."""
@@ -119,8 +119,8 @@ class Rows(Entries):
         self.positions, self.lookups = np.repeat(np.arange(S), sizes), {"positions": {}}
         starts = np.flatnonzero(np.diff(sizes, prepend=0)).tolist()
         self.runs = [
-            Run(t, stop, int(sizes[t]), slice(self.levels[t].start, self.levels[stop - 1].stop),
-                self._parent(t) if t else None)
+            LevelRun(t, stop, int(sizes[t]), slice(self.spans[t][0], self.spans[stop - 1][1]),
+                     self._parent(t) if t else None)
             for t, stop in zip(starts, [*starts[1:], S], strict=True)
         ]
         self.every = Needed(np.arange(self.size), self.size)
@@ -169,7 +169,7 @@ class Words(Entries):
         ]
 
     @classmethod
-    def of(cls, rows):
+    def if_few(cls, rows):
         """The words of `rows`, or None where looking them up would cost more than it saves."""
         words = cls(rows)
         return words if words.size <= rows.size // 2 and words.most <= FEW_WORDS else None

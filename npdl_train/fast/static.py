@@ -32,7 +32,7 @@ class Tokens:
 
 @dataclass
 class Mask:
-    """One of dropout's masks of a piece, as the host draws it: (batch, S, width) numbers."""
+    """One of dropout's masks of a shard, as the host draws it: (batch, S, width) numbers."""
 
     rate: float
     width: int
@@ -40,11 +40,11 @@ class Mask:
 
 
 class Masks:
-    """Dropout's masks of a piece in memory that stays, in the order in which the model asks for
+    """Dropout's masks of a shard in memory that stays, in the order in which the model asks for
     them. `ask` makes the list; later `draw` fills it."""
 
-    def __init__(self, piece):
-        self.piece, self.masks, self.asking, self.turn = piece, [], True, 0
+    def __init__(self, shard):
+        self.shard, self.masks, self.asking, self.turn = shard, [], True, 0
 
     def scale(self, dropout, rows, width, dtype):
         """Dropout.forward's `scale`, (N, width) in the order of the rows."""
@@ -57,10 +57,10 @@ class Masks:
 
     def draw(self, rng, places):
         """Fill the host's (N, width) `places` as the textbook draws for the whole batch."""
-        rows = self.piece.rows
+        rows = self.shard.rows
         for mask, place in zip(self.masks, places, strict=True):
-            drawn = rng.random((self.piece.batch, rows.batch_shape[1], mask.width))
-            place[...] = (drawn[self.piece.sequences] >= mask.rate)[rows.first, rows.positions]
+            drawn = rng.random((self.shard.batch, rows.batch_shape[1], mask.width))
+            place[...] = (drawn[self.shard.sequences] >= mask.rate)[rows.first, rows.positions]
 
 
 class Buffer:

@@ -3,7 +3,8 @@
 Two shards on two cores beat one shard whose products are spread over two cores: the elementwise
 work is shared out as well, and nothing waits in the middle of a layer. Processes do so without
 the interpreter's lock, for which threads ask at every NumPy call, thousands of times in a step.
-They share the optimizer's memory (npdl_train.fast.flat), so that only batches travel, once each.
+They share the optimizer's memory (npdl_train.fast.flat_parameters), so that only batches travel,
+once each.
 """
 
 import atexit
@@ -47,9 +48,8 @@ class WorkerLost(NpdlError):
     """A process that computed a part of each batch, and is no more."""
 
 
-class Part:
-    """A part of a batch. `made` is what a worker computes with, make(*given), made once, where it
-    is needed."""
+class Deferred:
+    """What a worker computes with, `made` by make(*given), once, where it is needed."""
 
     _numbers = itertools.count()
 
@@ -64,7 +64,7 @@ class Part:
         return {name: value for name, value in vars(self).items() if name != "made"}
 
 
-Known = namedtuple("Known", "number")       # stands for a Part that a process has
+Known = namedtuple("Known", "number")       # stands for a Deferred that a process has
 
 
 def workers_for(kind, models, flat):
@@ -181,7 +181,7 @@ class Processes(Threads):
     def start(self, undo):
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(1)                 # it imports a script without a guard: its parent says so
-        self.flat.held.check()
+        self.flat.snapshot.check()
         self.flat.settle(shared_memory(self.flat.nbytes, START == "fork"))
         self.make()
         self.wait, self.pid, self.others = Wait(), os.getpid(), []
@@ -214,7 +214,7 @@ class Processes(Threads):
         self.end()
         self.pid = None
         with contextlib.suppress(NpdlError):        # a model that is another engine's by now
-            self.flat.held.check()
+            self.flat.snapshot.check()
             self.flat.settle()
             self.make()
 
@@ -313,7 +313,7 @@ class Other:
 
     def brief(self, part, more):
         """A part that the process has becomes Known; nothing else is changed."""
-        if not isinstance(part, Part):
+        if not isinstance(part, Deferred):
             return part, more
         if part.number in self.known:
             return Known(part.number), more
@@ -323,7 +323,7 @@ class Other:
 
     def answer(self, wait):
         try:
-            result = wait.receive(self.way, self.look)
+            result = wait.receive(self.way, self.note_if_stopped)
         except (EOFError, OSError) as error:
             raise self.lost() from error
         self.begun = True
@@ -331,7 +331,7 @@ class Other:
             raise result
         return result
 
-    def look(self):
+    def note_if_stopped(self):
         """Say it once where the process is stopped."""
         if not self.said and is_stopped(self.process.pid):
             self.said = True
@@ -389,6 +389,6 @@ def serve(way, i, store, held=None, task=None):
 
 def kept(part, parts):
     """The part itself, which may come for the first time."""
-    if isinstance(part, Part):
+    if isinstance(part, Deferred):
         parts[part.number] = part
     return parts[part.number] if isinstance(part, Known) else part

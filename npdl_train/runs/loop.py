@@ -10,7 +10,7 @@ from npdl import optim
 from npdl.backend import is_host, stream, to_device, to_host, xp
 from npdl.errors import InputError, NpdlError, described
 from npdl.schedule import schedule
-from npdl_train.fast.flat import AdamWInPlace
+from npdl_train.fast.flat_parameters import AdamWInPlace
 from npdl_train.runs.engine import PlainEngine, make_engine
 from npdl_train.runs.nonfinite import FirstNonfinite
 from npdl_train.runs.size import check_file, check_memory

@@ -14,7 +14,7 @@ from npdl.layers.transformer import BLOCKS, Block
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
-from npdl_train.fast import flat
+from npdl_train.fast import flat_parameters
 from npdl_train.fast.engine import FastEngine, unsupported
 from npdl_train.runs.engine import PlainEngine, make_engine
 from tests.tools.fast_cases import (
@@ -96,7 +96,7 @@ def test_every_optimizer_and_adapter_is_in_the_grid_or_refused():
         model = build(GPT)
         optimizer = kind(model, *([[]] if kind is optim.Muon else []))
         assert (unsupported(model, optimizer) is None) == (kind in options(GPT)["optimizer"])
-    assert set(flat.UPDATES) <= set(kinds)
+    assert set(flat_parameters.UPDATES) <= set(kinds)
     used = {type(layer) for adapters in options(GPT)["adapters"]
             for layer in walk(build(GPT, adapters))}
     assert used >= {kind for kind in vars(linears).values() if isinstance(kind, type)
@@ -136,7 +136,7 @@ def test_a_tree_has_each_prefix_once(batch):
 
 @pytest.mark.parametrize("max_norm", [1.0, 1e6])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-@pytest.mark.parametrize("kind", flat.UPDATES)
+@pytest.mark.parametrize("kind", flat_parameters.UPDATES)
 def test_updates(kind, decay, max_norm):
     assert_same_updates(kind, decay, max_norm)
 

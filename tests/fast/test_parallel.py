@@ -25,8 +25,8 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, AdamW
 from npdl_train.fast import workers
 from npdl_train.fast.engine import FastEngine
-from npdl_train.fast.flat import UPDATES, Flat
-from npdl_train.fast.workers import Part, Processes, Threads, WorkerLost, shared_memory
+from npdl_train.fast.flat_parameters import UPDATES, FlatParameters
+from npdl_train.fast.workers import Deferred, Processes, Threads, WorkerLost, shared_memory
 from npdl_train.process import has_ended
 from npdl_train.runs.engine import PlainEngine, make_engine
 from tests.tools.fast_cases import build, drawn
@@ -45,7 +45,7 @@ def workers_on(count, way=Threads, width=2):
     """`count` workers on a Linear."""
     model = Linear(width, width)
     shadows = [model.shadow() for _ in range(count - 1)]
-    return way(Worker, [model, *shadows], Flat(SGD(model), [model, *shadows]))
+    return way(Worker, [model, *shadows], FlatParameters(SGD(model), [model, *shadows]))
 
 
 def twice(worker, share, more):
@@ -93,8 +93,8 @@ def test_results_come_in_the_order_of_the_items(way, count):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_workers_share_parameters_but_not_gradients(way, count):
     with workers_on(count, way) as several:
-        for pieces in (1, 5):           # a second step begins at zero
-            several.run(add, [(n, None) for n in range(1, pieces + 1)])
+        for shards in (1, 5):           # a second step begins at zero
+            several.run(add, [(n, None) for n in range(1, shards + 1)])
             several.flat.sum_grads()
     own = several.models[0]
     np.testing.assert_array_equal(own.W.grad, 15)
@@ -123,7 +123,7 @@ def test_ctrl_c_here_leaves_no_answer_behind(way):
 
 
 def test_a_part_travels_once_and_is_forgotten_with_the_callers():
-    parts = [Part(divmod, n, 3) for n in (7, 8)]
+    parts = [Deferred(divmod, n, 3) for n in (7, 8)]
     with workers_on(2, Processes) as several:
         other, places = several.others[0], []
         for _ in range(2):

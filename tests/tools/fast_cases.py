@@ -24,7 +24,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW
 from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
-from npdl_train.fast import attention, engine, flat, fused, kernels, loss, prefix
+from npdl_train.fast import attention, engine, flat_parameters, fused, kernels, loss, prefix
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.memory import Arena
 from npdl_train.fast.prefix import Rows
@@ -64,7 +64,8 @@ def options(kind):
     else:
         values |= {"d_hidden": (None, 5)}
     return values | {"adapters": (None, "lora", "qlora"), "freeze": FLAGS, "drop": FLAGS,
-                     "optimizer": tuple(flat.UPDATES), "decay": (0.0, 0.3), "norms": (0.5, 1e6),
+                     "optimizer": tuple(flat_parameters.UPDATES),
+                     "decay": (0.0, 0.3), "norms": (0.5, 1e6),
                      "batch": tuple(BATCHES), "counted": tuple(COUNTED), "threads": (1, 2)}
 
 
@@ -297,11 +298,11 @@ def forget():
 
 def assert_same_updates(kind, decay, max_norm):
     """Three updates of an optimizer, clipped or not, from the same gradients, in small blocks."""
-    block, flat.BLOCK = flat.BLOCK, 37
+    block, flat_parameters.BLOCK = flat_parameters.BLOCK, 37
     try:
         compare_updates(kind, decay, max_norm)
     finally:
-        flat.BLOCK = block
+        flat_parameters.BLOCK = block
 
 
 def assert_clipping_overflows_to_nan():
@@ -319,7 +320,7 @@ def assert_clipping_overflows_to_nan():
 def assert_moments_overflow_to_nan():
     """A gradient whose square is infinite makes its own parameter NaN, and no update 0."""
     rooms = [(kind, room) for kind in (Adam, AdamW) for room in (PlainEngine, FastEngine)]
-    for kind, room in (*rooms, (flat.AdamWInPlace, PlainEngine)):
+    for kind, room in (*rooms, (flat_parameters.AdamWInPlace, PlainEngine)):
         model = make_on_host(lambda: build(GPT, dtype="float32")).to_backend()
         engine = room(model, kind(model))
         for name, param in model.params():
@@ -332,7 +333,7 @@ def assert_moments_overflow_to_nan():
 
 def compare_updates(kind, decay, max_norm):
     kinds = [(PlainEngine, kind), (FastEngine, kind)]
-    kinds += [(PlainEngine, flat.AdamWInPlace)] * (kind is AdamW)
+    kinds += [(PlainEngine, flat_parameters.AdamWInPlace)] * (kind is AdamW)
     models = [build(GPT) for _ in kinds]
     for model in models:
         for _, param in model.params():

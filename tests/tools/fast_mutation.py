@@ -17,15 +17,15 @@ from npdl_study.trace.source import patched
 from npdl_train.fast import (
     attention,
     engine,
-    flat,
+    flat_parameters,
     fused,
     gpt,
-    held,
     kernels,
     loss,
     lstm,
     memory,
     prefix,
+    snapshot,
 )
 from tests.tools.fast_cases import (
     BATCHES,
@@ -42,17 +42,18 @@ from tests.tools.fast_cases import (
     forget,
     grid,
 )
-from tests.tools.fast_held import assert_every_change
 from tests.tools.fast_refusals import (
     assert_a_changed_batch_is_read_again,
     assert_batches_are_refused,
     assert_changes_are_refused,
     assert_refusals,
 )
+from tests.tools.fast_snapshot import assert_every_change
 from tests.tools.mutants import mutants
 from tests.tools.mutation import time_limit
 
-MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat, memory, held, engine)
+MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat_parameters,
+           memory, snapshot, engine)
 SECONDS = 30
 WHERE, CAUGHT, GOALS = "function of the wing", ("caught",), {("caught",): 0.90}
 # What a survivor's line holds -> why no result can show the change.
@@ -130,7 +131,7 @@ def checks():
                 assert_batches_are_refused)
     for batch in BATCHES:
         yield lambda b=batch: assert_tree(drawn(b, "all").inputs)
-    for kind, decay, norm in itertools.product(flat.UPDATES, (0.0, 0.3), (1.0, 1e6)):
+    for kind, decay, norm in itertools.product(flat_parameters.UPDATES, (0.0, 0.3), (1.0, 1e6)):
         yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
     for kind, chosen in ((GPT, {"adapters": "lora"}), (LSTMLM, {"num_layers": 2})):
         yield lambda k=kind, c=chosen: assert_every_change(k, c, AdamW, 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.optim import AdamW, clip_by_global_norm
-from npdl_train.fast.flat import Flat
+from npdl_train.fast.flat_parameters import FlatParameters
 from npdl_train.runs.config import Config
 from npdl_train.runs.engine import ENGINES
 from npdl_train.runs.run import load_run, train
@@ -73,7 +73,7 @@ def arranged(engine, model):
     """An engine's functions that clip and that update."""
     optimizer = AdamW(model, lr=1e-3, weight_decay=0.1)
     if engine == "fast":
-        flat = Flat(optimizer, [model])
+        flat = FlatParameters(optimizer, [model])
         return flat.clip, flat.step
     return lambda norm: clip_by_global_norm(optimizer.params.values(), norm), optimizer.step
 

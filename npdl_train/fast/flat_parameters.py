@@ -13,14 +13,14 @@ from npdl.backend import is_host, xp
 from npdl.functions import not_infinite
 from npdl.optim import SGD, Adam, AdamW
 from npdl_train.fast import cuda, cuda_ends, fused
-from npdl_train.fast.held import Held
+from npdl_train.fast.snapshot import Snapshot
 
 BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
 ROW = 128      # numbers: every row of the memory begins at a multiple, as a processor's cache and
                # a device like it
 
 
-class Flat:
+class FlatParameters:
     """The memory of an optimizer's parameters, and of the gradients that the `models`, a model and
     its shadows, collect: one array, a row for each.
 
@@ -61,7 +61,7 @@ class Flat:
             getattr(optimizer, moment).update(zip(self.names, self.views(row), strict=True))
         for params, grad in zip(self.params, self.grads, strict=True):
             self.bind(params, grad)
-        self.held = Held(self.models[0], optimizer)
+        self.snapshot = Snapshot(self.models[0], optimizer)
 
     def open(self, store):
         """Cut the memory into the rows data, moments and grads, one for each model."""
@@ -180,7 +180,7 @@ class Flat:
 
 
 def update(worker, parts, common):
-    """Flat.update in whichever thread or process."""
+    """FlatParameters.update in whichever thread or process."""
     return worker.flat.update(parts, *common)
 
 
@@ -223,7 +223,7 @@ def move(optimizer, theta, m, v, g, rate, eps, keep):
 
 class AdamWInPlace(AdamW):
     """AdamW in blocks that stay in cache, of arrays that stay where they are: for a model that is
-    too large to be moved into a Flat. Equal to AdamW but for rounding."""
+    too large to be moved into a FlatParameters. Equal to AdamW but for rounding."""
 
     def update(self, name, p, lr, decay):
         arrays = p.data, self.m[name], self.v[name], p.grad

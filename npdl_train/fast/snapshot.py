@@ -1,11 +1,12 @@
 """The one list of all that the wing reads of a model and its optimizer, as it was when it was read.
 
-The wing keeps copies: numbers side by side (npdl_train.fast.flat), shadows of the model in other
-processes. So whatever is another now is refused, at once and however many workers there are:
+The wing keeps copies: numbers side by side (npdl_train.fast.flat_parameters), shadows of the model
+in other processes. So whatever is another now is refused, at once and however many workers there
+are:
 
 - of each layer, each bias and each Param its class and every attribute;
 - of the optimizer its class, the Params that it updates and its moments. All else of it (`lr`,
-  `betas`, `steps`, ...) goes with each update (Flat.settings), and is obeyed.
+  `betas`, `steps`, ...) goes with each update (FlatParameters.settings), and is obeyed.
 
 A number or a string is the same by its value, anything else as an object; a list, a tuple and a
 dict by what they hold. The arrays of Params and moments may have other numbers, which are shared;
@@ -22,7 +23,7 @@ from npdl.core import Layer, NoBias, Param
 from npdl.errors import InputError, is_array
 
 
-class Held:
+class Snapshot:
     """What is read of a model (None: of the Params alone) and of its optimizer. `check()` raises
     InputError where it is another by now."""
 
