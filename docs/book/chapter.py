@@ -63,7 +63,7 @@ class Chapter:
     def fail(self, line, text):
         raise BookError(self.path, line, text)
 
-    def of(self, *names):
+    def directives(self, *names):
         """The directives with one of these names, in order."""
         return [part for part in self.parts if part.name in names]
 
@@ -87,7 +87,7 @@ def read(path):
 
 def complete(chapter):
     """Raise BookError unless the chapter has its title and all sections, in order."""
-    heads = [(part.line + i, line[3:].strip()) for part in chapter.of("")
+    heads = [(part.line + i, line[3:].strip()) for part in chapter.directives("")
              for i, line in enumerate(part.body.split("\n")) if line.startswith("## ")]
     if not chapter.title:
         chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
@@ -130,7 +130,7 @@ def _split(chapter, text):
 
 def _number(chapter):
     """Each equation's label ends in its number in the chapter: lstm-1, lstm-2, ..."""
-    for part in chapter.of("equation"):
+    for part in chapter.directives("equation"):
         label, number = LABEL.fullmatch(part.given), len(chapter.equations) + 1
         first = LABEL.fullmatch(next(iter(chapter.equations), part.given))
         if label is None or int(label[2]) != number or label[1] != first[1]:
@@ -180,10 +180,10 @@ def _claim(chapter):
 
 def _cite(chapter):
     """Collect the labels that text and sources cite."""
-    for part in chapter.of("", "mistakes"):
+    for part in chapter.directives("", "mistakes"):
         for match in CITED.finditer(part.body):
             chapter.cited |= set(labels(match[1]))
-    for part in chapter.of("source"):
+    for part in chapter.directives("source"):
         for line in part.body.split("\n"):
             chapter.cited |= set(labels(line.partition("<-")[2]))
 

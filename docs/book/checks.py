@@ -56,7 +56,7 @@ def run(chapter, space=None):
     space = {} if space is None else space
     space |= namespace(chapter.name)
     return {part.given: check(chapter, part, printed(chapter, part), space)
-            for part in chapter.of("check", "said")}
+            for part in chapter.directives("check", "said")}
 
 
 def printed(chapter, part):

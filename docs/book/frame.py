@@ -45,7 +45,8 @@ def figure(svg, caption):
 def step_names(chapter):
     """The layers of the chapter that can be stepped through: those of its proof."""
     known = layer_classes()
-    return [name for part in chapter.of("proof") for name in part.given.split() if name in known]
+    return [name for part in chapter.directives("proof") for name in part.given.split()
+            if name in known]
 
 
 def step_page(name):

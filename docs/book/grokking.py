@@ -39,12 +39,12 @@ def recorded():
     "places": (frames, p, 2)}."""
     config, tables = new_config("gpt", {}), []
 
-    def look(trainer):
+    def keep_table(trainer):
         tables.append(trainer.model.embedding.W.data[:config.p].astype(np.float64))
         return len(tables)
 
     with tempfile.TemporaryDirectory() as folder:
-        train(config, Path(folder) / "run", metrics={"look": look})
+        train(config, Path(folder) / "run", metrics={"table": keep_table})
         records = read_records(Path(folder) / "run" / "metrics.jsonl")
     k = int(spectrum(tables[-1]).argmax()) + 1
     wave = np.fft.rfft(tables[-1] - tables[-1].mean(0), axis=0)[k]              # wave (D,), complex

@@ -258,7 +258,7 @@ def _shown(svg, caption):
 def asks_for(chapter):
     """(class, its backward) that a chapter's notebook asks for; None where it has no layer."""
     known, parts = layer_classes(), {}
-    for part in chapter.of("source"):
+    for part in chapter.directives("source"):
         cls, _, method = part.given.partition(":")[2].partition(".")
         if method == "backward" and cls in known:
             parts.setdefault(cls, part)

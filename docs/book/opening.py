@@ -70,7 +70,7 @@ def question(chapter, part):
     if not words.strip() or not all(told.values()):
         chapter.fail(part.line, "an {ask} has a question, > an expression, and : its answer")
     names = checks.namespace(chapter.name)
-    for model in chapter.of("model"):
+    for model in chapter.directives("model"):
         names |= _known(trained.record(model.given))
     try:
         names["answer"] = eval(told[">"], names)

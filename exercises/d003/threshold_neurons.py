@@ -65,7 +65,7 @@ def neuron_or_certificate(table, epochs=2000):
     found = certificate(table)
     if found is not None:
         return None, found
-    neuron = ThresholdNeuron.of(np.zeros(bits), 0.0, dtype="float64")
+    neuron = ThresholdNeuron.from_weights(np.zeros(bits), 0.0, dtype="float64")
     perceptron(neuron, inputs(bits), np.array(table, float)[:, None], epochs)
     if table_of(neuron, bits) != table:
         raise InputError(f"no weights within {epochs} epochs and no certificate for {table}; "
@@ -176,12 +176,12 @@ def picture(figure):
 
 def and_neuron():
     """1 where both inputs are 1: w = (1, 1), b = -1.5."""
-    return ThresholdNeuron.of([1, 1], -1.5)
+    return ThresholdNeuron.from_weights([1, 1], -1.5)
 
 
 def or_neuron():
     """1 where at least one input is 1: w = (1, 1), b = -0.5."""
-    return ThresholdNeuron.of([1, 1], -0.5)
+    return ThresholdNeuron.from_weights([1, 1], -0.5)
 
 
 def perceptron(neurons, x, targets, epochs=100):
@@ -222,7 +222,7 @@ def rows(table, b):
 
 def neuron(b):
     """npdl's neuron with w = (1, 1)."""
-    return ThresholdNeuron.of(np.ones(2), b, dtype="float64")
+    return ThresholdNeuron.from_weights(np.ones(2), b, dtype="float64")
 
 
 def and_or():

@@ -38,7 +38,7 @@ def chosen(paths, length_power=0.0):
 
 
 @same("decoding.sampling", "greedy")
-def greedy(scorer, max_len, eos=None, each=None):
+def greedy(scorer, max_len, eos=None, on_token=None):
     scorer, path = begun(scorer)
     while not path[2] and len(path[0]) < max_len:
         path = max(after(scorer, path, max_len, eos), key=lambda one: one[1])

@@ -126,7 +126,7 @@ def train(arm, seed, p=P, hidden=HIDDEN):
             model.backward(dlogits, cache)
             dead = 0 if dlogits.any() or arm.decay else dead + 1
             if is_due(epoch, arm) or dead == DEAD:
-                rows.append(look(epoch, model, params, value, logits, dlogits, y, validation))
+                rows.append(measured(epoch, model, params, value, logits, dlogits, y, validation))
                 if all_right(rows) or dead == DEAD:
                     break
             turn(params, arm.gradient)
@@ -150,7 +150,7 @@ def is_due(epoch, arm):
     return epoch == arm.epochs or epoch % min(arm.every, 10 ** (len(str(epoch)) - 1)) == 0
 
 
-def look(epoch, model, params, value, logits, dlogits, y, validation):
+def measured(epoch, model, params, value, logits, dlogits, y, validation):
     """The state before an update.
 
     collapsed   share of the training pairs whose probability is rounded to 1: the gradient at the

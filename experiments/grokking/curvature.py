@@ -68,7 +68,7 @@ def norm(arrays):
     return float(np.sqrt(sum((a * a).sum() for a in arrays.values())))
 
 
-def look(hessian, trainer, u, turns):
+def measured(hessian, trainer, u, turns):
     """(what is recorded of this step, the eigenvector u after some turns of power iteration)."""
     theta = {name: p.data.astype(np.float64) for name, p in trainer.model.params()}
     optimizer, b2 = trainer.optimizer, trainer.config.betas[1]
@@ -94,7 +94,7 @@ def watched(folder, steps):
     hessian, rng, turns = Hessian(config), np.random.default_rng(0), iter(TURNS)
     u = {name: rng.normal(size=p.data.shape) for name, p in trainer.model.params()}
     for _ in range(0, steps, EVERY):
-        record, u = look(hessian, trainer, u, next(turns, TURNS[-1]))
+        record, u = measured(hessian, trainer, u, next(turns, TURNS[-1]))
         found.append(record)
         print(f"step {record['step']}: loss {record['loss']:.3g}, lr times the curvature "
               f"{record['lr_curvature']:.3g}", flush=True)

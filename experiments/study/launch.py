@@ -90,13 +90,13 @@ def keeping(root, configs):
                 keep(root, config)
                 left.remove(config)
 
-    def look():
+    def keep_what_is_readable():
         with contextlib.suppress(OSError, ValueError, KeyError, NpdlError):
             keep_finished()                 # what is wrong is said by the last call, below
 
     keep_finished()
     try:
-        with meanwhile(look, LOOK):
+        with meanwhile(keep_what_is_readable, LOOK):
             yield
     finally:
         keep_finished()

@@ -140,7 +140,7 @@ def stored_in(path):
 
 
 # --- runs -----------------------------------------------------------------------------------------
-class Run:
+class KeptRun:
     """A kept run: `config`, `made` (how it was computed, or nothing), and `columns`, one for each
     number of an evaluation."""
 
@@ -155,9 +155,9 @@ class Run:
         return "engine" not in self.made
 
     @property
-    def origin(self):
+    def computed_by(self):
         """What computed it, as far as its record says."""
-        return origin(self.made)
+        return computed_by(self.made)
 
     @functools.cache                    # noqa: B019  (a report reads each run once)
     def points(self, metric):
@@ -205,7 +205,7 @@ class Run:
         return math.fsum(above) / len(above)
 
 
-def origin(made):
+def computed_by(made):
     """What computed a record, as far as it says."""
     if "engine" not in made:
         return UNKNOWN
@@ -222,7 +222,7 @@ class Store:
     def __init__(self, folder=None):
         found = {}
         for path in sorted(Path(folder or RESULTS).glob("*.json.gz")):
-            run = Run(read_kept(path))
+            run = KeptRun(read_kept(path))
             seeds = found.setdefault(setting(run.config), {})
             seeds.setdefault(run.config.seed, []).append(run)
         self.settings = {key: {seed: max(runs, key=lambda run: recent(run.made))

@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.study.records import NAMES, RESULTS, Run, stored_in
+from experiments.study.records import NAMES, RESULTS, KeptRun, stored_in
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer, unwarned
 from npdl_train.runs.metrics import METRICS
@@ -56,13 +56,13 @@ def label_of(run):
 
 def told(stored, name, difference):
     """One line on a record that no longer replays: what to decide."""
-    run = Run(stored)
+    run = KeptRun(stored)
     step, metric, now, kept = difference
     engine = run.made.get("engine")
     return (f"{name}: the engine's rounding has changed: a {NAMES[run.config.model]} by "
-            f"{run.origin} has {metric} {kept} at step {step}, today's code {now:.5g}; either make "
-            "the records anew (python -m experiments.study --anew) or keep them under a label: "
-            f'set "replays" to false for engine {engine or "null"} and model '
+            f"{run.computed_by} has {metric} {kept} at step {step}, today's code {now:.5g}; either "
+            "make the records anew (python -m experiments.study --anew) or keep them under a "
+            f'label: set "replays" to false for engine {engine or "null"} and model '
             f'"{run.config.model}" in experiments/results/labels.json, and say why')
 
 

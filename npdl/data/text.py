@@ -27,7 +27,7 @@ class Characters:
         self.characters = characters
 
     @classmethod
-    def of(cls, text):
+    def from_text(cls, text):
         """The characters that occur in a text."""
         return cls("".join(sorted(set(text))))
 

@@ -11,22 +11,22 @@ from npdl.init import generator
 FIRST = 1024        # top_p looks at so many tokens first: of a real model's, nearly always enough
 
 
-def greedy(scorer, max_len, eos=None, each=None):
+def greedy(scorer, max_len, eos=None, on_token=None):
     """The most probable token at each step, the lower one of equals: a Hypothesis for each prompt.
 
     A sequence ends with `eos` (a token, or one of several), where nothing can follow, or after
-    `max_len` tokens. each(sequence, token), if given, is called as each token is chosen.
+    `max_len` tokens. on_token(sequence, token), if given, is called as each token is chosen.
     """
-    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), each)
+    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), on_token)
 
 
 def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None,
-           each=None):
+           on_token=None):
     """`count` random continuations of each prompt, all drawn at once: a list of Hypothesis.
 
     rng is a Generator or a seed. Each sequence takes one number of it at each step, whether the
     others have ended or not. log_prob is the model's own, before temperature and filters (see
-    `filtered`). `eos` and `each` are as in `greedy`.
+    `filtered`). `eos` and `on_token` are as in `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
@@ -39,7 +39,7 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
         return np.minimum(drawn, last)
 
     filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # refuse wrong options at once
-    return _generate(scorer, max_len, eos, count, choose, each)
+    return _generate(scorer, max_len, eos, count, choose, on_token)
 
 
 def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
@@ -92,7 +92,7 @@ def best_first(rows, count):
     return order
 
 
-def _generate(scorer, max_len, eos, count, choose, each):
+def _generate(scorer, max_len, eos, count, choose, on_token):
     """Extend `count` copies of every prompt, all in one batch.
 
     choose(rows, live, total) returns a token for each row; live says which of the `total`
@@ -102,10 +102,10 @@ def _generate(scorer, max_len, eos, count, choose, each):
     rows, state = checked(scorer.start())
     check_eos(eos, rows)
     with scorer.settings(len(rows) * count):
-        return _extend(scorer, rows, state, ranking, eos, count, choose, each)
+        return _extend(scorer, rows, state, ranking, eos, count, choose, on_token)
 
 
-def _extend(scorer, rows, state, ranking, eos, count, choose, each):
+def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
     """_generate, after the prompts."""
     max_len = ranking.max_len
     place = np.repeat(np.arange(len(rows)), count)          # the row of each live sequence
@@ -121,8 +121,8 @@ def _extend(scorer, rows, state, ranking, eos, count, choose, each):
         totals[live] += rows[place, tokens]
         for sequence, token in zip(live, tokens, strict=True):
             found[sequence].append(token)
-            if each is not None:
-                each(int(sequence), int(token))
+            if on_token is not None:
+                on_token(int(sequence), int(token))
         ended = ends(scorer, state, place, tokens, length, max_len, eos)
         complete[live] = ended
         if length == max_len or ended.all():

@@ -28,7 +28,7 @@ class ThresholdNeuron(Layer):
         self.b = Param(uniform_fan_in(rng, d_in, (d_out,), dtype))
 
     @classmethod
-    def of(cls, W, b, dtype="float32"):
+    def from_weights(cls, W, b, dtype="float32"):
         """The neurons with these weights: W (D, E) and b (E,), or w (D,) and a number b."""
         require_dtype(dtype)
         W, b = np.asarray(W, dtype), np.atleast_1d(np.asarray(b, dtype))
@@ -60,8 +60,9 @@ class XOR(Layer):
     """
 
     def __init__(self, *, dtype="float32"):
-        self.hidden = ThresholdNeuron.of([[1, -1], [1, -1]], [-0.5, 1.5], dtype)    # OR, NAND
-        self.output = ThresholdNeuron.of([1, 1], -1.5, dtype)                       # AND
+        make = ThresholdNeuron.from_weights
+        self.hidden = make([[1, -1], [1, -1]], [-0.5, 1.5], dtype)              # OR, NAND
+        self.output = make([1, 1], -1.5, dtype)                                 # AND
 
     def forward(self, x):
         h, c_hidden = self.hidden.forward(x)

@@ -15,7 +15,7 @@ def unblamed(checked, search):
     array that the layer learns, and the backward in other circumstances too. `search` looks
     elsewhere; None: nobody does."""
     notes, rows = checked.notes, checked.rows
-    if all(row.right is None for row in rows) and not checked.check.flat and not checked.questions:
+    if all(row.right is None for row in rows) and not (checked.check.all_zero or checked.questions):
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows))
         return _unchecked(checked, f"nothing was checked: {reasons}; give other inputs" if rows else
                           "nothing was checked: the layer has no Param, and its inputs have no "
@@ -32,7 +32,7 @@ def unblamed(checked, search):
         missed = []
     if isinstance(missed, Blame):
         return missed
-    if checked.check.flat:
+    if checked.check.all_zero:
         sides = "".join(f"; line {choice.line}, {choice}" for choice in missed)
         return _unchecked(checked, f"every gradient is 0 at these inputs{sides}; give inputs at "
                           "which the outputs change")

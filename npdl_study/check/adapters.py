@@ -147,7 +147,7 @@ def of_context(cls):
     return functions(cls.__name__, forward, cls.backward, own and sample)
 
 
-class Run:
+class ObjectRun:
     """One run of an object that keeps its cache in itself: the object, `now` of what it was made
     of in this run, and the cache that its forward returned beside, in a tuple."""
 
@@ -159,8 +159,8 @@ class InSelf(Layer):
     """A layer that keeps its cache in itself: backward(dout), after a forward that returns out.
 
     Each forward runs on a copy of the object as it was made, which is the cache: what an object
-    remembers of other runs is not in it. What it learns is known by its names, and after `settle`
-    by where a backward has left its gradient.
+    remembers of other runs is not in it. What it learns is known by its names, and after
+    `find_params` by where a backward has left its gradient.
     """
 
     def __init__(self, made):
@@ -184,8 +184,8 @@ class InSelf(Layer):
             memo |= {id(value): value for _, _, _, value in attributes(self.made)
                      if isinstance(value, np.random.Generator) or is_constant(value)}
             with contextlib.suppress(Exception):        # it may hold what can't be copied
-                return Run(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
-        return Run(self.made, lambda one: one)
+                return ObjectRun(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
+        return ObjectRun(self.made, lambda one: one)
 
     def forward(self, *inputs, **options):
         self.given, run, backward = inputs, self._anew(), self.made.backward
@@ -264,7 +264,7 @@ class InSelf(Layer):
         plain = plain[:count]
         return plain[0] if len(plain) == 1 else tuple(plain) or None, given | dict(enumerate(more))
 
-    def settle(self, inputs, options):
+    def find_params(self, inputs, options):
         """Try where the backward leaves the gradients of what could be learned: hold what has one,
         know the order of those that it returns, and what has no place."""
         outputs, run = self.forward(*inputs, **options)

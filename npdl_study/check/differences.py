@@ -8,7 +8,7 @@ is evaluated at -2h, -h, h and 2h. With the value in the middle these five point
     the noise           what rounding, of the outputs or of numbers near 1, can do to it
 
 One step is enough to agree with a gradient to seven digits. To disagree with it, or to say
-anything at a kink, takes two steps that agree with each other: `Line.settled` tries steps from
+anything at a kink, takes two steps that agree with each other: `Line.derivative` tries steps from
 1e-7 to 0.3 of the array's size. Where none do, the derivative is not known, and the reason is said.
 Outputs are subtracted before they are weighted and summed, which keeps their last digits.
 """
@@ -69,7 +69,7 @@ class Line:
         return [w * (8 * (p - q) - (r - s)) / (12 * h)
                 for w, p, q, r, s in zip(self.weights, a, b, c, d, strict=True)]
 
-    def settled(self, used=slice(None), floor=0.0):
+    def derivative(self, used=slice(None), floor=0.0):
         """The Derivative by the two neighbouring steps that agree best, for some of the outputs.
 
         A derivative smaller than `floor` need be known no better than that one would be.
@@ -154,4 +154,4 @@ def derivative(run, array, index, weights, floor=0.0):
     """The Derivative of sum weights * run() by array[index], `run()` returning a list of arrays."""
     base = [np.array(a) for a in run()]
     line = Line(moved(array, index, run), base, weights, np.abs(array).max(initial=0))
-    return line.settled(floor=floor)
+    return line.derivative(floor=floor)

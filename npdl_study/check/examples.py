@@ -242,10 +242,10 @@ def visible(layer, inputs, rng):
 
 def real(which):
     """(B, S) True for the tokens of an input that are no padding."""
-    def of(layer, inputs, rng):
+    def mask(layer, inputs, rng):
         B, S = inputs[which].shape[:2]
         return np.arange(S) < rng.integers(1, S + 1, B)[:, None]
-    return of
+    return mask
 
 
 def lengths(layer, inputs, rng):

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from npdl_study.check.adapters import Functions, Run
+from npdl_study.check.adapters import Functions, ObjectRun
 from npdl_study.check.verdicts import Check
 from npdl_study.trees import cast, copied, kept, leaves, mapped, same
 
@@ -37,7 +37,7 @@ def side_effects(check):
         ways["it runs a second time on one cache: it changes the cache"] = \
             lambda: gradients(subject, copied(dout), times=2)
     _, cache = subject.run()
-    cache = next(iter(cache.cache), None) if isinstance(cache, Run) else cache
+    cache = next(iter(cache.cache), None) if isinstance(cache, ObjectRun) else cache
     empty = cache is None or isinstance(cache, (tuple, list, dict)) and not cache
     if not empty:                                       # a cache in self: there is but one
         ways["forward ran again in between, on other inputs: it reads from self what belongs in "

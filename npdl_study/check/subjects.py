@@ -52,7 +52,7 @@ class Subject:
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         if isinstance(self.layer, InSelf) and self.layer.could:
             with contextlib.suppress(Exception), np.errstate(all="ignore"):
-                self.layer.settle(copied(self.inputs), self.options)
+                self.layer.find_params(copied(self.inputs), self.options)
         if not keep:
             randomise(self.layer, stream(seed, 77))
         self.forward = forward or forward_of

@@ -156,7 +156,7 @@ class Check:
         for comparison in self.comparisons():
             found.setdefault(comparison.name, []).append(comparison)
         rows = [worst_row(own, self.paths) for own in found.values()]
-        if self.flat and not any(row.right is False for row in rows):
+        if self.all_zero and not any(row.right is False for row in rows):
             for row in rows:
                 row.right, row.reason = None, "every gradient is 0 at these inputs"
         return self.asked(rows)
@@ -169,7 +169,7 @@ class Check:
                        questions=found)
 
     @property
-    def flat(self):
+    def all_zero(self):
         """Whether no output changes with anything: every gradient is 0, and that shows nothing."""
         return any(self.lines.values()) and not self._largest(self.paths)
 
@@ -207,8 +207,8 @@ class Check:
         else:
             with np.errstate(all="ignore"):
                 found.computed = np.array([at(gradient, point) for point in points], float)
-            for i in np.flatnonzero(found.wrong & ~known.settled):
-                known.settle(i)
+            for i in np.flatnonzero(found.wrong & ~known.refined):
+                known.refine(i)
             for i in np.flatnonzero(known.unknown):     # known well enough to be wrong
                 off = abs(found.computed[i] - known.value[i])
                 found.unknown[i] = not off > known.allowed[i]
@@ -262,16 +262,16 @@ class Numerical:
         self.limit = max((line.limit for line in lines), default=LIMIT)
         self.allowed = self.limit * scale + SURE * noise + ROUNDING * largest
         self.hidden = np.zeros(len(lines), bool)
-        self.settled, self.reasons = np.full(len(lines), not largest), {}
+        self.refined, self.reasons = np.full(len(lines), not largest), {}
         size = np.maximum(scale, self.floor)
         doubtful = ~(bend <= KINK * size) | ~(SURE * noise <= self.limit * size)
-        for i in np.flatnonzero(doubtful & ~self.settled):
-            self.settle(i)
+        for i in np.flatnonzero(doubtful & ~self.refined):
+            self.refine(i)
 
-    def settle(self, i):
+    def refine(self, i):
         """Try other steps for one entry: a derivative that can be relied on, or a reason."""
-        found = self.lines[i].settled(self.columns, self.floor)
-        self.value[i], self.settled[i], self.hidden[i] = found.value, True, bool(found.reason)
+        found = self.lines[i].derivative(self.columns, self.floor)
+        self.value[i], self.refined[i], self.hidden[i] = found.value, True, bool(found.reason)
         self.allowed[i] = self.limit * found.scale + SURE * found.doubt + ROUNDING * self.largest
         if found.reason:
             self.reasons[i] = found.reason

@@ -95,8 +95,8 @@ class Equation:
         sides = [], []
         for place in itertools.product(*domains.values()):
             at = dict(zip(domains, place, strict=True))
-            a = values.symbol(left, at, "_new") if op == "<-" else values.of(left, at)
-            b = values.of(right, at)
+            a = values.symbol(left, at, "_new") if op == "<-" else values.value(left, at)
+            b = values.value(right, at)
             for x, y in zip(*(s if isinstance(s, tuple) else (s,) for s in (a, b)), strict=True):
                 for side, value in zip(sides, _one_shape(x, y), strict=True):
                     side.append(value.reshape(-1))

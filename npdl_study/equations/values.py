@@ -67,7 +67,7 @@ class Values:
             return at[node.base]
         value, scripts = self.resolved(node, suffix)
         for one in scripts:
-            value = item(value, [self.of(i, at) for i in one], node.base)
+            value = item(value, [self.value(i, at) for i in one], node.base)
         return float(value) if isinstance(value, np.bool_) else value
 
     def indices(self, node, bound=frozenset()):
@@ -104,7 +104,7 @@ class Values:
     def _entry(self, value, one):
         """value[one] where no index of it is open, else None."""
         try:
-            return item(value, [self.of(i) for i in one], "")
+            return item(value, [self.value(i) for i in one], "")
         except (NotRead, TypeError, ValueError, IndexError, KeyError):
             return None
 
@@ -123,7 +123,7 @@ class Values:
 
     # -- values ---------------------------------------------------------------------------------
 
-    def of(self, node, at=None):
+    def value(self, node, at=None):
         """The value of a tree where the indices are `at`."""
         return getattr(self, type(node).__name__.lower())(node, {} if at is None else at)
 
@@ -131,20 +131,21 @@ class Values:
         return node.value
 
     def apply(self, node, at):
-        parts = [self.of(part, at) for part in node.parts]
+        parts = [self.value(part, at) for part in node.parts]
         if node.operation == "norm" and "norm" in self.given:
             return self.given["norm"](*parts)
         return OPERATIONS[node.operation](*parts)
 
     def call(self, node, at):
-        function = self.of(node.function, at)
-        arguments = [self.of(part, at) for part in node.arguments]
+        function = self.value(node.function, at)
+        arguments = [self.value(part, at) for part in node.arguments]
         if callable(function):
             return valued(function, arguments)
         return item(function, arguments, node.function.base)
 
     def entry(self, node, at):
-        return item(self.of(node.array, at), [self.of(i, at) for i in script(node.script)], "...")
+        index = [self.value(i, at) for i in script(node.script)]
+        return item(self.value(node.array, at), index, "...")
 
     def where(self, node, at):
         found = np.all([self.compared(*one, at) for one in node.chain], 0)
@@ -153,15 +154,15 @@ class Values:
 
     def compared(self, op, left, right, at):
         """Whether a relation holds, entry by entry."""
-        left, right = self.of(left, at), self.of(right, at)
+        left, right = self.value(left, at), self.value(right, at)
         if op in ("in", "not in"):
             return np.asarray((left in right) == (op == "in"))
         return COMPARED[op](left, right)
 
     def cases(self, node, at):
         """Each value where its condition holds."""
-        values = [self.of(value, at) for value, _ in node.rows]
-        conditions = [self.of(Where(chain), at) > 0 for _, chain in node.rows]
+        values = [self.value(value, at) for value, _ in node.rows]
+        conditions = [self.value(Where(chain), at) > 0 for _, chain in node.rows]
         if np.any(sum(np.asarray(one, int) for one in conditions) != 1):
             raise NotRead("a place is in none of the cases, or in two")
         return np.select(np.broadcast_arrays(*conditions), np.broadcast_arrays(*values), np.nan)
@@ -173,7 +174,7 @@ class Values:
         for values in itertools.product(*self._overs(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
             if self._asked(node.condition, here):
-                total = step(total, self.of(node.body, here))
+                total = step(total, self.value(node.body, here))
         return total
 
     def _asked(self, condition, at):
@@ -195,9 +196,9 @@ class Values:
     def _overs(self, node, at):
         """What each index of a Big goes over."""
         if node.start is not None:
-            return [range(round(self.of(node.start, at)), round(self.of(node.high, at)) + 1)]
+            return [range(round(self.value(node.start, at)), round(self.value(node.high, at)) + 1)]
         if node.members is not None:
-            return [self.of(node.members, at)]
+            return [self.value(node.members, at)]
         inside = self.indices(node.body)
         overs = [self.given[n] if isinstance(self.given.get(n), range | list)
                  else inside.get(n) for n in node.names]

@@ -5,7 +5,7 @@ holes in npdl's source), hints (what a hole keeps), handout (README and tests of
 
 A student's pytest asks selftest. `python -m npdl homework grade FOLDER` passes grading (the class,
 its files of grades) and isolated (a process for each task); services has the same grader for
-Gradescope and GitHub Classroom. Both ask handed_in for the student's
+Gradescope and GitHub Classroom. Both ask submissions for the student's
 file, judging what a layer is asked and what is right, splice for what the student wrote, and
 isolated for what it answers.
 """

@@ -2,7 +2,7 @@
 
     python -m npdl homework grade submissions --homework homework --out grades
 
-What was handed in (`handed_in`) in the marked places (`splice`) runs in a process that can but
+What was handed in (`submissions`) in the marked places (`splice`) runs in a process that can but
 compute (`isolated`); what that gives back is compared here (`judging`). None costs another its
 grade, and a class has one seed: who hands in the same gets the same.
 """
@@ -23,11 +23,11 @@ from npdl.errors import InputError
 from npdl.files import read_json, reason, write_atomically, write_json
 from npdl_study.containment import message
 from npdl_study.homework.blanks import reached
-from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in, listed
 from npdl_study.homework.handout import HANDED_OUT, pickled
 from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, losses, questions
 from npdl_study.homework.services import write_autograder, write_results, write_workflow
+from npdl_study.homework.submissions import NotGraded, NotOwn, find_file, listed
 from npdl_train.console import place, printable
 from npdl_train.options import COUNT, SECONDS, add_settings, count, setting, taken
 from npdl_train.process import SEALS
@@ -198,7 +198,7 @@ def read(place, tasks, alike):
         found = {"text": b"", "error": None, "file": "", "others": []}
         try:
             files = listed(place) if files is None else files
-            text, where, others = handed_in(files, f"{task['module']}.py", alike)
+            text, where, others = find_file(files, f"{task['module']}.py", alike)
             found |= {"text": text, "file": printable(where), "others": [*map(printable, others)]}
         except Exception as error:          # nor may this cost others anything
             found["error"] = error
@@ -217,7 +217,7 @@ def one_task(file, task, seed, limit):
         asked, wanted = questions(task.get("layer", task["name"]), seed, task["forward"])
         asked = pickled(asked, task["layer"]) if "layer" in task else asked
         found = isolated({name: task[name] for name in NEEDED} |
-                         {"handed_in": file["text"], "questions": asked}, limit)
+                         {"submitted": file["text"], "questions": asked}, limit)
         lost = losses(task["name"], found, wanted)
         points, why = len(POINTS) - len(lost), [*lost.values(), ("", "")][0][0]
     except (NotOwn, NotGraded) as error:

@@ -18,8 +18,8 @@ import numpy as np
 
 from npdl import backend, core, errors, functions
 from npdl_study.containment import called
-from npdl_study.homework.handed_in import NotGraded, NotOwn
 from npdl_study.homework.splice import MODULES, sentence, student_names
+from npdl_study.homework.submissions import NotGraded, NotOwn
 from npdl_study.trees import copied, leaves, placed, tupled
 from npdl_train import process
 
@@ -119,7 +119,7 @@ def _arrays(kind, nests):
 def main():
     """Answer standard input by an npz. That student code comes now, another file's length says."""
     asked = pickle.load(sys.stdin.buffer)
-    late = [name for name in MODULES if name.rpartition(".")[2].encode() in asked["handed_in"]]
+    late = [name for name in MODULES if name.rpartition(".")[2].encode() in asked["submitted"]]
     for name in (*late, *LATE):
         importlib.import_module(name)
     exec(asked["pristine"], {"__name__": "handed_out"})     # imports too
@@ -134,7 +134,7 @@ def main():
     os.write(asked["begun"], b".")
     place, packed = Path(f"{asked['module']}.py"), io.BytesIO()
     try:
-        names = student_names(place, asked, asked["pristine"], asked["handed_in"])
+        names = student_names(place, asked, asked["pristine"], asked["submitted"])
         questions = asked["questions"]
         if isinstance(questions, bytes):        # of a class that only the student's file has here
             questions = pickle.loads(questions)

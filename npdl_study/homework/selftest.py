@@ -6,11 +6,11 @@ from npdl.errors import InputError
 from npdl.files import read_json
 from npdl_study.blame.blame import blame
 from npdl_study.containment import message, time_limit
-from npdl_study.homework.handed_in import NotGraded, NotOwn, handed_in, listed
 from npdl_study.homework.handout import HANDED_OUT, unpacked
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import instance, judged, questions
 from npdl_study.homework.splice import student_names
+from npdl_study.homework.submissions import NotGraded, NotOwn, find_file, listed
 
 LIMIT = 60.0            # seconds for a layer, as in class
 
@@ -29,7 +29,7 @@ def first_trouble(name):
 
 def _trouble(name):
     task, = (task for task in read_json(HANDED_OUT) if task["name"] == name)
-    text, where, _ = handed_in(listed(Path.cwd()), f"{task['module']}.py")
+    text, where, _ = find_file(listed(Path.cwd()), f"{task['module']}.py")
     place = Path(where).absolute()
     names = student_names(place, task, task["pristine"], text)
     asked, wanted = (unpacked(task["given"]) if "given" in task else

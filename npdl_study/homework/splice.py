@@ -14,7 +14,7 @@ import traceback
 import types
 
 from npdl_study.containment import message
-from npdl_study.homework.handed_in import NotOwn
+from npdl_study.homework.submissions import NotOwn
 
 # A derivative needs no more of Python's modules; of npdl's, xp and what is imported already.
 MODULES = {"__future__", "abc", "collections", "collections.abc", "contextlib", "copy",

@@ -31,7 +31,7 @@ class Summary:
     values: np.ndarray | None
 
     @classmethod
-    def of(cls, array):
+    def from_array(cls, array):
         array = np.asarray(array)
         if array.size <= FEW:
             array = array.copy()                        # its numbers are kept
@@ -87,7 +87,7 @@ def arrays_in(value, path="", depth=8):
 
 def digest(value):
     """[(path, Summary)] of the same."""
-    return [(path, Summary.of(array)) for path, array in arrays_in(value)]
+    return [(path, Summary.from_array(array)) for path, array in arrays_in(value)]
 
 
 def _shape(shape):

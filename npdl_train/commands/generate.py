@@ -140,11 +140,11 @@ def of_run(run):
     return Source(run.model, words, "arithmetic", words.eos)
 
 
-def generate(source, prompt=None, method="greedy", each=None, **how):
+def generate(source, prompt=None, method="greedy", on_token=None, **how):
     """Hypotheses that continue `prompt` with a Source, and the ids of the prompt; with chat=True
     the prompt may be a list of turns, the user's first and last.
 
-    The best one is first; random ones come as they are drawn, AT_ONCE at a time. each(sequence,
+    The best one is first; random ones come as they are drawn, AT_ONCE at a time. on_token(sequence,
     token) is called as tokens are chosen, but in beam search. `how` holds other Settings.
     Raises InputError for what cannot be done.
     """
@@ -175,8 +175,8 @@ def generate(source, prompt=None, method="greedy", each=None, **how):
         return (hypothesis for start in range(0, chosen.count, AT_ONCE) for hypothesis in
                 sample(scorer, tokens, rng, eos, min(AT_ONCE, chosen.count - start),
                        temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p,
-                       each=each)), ids
-    return greedy(scorer, tokens, eos, each), ids
+                       on_token=on_token)), ids
+    return greedy(scorer, tokens, eos, on_token), ids
 
 
 class Live:
@@ -236,7 +236,7 @@ def streamed(source, prompt, options):
     """One text, written as it comes; its new tokens."""
     first = source.encode(prompt, "chat" in options)
     live = Live(source, first, "" if "chat" in options else source.words.decode(first))
-    found, ids = generate(source, prompt, **options, each=live)
+    found, ids = generate(source, prompt, **options, on_token=live)
     [hypothesis] = found
     show(live.text())
     if source.kind == "model":

@@ -128,7 +128,7 @@ class Module:
         self.starts = [0]
         for line in self.source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
-        self.definitions, self.origin, self.libraries = {}, {}, {}
+        self.definitions, self.imported, self.libraries = {}, {}, {}
         for node in self.tree.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 self.definitions[node.name] = node
@@ -138,7 +138,7 @@ class Module:
                         self.definitions[target.id] = node
             elif isinstance(node, ast.ImportFrom) and node.module.startswith("npdl."):
                 for alias in node.names:
-                    self.origin[alias.asname or alias.name] = node.module, alias.name
+                    self.imported[alias.asname or alias.name] = node.module, alias.name
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 for alias in node.names:
                     self.libraries[alias.asname or alias.name] = ast.unparse(node)
@@ -205,8 +205,8 @@ class Cut:
                 continue
             if node.id in source.definitions:
                 found.append((module, node.id))
-            elif node.id in source.origin:
-                found.append(source.origin[node.id])
+            elif node.id in source.imported:
+                found.append(source.imported[node.id])
             elif node.id in source.libraries:
                 self.libraries[node.id] = source.libraries[node.id]
         return [key for key in found if key not in self.kept]
@@ -262,14 +262,14 @@ class Cut:
     @staticmethod
     def is_check(source, func):
         name = getattr(func, "id", None)
-        return source.origin.get(name, ("",))[0] in ERRORS or (
+        return source.imported.get(name, ("",))[0] in ERRORS or (
             source.name in CHECKS and name in source.definitions)
 
     def instead_of(self, source, node):
         """What stands in an expression's place: of a check that returns what it is given, that."""
         if not (isinstance(node, ast.Call) and self.is_check(source, node.func) and node.args):
             return None
-        name = source.origin.get(node.func.id, ("", node.func.id))[1]
+        name = source.imported.get(node.func.id, ("", node.func.id))[1]
         return node.args[0 if name != "checked_params" else 1] if name in SAME else None
 
     # --- the text --------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Cut:
 
         def visit(name):
             if name in names and name not in found:
-                for other, _ in self.module(name).origin.values():
+                for other, _ in self.module(name).imported.values():
                     visit(other)
                 found.append(name)
 

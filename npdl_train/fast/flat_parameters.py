@@ -44,9 +44,9 @@ class FlatParameters:
         self.dtype = params[self.names[0]].data.dtype
         self.params = [params, *(dict(shadow.params()) for shadow in models[1:])]
         self.shape = 1 + len(optimizer.moments) + len(self.params), -(-self.size // ROW) * ROW
-        self.settle()
+        self.move_into()
 
-    def settle(self, store=None):
+    def move_into(self, store=None):
         """Move all numbers into `store`, bytes that processes share, or into memory of its own."""
         optimizer = self.optimizer
         before = [{name: param.data for name, param in self.params[0].items()},

@@ -85,7 +85,7 @@ class Arena:
         found = self.views.get(key)
         if found is None:
             found, kept = make(*arrays, *more), all(id(array) in self.mine for array in arrays)
-            made = list(leaves(found))
+            made = list(arrays_in(found))
             if kept and all(view.base is not None for view in made):        # no copies
                 self.views[key] = found
                 self.mine.update(map(id, made))
@@ -104,10 +104,10 @@ class Arena:
         return array, (chunk, start + taken)
 
 
-def leaves(nest):
+def arrays_in(nest):
     """The arrays in tuples and lists."""
     for each in nest if isinstance(nest, (tuple, list)) else ():
-        yield from leaves(each)
+        yield from arrays_in(each)
     if not isinstance(nest, (tuple, list)):
         yield nest
 

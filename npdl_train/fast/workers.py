@@ -182,7 +182,7 @@ class Processes(Threads):
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(1)                 # it imports a script without a guard: its parent says so
         self.flat.snapshot.check()
-        self.flat.settle(shared_memory(self.flat.nbytes, START == "fork"))
+        self.flat.move_into(shared_memory(self.flat.nbytes, START == "fork"))
         self.make()
         self.wait, self.pid, self.others = Wait(), os.getpid(), []
         undo.callback(self.stop)
@@ -215,7 +215,7 @@ class Processes(Threads):
         self.pid = None
         with contextlib.suppress(NpdlError):        # a model that is another engine's by now
             self.flat.snapshot.check()
-            self.flat.settle()
+            self.flat.move_into()
             self.make()
 
     def at_once(self, function, shares, common):

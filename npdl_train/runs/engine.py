@@ -85,7 +85,7 @@ class PlainEngine:
         """
         loss_layer = SequenceLoss()
         self.model.zero_grad()
-        logits, cache, targets, counted = self.look(batch, None if rng is None else rng())
+        logits, cache, targets, counted = self.forward(batch, None if rng is None else rng())
         loss, c_loss = loss_layer.forward(logits, targets, counted)
         dlogits = loss_layer.backward(1.0, c_loss)
         self.model.backward(dlogits, cache)
@@ -104,13 +104,13 @@ class PlainEngine:
         losses, rights = [], []
         for start in range(0, len(batch), batch.chunk):
             part = batch.part(start, start + batch.chunk)
-            logits, _, targets, counted = self.look(part, None)
+            logits, _, targets, counted = self.forward(part, None)
             loss, _ = SequenceLoss("none").forward(logits, targets, counted)
             losses.append(to_host(loss))
             rights.append(to_host(((most_probable(logits) == targets) & counted).sum(1)))
         return np.concatenate(losses), np.concatenate(rights)
 
-    def look(self, batch, rng):
+    def forward(self, batch, rng):
         """The model's logits (B, S, V) and cache, the targets and what counts."""
         out, cache = self.model.forward(*batch.read, **({} if rng is None else {"rng": rng}))
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them

@@ -241,12 +241,12 @@ def _progress(configs, folders, quiet):
     with tqdm(total=sum(config.steps for config in configs), initial=count(), unit="step",
               disable=True if quiet else None, smoothing=0.02, dynamic_ncols=True,
               mininterval=2) as bar:
-        def look():
+        def advance():
             bar.update(count() - bar.n)
             finished = sum(map(is_finished, folders, configs))
             bar.set_postfix_str(f"{finished}/{len(configs)} runs finished")
 
-        with meanwhile(look, 2.0):
+        with meanwhile(advance, 2.0):
             yield
 
 

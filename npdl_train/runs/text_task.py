@@ -28,7 +28,8 @@ def with_facts(config):
     if config.pretrained is not None:
         return dataclasses.replace(config, sha256=sha256,
                                    pretrained_sha256=digest(config.pretrained))
-    known = Characters.of(text) if config.characters is None else Characters(config.characters)
+    given = config.characters
+    known = Characters.from_text(text) if given is None else Characters(given)
     split_text(known.encode(text), config.r_train, config.block)
     return dataclasses.replace(config, sha256=sha256, characters=known.characters)
 

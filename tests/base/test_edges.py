@@ -62,7 +62,7 @@ def y_of(layer, *inputs):
     return layer.forward(*inputs)[0]
 
 
-def ended(lengths):
+def lstm_outputs(lengths):
     """An LSTM's outputs for sequences that end after so many steps."""
     return LSTM(3, 4, **D64).forward(STEPS, lengths=lengths)[0][0]
 
@@ -139,8 +139,9 @@ SEQUENCE = BAD_ROW[None], np.array([[0, 9]]), np.array([[True, False]])
 IGNORED = BAD_ROW, np.array([0, -1])
 LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
-    **{f"{kind} lengths": (lambda kind=kind: ended(np.array([1, 6], kind)), lambda: ended([1, 6]),
-                           1e-14) for kind in ("uint8", "uint64", "int8")},
+    **{f"{kind} lengths": (lambda kind=kind: lstm_outputs(np.array([1, 6], kind)),
+                           lambda: lstm_outputs([1, 6]), 1e-14)
+       for kind in ("uint8", "uint64", "int8")},
     "LayerNorm of float16": (lambda: y_of(LayerNorm(512), HALF), lambda: normalised(HALF), 1e-3),
     "RMSNorm of float16": (lambda: y_of(RMSNorm(512), HALF), lambda: normalised(HALF, False), 1e-3),
     "quantize float16, 13 bits": (lambda: packed(np.array([[3.9, -1.0]], "float16"), 13),
@@ -222,10 +223,11 @@ def test_values(name):
 
 
 REFUSED = {                                     # name: (call, what the message says)
-    "lengths out of range": (lambda: ended([9, -5]), "0 to 6"),
+    "lengths out of range": (lambda: lstm_outputs([9, -5]), "0 to 6"),
     "two directions of two widths": (
         lambda: Bidirectional(RNN(4, 2), RNN(3, 2)), "both read the same input"),
-    "neurons of two counts": (lambda: ThresholdNeuron.of([[1, 1]], [0, 0, 0]), "do not fit"),
+    "neurons of two counts": (
+        lambda: ThresholdNeuron.from_weights([[1, 1]], [0, 0, 0]), "do not fit"),
     "ragged lists": (lambda: GPT(5, 4).forward([[1, 2], [3]]), "different lengths"),
     "exact_match by the median": (lambda: exact_match(
         np.ones((1, 1, 2)), np.zeros((1, 1), int), np.ones((1, 1), bool), "median"), "choose"),

@@ -10,7 +10,16 @@ import tomllib
 
 import pytest
 
-from tests.tools.import_graph import FILES, ROOT, ROOTS, circle, imports, of_files, of_rooms, room
+from tests.tools.import_graph import (
+    FILES,
+    ROOT,
+    ROOTS,
+    circle,
+    imports,
+    of_files,
+    of_rooms,
+    room_of,
+)
 
 ORDER = ("npdl", "npdl.layers", "npdl.models", "npdl.data", "npdl.decoding", "npdl.adapt",
          "npdl_train", "npdl_train.pretrained", "npdl_train.fast", "npdl_train.runs",
@@ -44,7 +53,7 @@ def test_nothing_is_imported_late_but_by_commands():
 def test_imports_point_down():
     upward = {f"{name}: {other}" for name in FILES if name.startswith(("npdl.", "npdl_train."))
               and not name.endswith(".__main__") for other in imports(name)[0]
-              if ORDER.index(room(other)) > ORDER.index(room(name))}
+              if ORDER.index(room_of(other)) > ORDER.index(room_of(name))}
     assert not upward, "\n".join(sorted(upward))
 
 

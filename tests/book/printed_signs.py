@@ -199,7 +199,7 @@ def survivors(one, kinds, first):
     """(label, kind, what, whether the check noticed it) of every change in a chapter. A formula of
     the text has its chapter's number and itself for a label."""
     space = checks.namespace(one.name)
-    for part in one.of("check", "said"):
+    for part in one.directives("check", "said"):
         texts = checks.printed(one, part)
         for name, tex in texts.items():
             label = name if part.name == "check" else f"{one.number}: {name}"

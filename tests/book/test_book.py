@@ -51,14 +51,14 @@ def test_equations_hold_and_are_cited_by_the_source(path):
     chapter = read(path)
     complete(chapter)
     assert set(checks.run(chapter)) == {*chapter.equations, *chapter.formulas}
-    for part in chapter.of("equation"):
+    for part in chapter.directives("equation"):
         assert mathml(part.body, block=True).startswith("<math")
     assert {"model", "sum", "ask"} <= {part.name for part in chapter.parts}
-    for part in chapter.of("model", "sum", "ask"):
+    for part in chapter.directives("model", "sum", "ask"):
         OPENED[part.name](chapter, part)
-    for part in chapter.of("source"):
+    for part in chapter.directives("source"):
         assert sources.cited(chapter, part).lines
-    for part in chapter.of("proof"):
+    for part in chapter.directives("proof"):
         assert all(map(proof, part.given.split()))
 
 
@@ -95,7 +95,7 @@ def test_the_chapters_are_numbered_and_their_pictures_are_theirs():
 
 
 def test_every_model_is_shown_once():
-    shown = [part.given for path in PATHS for part in read(path).of("model")]
+    shown = [part.given for path in PATHS for part in read(path).directives("model")]
     assert sorted(shown) == sorted(trained.MODELS)
     assert {path.stem for path in trained.DATA.glob("*")} == set(trained.MODELS)
 
@@ -263,13 +263,13 @@ def everything(path):
     complete(chapter)
     checks.run(chapter)
     every_equation([chapter])
-    for part in chapter.of("model", "sum", "ask"):
+    for part in chapter.directives("model", "sum", "ask"):
         OPENED[part.name](chapter, part)
-    for part in chapter.of("source"):
+    for part in chapter.directives("source"):
         sources.cited(chapter, part)
-    for part in chapter.of("mistakes"):
+    for part in chapter.directives("mistakes"):
         assert "sign is wrong" in mistakes(chapter, part)[0].said
-    for part in chapter.of("questions"):
+    for part in chapter.directives("questions"):
         assert asked(part.given)
     return chapter
 
@@ -290,13 +290,13 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
     path.write_text(WHOLE)
     chapter = read(path)
     with pytest.raises(BookError, match=r"blame first names line \d+ of Linear\.backward, not"):
-        mistakes(chapter, chapter.of("mistakes")[0])
+        mistakes(chapter, chapter.directives("mistakes")[0])
     path.write_text(WHOLE.replace(": A sign.", ": Left out.\n! Either line\n! can have it."))
     read.cache_clear()
     chapter = read(path)
-    made, = mistakes(chapter, chapter.of("mistakes")[0])
+    made, = mistakes(chapter, chapter.directives("mistakes")[0])
     assert (made.why, made.other) == ("Left out.", "Either line can have it.")
-    page = Page(chapter, every_equation([chapter])).mistakes(chapter.of("mistakes")[0])
+    page = Page(chapter, every_equation([chapter])).mistakes(chapter.directives("mistakes")[0])
     assert "<p>Either line can have it.</p>" in page
 
 
@@ -359,7 +359,7 @@ def test_what_breaks_a_build(old, new, said, tmp_path):
 def test_a_mistake_that_a_number_shows():
     """As it is and with the mistake, out of what the checks of the chapter leave."""
     chapter = read(next(path for path in PATHS if path.stem == "14-adamw-clipping"))
-    said = [m.said for part in chapter.of("mistakes") for m in mistakes(chapter, part)]
+    said = [m.said for part in chapter.directives("mistakes") for m in mistakes(chapter, part)]
     assert [text.count("with the mistake: ") for text in said] == [1] * 3
     assert "[-1.]]" in said[0] and "[-3.1623]]" in said[0]
     assert "[-1.]]" in said[1] and "[nan]]" in said[1]

@@ -39,7 +39,7 @@ def small(text, model="gpt", **settings):
 
 
 def test_characters_are_sorted_and_survive_a_round_trip():
-    words = Characters.of(PLAY)
+    words = Characters.from_text(PLAY)
     assert words.characters == "".join(sorted(set(PLAY))) and words.size == len(set(PLAY))
     ids = words.encode(PLAY)
     assert ids.dtype == np.int64 and words.decode(ids) == PLAY

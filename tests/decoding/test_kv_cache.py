@@ -86,8 +86,8 @@ def test_only_the_last_position_is_scored(monkeypatch):
 
 def test_each_token_is_told_as_it_is_chosen():
     scorer, told = continuation(llama(), [[1], [2]]), []
-    found = greedy(scorer, 6, (0, 5), each=lambda *token: told.append((0, *token)))
-    drawn = sample(scorer, 6, 3, (0, 5), 2, each=lambda *token: told.append((1, *token)))
+    found = greedy(scorer, 6, (0, 5), on_token=lambda *token: told.append((0, *token)))
+    drawn = sample(scorer, 6, 3, (0, 5), 2, on_token=lambda *token: told.append((1, *token)))
     for i, hypotheses in enumerate((found, drawn)):
         for j, hypothesis in enumerate(hypotheses):
             assert tuple(t for run, place, t in told if (run, place) == (i, j)) == hypothesis.tokens
@@ -111,8 +111,8 @@ def test_one_row_has_one_blas_thread_and_the_setting_comes_back(make):
                 if library["user_api"] == "blas"]
 
     seen, before = [], threads()
-    greedy(continuation(make(), [1]), 2, each=lambda *_: seen.append(threads()))
-    greedy(continuation(make(), [[1], [2]]), 1, each=lambda *_: seen.append(threads()))
+    greedy(continuation(make(), [1]), 2, on_token=lambda *_: seen.append(threads()))
+    greedy(continuation(make(), [[1], [2]]), 1, on_token=lambda *_: seen.append(threads()))
     assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == threads() == before
 
 

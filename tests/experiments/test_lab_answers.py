@@ -147,7 +147,7 @@ def test_the_curvature_is_an_eigenvalue_of_the_hessian_as_adam_divides_it():
     root = np.sqrt(np.sqrt(joined(trainer.optimizer.v) / (1 - 0.999**3)) + 1e-8)
     values, vectors = np.linalg.eigh((H + H.T) / 2 / root[:, None] / root)
     for i in (0, -1):
-        record, u = curvature.look(hessian, trainer, cut(vectors[:, i]), 1)
+        record, u = curvature.measured(hessian, trainer, cut(vectors[:, i]), 1)
         assert record["lr_curvature"] == pytest.approx(1e-3 * values[i], rel=1e-3)
         np.testing.assert_allclose(joined(u), values[i] * vectors[:, i],
                                    atol=5e-3 * abs(values[i]))

@@ -25,10 +25,10 @@ def cheap_records():
     found = {}
     for path in sorted(records.RESULTS.glob("*.json.gz")):
         stored = records.stored_in(path)
-        run = records.Run(stored)
+        run = records.KeptRun(stored)
         stale = (replay.label_of(run) or {}).get("replays") is False
         if run.config.p == 31 and run.config.steps <= 10_001 and not stale:
-            found.setdefault((run.config.model, run.origin), []).append(
+            found.setdefault((run.config.model, run.computed_by), []).append(
                 (launch.cost(run.config) / run.config.steps, path.name, stored))
     return {name: stored for group in found.values() for _, name, stored in sorted(group)[:MOST]}
 
@@ -36,7 +36,8 @@ def cheap_records():
 def marked():
     """The names, all but the cheapest with the mark slow."""
     found = cheap_records()
-    first, *others = sorted(found, key=lambda name: launch.cost(records.Run(found[name]).config))
+    first, *others = sorted(
+        found, key=lambda name: launch.cost(records.KeptRun(found[name]).config))
     return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
 
 
@@ -55,7 +56,7 @@ def test_a_kept_record_replays(name):
 
 
 def test_every_label_says_why_and_is_of_records_that_are_there():
-    runs = [records.Run(records.stored_in(path)) for path in records.RESULTS.glob("*.json.gz")]
+    runs = [records.KeptRun(records.stored_in(path)) for path in records.RESULTS.glob("*.json.gz")]
     for label in replay.labels():
         assert label["words"] and label["replays"] in (True, False)
         assert any(replay.label_of(run) is not None and replay.label_of(run) == label

@@ -120,12 +120,12 @@ def test_a_rescaled_gradient_has_its_norm_and_no_part_along_the_weights():
 def test_a_collapsed_softmax_is_seen():
     model = collapse.MLP([14, 8, 8, 7], bias=False)
     zero = np.zeros((3, 7), np.float32)
-    row = collapse.look(1, model, list(dict(model.params()).values()), 0.0,
+    row = collapse.measured(1, model, list(dict(model.params()).values()), 0.0,
                         np.eye(3, 7, dtype=np.float32), zero, np.arange(3),
                         collapse.pairs(7, 0.4, 0)[1])
     assert row["collapsed"] == 1 and row["along"] == 0 and row["train_accuracy"] == 1
     zero[0, 0], zero[1, 2] = -0.1, 0.1              # the right logit of a pair, another's wrong one
-    row = collapse.look(1, model, list(dict(model.params()).values()), 0.0,
+    row = collapse.measured(1, model, list(dict(model.params()).values()), 0.0,
                         np.eye(3, 7, dtype=np.float32), zero, np.arange(3),
                         collapse.pairs(7, 0.4, 0)[1])
     assert row["collapsed"] == 2 / 3
@@ -140,7 +140,7 @@ def test_a_trial_ends_when_nothing_can_change(monkeypatch):
 
 def test_a_trial_ends_when_all_is_right_three_times(monkeypatch):
     rights = iter([1, 0.5, 1, 1, 1])
-    monkeypatch.setattr(collapse, "look", lambda epoch, *rest: {
+    monkeypatch.setattr(collapse, "measured", lambda epoch, *rest: {
         "step": epoch, "validation_accuracy": next(rights)})
     assert small("plain", epochs=50)["step"] == [1, 2, 3, 4, 5]
 

@@ -70,7 +70,7 @@ def test_a_graph_computes_when_it_is_launched_and_from_what_lies_there_then(stre
             graph.launch(stream)
         np.testing.assert_array_equal(to_host(total), 3 * (2 * factor + 1))
     assert [event.kind for event in events if event.kind != "node"] == ["graph"]
-    assert len(events.of("node")) == 4
+    assert len(events.of_kind("node")) == 4
 
 
 def test_a_copy_from_pinned_memory_is_repeated_with_what_lies_there_then(stream):
@@ -210,7 +210,7 @@ def test_setting_a_stream_takes_the_workspace_away(stream):
         graph = captured(stream, lambda: xp.matmul(a, a))
         with cupy_on_cpu.record() as events:
             graph.launch(stream)
-        return events.of("node")[0].name
+        return events.of_kind("node")[0].name
 
     assert name() == "product cublasSgemm"
     handle.ask("cublasSetStream_v2", handle.handle, ctypes.c_void_p(stream.ptr))

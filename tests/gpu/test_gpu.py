@@ -167,7 +167,7 @@ def test_what_a_step_of_the_documents_models_asks_of_the_card(gpu, tmp_path, mod
     with cupy_on_cpu.empty_kernels(), trainer.engine, cupy_on_cpu.record() as events:
         trainer.update()
     assert [event.kind for event in events if event.kind != "node"] == ["copy", "graph"]
-    nodes = [event.name.split(" ", 1) for event in events.of("node")]
+    nodes = [event.name.split(" ", 1) for event in events.of_kind("node")]
     assert len([kind for kind, _ in nodes if kind != "copy"]) <= LAUNCHES[model]
     sums = {name for _, name in nodes if name.startswith("cupy_sum")}
     assert not sums                     # a sum down a column would run on few of a card's blocks

@@ -71,7 +71,7 @@ def test_decoding_waits_once_for_each_token(gpu, name):
     def waits(advance):
         with cupy_on_cpu.record() as events:
             found = advance()
-        return found, len(events.of("synchronisation"))
+        return found, len(events.of_kind("synchronisation"))
 
     with backend.using("numpy"):
         model = model_of(name)

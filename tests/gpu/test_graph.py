@@ -103,7 +103,7 @@ def test_the_host_asks_for_one_copy_and_one_launch(gpu, case):
         trainer.update()
     asked = [event.kind for event in events if event.kind != "node"]
     assert asked == ["copy", "graph"]
-    assert not [event for event in events.of("node") if "workspace" in event.name
+    assert not [event for event in events.of_kind("node") if "workspace" in event.name
                 or "host" in event.name]
 
 
@@ -112,7 +112,7 @@ def test_eager_means_eager(gpu):
     _, _, trainer = run(CASES["gpt"], "eager", 4)
     with trainer.engine, cupy_on_cpu.record() as events:
         trainer.update()
-    assert not events.of("graph") and len(events.of("launch")) > 20
+    assert not events.of_kind("graph") and len(events.of_kind("launch")) > 20
 
 
 @emulated
@@ -121,10 +121,10 @@ def test_an_evaluation_waits_once_for_each_set(gpu, case):
     _, _, trainer = run(CASES[case], "fast", 4)
     with trainer.engine, cupy_on_cpu.record() as events:
         trainer.task.measure(trainer.engine)
-    assert len(events.of("graph")) == 2 == len(events.of("synchronisation"))
+    assert len(events.of_kind("graph")) == 2 == len(events.of_kind("synchronisation"))
     with trainer.engine, cupy_on_cpu.record() as events:
         trainer.evaluate()                      # and for the norm, finite where everything is
-    assert len(events.of("synchronisation")) == 3 and len(events.of("launch")) <= 4
+    assert len(events.of_kind("synchronisation")) == 3 and len(events.of_kind("launch")) <= 4
 
 
 def test_a_run_goes_on_on_either(gpu):

@@ -43,12 +43,12 @@ def first(value):
     return value[0] if isinstance(value, tuple) else value
 
 
-def flat(value):
+def arrays_in(value):
     """The arrays of a nest of tuples, in order, without what is None."""
     if value is None:
         return []
     if isinstance(value, (tuple, list)):
-        return [array for item in value for array in flat(item)]
+        return [array for item in value for array in arrays_in(item)]
     return [np.asarray(value)]
 
 
@@ -75,7 +75,7 @@ def of_layer(make, *inputs, state=None, **options):
         y = first(out)
         dy = rng.standard_normal(y.shape)
         dx = layer.backward(dy, cache)
-        return {"y": y, "dx": flat(first(dx))[0] if flat(first(dx)) else np.zeros(0),
+        return {"y": y, "dx": arrays_in(first(dx))[0] if arrays_in(first(dx)) else np.zeros(0),
                 **gradients(layer)}
     return run
 
@@ -90,7 +90,7 @@ def of_recurrent(make, shape, state, lengths=None):
         start, dfinal = (start[0], dfinal[0]) if len(state) == 1 else (start, dfinal)
         (y, final), cache = layer.forward(x, start, lengths=lengths)
         dx, dstart = layer.backward((rng.standard_normal(y.shape), dfinal), cache)
-        parts = {f"state{i}": a for i, a in enumerate(flat((final, dstart)))}
+        parts = {f"state{i}": a for i, a in enumerate(arrays_in((final, dstart)))}
         return {"y": y, "dx": dx, **parts, **gradients(layer)}
     return run
 
@@ -127,7 +127,7 @@ def of_loss(make, *inputs):
         given = [x(rng) for x in inputs]
         loss, cache = layer.forward(*given)
         dloss = rng.standard_normal(np.shape(loss)) if np.ndim(loss) else 0.7
-        parts = flat(layer.backward(dloss, cache))
+        parts = arrays_in(layer.backward(dloss, cache))
         return {"loss": loss, **{f"d{i}": d for i, d in enumerate(parts)}}
     return run
 

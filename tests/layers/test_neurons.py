@@ -17,7 +17,8 @@ def test_neurons_compute_their_tables():
 
 
 def test_a_neuron_at_its_threshold_fires():
-    assert ThresholdNeuron.of([1, -1], 0).forward(INPUTS)[0].ravel().tolist() == [1, 0, 1, 1]
+    y, _ = ThresholdNeuron.from_weights([1, -1], 0).forward(INPUTS)
+    assert y.ravel().tolist() == [1, 0, 1, 1]
 
 
 def test_the_perceptron_learns_and_and_or_but_not_xor():
@@ -32,7 +33,7 @@ def test_the_perceptron_learns_and_and_or_but_not_xor():
 def test_no_neuron_of_a_grid_computes_xor():
     grid = np.linspace(-2, 2, 17)
     W = np.array(list(itertools.product(grid, grid, grid))).T           # all at once
-    y, _ = ThresholdNeuron.of(W[:2], W[2]).forward(INPUTS)
+    y, _ = ThresholdNeuron.from_weights(W[:2], W[2]).forward(INPUTS)
     assert (y == OR).all(0).any() and (y == AND).all(0).any()
     assert not (y == NOT_BOTH).all(0).any()
 
@@ -45,8 +46,8 @@ def test_the_neurons_lines_are_half_way_between_the_inputs():
 def test_the_perceptron_by_hand():
     """OR and NOT x_1 from 0: the first is wrong 2, 2, 1 and 0 times, the second 1, 1 and 0."""
     targets = np.concatenate([OR, 1 - INPUTS[:, :1]], 1)
-    neurons = ThresholdNeuron.of(np.zeros((2, 2)), np.zeros(2))
+    neurons = ThresholdNeuron.from_weights(np.zeros((2, 2)), np.zeros(2))
     assert perceptron(neurons, INPUTS, targets) == 4
     assert neurons.W.data.tolist() == [[1, -1], [1, 0]] and neurons.b.data.tolist() == [-1, 0]
     for epochs, found in ((4, 4), (3, None)):
-        assert perceptron(ThresholdNeuron.of([0, 0], 0), INPUTS, OR, epochs) == found
+        assert perceptron(ThresholdNeuron.from_weights([0, 0], 0), INPUTS, OR, epochs) == found

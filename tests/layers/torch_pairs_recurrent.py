@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from npdl.functions import map_state
 from npdl.layers.attention import AdditiveAttention, ScaledDotAttention
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.recurrent import (
@@ -60,13 +61,6 @@ def run(cells, P, x, state=None, lengths=None, **options):
     return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0], final
 
 
-def each(state, change):
-    """`change` of a state, or of the h and c of an LSTM's."""
-    if state is None:
-        return None
-    return tuple(map(change, state)) if isinstance(state, (tuple, list)) else change(state)
-
-
 def cell(layer, P, x, state=None):
     if state is None:
         zeros = x.new_zeros(len(x), layer.d_hidden)
@@ -75,8 +69,9 @@ def cell(layer, P, x, state=None):
 
 
 def one_layer(layer, P, x, state=None, lengths=None):
-    y, final = run({"cell.": layer.cell}, P, x, each(state, lambda s: s[None]), lengths)
-    return y, each(final, lambda s: s[0])
+    state = None if state is None else map_state(lambda s: s[None], state)
+    y, final = run({"cell.": layer.cell}, P, x, state, lengths)
+    return y, map_state(lambda s: s[0], final)
 
 
 def stack(layer, P, x, state=None, lengths=None, name=""):
@@ -90,7 +85,7 @@ def both_ways(layer, P, x, start=None, lengths=None, name=""):
     state = None if start is None else torch.cat(start) if torch.is_tensor(start[0]) else tuple(
         map(torch.cat, zip(*start, strict=True)))
     y, final = run(cells, P, x, state, lengths, bidirectional=True)
-    return y, tuple(each(final, lambda s, i=i: s[i : i + 1]) for i in range(2))
+    return y, tuple(map_state(lambda s, i=i: s[i : i + 1], final) for i in range(2))
 
 
 def birnn(layer, P, x, state=None, lengths=None, name=""):

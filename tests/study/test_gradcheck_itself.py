@@ -212,13 +212,13 @@ def test_the_callers_layer_and_arrays_stay_as_they_are():
 def test_strided_inputs_stay_strided():
     seen = []
 
-    class Watch(GELU):
+    class Recording(GELU):
         def forward(self, x):
             seen.append(x.flags.c_contiguous)
             return super().forward(x)
 
-    check(subject_of(Watch(), (X[..., ::2],)))
-    check(subject_of(Watch(), (X.swapaxes(0, 1),)))
+    check(subject_of(Recording(), (X[..., ::2],)))
+    check(subject_of(Recording(), (X.swapaxes(0, 1),)))
     assert seen and not any(seen)
 
 

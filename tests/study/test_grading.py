@@ -20,8 +20,8 @@ from npdl.__main__ import main
 from npdl_study.homework import grading, isolated
 from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
-from npdl_study.homework.handed_in import NotOwn
 from npdl_study.homework.judging import questions
+from npdl_study.homework.submissions import NotOwn
 from npdl_train.process import SEALS
 from tests.study.test_homework import ALL, solved, styled
 from tests.tools import slow

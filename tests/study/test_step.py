@@ -311,17 +311,17 @@ def test_plain_text_where_there_is_no_terminal(monkeypatch):
 
 def test_a_summary_counts_what_is_not_finite():
     array = np.array([[1.0, -3.0], [np.nan, np.inf]])
-    found = Summary.of(array)
+    found = Summary.from_array(array)
     assert (found.nan, found.inf, found.low, found.high) == (1, 1, -3.0, 1.0)
     assert found.norm == pytest.approx(np.sqrt(10)) and found.dtype == "float64"
     array[...] = 0                                      # a summary keeps what it saw
     assert found.values[0, 1] == -3.0
-    big = Summary.of(np.arange(100.0 * 33).reshape(10, 10, 33))
+    big = Summary.from_array(np.arange(100.0 * 33).reshape(10, 10, 33))
     assert big.cells.shape == (16, 16) and big.values is None
     assert big.cells.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
-    assert Summary.of(np.float64(2)).shape == ()
+    assert Summary.from_array(np.float64(2)).shape == ()
     for shape in (0,), (0, 3), (2, 0), (0, 0), (1, 2, 0), (0, 2, 3):
-        empty = Summary.of(np.zeros(shape))
+        empty = Summary.from_array(np.zeros(shape))
         assert empty.norm == 0 and empty.line().split(")")[1].strip() == "empty"
 
 

@@ -41,10 +41,10 @@ def on_host(nest):
                   if isinstance(leaf, np.ndarray) else leaf)
 
 
-def flat(nest):
+def arrays_in(nest):
     """The arrays of a nest, on the host, in order."""
     if isinstance(nest, (tuple, list)):
-        return [array for item in nest for array in flat(item)]
+        return [array for item in nest for array in arrays_in(item)]
     return [np.asarray(to_host(nest))] if hasattr(nest, "dtype") else []
 
 
@@ -72,7 +72,7 @@ def run_case(case, place, dtype=None, unwaited=contextlib.nullcontext):
     with unwaited():
         returned = layer.backward(dout, cache)
     grads = [to_host(p.grad) for _, p in layer.params() if p.trainable]
-    return flat(outputs) + flat(returned) + grads
+    return arrays_in(outputs) + arrays_in(returned) + grads
 
 
 def randomise_on_host(layer):

@@ -122,7 +122,7 @@ def both(make, optimizer=AdamW, decay=1e-2, **options):
 
 
 def assert_chosen(kind, choice):
-    """Two steps of both rooms with the options of a choice, or that the wing refuses them."""
+    """Two steps of both engines with the options of a choice, or that the wing refuses them."""
     chosen = {name: value for name, value in choice.items() if name not in STEP}
     step = {name: choice[name] for name in STEP}
 
@@ -155,8 +155,8 @@ def assert_equal(make, batch, threads=1, dropout=False, atol=1e-12, max_norm=0.5
             for found, wanted in zip(fast.measure(batch), plain.measure(batch), strict=True):
                 assert_close(found, wanted, "measure", atol)
             assert_close(fast.clip(max_norm), plain.clip(max_norm), "norm", atol)
-            for room in (plain, fast):
-                room.update()
+            for each in (plain, fast):
+                each.update()
             for name, param in plain.model.params(frozen=True):
                 assert_close(parameters[name].data, param.data, name, atol)
 
@@ -307,9 +307,9 @@ def assert_same_updates(kind, decay, max_norm):
 
 def assert_clipping_overflows_to_nan():
     """A norm that is infinite makes no gradient 0."""
-    for room in (PlainEngine, FastEngine):
+    for kind in (PlainEngine, FastEngine):
         model = build(GPT, dtype="float32")
-        engine = room(model, AdamW(model))
+        engine = kind(model, AdamW(model))
         for _, param in model.params():
             param.grad[...] = 1e20
         with np.errstate(over="ignore", invalid="ignore"):
@@ -319,10 +319,11 @@ def assert_clipping_overflows_to_nan():
 
 def assert_moments_overflow_to_nan():
     """A gradient whose square is infinite makes its own parameter NaN, and no update 0."""
-    rooms = [(kind, room) for kind in (Adam, AdamW) for room in (PlainEngine, FastEngine)]
-    for kind, room in (*rooms, (flat_parameters.AdamWInPlace, PlainEngine)):
+    pairs = [*itertools.product((PlainEngine, FastEngine), (Adam, AdamW)),
+             (PlainEngine, flat_parameters.AdamWInPlace)]
+    for kind, optimizer in pairs:
         model = make_on_host(lambda: build(GPT, dtype="float32")).to_backend()
-        engine = room(model, kind(model))
+        engine = kind(model, optimizer(model))
         for name, param in model.params():
             param.grad[...] = 1e20 if name == "embedding.W" else 1.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -340,19 +341,19 @@ def compare_updates(kind, decay, max_norm):
             param.decay = param.data.ndim >= 2
     turned = models[-1].embedding.W         # not in one piece: in place, the textbook updates it
     turned.data = np.asfortranarray(turned.data)
-    rooms = [room(model, its(model, 0.1, weight_decay=decay))
-             for (room, its), model in zip(kinds, models, strict=True)]
+    engines = [kind(model, optimizer(model, 0.1, weight_decay=decay))
+               for (kind, optimizer), model in zip(kinds, models, strict=True)]
     rng = stream(5, 5)
     for lr in (0.05, None, 0.02):
         for (_, p), *others in zip(*(model.params() for model in models), strict=True):
             p.grad[...] = rng.standard_normal(p.shape)
             for _, q in others:
                 q.grad[...] = p.grad
-        norms = [room.clip(max_norm) for room in rooms]
+        norms = [one.clip(max_norm) for one in engines]
         assert_close(norms[1], norms[0], "norm")
-        for room in rooms:
-            room.update(lr)
-    plain, *others = (getattr(room, "flat", room).optimizer for room in rooms)
+        for one in engines:
+            one.update(lr)
+    plain, *others = (getattr(one, "flat", one).optimizer for one in engines)
     for name, p in plain.params.items():
         for fast in others:
             assert_close(fast.params[name].data, p.data, name)

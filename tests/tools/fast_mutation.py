@@ -1,7 +1,7 @@
 """One-token mistakes in the fast wing: does its equality with the textbook catch them? See
 mutation_score.
 
-Each mutant takes the place of its function while a few steps of both rooms are compared
+Each mutant takes the place of its function while a few steps of both engines are compared
 (fast_cases and fast_refusals beside this file); it is caught when they differ, fail, or take far
 too long. The reasons of survivors, where a change can make no difference, are written here by hand.
 """

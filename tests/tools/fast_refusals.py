@@ -22,7 +22,7 @@ from tests.tools.fast_cases import D, V, assert_close, both, build, drawn
 
 def refusals():
     """[(model, optimizer, why the wing hands it to the textbook)]."""
-    def of(kind, change=lambda model: None, **chosen):
+    def made(kind, change=lambda model: None, **chosen):
         model = build(kind, **chosen)
         return model, AdamW(change(model) or model)
 
@@ -49,20 +49,20 @@ def refusals():
               (f"{block}.attention", "W_K"), (f"{block}.ffn", "activation")]
     layers = "is not among its layers for"
     return [
-        (*of(Seq2Seq, source_vocab=5, target_vocab=5), "Seq2Seq is not among its models"),
-        (*of(type("MyGPT", (GPT,), {})), "MyGPT is not among its models"),
+        (*made(Seq2Seq, source_vocab=5, target_vocab=5), "Seq2Seq is not among its models"),
+        (*made(type("MyGPT", (GPT,), {})), "MyGPT is not among its models"),
         (build(GPT), Muon(build(GPT), []), "Muon is not among its optimizers"),
         (build(GPT), type("Mine", (AdamW,), {})(build(GPT)), "Mine is not among its optimizers"),
-        (*of(LSTMLM, mixed), "the parameters have several dtypes"),
-        (*of(GPT, lambda model: model.classifier),
+        (*made(LSTMLM, mixed), "the parameters have several dtypes"),
+        (*made(GPT, lambda model: model.classifier),
          "the optimizer has not the parameters that the model learns"),
-        *((*of(GPT, replaced(*place, own)), f"Own {layers} {'.'.join(filter(None, place))}")
+        *((*made(GPT, replaced(*place, own)), f"Own {layers} {'.'.join(filter(None, place))}")
           for place in places),
-        *((*of(LSTMLM, replaced(place, name, own)), f"Own {layers} {place}.{name}")
+        *((*made(LSTMLM, replaced(place, name, own)), f"Own {layers} {place}.{name}")
           for place, name in (("lstm", "dropout"), ("lstm.layers.1", "cell"))),
-        (*of(GPT, replaced(block, "norm2", lambda _: RMSNorm(D, dtype="float64"))),
+        (*made(GPT, replaced(block, "norm2", lambda _: RMSNorm(D, dtype="float64"))),
          f"RMSNorm {layers} {block}.norm2"),
-        (*of(GPT, replaced(f"{block}.ffn", "activation", lambda _: Softmax())),
+        (*made(GPT, replaced(f"{block}.ffn", "activation", lambda _: Softmax())),
          f"Softmax {layers} {block}.ffn.activation"),
     ]
 
@@ -146,7 +146,7 @@ def assert_a_changed_batch_is_read_again():
 
 
 def assert_batches_are_refused():
-    """By both rooms, with the same words."""
+    """By both engines, with the same words."""
     ids, targets, counted = (np.ones((2, 3), dtype) for dtype in (int, int, bool))
     wrong = [(ids, targets, counted / 2), (ids, targets, counted[:1]), (ids, targets, ids),
              (ids, targets[:, :2], counted), (ids[:0], targets[:0], counted[:0]),
@@ -155,5 +155,6 @@ def assert_batches_are_refused():
     for kind, arrays in itertools.product((GPT, LSTMLM), wrong):
         plain, fast = both(lambda kind=kind: build(kind))
         with plain, fast:
-            said = [refusal(lambda r=room, a=arrays: r.step(Batch(*a))) for room in (plain, fast)]
+            said = [refusal(lambda e=engine, a=arrays: e.step(Batch(*a)))
+                    for engine in (plain, fast)]
         assert said[0] == said[1]

@@ -45,7 +45,7 @@ def _statements(node, is_late=False):
             yield from _statements(each, is_late or isinstance(each, FUNCTIONS))
 
 
-def room(name):
+def room_of(name):
     """The folder of a module: npdl.layers, docs.book; npdl for the files directly in it. The
     commands, npdl.__main__, hand on from all rooms and are one of their own."""
     if name == "npdl.__main__":
@@ -65,7 +65,7 @@ def of_rooms(late=()):
     """{room: those it imports}."""
     graph = {}
     for name, others in of_files(late).items():
-        graph.setdefault(room(name), set()).update(map(room, others))
+        graph.setdefault(room_of(name), set()).update(map(room_of, others))
     return {one: others - {one} for one, others in graph.items()}
 
 
@@ -119,7 +119,7 @@ def draw(path):
                 "arrowstyle": "->", "color": "#9ab", "shrinkA": 12, "shrinkB": 12, "lw": 0.8})
     for one, place in places.items():
         lines = sum(len(path.read_text(encoding="utf-8").splitlines())
-                    for name, path in FILES.items() if room(name) == one)
+                    for name, path in FILES.items() if room_of(name) == one)
         axes.text(*place, f"{one}\n{lines:,} lines", ha="center", va="center", fontsize=9, bbox={
             "boxstyle": "round", "facecolor": "#eef" if one.startswith("npdl_study") else "#efe",
             "edgecolor": "#667"})

@@ -33,7 +33,7 @@ class Settings:
         name, content = kind()
         (self.folder / name).write_bytes(content)
 
-    def claim(self, changes):
+    def enlarge(self, changes):
         """Settings of a model that is far larger than the checkpoint."""
         self.restore()
         saved = self._settings()
@@ -105,7 +105,7 @@ def ask(lab, settings, changes=None):
     if changes is None:
         settings.spoil()
     else:
-        settings.claim(changes)
+        settings.enlarge(changes)
     try:
         run = load_run(settings.folder)
         if run.records:

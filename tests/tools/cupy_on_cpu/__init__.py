@@ -7,7 +7,7 @@ card was asked for:
 
     with record() as events:
         step()
-    assert not events.of("synchronisation") and len(events.of("launch")) == 146
+    assert not events.of_kind("synchronisation") and len(events.of_kind("launch")) == 146
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Events(list):
 
     peak_bytes = 0
 
-    def of(self, kind):
+    def of_kind(self, kind):
         return [event for event in self if event.kind == kind]
 
 

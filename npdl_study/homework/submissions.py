@@ -42,7 +42,7 @@ class File:
     odd: str = ""
 
 
-def handed_in(every, name, alike=False):
+def find_file(every, name, alike=False):
     """(bytes, path, others) of the shallowest file of this name among those that are `listed`, and
     the paths of others of that name; with `alike`, of a name that is much like it, where there is
     none. Raises NotOwn when it is not there, NotGraded when two are equally near."""

@@ -5,15 +5,15 @@ import zipfile
 
 import pytest
 
-from npdl_study.homework import handed_in as room
-from npdl_study.homework.handed_in import NotGraded, NotOwn
+from npdl_study.homework import submissions
+from npdl_study.homework.submissions import NotGraded, NotOwn
 
 LINK = 0o120777 << 16
 
 
-def handed_in(place, name, alike=False):
+def find_file(place, name, alike=False):
     """(bytes, path, others) of a name in a submission."""
-    return room.handed_in(room.listed(place), name, alike)
+    return submissions.find_file(submissions.listed(place), name, alike)
 
 
 def zipped(place, files, **options):
@@ -48,10 +48,10 @@ def test_what_tools_put_there_is_passed_over(tmp_path, kind):
         (tmp_path / "ada").mkdir()
         place = place.rename(tmp_path / "ada" / "ada.zip").parent
     with pytest.raises(NotOwn, match="linear.py is not there; there is (notes|ada)"):
-        handed_in(place, "linear.py")
+        find_file(place, "linear.py")
     files |= {"week/old/linear.py": "old", "week/linear.py": "mine"}
     place = laid(place, files) if place.is_dir() else zipped(place, files)
-    text, path, others = handed_in(place, "linear.py")
+    text, path, others = find_file(place, "linear.py")
     start = "ada.zip/" if place.suffix else ""
     assert (text, path) == (b"mine", f"{start}week/linear.py")
     assert others == [f"{start}week/old/linear.py"]
@@ -59,7 +59,7 @@ def test_what_tools_put_there_is_passed_over(tmp_path, kind):
 
 def test_a_students_own_backend_hides_nothing(tmp_path):
     place = laid(tmp_path, {"backend.py": "theirs", "layers/linear.py": "mine"})
-    assert handed_in(place, "linear.py")[0] == b"mine"
+    assert find_file(place, "linear.py")[0] == b"mine"
 
 
 @pytest.mark.parametrize("within", ["", "week/"])
@@ -71,17 +71,17 @@ def test_an_environment_made_around_the_work_hides_nothing_of_it(tmp_path, kind,
              f"{within}src/npdl/linear.py": "npdl's own"}
     place = lay(tmp_path / "ada.zip", files)
     with pytest.raises(NotOwn, match=r"lib \(made by tools, or npdl's, and passed over\), "):
-        handed_in(place, "linear.py")
+        find_file(place, "linear.py")
     place = lay(tmp_path / "ben.zip", files | {f"{within}linear.py": "mine"})
-    assert handed_in(place, "linear.py")[::2] == (b"mine", [])
+    assert find_file(place, "linear.py")[::2] == (b"mine", [])
 
 
 def test_two_that_are_equally_near_are_for_the_teacher(tmp_path):
     laid(tmp_path, {"a/linear.py": "1", "b/linear.py": "1"})
-    assert handed_in(tmp_path, "linear.py")[1:] == ("a/linear.py", ["b/linear.py"])
+    assert find_file(tmp_path, "linear.py")[1:] == ("a/linear.py", ["b/linear.py"])
     laid(tmp_path, {"b/linear.py": "2"})
     with pytest.raises(NotGraded, match="2 times, a/linear.py and b/linear.py: leave one"):
-        handed_in(tmp_path, "linear.py")
+        find_file(tmp_path, "linear.py")
 
 
 @pytest.mark.parametrize("name", [
@@ -91,10 +91,10 @@ def test_two_that_are_equally_near_are_for_the_teacher(tmp_path):
 def test_names_that_are_much_alike(tmp_path, name):
     laid(tmp_path, {name: "mine"})
     with pytest.raises(NotOwn, match="did you mean .*? Name it layer_norm.py"):
-        handed_in(tmp_path, "layer_norm.py")
-    assert handed_in(tmp_path, "layer_norm.py", alike=True)[:2] == (b"mine", name)
+        find_file(tmp_path, "layer_norm.py")
+    assert find_file(tmp_path, "layer_norm.py", alike=True)[:2] == (b"mine", name)
     laid(tmp_path, {"deep/layer_norm.py": "named"})
-    assert handed_in(tmp_path, "layer_norm.py", alike=True)[0] == b"named"
+    assert find_file(tmp_path, "layer_norm.py", alike=True)[0] == b"named"
 
 
 @pytest.mark.parametrize("name", ["layer_norms.py", "layer_norm.pyc", "norm.py", "layer_norm.txt",
@@ -102,7 +102,7 @@ def test_names_that_are_much_alike(tmp_path, name):
 def test_names_that_are_not(tmp_path, name):
     laid(tmp_path, {name: "x"})
     with pytest.raises(NotOwn, match=f"not there; there is {name}"):
-        handed_in(tmp_path, "layer_norm.py", alike=True)
+        find_file(tmp_path, "layer_norm.py", alike=True)
 
 
 def test_links_and_pipes_have_a_reason(tmp_path):
@@ -118,7 +118,7 @@ def test_links_and_pipes_have_a_reason(tmp_path):
                         "dan": "linear.py is no file that can be read", "fay": "it is a link",
                         "eve": "hw.zip (no file that can be read)"}.items():
         with pytest.raises(NotOwn) as said:
-            handed_in(tmp_path / name, "linear.py")
+            find_file(tmp_path / name, "linear.py")
         assert words in str(said.value), name
 
 
@@ -145,7 +145,7 @@ def test_hostile_zips(tmp_path, files, words):
     place = zipped(tmp_path / "ada.zip", files)
     before = sorted(tmp_path.parent.rglob("*"))
     with pytest.raises(NotOwn) as said:
-        handed_in(place, "linear.py")
+        find_file(place, "linear.py")
     assert words in str(said.value) and sorted(tmp_path.parent.rglob("*")) == before
 
 
@@ -162,39 +162,39 @@ def test_zips_that_lie_or_are_too_large(tmp_path, monkeypatch):
         assert lie != content, name
         (tmp_path / "a.zip").write_bytes(lie)
         with pytest.raises(NotOwn, match="zip"):
-            handed_in(tmp_path / "a.zip", "linear.py")
+            find_file(tmp_path / "a.zip", "linear.py")
     zipped(tmp_path / "a.zip", {"linear.py": "x", **{f"{i}": "" for i in range(50)}})
-    assert handed_in(tmp_path / "a.zip", "linear.py")[0] == b"x"
+    assert find_file(tmp_path / "a.zip", "linear.py")[0] == b"x"
     for name, most in (("MOST_FILES", 40), ("MOST_OF_A_LIST", 1000), ("MOST_OF_A_ZIP", 1000)):
         with monkeypatch.context() as patch, pytest.raises(NotOwn, match="zip|list|than 40 files"):
-            patch.setattr(room, name, most)
-            handed_in(tmp_path / "a.zip", "linear.py")
+            patch.setattr(submissions, name, most)
+            find_file(tmp_path / "a.zip", "linear.py")
     laid(tmp_path / "ada", dict.fromkeys("abc", ""))
     for name in ("a", "b"):
         zipped(tmp_path / "ada" / f"{name}.zip", {f"{i}": "" for i in range(30)})
-    monkeypatch.setattr(room, "MOST_FILES", 40)
+    monkeypatch.setattr(submissions, "MOST_FILES", 40)
     with pytest.raises(NotOwn, match="more than 40 files"):     # all in all
-        handed_in(tmp_path / "ada", "linear.py")
+        find_file(tmp_path / "ada", "linear.py")
 
 
 def test_folders_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "MOST_FILES", 40)
+    monkeypatch.setattr(submissions, "MOST_FILES", 40)
     laid(tmp_path / "many", {f"{i}": "" for i in range(50)})
     with pytest.raises(NotOwn, match="more than 40 files"):
-        handed_in(tmp_path / "many", "linear.py")
+        find_file(tmp_path / "many", "linear.py")
     laid(tmp_path / "deep", {"a/" * 15 + "linear.py": "x"})
     with pytest.raises(NotOwn, match="there is a/.*a .deeper than 12 folders"):
-        handed_in(tmp_path / "deep", "linear.py")
+        find_file(tmp_path / "deep", "linear.py")
     (tmp_path / "large").mkdir()
-    (tmp_path / "large" / "linear.py").write_bytes(bytes(room.MOST_BYTES + 1))
+    (tmp_path / "large" / "linear.py").write_bytes(bytes(submissions.MOST_BYTES + 1))
     with pytest.raises(NotOwn, match="linear.py has more than 1 MiB"):
-        handed_in(tmp_path / "large", "linear.py")
+        find_file(tmp_path / "large", "linear.py")
 
 
 def test_what_is_read_was_looked_at(tmp_path):
     """A file that is replaced by a link or a pipe after it was listed is not read."""
     laid(tmp_path, {"linear.py": "x"})
-    found, = room.listed(tmp_path)
+    found, = submissions.listed(tmp_path)
     (tmp_path / "linear.py").unlink()
     (tmp_path / "linear.py").symlink_to("/etc/passwd")
     with pytest.raises(OSError):
