@@ -78,8 +78,12 @@ def sum_rows(x):
     How a bias collects its gradient. Plain float32 sums down a column of a million rows lose
     two digits.
     """
-    rows = x.reshape(-1, x.shape[-1])
-    return rows.sum(0, dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype)
+    return sum_over(x.reshape(-1, x.shape[-1]), 0)
+
+
+def sum_over(x, axis):
+    """The sum over an axis, accumulated in float64."""
+    return x.sum(axis, dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype)
 
 
 def mean_over(x, axes):

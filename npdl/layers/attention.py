@@ -17,7 +17,7 @@ from npdl.errors import (
     check_heads,
     require_positive,
 )
-from npdl.functions import softmax, softmax_backward
+from npdl.functions import softmax, softmax_backward, sum_over
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.linear import Linear
 
@@ -106,8 +106,8 @@ class AdditiveAttention(Layer):
         self.a.grad += t.reshape(-1, h).T @ dscores.reshape(-1)     # scores = t a
         dt = dscores[..., None] * self.a.data
         dz = dt * (1 - t**2)                                    # t = tanh(z)
-        du = dz.sum(-2)                                         # z = u + w, each over the other
-        dw = dz.sum(-3)
+        du = sum_over(dz, -2)                                   # z = u + w, each over the other
+        dw = sum_over(dz, -3)
         dq = self.W_q.backward(du, cache.q)
         dk = self.W_k.backward(dw, cache.k)
         return dq, dk, dv

@@ -204,6 +204,8 @@ class _Writer:
         arguments = [a for a in node.args if not _is_cache(a)]
         if not arguments and of is None:
             raise NoFormula
+        if name == "sum_over":
+            return self._sum("sum", arguments[0], arguments[1:])
         if of is not None and not (isinstance(of, ast.Name) and of.id in MODULES):
             return self._method(node, name, outer)
         if of is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.backend import is_host, name, xp
 from npdl.core import Param
-from npdl.functions import normal_cdf, sum_by_index
+from npdl.functions import normal_cdf, sum_by_index, sum_rows
 from npdl.layers.activation import GELU
 from npdl.layers.embedding import Unembedding
 from npdl.layers.layer_norm import LayerNorm
@@ -27,6 +27,7 @@ SHORT_AXIS = 16         # NumPy's loops pay for every row: over a short axis, co
 SMALL = 40              # no sum of so small scores' exponentials leaves float32: over a long axis,
                         # no maximum is taken from them
 TURNED = 64             # rows of so many numbers are turned into columns for their maximum
+COLUMN = 2048           # rows that are summed in float32, beyond which it loses digits
 BLOCK = 131072          # numbers that a chain of elementwise operations takes at a time
 BASES = (FrozenLinear, QuantLinear)         # what an adapter may stand on
 MAPS = (Linear, LoRALinear, *BASES)         # what may stand where the textbook has a Linear
@@ -167,9 +168,10 @@ def products(x, W, out, m):
 
 
 # --- LayerNorm -----------------------------------------------------------------------------------
-def blocks(N, D):
-    """Slices of N rows of width D, in each of which a chain of operations stays in cache."""
-    rows = max(1, BLOCK // D) if is_host() else max(N, 1)
+def blocks(N, D, most=BLOCK):
+    """Slices of N rows of width D, of at most so many numbers: a chain of operations stays in a
+    cache."""
+    rows = max(1, most // D) if is_host() else max(N, 1)
     return [slice(start, min(start + rows, N)) for start in range(0, N, rows)]
 
 
@@ -361,6 +363,8 @@ def row_sums(x):
 
 
 def column_sums(x):
-    """The sum over the rows (..., N, D) -> (..., D): a product with a row of ones, since a GPU
-    would give a sum down a column few of its blocks."""
-    return xp.matmul(ones(1, x.shape[-2], x.dtype, name()), x)[..., 0, :]
+    """The sum over the rows (N, D) -> (D,): a product with a row of ones, since a GPU would give a
+    sum down a column few of its blocks; on NumPy one for each COLUMN, and theirs by sum_rows."""
+    if is_host() and len(x) > COLUMN:
+        return sum_rows(np.stack([column_sums(x[part]) for part in blocks(len(x), 1, COLUMN)]))
+    return xp.matmul(ones(1, len(x), x.dtype, name()), x)[0]

@@ -17,7 +17,7 @@ from npdl.decoding.encoder_decoders import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh
-from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.attention import AdditiveAttention, MultiHeadAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm, statistics
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
@@ -46,6 +46,7 @@ from npdl.optim import (
     orthogonal_gradient,
     orthogonalised,
 )
+from npdl_train.fast.kernels import column_sums
 from npdl_train.pretrained.exchange import from_torch, to_torch
 
 D64 = {"dtype": "float64"}
@@ -113,6 +114,15 @@ def edge_gradient():
     layer.message.W.data[...], layer.message.b.data[...] = 1, 0
     _, cache = layer.forward(np.ones((500_000, 2, 1), "float32"), np.ones((2, 2), "float32"))
     return layer.backward(np.full((500_000, 2, 1), 0.1, "float32"), cache)[1]
+
+
+def key_gradient():
+    """Of two keys that a million queries read, in float32."""
+    layer = AdditiveAttention(1, 1, 1)
+    layer.W_k.W.data[...] = layer.a.data[...] = 1
+    q, k, v = np.zeros((10**6, 1)), np.zeros((2, 1)), np.array([[0], [0.4]])
+    _, cache = layer.forward(*(x.astype("float32") for x in (q, k, v)))
+    return layer.backward(np.ones((10**6, 1), "float32"), cache)[1]
 
 
 def changed(change, grad):
@@ -200,6 +210,9 @@ VALUES = {                                      # name: (found, wanted, relative
     "the gradient of positions over a million rows": (
         lambda: table_gradient(LearnedPositions(4, 1)), [[5e4], [5e4]], 1e-6),
     "the gradient of edges over a million graphs": (edge_gradient, 5e4, 1e-6),
+    "the gradient of keys that a million queries read": (key_gradient, [[-1e5], [1e5]], 1e-6),
+    "the wing's sum of a million rows": (
+        lambda: column_sums(np.full((10**6, 2), 0.1, "float32")), [1e5, 1e5], 1e-5),
     "BatchNorm's over a million rows": (
         lambda: batch_norm_gradient("float32"), lambda: batch_norm_gradient("float64"), 2e-6),
     **{f"{type(loss).__name__} of nothing": (
