@@ -12,7 +12,7 @@ import importlib
 import re
 import sys
 import traceback
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 
@@ -219,19 +219,19 @@ def solutions_of(module):
     try:
         with witness.watching():
             found = list(module.solutions()) if hasattr(module, "solutions") else []
-        faults = tuple(Check(fault, False) for fault in witness.faults(module.__name__))
-        return [calculated_again(module, replace(solution, checks=solution.checks + faults))
-                for solution in found]
+        faults = witness.faults(module.__name__)
+        return [calculated_again(module, solution.whole(), faults) for solution in found]
     except Exception as error:
-        return [Solution(number, (Step("Compute it."),), "none", (Check(broke(error), False),))
-                for number in module.TITLES]
+        return [Solution(number, steps=[Step("Compute it.")], answer="none",
+                         checks=[Check(broke(error), False)]) for number in module.TITLES]
 
 
-def calculated_again(module, solution):
-    """The solution with a failed check for all that it prints and that is not so."""
-    wrong = arithmetic.mistakes(f"{name_of(module)} {solution.number}", solution,
-                                solution_text(solution))
-    return replace(solution, checks=solution.checks + tuple(Check(text, False) for text in wrong))
+def calculated_again(module, solution, faults=()):
+    """The solution, with a failed check for each fault and for all that it prints wrongly."""
+    for text in [*faults, *arithmetic.mistakes(f"{name_of(module)} {solution.number}", solution,
+                                               solution_text(solution))]:
+        solution.check(text, False)
+    return solution
 
 
 def broke(error):

@@ -54,26 +54,37 @@ class Check:
     holds: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Solution:
-    """The worked solution of one question."""
+    """The worked solution of one question, written statement by statement: step(), answer, check().
 
-    number: str                             # as in TITLES: "2.4a"
-    steps: tuple[Step, ...]
-    answer: str                             # one line
-    checks: tuple[Check, ...]
-    example: str = ""                       # what it is worked on, in words
-    given: Mapping = field(default_factory=dict)  # {name: vector or matrix} of the example
-    picture: str = ""                       # what --figures shows of it, where it shows anything
+    number as in TITLES, "2.4a"; example, what it is worked on, in words; given {name: vector or
+    matrix} of the example; picture, what --figures shows of it, where it shows anything.
+    """
 
-    def __post_init__(self):
-        for name, given in (("steps", Step), ("checks", Check)):
-            items = getattr(self, name)
-            if not items or not all(isinstance(item, given) for item in items):
-                raise InputError(f"solution of {self.number}: {name} must be one {given.__name__} "
-                                 "or more")
+    number: str
+    example: str = ""
+    given: Mapping = field(default_factory=dict)
+    picture: str = ""
+    steps: list = field(default_factory=list)
+    answer: str = ""                        # one line
+    checks: list = field(default_factory=list)
+
+    def step(self, *told, **named):
+        """Add a Step."""
+        self.steps.append(Step(*told, **named))
+
+    def check(self, text, holds):
+        """Add a Check."""
+        self.checks.append(Check(text, bool(holds)))
+
+    def whole(self):
+        """The solution; raises InputError where a part of it is missing."""
+        if not self.steps or not self.checks:
+            raise InputError(f"solution of {self.number}: it needs a step and a check, or more")
         if not self.answer.strip() or "\n" in self.answer:
             raise InputError(f"solution of {self.number}: the answer must be one line")
+        return self
 
 
 def num(value, digits=3):

@@ -8,7 +8,7 @@ import numpy as np
 from exercises.d000.counting import CountingScorer, probabilities_read, random_model
 from exercises.d000.search_limits import found_best, search_results
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, num, share, sub
+from exercises.worked import Solution, Table, num, share, sub
 from npdl.decoding import beam_search, greedy
 from npdl.errors import InputError
 
@@ -242,50 +242,49 @@ def solutions(width=2, steps=3):
     per_score = {method: sum(comparisons_to_select(held_scores, width, method, seed)
                              for seed in range(draws)) / draws / held_scores
                  for method in ("scan", "heap", "quickselect")}
-    return [Solution(
-        "2.3",
-        (Step("The model: a row for each last word, the probabilities of the next one.",
+    work = Solution("2.3",
+                    f"B = {width}, T = {steps}, the words {', '.join(WORDS)}, and a model that "
+                    "looks at one word back.")
+    work.step("The model: a row for each last word, the probabilities of the next one.",
               "p(j | last word)",
               table=Table(("last word", *WORDS), tuple(
                   (word, *map(num, row)) for word, row in zip(
-                      ("<BOS>", *WORDS), MODEL[[N, *range(N)]], strict=True)))),
-         Step("Run it by hand. Start from one beam: B equal ones would stay B copies of the greedy "
-              "sequence, because at t = 1 every score then occurs B times.",
+                      ("<BOS>", *WORDS), MODEL[[N, *range(N)]], strict=True))))
+    work.step("Run it by hand. Start from one beam: B equal ones would stay B copies of the "
+              "greedy sequence, because at t = 1 every score then occurs B times.",
               f"s{sub('b')}(j) = l_b + log p(j | beam b)",
               f"p(xy) = p(x | <BOS>) · p(y | x) = {num(MODEL[N, 0])} · {num(MODEL[0, 1])} = "
               f"{num(MODEL[N, 0] * MODEL[0, 1])}; the log of it is the score",
               table=Table(("t", "beams", "scores", "candidates by probability", "kept"),
-                          tuple(rows))),
-         Step("Time: in each of T steps every beam meets every word once.",
-              "scores = T · B · N",
+                          tuple(rows)))
+    work.step("Time: in each of T steps every beam meets every word once.", "scores = T · B · N",
               f"{steps} · {width} · {N} = {steps * width * N} as written "
-              f"({sum(row[2] for row in rows)} from one beam)"),
-         Step("The B largest of B N scores must be found. Going through all of them B times, as "
+              f"({sum(row[2] for row in rows)} from one beam)")
+    work.step("The B largest of B N scores must be found. Going through all of them B times, as "
               "the algorithm is written, costs a factor B; selection in linear time does not.",
               "as written: O(T B² N)      with selection in linear time: O(T B N)",
               f"comparisons for each of {held_scores} scores, mean of {draws} draws: " + ", ".join(
-                  f"{method} {num(value, 2)}" for method, value in per_score.items())),
-         Step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
+                  f"{method} {num(value, 2)}" for method, value in per_score.items()))
+    work.step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
               "before the first is chosen (N, if one chooses while scoring).",
               "B (T + 1) + B N  →  O(B (T + N))",
               f"N = {big_N:,}, B = {big_B}, T = {big_T}: {held['sequences']} numbers of the "
-              f"sequences, {held['scores']:,} scores"),
-         Step("Practical? Compare with scoring every sequence.",
-              "T B N against N^T", f"{big_T * big_B * big_N:.0e} against 1e+{4 * big_T}: linear in "
-              "N, but without a guarantee that the best sequence is found")),
-        "Time O(T B N) with linear selection (O(T B² N) as written), memory O(B (T + N)); "
-        "practical for large N, as both are linear in N.",
-        (Check("npdl's beam search ends with the same sequences and sums.",
+              f"sequences, {held['scores']:,} scores")
+    work.step("Practical? Compare with scoring every sequence.", "T B N against N^T",
+              f"{big_T * big_B * big_N:.0e} against 1e+{4 * big_T}: linear in N, but without a "
+              "guarantee that the best sequence is found")
+    work.answer = ("Time O(T B N) with linear selection (O(T B² N) as written), memory O(B (T + "
+                   "N)); practical for large N, as both are linear in N.")
+    work.check("npdl's beam search ends with the same sequences and sums.",
                [h.tokens for h in found] == [tokens for tokens, _ in beams]
-               and np.allclose([h.log_prob for h in found], [total for _, total in beams])),
-         Check(f"Algorithm 1 to the letter computes {counts['scores']} scores, and ends in "
+               and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
+    work.check(f"Algorithm 1 to the letter computes {counts['scores']} scores, and ends in "
                f"{len({tokens for tokens, _ in literal})} different sequence.",
                counts["scores"] == steps * width * N
-               and len({tokens for tokens, _ in literal}) == 1),
-         Check("On another model of 40 words its scores are T · B · N as well.",
-               algorithm_1(random_model(40), 5, 4)[1]["scores"] == 4 * 5 * 40)),
-        f"B = {width}, T = {steps}, the words {', '.join(WORDS)}, and a model that looks at "
-        "one word back.")]
+               and len({tokens for tokens, _ in literal}) == 1)
+    work.check("On another model of 40 words its scores are T · B · N as well.",
+               algorithm_1(random_model(40), 5, 4)[1]["scores"] == 4 * 5 * 40)
+    yield work
 
 
 def spelled(sequences, scores):

@@ -22,7 +22,7 @@ from exercises.d000.birnn_network import (
 )
 from exercises.framework import Claim, judge, proved
 from exercises.probes import difference
-from exercises.worked import Check, Solution, Step, below, num, sub, terms
+from exercises.worked import Check, Solution, below, num, sub, terms
 from npdl_study.deviation import deviation
 
 QUESTION = f"""{EQUATIONS}\
@@ -57,25 +57,25 @@ def recursion_claims(net):
         g["local", "b", 1] + jacobian(net.weights, "b", forward(net)[1][2]).T @ g["total", "b", 2],
         state_slopes(net, "b", 1))
     ours = sound(net)
-    return [
-        claim("2", "The gradient in f_t is that of L_t plus the Jacobian's transpose times the "
-              "gradient in f_(t+1).", "formula given in the question", "holds for t < T",
-              proved(ours and errors["f"] < LIMIT),
-              f"differences in f_t: error {below(errors['f'])}"),
-        claim("2", "The gradient in b_t is that of L_t plus the Jacobian's transpose times the "
-              "gradient in b_(t-1).", "formula given in the question", "holds for t > 1",
-              proved(ours and errors["b"] < LIMIT),
-              f"differences in b_t: error {below(errors['b'])}"),
-        claim("2", "Both recursions express the gradients at t by those at t + 1.",
-              "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
-              judge(wrong_way < LIMIT, if_false="slip", provided=errors["b"] < LIMIT),
-              f"with t + 1 for b the gradient in b_1 is off by {100 * wrong_way:.0f} %"),
-        claim("2", "The recursions determine all gradients.", "no start is given",
-              "they start from the gradient of L_T in f_T and that of L_1 in b_1",
-              judge(max(errors.values()) < LIMIT, "under-specified"),
-              "f_(T+1) and b_0 do not exist; with these two starts every gradient is right to "
-              f"{below(max(errors.values()))}"),
-    ]
+    yield claim("2",
+                "The gradient in f_t is that of L_t plus the Jacobian's transpose times the "
+                "gradient in f_(t+1).", "formula given in the question", "holds for t < T",
+                proved(ours and errors["f"] < LIMIT),
+                f"differences in f_t: error {below(errors['f'])}")
+    yield claim("2",
+                "The gradient in b_t is that of L_t plus the Jacobian's transpose times the "
+                "gradient in b_(t-1).", "formula given in the question", "holds for t > 1",
+                proved(ours and errors["b"] < LIMIT),
+                f"differences in b_t: error {below(errors['b'])}")
+    yield claim("2", "Both recursions express the gradients at t by those at t + 1.",
+                "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
+                judge(wrong_way < LIMIT, if_false="slip", provided=errors["b"] < LIMIT),
+                f"with t + 1 for b the gradient in b_1 is off by {100 * wrong_way:.0f} %")
+    yield claim("2", "The recursions determine all gradients.", "no start is given",
+                "they start from the gradient of L_T in f_T and that of L_1 in b_1",
+                judge(max(errors.values()) < LIMIT, "under-specified"),
+                "f_(T+1) and b_0 do not exist; with these two starts every gradient is right to "
+                f"{below(max(errors.values()))}")
 
 
 def local_claims(net):
@@ -218,42 +218,41 @@ def state_solution(net):
     J_f, J_b = jacobian(W, "f", f[2]), jacobian(W, "b", b[1])
     right = max(deviation(g["total", side, t], state_slopes(net, side, t))
                 for side in "fb" for t in range(1, T + 1))
-    return Solution(
-        "3.2",
-        (Step("Run it forwards: f from the left, b from the right, then the outputs and their "
+    work = Solution("3.2", EXAMPLE, given(net))
+    work.step("Run it forwards: f from the left, b from the right, then the outputs and their "
               "errors.", "fₜ = tanh(W_f xₜ + U_f fₜ₋₁)   bₜ = tanh(W_b xₜ + U_b bₜ₊₁)",
               f"(f₁)₁ = tanh({terms([*W['W_f'][0] * net.x[0], *W['U_f'][0] * f[0]], 2)}) = "
               f"{num(f[1][0])}",
-              {"f₁": f[1], "f₂": f[2], "b₂": b[2], "b₁": b[1], "y₁ − z₁": e[0],
-                      "y₂ − z₂": e[1]}),
-         Step("(a) Differentiate L_t alone. Its gradient in yₜ is twice the error; yₜ is V_f fₜ + "
+              {"f₁": f[1], "f₂": f[2], "b₂": b[2], "b₁": b[1], "y₁ − z₁": e[0], "y₂ − z₂": e[1]})
+    work.step("(a) Differentiate L_t alone. Its gradient in yₜ is twice the error; yₜ is V_f fₜ + "
               "…, and a gradient goes back through a matrix by its transpose.",
               "∇_f L_t = 2 V_fᵀ (yₜ − zₜ)      ∇_b L_t = 2 V_bᵀ (yₜ − zₜ)",
               f"(∇f₁ L₁)₂ = 2 · ({num(W['V_f'][0, 1], 1)} · ({num(e[0][0])}) + "
               f"{num(W['V_f'][1, 1], 1)} · {num(e[0][1])}) = {num(g['local', 'f', 1][1])}",
               {"V_f": W["V_f"], "∇f₁ L₁": g["local", "f", 1], "∇f₂ L₂": g["local", "f", 2],
-                      "∇b₁ L₁": g["local", "b", 1], "∇b₂ L₂": g["local", "b", 2]}),
-         Step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
+                      "∇b₁ L₁": g["local", "b", 1], "∇b₂ L₂": g["local", "b", 2]})
+    work.step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
               "the state before enters entry i with the weight U_ij.",
-              "(∂fₜ₊₁/∂fₜ)_ij = (1 − (fₜ₊₁)_i²) (U_f)_ij"
-              "      (∂bₜ₋₁/∂bₜ)_ij = (1 − (bₜ₋₁)_i²) (U_b)_ij",
-              f"(∂f₂/∂f₁)₁₂ = (1 − {num(f[2][0])}²) · ({num(W['U_f'][0, 1])}) = {num(J_f[0, 1])}"),
-         Step("(b) All entries together: row i of U is multiplied by a number of row i, which is a "
-              "diagonal matrix on the left.",
+              "(∂fₜ₊₁/∂fₜ)_ij = (1 − (fₜ₊₁)_i²) (U_f)_ij      (∂bₜ₋₁/∂bₜ)_ij = (1 − (bₜ₋₁)_i²) "
+              "(U_b)_ij",
+              f"(∂f₂/∂f₁)₁₂ = (1 − {num(f[2][0])}²) · ({num(W['U_f'][0, 1])}) = {num(J_f[0, 1])}")
+    work.step("(b) All entries together: row i of U is multiplied by a number of row i, which is "
+              "a diagonal matrix on the left.",
               "∂fₜ₊₁/∂fₜ = diag(1 − fₜ₊₁²) U_f      ∂bₜ₋₁/∂bₜ = diag(1 − bₜ₋₁²) U_b",
-              arrays={"U_f": W["U_f"], "∂f₂/∂f₁": J_f, "U_b": W["U_b"], "∂b₁/∂b₂": J_b}),
-         Step("Go back along each chain, from its own last state: f from t = T to 1, b from t = 1 "
+              arrays={"U_f": W["U_f"], "∂f₂/∂f₁": J_f, "U_b": W["U_b"], "∂b₁/∂b₂": J_b})
+    work.step("Go back along each chain, from its own last state: f from t = T to 1, b from t = 1 "
               "to T.",
-              "∇f_T L = ∇f_T L_T      ∇fₜ L = ∇fₜ L_t + (∂fₜ₊₁/∂fₜ)ᵀ ∇fₜ₊₁ L\n"
-              "∇b₁ L = ∇b₁ L₁         ∇bₜ L = ∇bₜ L_t + (∂bₜ₋₁/∂bₜ)ᵀ ∇bₜ₋₁ L",
+              "∇f_T L = ∇f_T L_T      ∇fₜ L = ∇fₜ L_t + (∂fₜ₊₁/∂fₜ)ᵀ ∇fₜ₊₁ L\n∇b₁ L = ∇b₁ "
+              "L₁         ∇bₜ L = ∇bₜ L_t + (∂bₜ₋₁/∂bₜ)ᵀ ∇bₜ₋₁ L",
               f"(∇f₁ L)₁ = {num(g['local', 'f', 1][0])} + ({num(J_f[0, 0])}) · "
               f"({num(g['total', 'f', 2][0])}) + ({num(J_f[1, 0])}) · "
               f"({num(g['total', 'f', 2][1])}) = {num(g['total', 'f', 1][0])}",
-              {f"∇{side}{sub(t)} L": g["total", side, t] for side in "fb" for t in (1, 2)})),
-        "Local part 2 Vᵀ(y − z); Jacobians diag(1 − f²) U_f (of the later state f) and "
-        "diag(1 − b²) U_b (of the earlier state b); then the two recursions.",
-        (Check("Moving each entry of f₁, f₂, b₁, b₂ by a little changes L at these rates.",
-               right < LIMIT),), EXAMPLE, given(net))
+              {f"∇{side}{sub(t)} L": g["total", side, t] for side in "fb" for t in (1, 2)})
+    work.answer = ("Local part 2 Vᵀ(y − z); Jacobians diag(1 − f²) U_f (of the later state f) and "
+                   "diag(1 − b²) U_b (of the earlier state b); then the two recursions.")
+    work.check("Moving each entry of f₁, f₂, b₁, b₂ by a little changes L at these rates.",
+               right < LIMIT)
+    return work
 
 
 def weight_solution(net):
@@ -261,30 +260,30 @@ def weight_solution(net):
     g, (library, _) = document_gradients(net), library_gradients(net)
     a_b = [(1 - b[t] ** 2) * g["total", "b", t] for t in (1, 2)]
     a_f = [(1 - f[t] ** 2) * g["total", "f", t] for t in (1, 2)]
-    return Solution(
-        "3.3",
-        (Step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
+    work = Solution("3.3", EXAMPLE, given(net))
+    work.step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
               "each entry is multiplied by its own slope.",
               "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, for h = b and h = f",
-              arrays={"δᵇ₁": a_b[0], "δᵇ₂": a_b[1], "δᶠ₁": a_f[0], "δᶠ₂": a_f[1]}),
-         Step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
+              arrays={"δᵇ₁": a_b[0], "δᵇ₂": a_b[1], "δᶠ₁": a_f[0], "δᶠ₂": a_f[1]})
+    work.step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
               "because W_ij multiplies x_j and is added into entry i.",
               "W_b at step t: δᵇₜ xₜᵀ      U_f at step t: δᶠₜ fₜ₋₁ᵀ",
               f"entry (1, 1) of δᵇ₁ x₁ᵀ = {num(a_b[0][0])} · {num(net.x[0, 0])} = "
               f"{num(a_b[0][0] * net.x[0, 0])}",
               {"δᵇ₁ x₁ᵀ": np.outer(a_b[0], net.x[0]), "δᵇ₂ x₂ᵀ": np.outer(a_b[1], net.x[1]),
-               "δᶠ₁ f₀ᵀ": np.outer(a_f[0], f[0]), "δᶠ₂ f₁ᵀ": np.outer(a_f[1], f[1])}),
-         Step("The same matrix is used at every step, so its gradients are added. Nothing else is "
+               "δᶠ₁ f₀ᵀ": np.outer(a_f[0], f[0]), "δᶠ₂ f₁ᵀ": np.outer(a_f[1], f[1])})
+    work.step("The same matrix is used at every step, so its gradients are added. Nothing else is "
               "needed: what a step does to later ones is in ∇hₜ L already.",
               "∂L/∂W_b = Σₜ diag(1 − bₜ²) ∇bₜ L xₜᵀ      ∂L/∂U_f = Σₜ diag(1 − fₜ²) ∇fₜ L fₜ₋₁ᵀ",
               arrays={"∂L/∂W_b": a_b[0][:, None] * net.x[0] + a_b[1][:, None] * net.x[1],
-                      "∂L/∂U_f": a_f[0][:, None] * f[0] + a_f[1][:, None] * f[1]})),
-        "∂L/∂W_b = Σₜ diag(1 − bₜ²) ∇bₜ L xₜᵀ and ∂L/∂U_f = Σₜ diag(1 − fₜ²) ∇fₜ L fₜ₋₁ᵀ, "
-        "t = 1 to T.",
+                      "∂L/∂U_f": a_f[0][:, None] * f[0] + a_f[1][:, None] * f[1]})
+    work.answer = ("∂L/∂W_b = Σₜ diag(1 − bₜ²) ∇bₜ L xₜᵀ and ∂L/∂U_f = Σₜ diag(1 − fₜ²) ∇fₜ L "
+                   "fₜ₋₁ᵀ, t = 1 to T.")
+    work.checks.extend(
         tuple(Check(f"{whose}: the same two matrices.", all(
             deviation(sum(np.outer(a, v) for a, v in zip(deltas, inputs, strict=True)),
                      found[name]) < LIMIT
             for name, deltas, inputs in (("W_b", a_b, net.x), ("U_f", a_f, f[:2]))))
             for whose, found in (("npdl's BiRNN", library), (
-                "Differences of L", {name: weight_slopes(net, name) for name in ("W_b", "U_f")}))),
-        EXAMPLE, given(net))
+                "Differences of L", {name: weight_slopes(net, name) for name in ("W_b", "U_f")}))))
+    return work

@@ -12,7 +12,7 @@ from exercises.d000.birnn_network import (
     state_slopes,
 )
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, sub
+from exercises.worked import Solution, Table, sub
 
 QUESTION = f"{EQUATIONS}3.1   Draw its graph for 3 steps, with the initial states."
 GROUND = NO_NUMBERS
@@ -110,25 +110,25 @@ def graph_solution(net):
     measured, drawn = dependencies(net)
     rows = tuple((kind, " ".join(f"{a}{sub(i)}→{b}{sub(j)}" for (a, i), (b, j), weight in edges(T)
                                  if weight == kind)) for kind in WEIGHTS)
-    return Solution(
-        "3.1",
-        (Step("Make a node for every vector: inputs, both kinds of states (with the initial states "
-              "f₀ and b_(T+1)), outputs.",
+    work = Solution("3.1", EXAMPLE, picture="the graph for three steps")
+    work.step("Make a node for every vector: inputs, both kinds of states (with the initial "
+              "states f₀ and b_(T+1)), outputs.",
               numbers=f"T = {T}: x₁..x{sub(T)}, f₀..f{sub(T)}, b₁..b{sub(T + 1)}, y₁..y{sub(T)}: "
-                      f"{4 * T + 2} nodes"),
-         Step("Draw an arrow for every product in the three equations. The f-chain runs to the "
+                      f"{4 * T + 2} nodes")
+    work.step("Draw an arrow for every product in the three equations. The f-chain runs to the "
               "right, the b-chain to the left, and they meet only in y.",
               "fₜ = tanh(W_f xₜ + U_f fₜ₋₁)   bₜ = tanh(W_b xₜ + U_b bₜ₊₁)   yₜ = V_f fₜ + V_b bₜ",
-              table=Table(("weight", "arrows"), rows)),
-         Step("Read from it what depends on what: the gradient of a state collects from all "
+              table=Table(("weight", "arrows"), rows))
+    work.step("Read from it what depends on what: the gradient of a state collects from all "
               "outputs that its arrows reach.",
               numbers="\n".join(f"{side}{sub(t)} reaches " + ", ".join(
                   f"y{sub(s)}" for (node, s) in sorted(drawn) if node == (side, t))
-                  for side in "fb" for t in range(1, T + 1)))),
-        f"{len(edges(T))} arrows for T = {T} ({len(edges(3))} for T = 3), one of each weight "
-        "a step, none between an f and a b.",
-        (Check("Moving each state by a little moves exactly the outputs that its arrows reach.",
-               measured == drawn),), EXAMPLE, picture="the graph for three steps")
+                  for side in "fb" for t in range(1, T + 1)))
+    work.answer = (f"{len(edges(T))} arrows for T = {T} ({len(edges(3))} for T = 3), one of each "
+                   "weight a step, none between an f and a b.")
+    work.check("Moving each state by a little moves exactly the outputs that its arrows reach.",
+               measured == drawn)
+    return work
 
 
 def claims(net=None):

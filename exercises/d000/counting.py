@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, below, num
+from exercises.worked import Check, Solution, Table, below, num
 from npdl.decoding import Scorer, exhaustive_search
 
 QUESTION = """\
@@ -147,25 +147,23 @@ def cost_claims():
     ratio = nodes / N**T
     naive = probabilities_read(N, T, shared=False)
     growth = [probabilities_read(10, t + 1) / probabilities_read(10, t) for t in (5, 10)]
-    return [
-        claim("2", "Scoring every sequence takes O(N^T) time.", "O(N^T)",
-              f"N = {N}, T = {T}: {nodes} probabilities if prefixes are shared ({ratio:.3f} N^T), "
-              f"{naive} = T N^T if each sequence is scored anew",
-              judge(agree and naive == T * count, "under-specified"),
-              f"counted {scorer.rows * N} in exhaustive search; the sum of N^t is at most "
-              "N^T N/(N - 1), so O(N^T) needs shared prefixes and O(1) for each probability"),
-        claim("2", "The time grows exponentially with the length T.", "exponential in T",
-              f"one more step costs {growth[0]:.4f} and {growth[1]:.4f} times as much at N = 10, "
-              "T = 5 and 10", judge(all(9.9 < g < 10.1 for g in growth), provided=agree),
-              "quotients of exact counts tend to N"),
-        claim("2", "Memory is a second reason: the method has to store all N^T sequences.",
-              "space, beside time, as a reason: storing N^T sequences is infeasible",
-              f"{scorer.most_alive} model states alive at most for {count} sequences "
-              f"(N = {N}, T = {T}): one path and the best sequence so far",
-              judge(scorer.most_alive >= count, provided=count == N**T),
-              f"exhaustive search goes depth first: {scorer.most_alive} states for T = {T}; only "
-              "time makes it infeasible"),
-    ]
+    yield claim("2", "Scoring every sequence takes O(N^T) time.", "O(N^T)",
+                f"N = {N}, T = {T}: {nodes} probabilities if prefixes are shared ({ratio:.3f} "
+                f"N^T), {naive} = T N^T if each sequence is scored anew",
+                judge(agree and naive == T * count, "under-specified"),
+                f"counted {scorer.rows * N} in exhaustive search; the sum of N^t is at most N^T "
+                "N/(N - 1), so O(N^T) needs shared prefixes and O(1) for each probability")
+    yield claim("2", "The time grows exponentially with the length T.", "exponential in T",
+                f"one more step costs {growth[0]:.4f} and {growth[1]:.4f} times as much at N = "
+                "10, T = 5 and 10", judge(all(9.9 < g < 10.1 for g in growth), provided=agree),
+                "quotients of exact counts tend to N")
+    yield claim("2", "Memory is a second reason: the method has to store all N^T sequences.",
+                "space, beside time, as a reason: storing N^T sequences is infeasible",
+                f"{scorer.most_alive} model states alive at most for {count} sequences (N = {N}, "
+                f"T = {T}): one path and the best sequence so far",
+                judge(scorer.most_alive >= count, provided=count == N**T),
+                f"exhaustive search goes depth first: {scorer.most_alive} states for T = {T}; "
+                "only time makes it infeasible")
 
 
 def size_claims(N=10_000, T=10, per_second=10**9):
@@ -199,22 +197,22 @@ def count_solution(words=("<BOS>", "a"), T=3):
     N = len(words)
     rows = tuple((number, " ".join(("<BOS>", *later)))
                  for number, later in enumerate(product(words, repeat=T), 1))
-    return Solution(
-        "2.1",
-        (Step("The first of the T + 1 tokens is fixed. Count the choices of each later place: any "
+    work = Solution("2.1", f"A vocabulary of N = {N} words, {' and '.join(words)}, and T = {T}.")
+    work.step("The first of the T + 1 tokens is fixed. Count the choices of each later place: any "
               "word of the vocabulary, <BOS> among them, as nothing in the question forbids it.",
-              "places 2, 3, …, T + 1: N choices each", f"{T} places with {N} choices each"),
-         Step("Choices that do not depend on each other multiply.",
+              "places 2, 3, …, T + 1: N choices each", f"{T} places with {N} choices each")
+    work.step("Choices that do not depend on each other multiply.",
               "N · N · … · N (T factors) = N^T",
-              f"{' · '.join([num(N)] * T)} = {count_sequences(N, T)}"),
-         Step("List them, to be sure.", table=Table(("", "sequence"), rows))),
-        "N^T sequences ((N − 1)^T where <BOS> only begins a sentence).",
+              f"{' · '.join([num(N)] * T)} = {count_sequences(N, T)}")
+    work.step("List them, to be sure.", table=Table(("", "sequence"), rows))
+    work.answer = "N^T sequences ((N − 1)^T where <BOS> only begins a sentence)."
+    work.checks.extend(
         tuple(Check(f"npdl's exhaustive search lists {found} sequences for N = {n}, T = {t}"
                     f"{'' if again else ' where <BOS> can not recur'}.",
                     found == count_sequences(n, t, again))
               for n, t, again in ((2, 3, True), (3, 4, True), (3, 4, False))
-              for found in [listed(n, t, again)[0]]),
-        f"A vocabulary of N = {N} words, {' and '.join(words)}, and T = {T}.")
+              for found in [listed(n, t, again)[0]]))
+    return work
 
 
 def cost_solution(N=3, T=3, large=(10_000, 10), per_second=10**9):
@@ -223,27 +221,27 @@ def cost_solution(N=3, T=3, large=(10_000, 10), per_second=10**9):
     sequences = count_sequences(*large)
     years, (wider, longer) = years_of(sequences, per_second), growth(N, T)
     count, scorer = listed(N, T)
-    return Solution(
-        "2.2",
-        (Step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
+    work = Solution("2.2",
+                    f"A vocabulary of N = {N} words and T = {T}; then the sizes of the question.")
+    work.step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
               "probability; shared prefixes need it once. Count the edges of each level.",
               "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
               f"{' + '.join(num(n) for _, n, _ in levels)} = {total}, against N^T = {count}",
-              table=Table(("level t", "prefixes", "probabilities"), levels)),
-         Step("So the time is O(N^T): exponential in T, a power of N. Doubling each shows it.",
+              table=Table(("level t", "prefixes", "probabilities"), levels))
+    work.step("So the time is O(N^T): exponential in T, a power of N. Doubling each shows it.",
               "(2N)^T / N^T = 2^T        N^(2T) / N^T = N^T",
               f"N = {N}, T = {T}: twice the words cost {num(wider)} times as much, twice the "
-              f"length {num(longer)} times"),
-         Step("The memory is small: go depth first, and keep one path of T + 1 states and the best "
-              "sequence so far.",
+              f"length {num(longer)} times")
+    work.step("The memory is small: go depth first, and keep one path of T + 1 states and the "
+              "best sequence so far.",
               numbers=f"N = {N}, T = {T}: at most {scorer.most_alive} states alive for {count} "
-                      "sequences"),
-         Step("Put in the example's sizes.", "N^T",
+                      "sequences")
+    work.step("Put in the example's sizes.", "N^T",
               f"{large[0]:,}^{large[1]} = 10^{len(str(sequences)) - 1} sequences; at "
-              f"{per_second:.0e} a second {years:.1e} years")),
-        "Not feasible: the time is O(N^T), a power of N with the exponent T, "
-        f"{years:.0e} years in the example; memory would not be the difficulty.",
-        (Check(f"npdl's exhaustive search reads {scorer.rows * N} probabilities for N = {N}, "
-               f"T = {T}, and holds {scorer.most_alive} states at most.",
-               scorer.rows * N == total and scorer.most_alive <= T + 1),),
-        f"A vocabulary of N = {N} words and T = {T}; then the sizes of the question.")
+              f"{per_second:.0e} a second {years:.1e} years")
+    work.answer = ("Not feasible: the time is O(N^T), a power of N with the exponent T, "
+                   f"{years:.0e} years in the example; memory would not be the difficulty.")
+    work.check(f"npdl's exhaustive search reads {scorer.rows * N} probabilities for N = {N}, T = "
+               f"{T}, and holds {scorer.most_alive} states at most.",
+               scorer.rows * N == total and scorer.most_alive <= T + 1)
+    return work

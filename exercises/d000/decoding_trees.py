@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, num, sub, terms
+from exercises.worked import Solution, Table, num, sub, terms
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
 QUESTION = """\
@@ -125,31 +125,28 @@ def step_claims():
     ours = all(math.isclose(searched[path], sums[path]) for path in sums)
     listed = sorted((path for path in PRINTED_SUMS if len(path) == 3), key=sums.get)[::-1]
     allowed = [path for path in listed if path[:2] in kept]
-    return [
-        claim("4b", "Step 1 keeps both words.", names(PRINTED_BEAM[1]), names(kept_first),
-              judge(kept_first == PRINTED_BEAM[1]), "only two branches are given"),
-        claim("4b", "The four sums of step 2.", "-5.3, -5.0, -4.7, -4.9",
-              ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 2),
-              judge(not wrong_sums[2], provided=ours),
-              "consistent with the branches used for greedy decoding"),
-        claim("4b", "The two best of step 2 are (a, blue) and (the, red).",
-              names(PRINTED_BEAM[2]), names(kept), judge(set(kept) == set(PRINTED_BEAM[2])),
-              f"(a, red) has {missed['a', 'red']:.1f}, (the, red) only "
-              f"{missed['the', 'red']:.1f}; both numbers are printed", error=PRUNED),
-        claim("4b", "The four sums of step 3.", "-10.3, -9.9, -10.0, -9.7",
-              ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 3),
-              judge(not wrong_sums[3], provided=ours),
-              "consistent with the branches used for greedy decoding"),
-        claim("4b", "Step 3 expands (a, blue) and (the, red).", "four candidates",
-              f"of the four listed {len(allowed)} descend from the right beam: {names(allowed)}; "
-              "the words after (a, red) are missing",
-              judge(len(allowed) == 4), "(the, red) was pruned at step 2, so its words can't be "
-              "candidates", error=PRUNED),
-        claim("4b", "Of the four candidates listed, the two marked are the best.",
-              names(PRINTED_BEAM[3]), names(listed[:2]),
-              judge(listed[:2] == PRINTED_BEAM[3], provided=ours),
-              "the mistake lies in the list, not in the choice from it"),
-    ]
+    yield claim("4b", "Step 1 keeps both words.", names(PRINTED_BEAM[1]), names(kept_first),
+                judge(kept_first == PRINTED_BEAM[1]), "only two branches are given")
+    yield claim("4b", "The four sums of step 2.", "-5.3, -5.0, -4.7, -4.9",
+                ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 2),
+                judge(not wrong_sums[2], provided=ours),
+                "consistent with the branches used for greedy decoding")
+    yield claim("4b", "The two best of step 2 are (a, blue) and (the, red).",
+                names(PRINTED_BEAM[2]), names(kept), judge(set(kept) == set(PRINTED_BEAM[2])),
+                f"(a, red) has {missed['a', 'red']:.1f}, (the, red) only "
+                f"{missed['the', 'red']:.1f}; both numbers are printed", error=PRUNED)
+    yield claim("4b", "The four sums of step 3.", "-10.3, -9.9, -10.0, -9.7",
+                ", ".join(f"{sums[path]:.1f}" for path in PRINTED_SUMS if len(path) == 3),
+                judge(not wrong_sums[3], provided=ours),
+                "consistent with the branches used for greedy decoding")
+    yield claim("4b", "Step 3 expands (a, blue) and (the, red).", "four candidates",
+                f"of the four listed {len(allowed)} descend from the right beam: "
+                f"{names(allowed)}; the words after (a, red) are missing", judge(len(allowed) == 4),
+                "(the, red) was pruned at step 2, so its words can't be candidates", error=PRUNED)
+    yield claim("4b", "Of the four candidates listed, the two marked are the best.",
+                names(PRINTED_BEAM[3]), names(listed[:2]),
+                judge(listed[:2] == PRINTED_BEAM[3], provided=ours),
+                "the mistake lies in the list, not in the choice from it")
 
 
 def result_claims():
@@ -162,34 +159,35 @@ def result_claims():
                for (_, second), beam in found.items())
     worse = sum(beam[0][1] < greedy_total for beam in found.values())
     count = len(found)
-    return [
-        claim("4b", "The best of the final beam is (the, red, rectangle) with -9.7.",
-              "(the, red, rectangle), -9.7", "(a, blue, square) with -9.9 unless a word after "
-              "(a, red) has more than -5.0, which then comes first",
-              judge(with_first > 0), f"two words after (a, red), {count} pairs of "
-              f"log-probabilities on a grid from -0.1 down by 0.4: with {with_first} of them is it "
-              "in the beam of npdl's search; its prefix was pruned", weight="answer",
-              error=PRUNED),
-        claim("4b", "The second of the final beam is (a, blue, square) with -9.9.",
-              "(a, blue, square), -9.9", "first if no word after (a, red) has more than -5.0, "
-              "second if one has, out if two have", judge(rule, "under-specified"),
-              f"in the beam with {with_second} of {count} such pairs, those whose second word "
-              "has less than -5.0; the figure would decide"),
-        claim("4b", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
-              "the same best sequence", "never on this tree; it may even end below greedy's "
-              f"{greedy_total:.1f}", judge(with_first == count),
-              f"with {worse} of {count} such pairs its best is below {greedy_total:.1f}, those "
-              "without a word above -4.8: a wider beam is not always better", weight="answer",
-              error=PRUNED),
-        claim("4b", "(the, red, rectangle) is the most probable sequence of the tree.",
-              "called the best sequence", "if " + " and ".join(
-                  f"no word after {names([path])} has more than {bound:.1f}"
-                  for path, bound in thresholds().items()),
-              judge(printed_is_best(red - 0.01, green - 0.01)
-                    and not printed_is_best(red + 0.01, green - 0.01)
-                    and not printed_is_best(red - 0.01, green + 0.01), "under-specified"),
-              "exhaustive search with words on either side of both bounds"),
-    ]
+    yield claim("4b", "The best of the final beam is (the, red, rectangle) with -9.7.",
+                "(the, red, rectangle), -9.7",
+                "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, "
+                "which then comes first", judge(with_first > 0),
+                f"two words after (a, red), {count} pairs of log-probabilities on a grid from "
+                f"-0.1 down by 0.4: with {with_first} of them is it in the beam of npdl's search; "
+                "its prefix was pruned", weight="answer", error=PRUNED)
+    yield claim("4b", "The second of the final beam is (a, blue, square) with -9.9.",
+                "(a, blue, square), -9.9",
+                "first if no word after (a, red) has more than -5.0, second if one has, out if "
+                "two have", judge(rule, "under-specified"),
+                f"in the beam with {with_second} of {count} such pairs, those whose second word "
+                "has less than -5.0; the figure would decide")
+    yield claim("4b", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
+                "the same best sequence",
+                f"never on this tree; it may even end below greedy's {greedy_total:.1f}",
+                judge(with_first == count),
+                f"with {worse} of {count} such pairs its best is below {greedy_total:.1f}, those "
+                "without a word above -4.8: a wider beam is not always better", weight="answer",
+                error=PRUNED)
+    yield claim("4b", "(the, red, rectangle) is the most probable sequence of the tree.",
+                "called the best sequence",
+                "if " + " and ".join(
+                    f"no word after {names([path])} has more than {bound:.1f}"
+                    for path, bound in thresholds().items()),
+                judge(printed_is_best(red - 0.01, green - 0.01)
+                      and not printed_is_best(red + 0.01, green - 0.01)
+                      and not printed_is_best(red - 0.01, green + 0.01), "under-specified"),
+                "exhaustive search with words on either side of both bounds")
 
 
 def thresholds():
@@ -234,27 +232,26 @@ def solutions():
 
 
 def greedy_solution():
-    steps, path = [], ()
+    work, path = Solution("2.4a", EXAMPLE), ()
     while after := branches(path):
         word = max(after, key=after.get)
         rows = tuple((w, log_p, "largest: taken" if w == word else "") for w, log_p in
                      after.items())
-        steps.append(Step(
-            f"Look at the words after {phrase(path)} and take the most probable one.",
-            f"w̄{sub(len(path) + 1)} = argmax_w log p(w | {' '.join(('<BOS>', *path))})",
-            table=Table(("word", "log p", ""), rows, 1)))
+        place = sub(len(path) + 1)
+        work.step(f"Look at the words after {phrase(path)} and take the most probable one.",
+                  f"w̄{place} = argmax_w log p(w | {' '.join(('<BOS>', *path))})",
+                  table=Table(("word", "log p", ""), rows, 1))
         path += (word,)
     parts = [branches(path[:i])[word] for i, word in enumerate(path)]
     total = math.fsum(parts)
-    steps.append(Step(
-        "Add the three log-probabilities that were passed.",
-        "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
-        f"                  = {terms(parts, 1)} = {num(total, 1)}"))
+    work.step("Add the three log-probabilities that were passed.",
+              "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
+              f"                  = {terms(parts, 1)} = {num(total, 1)}")
+    work.answer = f"{named(path)} with log-likelihood {num(total, 1)}."
     (found, log_p), = decode(PRINTED_TREE, "greedy")
-    return Solution(
-        "2.4a", tuple(steps), f"{named(path)} with log-likelihood {num(total, 1)}.",
-        (Check(f"npdl's greedy search on this tree finds {named(found)} with {num(log_p, 1)}.",
-               found == path and math.isclose(log_p, total)),), EXAMPLE)
+    work.check(f"npdl's greedy search on this tree finds {named(found)} with {num(log_p, 1)}.",
+               found == path and math.isclose(log_p, total))
+    return work
 
 
 def beam_table(beam, kept):
@@ -270,48 +267,44 @@ def beam_table(beam, kept):
 
 
 def beam_solution(width=2):
+    work = Solution("2.4b", EXAMPLE)
     first, paths = beam_table([()], width)
+    work.step(f"Start with the empty hypothesis alone, and keep the B = {width} best of the words "
+              "after it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table=first)
+    ours = [paths[:width]]
+    second, paths = beam_table(ours[0], width)
+    work.step("Expand every kept hypothesis by every word. All candidates compete with each "
+              "other, whichever hypothesis they come from; one prefix may win both places.",
+              "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table=second)
     beam = paths[:width]
-    second, paths = beam_table(beam, width)
-    ours = [beam, paths[:width]]
-    beam = paths[:width]
+    ours.append(beam)
     third, known = beam_table(beam, 0)
     open_prefix = next(path for path in beam if not branches(path))
     before = path_sum(PRINTED_TREE, open_prefix)
+    unknown = f"{num(before, 1)} + log p(x | {' '.join(open_prefix)}), not given"
+    work.step(f"Expand the two that were kept, {named(beam[0])} and {named(beam[1])}, and nothing "
+              "else: what continues a pruned prefix is no candidate any more.",
+              "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
+              table=Table(("hypothesis", "sum"), (
+                  *(row[1:3] for row in third.rows), (named((*open_prefix, "x")), unknown))))
     totals = [path_sum(PRINTED_TREE, path) for path in known]
     bounds = [total - before for total in totals]
-    steps = (
-        Step(f"Start with the empty hypothesis alone, and keep the B = {width} best of the words "
-             "after it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table=first),
-        Step("Expand every kept hypothesis by every word. All candidates compete with each other, "
-             "whichever hypothesis they come from; one prefix may win both places.",
-             "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table=second),
-        Step(f"Expand the two that were kept, {named(beam[0])} and {named(beam[1])}, and nothing "
-             f"else: what continues a pruned prefix is no candidate any more.",
-             "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
-             table=Table(("hypothesis", "sum"), (
-                 *(row[1:3] for row in third.rows),
-                 (named((*open_prefix, "x")),
-                  f"{num(before, 1)} + log p(x | {' '.join(open_prefix)}), not given")))),
-        Step(f"Say how the answer depends on the words x after {phrase(open_prefix)}, which the "
-             "question does not give: such a word beats a known sum when its own log-probability "
-             "is above the difference.",
-             "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
-             "\n".join(f"to beat {named(path)}:  log p(x) > {num(total, 1)} − ({num(before, 1)}) = "
-                       f"{num(bound, 1)}"
-                       for path, total, bound in zip(known, totals, bounds, strict=True))),
-    )
-    return Solution(
-        "2.4b", steps,
-        f"{named(known[0])} with {num(totals[0], 1)} and {named(known[1])} with "
-        f"{num(totals[1], 1)}, unless a word after {phrase(open_prefix)} has more than "
-        f"{num(bounds[1], 1)} (it then takes the second place) or {num(bounds[0], 1)} (the first).",
-        (Check("npdl's beam search keeps the same hypotheses in steps 1 and 2.", [
-            [words for words, _, kept in step if kept]
-            for step in beam_steps(PRINTED_TREE, width, 2)] == ours),
-         Check(f"With a word after {phrase(open_prefix)} a little above or below these bounds, "
-               "npdl's beam search ends as said.",
-               bounds_decide(bounds, known))), EXAMPLE)
+    work.step(f"Say how the answer depends on the words x after {phrase(open_prefix)}, which the "
+              "question does not give: such a word beats a known sum when its own log-probability "
+              "is above the difference.", "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
+              "\n".join(f"to beat {named(path)}:  log p(x) > {num(total, 1)} − ({num(before, 1)}) "
+                        f"= {num(bound, 1)}"
+                        for path, total, bound in zip(known, totals, bounds, strict=True)))
+    work.answer = (f"{named(known[0])} with {num(totals[0], 1)} and {named(known[1])} with "
+                   f"{num(totals[1], 1)}, unless a word after {phrase(open_prefix)} has more than "
+                   f"{num(bounds[1], 1)} (it then takes the second place) or {num(bounds[0], 1)} "
+                   "(the first).")
+    work.check("npdl's beam search keeps the same hypotheses in steps 1 and 2.",
+               [[words for words, _, kept in step if kept]
+                for step in beam_steps(PRINTED_TREE, width, 2)] == ours)
+    work.check(f"With a word after {phrase(open_prefix)} a little above or below these bounds, "
+               "npdl's beam search ends as said.", bounds_decide(bounds, known))
+    return work
 
 
 def bounds_decide(bounds, known, margin=0.01):

@@ -8,7 +8,7 @@ import numpy as np
 from exercises.d000.quantizer import quantize_exactly
 from exercises.framework import Claim, judge, judgement
 from exercises.probes import estimate, learned
-from exercises.worked import Check, Solution, Step, Table, below, num
+from exercises.worked import Check, Solution, Table, below, num
 from npdl.adapt import add_lora, merged_linear, multiplies, quantize_linears, report
 from npdl.adapt.linears import LoRALinear, QuantLinear
 from npdl.adapt.quantize import dequantize, quantize
@@ -106,23 +106,22 @@ def method_claims(d=64, r=4):
     kept = sum(np.array_equal(value, after.get(name, after.get(".base.".join(
         name.rsplit(".", 1))))) for name, value in before.items())
     one, two, seven = report(plain), report(packed), 7e9
-    return [
-        claim("1", "LoRA leaves the base model unquantized.", "no quantization",
-              f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
-              "npdl's add_lora on a transformer block: arrays equal bit for bit"),
-        claim("1", "LoRA reduces the trainable parameters; QLoRA reduces the base's memory too.",
-              "further reduces memory",
-              f"block of width {d}, r = {r}: {one.trainable:,} of {one.trainable + one.frozen:,} "
-              f"numbers learn in both; {one.stored_bytes:,} and {two.stored_bytes:,} bytes",
-              judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
-              "npdl's report of both models"),
-        claim("1", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
-              "use cases", f"7e9 frozen numbers: {seven * 4 / 1e9:.0f} GB in 32 bits, "
-              f"{seven * 2 / 1e9:.0f} GB in 16, {seven * 4.127 / 8 / 1e9:.1f} GB in 4 with double "
-              "quantization", judgement("essay", provided=two.stored_bytes < one.stored_bytes / 3),
-              "arithmetic; adapters, activations and optimizer come on "
-              "top in both"),
-    ]
+    yield claim("1", "LoRA leaves the base model unquantized.", "no quantization",
+                f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
+                "npdl's add_lora on a transformer block: arrays equal bit for bit")
+    yield claim("1", "LoRA reduces the trainable parameters; QLoRA reduces the base's memory too.",
+                "further reduces memory",
+                f"block of width {d}, r = {r}: {one.trainable:,} of "
+                f"{one.trainable + one.frozen:,} numbers learn in both; {one.stored_bytes:,} and "
+                f"{two.stored_bytes:,} bytes",
+                judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
+                "npdl's report of both models")
+    yield claim("1", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
+                "use cases",
+                f"7e9 frozen numbers: {seven * 4 / 1e9:.0f} GB in 32 bits, {seven * 2 / 1e9:.0f} "
+                f"GB in 16, {seven * 4.127 / 8 / 1e9:.1f} GB in 4 with double quantization",
+                judgement("essay", provided=two.stored_bytes < one.stored_bytes / 3),
+                "arithmetic; adapters, activations and optimizer come on top in both")
 
 
 def quality_claims():
@@ -157,29 +156,27 @@ def rank_claims():
     params = {r: learned(adapted(W, thin, r)) for r in (1, 8)}
     d, freed = 4096, 4096**2 * (32 - 4) / 8
     affordable = int(freed // (2 * d * 16))
-    return [
-        claim("2", "A higher rank performs better.", "better performance",
-              "training error falls: " + ", ".join(f"{e:.3f}" for e in train) + "; test error is "
-              f"least at r = {best}: " + ", ".join(f"{found[r][1]:.2f}" for r in ranks),
-              judge(train == sorted(train)[::-1] and best < ranks[-1], "under-specified"),
-              f"r = {', '.join(map(str, ranks))}; noisy data of a rank-2 update, 40 draws, "
-              f"standard errors at most {max(found[r][2] for r in ranks):.2f}: better on the data "
-              "it is fitted to, in theory never worse there"),
-        claim("2", "A higher rank needs more memory.", "increased memory",
-              f"{params[1]} numbers at r = 1, {params[8]} at r = 8 (d = 48)",
-              judge(params[8] == 8 * params[1], provided=params[1] == 2 * len(W)),
-              "2dr: counted in npdl; the frozen base is the same"),
-        claim("2", "A low rank may underperform on complex tasks.", "potential underperformance",
-              "error on an update of rank 4 at r = 1, 2, 4, 8: "
-              + ", ".join(f"{e:.2f}" for e in exact),
-              judge(exact[0] > exact[1] > 0.3, provided=exact[2] < 1e-6),
-              "nothing is gained beyond the rank that is needed"),
-        claim("2", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
-              f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
-              judge(affordable > 64),
-              "28 of 32 bits of d^2 numbers against 2dr numbers of 16 bytes (value, gradient, two "
-              "moments of Adam)"),
-    ]
+    yield claim("2", "A higher rank performs better.", "better performance",
+                "training error falls: " + ", ".join(f"{e:.3f}" for e in train) + "; test error is "
+                f"least at r = {best}: " + ", ".join(f"{found[r][1]:.2f}" for r in ranks),
+                judge(train == sorted(train)[::-1] and best < ranks[-1], "under-specified"),
+                f"r = {', '.join(map(str, ranks))}; noisy data of a rank-2 update, 40 draws, "
+                f"standard errors at most {max(found[r][2] for r in ranks):.2f}: better on the "
+                "data it is fitted to, in theory never worse there")
+    yield claim("2", "A higher rank needs more memory.", "increased memory",
+                f"{params[1]} numbers at r = 1, {params[8]} at r = 8 (d = 48)",
+                judge(params[8] == 8 * params[1], provided=params[1] == 2 * len(W)),
+                "2dr: counted in npdl; the frozen base is the same")
+    yield claim("2", "A low rank may underperform on complex tasks.", "potential underperformance",
+                "error on an update of rank 4 at r = 1, 2, 4, 8: "
+                + ", ".join(f"{e:.2f}" for e in exact),
+                judge(exact[0] > exact[1] > 0.3, provided=exact[2] < 1e-6),
+                "nothing is gained beyond the rank that is needed")
+    yield claim("2", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
+                f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
+                judge(affordable > 64),
+                "28 of 32 bits of d^2 numbers against 2dr numbers of 16 bytes (value, gradient, "
+                "two moments of Adam)")
 
 
 def inference_claims(d=64, r=4):
@@ -192,29 +189,27 @@ def inference_claims(d=64, r=4):
     merged = merged_linear(plain).W.data.size               # one multiplication for each entry
     moved, lost = codes_moved(0.02)
     stored = report(QuantLinear(Linear(d, d, bias=False))).stored_bytes
-    return [
-        claim("3", "LoRA adds no latency at inference.", "no additional latency",
-              f"merged, as its table says: {merged:,} multiplications a row, as before",
-              judge(merged == d * d, provided=errors[0] < 1e-12),
-              f"outputs agree to {below(errors[0], 1e-12)}; not merged it would be {cost[1][0]:,}, "
-              "the minimal overhead of the same table's row on speed"),
-        claim("3", "QLoRA must compute its adapters separately.", "separate adapter computations",
-              "it can be merged into a float matrix too, and is then as fast and as large as LoRA",
-              judge(errors[1] < 1e-12, if_true="under-specified"),
-              f"merged outputs agree to {below(errors[1], 1e-12)}; merged back into 4 bits "
-              f"an update of 2 % of W moves {100 * moved:.1f} % of the codes and is lost "
-              f"({100 * lost:.0f} % of its size in error)"),
-        claim("3", "QLoRA is slower, because of dequantization.", "higher latency",
-              "multiplications, QLoRA to LoRA: " + ", ".join(
-                  f"{b / a:.2f} at n = {n}" for n, (a, b) in cost.items()),
-              judge(cost[1][1] / cost[1][0] > 1.5 and cost[512][1] / cost[512][0] < 1.01,
-                    "under-specified"),
-              "d^2 more for each pass, which matters for few rows; where memory sets the pace, 4 "
-              "bits instead of 32 are read"),
-        claim("3", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
-              f"{d * d * 4:,} bytes against {stored:,} for a matrix of {d} x {d}",
-              judge(stored < d * d), "stored bytes in npdl, adapters left out"),
-    ]
+    yield claim("3", "LoRA adds no latency at inference.", "no additional latency",
+                f"merged, as its table says: {merged:,} multiplications a row, as before",
+                judge(merged == d * d, provided=errors[0] < 1e-12),
+                f"outputs agree to {below(errors[0], 1e-12)}; not merged it would be "
+                f"{cost[1][0]:,}, the minimal overhead of the same table's row on speed")
+    yield claim("3", "QLoRA must compute its adapters separately.", "separate adapter computations",
+                "it can be merged into a float matrix too, and is then as fast and as large as "
+                "LoRA", judge(errors[1] < 1e-12, if_true="under-specified"),
+                f"merged outputs agree to {below(errors[1], 1e-12)}; merged back into 4 bits an "
+                f"update of 2 % of W moves {100 * moved:.1f} % of the codes and is lost "
+                f"({100 * lost:.0f} % of its size in error)")
+    yield claim("3", "QLoRA is slower, because of dequantization.", "higher latency",
+                "multiplications, QLoRA to LoRA: " + ", ".join(
+                    f"{b / a:.2f} at n = {n}" for n, (a, b) in cost.items()),
+                judge(cost[1][1] / cost[1][0] > 1.5 and cost[512][1] / cost[512][0] < 1.01,
+                      "under-specified"),
+                "d^2 more for each pass, which matters for few rows; where memory sets the pace, "
+                "4 bits instead of 32 are read")
+    yield claim("3", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
+                f"{d * d * 4:,} bytes against {stored:,} for a matrix of {d} x {d}",
+                judge(stored < d * d), "stored bytes in npdl, adapters left out")
 
 
 W = np.array([[0.7, -0.25], [0.45, -0.55]])
@@ -248,27 +243,27 @@ def method_solution():
     codes, step = packed()
     again = codes * step
     out = {"LoRA": X @ W + X @ A @ B.T, "QLoRA": X @ again + X @ A @ B.T}
-    return Solution(
-        "4.1",
-        (Step("What both do: W stays as it is, and a product of two thin matrices is added to it. "
+    work = Solution("4.1", EXAMPLE, GIVEN)
+    work.step("What both do: W stays as it is, and a product of two thin matrices is added to it. "
               "Only A and B learn.", "y = x W + (x A) Bᵀ",
-              arrays={"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": X @ A @ B.T}),
-         Step("LoRA: W is kept in floating point.", "y = x W + (x A) Bᵀ",
-              arrays={"x W": X @ W, "y": out["LoRA"]}),
-         Step("QLoRA: W is kept as small integers with a step, made into floats for each product; "
-              "the adapter is the same, in floating point.",
-              "y = x (Δ · quant(W)) + (x A) Bᵀ", f"Δ = {num(step)}",
-              {"quant(W)": codes, "Δ quant(W)": again, "y": out["QLoRA"]}),
-         Step("Compare what is stored and what learns.", table=Table(
-             ("", "bits of W", "numbers that learn", "y₁", "y₂"), (
-                 ("LoRA", 32 * W.size, A.size + B.size, *out["LoRA"][0].tolist()),
-                 ("QLoRA", BITS * W.size + 32, A.size + B.size, *out["QLoRA"][0].tolist()))))),
-        "The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits and "
-        "dequantized for each product, so it is smaller and W is a little wrong.",
+              arrays={"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": X @ A @ B.T})
+    work.step("LoRA: W is kept in floating point.", "y = x W + (x A) Bᵀ",
+              arrays={"x W": X @ W, "y": out["LoRA"]})
+    work.step("QLoRA: W is kept as small integers with a step, made into floats for each product; "
+              "the adapter is the same, in floating point.", "y = x (Δ · quant(W)) + (x A) Bᵀ",
+              f"Δ = {num(step)}", {"quant(W)": codes, "Δ quant(W)": again, "y": out["QLoRA"]})
+    work.step("Compare what is stored and what learns.",
+              table=Table(
+                  ("", "bits of W", "numbers that learn", "y₁", "y₂"), (
+                  ("LoRA", 32 * W.size, A.size + B.size, *out["LoRA"][0].tolist()),
+                  ("QLoRA", BITS * W.size + 32, A.size + B.size, *out["QLoRA"][0].tolist()))))
+    work.answer = ("The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits "
+                   "and dequantized for each product, so it is smaller and W is a little wrong.")
+    work.checks.extend(
         tuple(Check(f"npdl's LoRALinear over {base} gives the same y.", bool(np.allclose(
             library(bits).forward(X)[0], out[name], atol=1e-6)))
-            for name, bits, base in (("LoRA", None, "a float W"), ("QLoRA", BITS, "QuantLinear"))),
-        EXAMPLE, GIVEN)
+            for name, bits, base in (("LoRA", None, "a float W"), ("QLoRA", BITS, "QuantLinear"))))
+    return work
 
 
 def rank_solution(d=4):
@@ -277,31 +272,30 @@ def rank_solution(d=4):
     ranks = (0, 1, 2, 3, 4)
     left = {r: float(np.sqrt((sizes[r:] ** 2).sum())) for r in ranks}
     relative = {r: left[r] / left[0] for r in ranks}
-    return Solution(
-        "4.2",
-        (Step("Memory: A and B hold r columns of d numbers each. It is linear in r, and the same "
+    work = Solution("4.2",
+                    f"An update of {d} x {d} with the singular values "
+                    f"{', '.join(num(s, 1) for s in sizes)}.")
+    work.step("Memory: A and B hold r columns of d numbers each. It is linear in r, and the same "
               "in LoRA and QLoRA, whose frozen parts do not change with r.", "2 d r numbers",
-              f"d = {d}: " + ", ".join(f"r = {r}: {2 * d * r}" for r in ranks)),
-         Step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
-              "that is needed, and misses the others.",
-              "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
+              f"d = {d}: " + ", ".join(f"r = {r}: {2 * d * r}" for r in ranks))
+    work.step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
+              "that is needed, and misses the others.", "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
               f"r = 2: √({num(sizes[2], 1)}² + {num(sizes[3], 1)}²) = {num(left[2])}",
               table=Table(("r", "numbers that learn", "missed", "of the update"), tuple(
-                  (r, 2 * d * r, left[r], relative[r]) for r in ranks))),
-         Step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
+                  (r, 2 * d * r, left[r], relative[r]) for r in ranks)))
+    work.step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
               "few noisy data a larger rank fits the noise too.",
-              numbers=f"from r = 3 to r = 4 the miss falls by {num(relative[3] - relative[4])} "
-                      f"of the update, from 0 to 1 by {num(relative[0] - relative[1])}")),
-        "Memory grows as 2 d r in both; a higher rank can represent more, and helps as far as the "
-        "update needs it. QLoRA's saving on W leaves room for a larger r.",
-        (Check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
+              numbers=f"from r = 3 to r = 4 the miss falls by {num(relative[3] - relative[4])} of "
+                      f"the update, from 0 to 1 by {num(relative[0] - relative[1])}")
+    work.answer = ("Memory grows as 2 d r in both; a higher rank can represent more, and helps as "
+                   "far as the update needs it. QLoRA's saving on W leaves room for a larger r.")
+    work.check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
                all(abs(update_error(np.zeros((d, d)), update, r) - relative[r]) < 1e-6
-                   for r in ranks[1:])),
-         Check("It has 2 d r numbers that learn.",
+                   for r in ranks[1:]))
+    work.check("It has 2 d r numbers that learn.",
                all(adapted(np.zeros((d, d)), update, r).count_params() == 2 * d * r
-                   for r in ranks[1:]))),
-        f"An update of {d} x {d} with the singular values "
-        f"{', '.join(num(s, 1) for s in sizes)}.")
+                   for r in ranks[1:]))
+    return work
 
 
 def flat(codes):
@@ -319,38 +313,39 @@ def inference_solution(d=64, r=4):
     codes, step = packed()
     (moved, wider), (kept, same) = (quantize(codes * step + update, BITS, "nearest")
                                     for update in (A @ B.T, A @ B.T / 10))
-    return Solution(
-        "4.3",
-        (Step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
+    work = Solution("4.3", EXAMPLE, GIVEN)
+    work.step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
               "costs what the model cost, in time and in memory.", "W' = W + A Bᵀ,   y = x W'",
-              arrays={"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)}),
-         Step("Count the multiplications of n rows, d = 64, r = 4: merged, not merged, and with "
+              arrays={"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)})
+    work.step("Count the multiplications of n rows, d = 64, r = 4: merged, not merged, and with "
               "the d² of dequantization in each pass.",
               "merged n d²      apart n (d² + 2 d r)      QLoRA n (d² + 2 d r) + d²",
               table=Table(("rows n", "merged", "LoRA apart", "QLoRA", "QLoRA / merged"),
-                          tuple(rows))),
-         Step("Count the memory that is read for one row: this sets the pace where one token at a "
+                          tuple(rows)))
+    work.step("Count the memory that is read for one row: this sets the pace where one token at a "
               "time is generated.", "32 bits against m bits a weight",
-              f"{32 * d * d:,} bits against {BITS * d * d:,}: {32 // BITS} times less"),
-         Step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum anew, "
-              "with its own step, keeps an update of a step or more, and loses one that stays "
-              "below half a step: every code is the old one again.",
+              f"{32 * d * d:,} bits against {BITS * d * d:,}: {32 // BITS} times less")
+    work.step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum "
+              "anew, with its own step, keeps an update of a step or more, and loses one that "
+              "stays below half a step: every code is the old one again.",
               "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
               f"Δ = {num(step)}, half a step {num(step / 2)}",
               table=Table(("update", "its largest entry", "codes before", "step after",
                            "codes after"), tuple(
                   (name, float(np.abs(update).max()), flat(codes), float(new[0]), flat(after))
                   for name, update, new, after in (("A Bᵀ", A @ B.T, wider, moved),
-                                                   ("A Bᵀ / 10", A @ B.T / 10, same, kept)))))),
-        "LoRA costs nothing once merged, 2 d r a row when not; QLoRA: d² more a pass, which "
-        "matters for few rows, against reading 8 times less memory.",
-        (Check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
-               "of W again; of A Bᵀ it does not.", np.abs(A @ B.T).max() / 10 < step / 2 and all(
+                                                   ("A Bᵀ / 10", A @ B.T / 10, same, kept)))))
+    work.answer = ("LoRA costs nothing once merged, 2 d r a row when not; QLoRA: d² more a pass, "
+                   "which matters for few rows, against reading 8 times less memory.")
+    work.check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
+               "of W again; of A Bᵀ it does not.",
+               np.abs(A @ B.T).max() / 10 < step / 2 and all(
                    np.array_equal(quantize(codes * step + update, BITS, "nearest")[0], codes)
-                   == lost for update, lost in ((A @ B.T / 10, True), (A @ B.T, False)))),
-         Check("npdl's merged layers give the outputs of the layers with their adapters.", all(
-            np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
-            for layer in (plain, quantized))),
-         Check("npdl counts the same multiplications.",
-               counted == [row[2] for row in rows] and counted4 == [row[3] for row in rows])),
-        EXAMPLE, GIVEN)
+                   == lost for update, lost in ((A @ B.T / 10, True), (A @ B.T, False))))
+    work.check("npdl's merged layers give the outputs of the layers with their adapters.",
+               all(
+                   np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
+                   for layer in (plain, quantized)))
+    work.check("npdl counts the same multiplications.",
+               counted == [row[2] for row in rows] and counted4 == [row[3] for row in rows])
+    return work

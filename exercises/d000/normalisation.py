@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, listing, num, terms
+from exercises.worked import Solution, Step, Table, listing, num, terms
 from npdl.layers.batch_norm import statistics
 
 QUESTION = """\
@@ -180,14 +180,15 @@ def solutions():
     right = all(np.allclose(np.array(exact_statistics(TENSOR, axes), float),
                             library_statistics(TENSOR, kind), atol=1e-12)
                 for kind, axes in DEFINED_AXES.items())
-    return [Solution(
-        "1", tuple(steps),
-        "; ".join(f"{kind} {TENSOR.size // size(kind)} pairs (one for each "
-                  f"{SHARED[kind][1].replace(', ', ' and ')})" for kind in DEFINED_AXES)
-        + ": the numbers of the three tables.",
-        (Check("npdl's normalisation layers take the same means and variances from this tensor.",
-               right),),
-        "The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")]
+    work = Solution("1",
+                    "The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
+    work.steps.extend(tuple(steps))
+    work.answer = ("; ".join(f"{kind} {TENSOR.size // size(kind)} pairs (one for each "
+                             f"{SHARED[kind][1].replace(', ', ' and ')})" for kind in DEFINED_AXES)
+                   + ": the numbers of the three tables.")
+    work.check("npdl's normalisation layers take the same means and variances from this tensor.",
+               right)
+    yield work
 
 
 def size(kind):

@@ -8,7 +8,7 @@ import numpy as np
 
 from exercises.framework import Claim, judge
 from exercises.references.data import LEVELS
-from exercises.worked import Check, Solution, Step, Table, num, vec
+from exercises.worked import Solution, Table, num, vec
 from npdl.adapt import report
 from npdl.adapt.linears import QuantLinear
 from npdl.adapt.quantize import NF4, dequantize, quantize, stored_bytes
@@ -119,23 +119,21 @@ def qlora_claims():
     base.W.data[...] = W
     kept = [8 * report(QuantLinear(base, rounding="nf4", block=64, double=d)).stored_bytes / W.size
             for d in (False, True)]
-    return [
-        claim("1", "QLoRA's base model is quantized to 4 bits, NF4.",
-              "4-bit NF4; in part 4, m-bit integers",
-              "NF4 is a table of 16 levels for each block, not step times integer: RMS errors "
-              + ", ".join(f"{kind} {100 * e:.1f} %" for kind, e in error.items()),
-              judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
-                    "under-specified", provided=np.allclose(NF4, LEVELS)),
-              f"gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; the two "
-              "answers use two quantizers, and only part 4's is defined in the question"),
-        claim("1", "Double quantization saves memory beyond 4 bits.", "further reduces memory",
-              f"{plain:.3f} bits a number with one 32-bit step for 64 numbers, {double:.3f} with "
-              "8-bit steps, one 32-bit scale for 256 of them and their mean",
-              judge(double < plain, provided=kept == [plain, double]),
-              f"counted in npdl's NF4 map of {W.size:,} numbers: {plain - double:.3f} bits a "
-              f"number; a single step for the whole matrix, as in part 4, takes "
-              f"{8 * stored_bytes(W.size, 4) / W.size:.4f}"),
-    ]
+    yield claim("1", "QLoRA's base model is quantized to 4 bits, NF4.",
+                "4-bit NF4; in part 4, m-bit integers",
+                "NF4 is a table of 16 levels for each block, not step times integer: RMS errors "
+                + ", ".join(f"{kind} {100 * e:.1f} %" for kind, e in error.items()),
+                judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
+                      "under-specified", provided=np.allclose(NF4, LEVELS)),
+                f"gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; the two "
+                "answers use two quantizers, and only part 4's is defined in the question")
+    yield claim("1", "Double quantization saves memory beyond 4 bits.", "further reduces memory",
+                f"{plain:.3f} bits a number with one 32-bit step for 64 numbers, {double:.3f} "
+                "with 8-bit steps, one 32-bit scale for 256 of them and their mean",
+                judge(double < plain, provided=kept == [plain, double]),
+                f"counted in npdl's NF4 map of {W.size:,} numbers: {plain - double:.3f} bits a "
+                "number; a single step for the whole matrix, as in part 4, takes "
+                f"{8 * stored_bytes(W.size, 4) / W.size:.4f}")
 
 
 WEIGHTS = tuple(Fraction(value, 10) for value in (7, -3, 2, 5, -6))
@@ -164,31 +162,29 @@ def solutions(bits=3):
     ratio = relative_error(numbers, "floor") / relative_error(numbers, "nearest")
     rows = tuple(zip(map(float, WEIGHTS), [num(w / step) for w in WEIGHTS], codes, map(float, back),
                      map(float, errors), near, strict=True))
-    return [Solution(
-        "4.4",
-        (Step("Find the step: the largest magnitude is to become the largest code.",
+    work = Solution("4.4", f"Five weights and m = {bits} bits.")
+    work.step("Find the step: the largest magnitude is to become the largest code.",
               "Δ = max|W| / (2^(m−1) − 1)",
               f"2^{bits - 1} − 1 = {top};   Δ = {num(float(max(map(abs, WEIGHTS))), 1)} / {top} = "
-              f"{num(step)} ≈ {num(float(step))}"),
-         Step("Divide by the step and round down: these integers are stored. Multiply them by the "
+              f"{num(step)} ≈ {num(float(step))}")
+    work.step("Divide by the step and round down: these integers are stored. Multiply them by the "
               "step again: this is used.", "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
-              table=Table(("W", "W / Δ", "⌊W / Δ⌋", "back", "error", "nearest"), rows)),
-         Step("Read off the error. Rounding down leaves between 0 and one step, always to the same "
-              "side; rounding to the nearest at most half a step to either side.",
+              table=Table(("W", "W / Δ", "⌊W / Δ⌋", "back", "error", "nearest"), rows))
+    work.step("Read off the error. Rounding down leaves between 0 and one step, always to the "
+              "same side; rounding to the nearest at most half a step to either side.",
               "0 ≤ W − Δ⌊W/Δ⌋ < Δ      |W − Δ round(W/Δ)| ≤ Δ/2",
-              f"errors {vec([float(e) for e in errors])}, one step is {num(float(step))}; equal to "
-              f"W: {sum(e == 0 for e in errors)} of {len(WEIGHTS)}"),
-         Step("Count the patterns that m bits have, and those that are used.",
+              f"errors {vec([float(e) for e in errors])}, one step is {num(float(step))}; equal "
+              f"to W: {sum(e == 0 for e in errors)} of {len(WEIGHTS)}")
+    work.step("Count the patterns that m bits have, and those that are used.",
               "2^m patterns, codes from −(2^(m−1) − 1) to 2^(m−1) − 1",
-              f"m = {bits}: {every} patterns, {used} codes; m = 1 would divide by "
-              f"{patterns(1)[2]}")),
-        "The codes fit into m bits (m ≥ 2), but dequant(quant(W)) is W only where W is a multiple "
-        f"of Δ; rounding down costs about {num(ratio, 1)} times the error of rounding to the "
-        "nearest.",
-        (Check("npdl's quantize and dequantize give the same codes and numbers.",
+              f"m = {bits}: {every} patterns, {used} codes; m = 1 would divide by {patterns(1)[2]}")
+    work.answer = ("The codes fit into m bits (m ≥ 2), but dequant(quant(W)) is W only where W is "
+                   f"a multiple of Δ; rounding down costs about {num(ratio, 1)} times the error "
+                   "of rounding to the nearest.")
+    work.check("npdl's quantize and dequantize give the same codes and numbers.",
                library[0].tolist() == codes
-               and np.allclose(dequantize(*library), np.array(back, float), atol=1e-12)),
-         Check("All errors lie between 0 and one step.", all(0 <= e < step for e in errors)),
-         Check("On 4001 even numbers rounding down has twice the error, to 10 %.",
-               abs(ratio - 2) < 0.2)),
-        f"Five weights and m = {bits} bits.")]
+               and np.allclose(dequantize(*library), np.array(back, float), atol=1e-12))
+    work.check("All errors lie between 0 and one step.", all(0 <= e < step for e in errors))
+    work.check("On 4001 even numbers rounding down has twice the error, to 10 %.",
+               abs(ratio - 2) < 0.2)
+    yield work

@@ -8,7 +8,7 @@ import numpy as np
 from exercises.d000.counting import CountingScorer, random_model
 from exercises.d000.decoding_trees import completed, decode
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, num, share
+from exercises.worked import Solution, Table, num, share
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
 QUESTION = """\
@@ -95,24 +95,23 @@ def beam_claims(results, full):
     shares = {width: share(found_best(results, width), trees) for width in WIDTHS}
     tree = completed({"cube": -5.1, "disc": -5.5})
     narrow, wide = decode(tree, "greedy")[0], decode(tree, "beam", 2)[0]
-    return [
-        claim("Beam search costs more than greedy decoding, the more the wider it is.",
-              "more expensive", f"distributions asked for at T = 6: greedy "
-              f"{least}; " + ", ".join(
-                  f"B = {width}: {rows}" for width, rows in cost.items()),
-              judge(dearer, provided=expected),
-              "counted: 1 + (T - 1) B against T; the beam's rows can be computed together"),
-        claim("Too narrow a beam can miss the most probable sequence.", "can still miss it",
-              "best found: " + ", ".join(f"B = {w}: {text}" for w, text in shares.items()),
-              judge(found_best(results, 2) < trees, provided=full),
-              f"{trees} random trees; no beam of N^(T-1) = {WIDTHS[-1]} can miss it"),
-        claim("Width trades cost for quality: a wider beam finds better sequences.",
-              "a trade-off", "on average yes, in each case no: on the tree of 2.4 width 1 can end "
-              f"at {narrow[1]:.1f} and width 2 at {wide[1]:.1f}",
-              judge(wide[1] < narrow[1], "under-specified"),
-              "words after (a, red) of -5.1 and -5.5: greedy's prefix is pushed out by two others; "
-              "certain only for B >= N^(T-1)"),
-    ]
+    yield claim("Beam search costs more than greedy decoding, the more the wider it is.",
+                "more expensive",
+                f"distributions asked for at T = 6: greedy {least}; " + ", ".join(
+                    f"B = {width}: {rows}" for width, rows in cost.items()),
+                judge(dearer, provided=expected),
+                "counted: 1 + (T - 1) B against T; the beam's rows can be computed together")
+    yield claim("Too narrow a beam can miss the most probable sequence.", "can still miss it",
+                "best found: " + ", ".join(f"B = {w}: {text}" for w, text in shares.items()),
+                judge(found_best(results, 2) < trees, provided=full),
+                f"{trees} random trees; no beam of N^(T-1) = {WIDTHS[-1]} can miss it")
+    yield claim("Width trades cost for quality: a wider beam finds better sequences.",
+                "a trade-off",
+                "on average yes, in each case no: on the tree of 2.4 width 1 can end at "
+                f"{narrow[1]:.1f} and width 2 at {wide[1]:.1f}",
+                judge(wide[1] < narrow[1], "under-specified"),
+                "words after (a, red) of -5.1 and -5.5: greedy's prefix is pushed out by two "
+                "others; certain only for B >= N^(T-1)")
 
 
 # {first word: (its probability, {second word: its probability})}
@@ -134,24 +133,24 @@ def solutions():
                *([tree.words(beam_search(tree, width, 2).best)] for width in (1, 2, 3)),
                [tree.words(exhaustive_search(tree, 2).best)]]
     ours = [best[0], *best, sequences[0][:2]]
-    return [Solution(
-        "2.5",
-        (Step("Multiply along every path: this is what an exhaustive search would do.",
+    work = Solution("2.5",
+                    "Three first words, and a few second ones; all probabilities can be "
+                    "multiplied by hand.")
+    work.step("Multiply along every path: this is what an exhaustive search would do.",
               "p(w₁, w₂) = p(w₁) · p(w₂ | w₁)",
-              table=Table(("w₁", "w₂", "p(w₁)", "p(w₂ | w₁)", "product"), tuple(sequences))),
-         Step("Greedy decoding takes the best first word and never looks back: the weakness is "
-              "that a good start may have no good continuation.",
-              numbers=line(1, best[0])),
-         Step("A beam of width 2 keeps a second start, and repairs this mistake. But the first "
+              table=Table(("w₁", "w₂", "p(w₁)", "p(w₂ | w₁)", "product"), tuple(sequences)))
+    work.step("Greedy decoding takes the best first word and never looks back: the weakness is "
+              "that a good start may have no good continuation.", numbers=line(1, best[0]))
+    work.step("A beam of width 2 keeps a second start, and repairs this mistake. But the first "
               "word of the best sequence is third, so it is pruned before its continuation is "
-              "seen: the weakness is the same, one place further down.", numbers=line(2, best[1])),
-         Step("A wider beam finds it, and costs more: B N scores a step. Only B ≥ N^(T−1) is safe "
-              "for every model.", numbers=line(3, best[2])),),
-        "Greedy decoding is short-sighted: it can't undo a choice. Beam search is too, with B "
-        "choices instead of one, at B times the cost and without a guarantee.",
-        (Check("npdl's greedy, beam (width 1, 2, 3) and exhaustive search end the same way.",
-               [tuple(words) for (words,) in library] == [tuple(found[:2]) for found in ours]),),
-        "Three first words, and a few second ones; all probabilities can be multiplied by hand.")]
+              "seen: the weakness is the same, one place further down.", numbers=line(2, best[1]))
+    work.step("A wider beam finds it, and costs more: B N scores a step. Only B ≥ N^(T−1) is safe "
+              "for every model.", numbers=line(3, best[2]))
+    work.answer = ("Greedy decoding is short-sighted: it can't undo a choice. Beam search is too, "
+                   "with B choices instead of one, at B times the cost and without a guarantee.")
+    work.check("npdl's greedy, beam (width 1, 2, 3) and exhaustive search end the same way.",
+               [tuple(words) for (words,) in library] == [tuple(found[:2]) for found in ours])
+    yield work
 
 
 def best_of(width):

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, below, num, terms
+from exercises.worked import Solution, below, num, terms
 from npdl.layers.attention import ScaledDotAttention
 
 QUESTION = """\
@@ -105,26 +105,25 @@ def aligned_claims(X, P, rng):
     strong[0] = 4.0
     A = attention_weights(tokens, symmetric(P, strong), symmetric(P, strong))
     along = [float(A[k, k]) for k in (0, 1)]
-    return [
-        claim("1", "Common eigenvectors turn the scores into a sum over them.",
-              "to be proved, no proof given",
-              "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
-              judge(error < 1e-9, "no answer given"), f"identity error {below(error)}: W_Q W_K^T = "
-              "P diag(lambda mu) P^T"),
-        claim("1", "Common eigenvectors are enough for attention to favour their directions.",
-              "will favour", "for positive products lambda_k mu_k; with a negative one a key along "
-              "p_k is avoided, and the one opposite to it favoured",
-              judge(own > 1, if_false="under-specified"),
-              f"W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
-              f"p_1 {own:.1e} times the uniform weight, the key along -p_1 {opposite:.1f} times; "
-              "holds if a direction is a line, or if both matrices are positive definite"),
-        claim("1", "Attention favours keys along the common eigenvectors.", "to be proved",
-              "those with the largest positive lambda_k mu_k, and only relative to the others",
-              judge(along[0] > 0.99 > along[1], "under-specified"),
-              f"lambda = mu = 4 for p_1, 1 for the rest: inputs along p_1 attend to themselves "
-              f"with {along[0]:.3f}, along p_2 with {along[1]:.3f} "
-              f"(uniform: {1 / len(tokens):.3f})"),
-    ]
+    yield claim("1", "Common eigenvectors turn the scores into a sum over them.",
+                "to be proved, no proof given",
+                "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
+                judge(error < 1e-9, "no answer given"),
+                f"identity error {below(error)}: W_Q W_K^T = P diag(lambda mu) P^T")
+    yield claim("1", "Common eigenvectors are enough for attention to favour their directions.",
+                "will favour",
+                "for positive products lambda_k mu_k; with a negative one a key along p_k is "
+                "avoided, and the one opposite to it favoured",
+                judge(own > 1, if_false="under-specified"),
+                "W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
+                f"p_1 {own:.1e} times the uniform weight, the key along -p_1 {opposite:.1f} "
+                "times; holds if a direction is a line, or if both matrices are positive definite")
+    yield claim("1", "Attention favours keys along the common eigenvectors.", "to be proved",
+                "those with the largest positive lambda_k mu_k, and only relative to the others",
+                judge(along[0] > 0.99 > along[1], "under-specified"),
+                "lambda = mu = 4 for p_1, 1 for the rest: inputs along p_1 attend to themselves "
+                f"with {along[0]:.3f}, along p_2 with {along[1]:.3f} (uniform: "
+                f"{1 / len(tokens):.3f})")
 
 
 def orthogonal_claims(X, P, rng):
@@ -143,32 +142,31 @@ def orthogonal_claims(X, P, rng):
     shifted = attention_weights(X, *apart)
     values = np.arange(1.0, d + 1)
     pairs = np.abs(np.einsum("ij,ij->j", P, np.roll(P, 1, 1))).max()
-    return [
-        claim("2", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
-              f"impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
-              f"some cosine is at least 1/sqrt(d) = {1 / np.sqrt(d):.4f}",
-              judge(min(least, lowest) < 1e-12, provided=sums < 1e-12),
-              f"the squared cosines of p with a basis add up to 1; least of 200 random pairs "
-              f"{lowest:.3f}, Hadamard matrix {least:.4f}", weight="answer"),
-        claim("2", "With such eigenvectors attention tends to be uniform.", "to be proved",
-              "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
-              "W_Q W_K = 0 and all scores are 0", judge(off < 1e-12, "under-specified"),
-              f"rank {d // 2} each, d = {d}: all weights 1/{n} to {below(off, 1e-12)}; the premise "
-              "as written proves anything"),
-        claim("2", "A weaker premise will do: eigenvectors as little aligned as they can be.",
-              "tends to be uniform, without saying how nearly orthogonal",
-              f"not that alone: entropy {entropy(spread):.3f} of log n with the least overlap "
-              f"there is, {entropy(shifted):.3f} with p_Q,i orthogonal to p_K,i for each i",
-              judge(min(entropy(spread), entropy(shifted)) > 0.95, if_false="under-specified"),
-              f"eigenvalues of size 2 to 4, all cosines {least:.3f} (Hadamard); and P_K = P_Q with "
-              f"its columns moved by one, cosines below {max(pairs, 1e-12):.0e}, which is the case "
-              f"of part 1 again; holds for small eigenvalues: a tenth as large, {small:.3f}"),
-        claim("2", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
-              judge(np.array_equal(P[:1].ravel(), P[:, 0]), if_false="slip"),
-              f"[:1] is the first row, {P[:1].shape}; W_Q times it is off a multiple of it by "
-              f"{off_line(symmetric(P, values), P[0]):.2f}, times column 1 by "
-              f"{below(off_line(symmetric(P, values), P[:, 0]), 1e-12)}"),
-    ]
+    yield claim("2", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
+                "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
+                f"some cosine is at least 1/sqrt(d) = {1 / np.sqrt(d):.4f}",
+                judge(min(least, lowest) < 1e-12, provided=sums < 1e-12),
+                "the squared cosines of p with a basis add up to 1; least of 200 random pairs "
+                f"{lowest:.3f}, Hadamard matrix {least:.4f}", weight="answer")
+    yield claim("2", "With such eigenvectors attention tends to be uniform.", "to be proved",
+                "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
+                "W_Q W_K = 0 and all scores are 0", judge(off < 1e-12, "under-specified"),
+                f"rank {d // 2} each, d = {d}: all weights 1/{n} to {below(off, 1e-12)}; the "
+                "premise as written proves anything")
+    yield claim("2", "A weaker premise will do: eigenvectors as little aligned as they can be.",
+                "tends to be uniform, without saying how nearly orthogonal",
+                f"not that alone: entropy {entropy(spread):.3f} of log n with the least overlap "
+                f"there is, {entropy(shifted):.3f} with p_Q,i orthogonal to p_K,i for each i",
+                judge(min(entropy(spread), entropy(shifted)) > 0.95, if_false="under-specified"),
+                f"eigenvalues of size 2 to 4, all cosines {least:.3f} (Hadamard); and P_K = P_Q "
+                f"with its columns moved by one, cosines below {max(pairs, 1e-12):.0e}, which is "
+                "the case of part 1 again; holds for small eigenvalues: a tenth as large, "
+                f"{small:.3f}")
+    yield claim("2", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
+                judge(np.array_equal(P[:1].ravel(), P[:, 0]), if_false="slip"),
+                f"[:1] is the first row, {P[:1].shape}; W_Q times it is off a multiple of it by "
+                f"{off_line(symmetric(P, values), P[0]):.2f}, times column 1 by "
+                f"{below(off_line(symmetric(P, values), P[:, 0]), 1e-12)}")
 
 
 P = np.array([[0.6, -0.8], [0.8, 0.6]])
@@ -203,36 +201,35 @@ def aligned_solution():
     parts, scores = along(X, P, product)
     weights, one = softmax_rows(scores, len(P)), score_terms(parts[0], parts[2], product)
     negative = scores_by_eigenvectors(X, P, LAMBDA, -MU)
-    return Solution(
-        "4.1",
-        (Step("Write both matrices by their eigenvectors p_k, which are the columns of P, and "
+    work = Solution("4.1",
+                    "d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.")
+    work.step("Write both matrices by their eigenvectors p_k, which are the columns of P, and "
               "orthonormal because the matrices are symmetric.",
               "W_Q = P diag(λ) Pᵀ      W_K = P diag(μ) Pᵀ",
               f"λ = ({', '.join(num(v, 0) for v in LAMBDA)})      μ = "
-              f"({', '.join(num(v, 0) for v in MU)})",
-              {"P": P, "W_Q": W_Q, "W_K": W_K}),
-         Step("Multiply the scores out. Pᵀ P = 1 stands in the middle, so the eigenvalues meet in "
+              f"({', '.join(num(v, 0) for v in MU)})", {"P": P, "W_Q": W_Q, "W_K": W_K})
+    work.step("Multiply the scores out. Pᵀ P = 1 stands in the middle, so the eigenvalues meet in "
               "pairs.", "Q Kᵀ = X W_Q W_Kᵀ Xᵀ = X P diag(λ μ) Pᵀ Xᵀ",
-              f"λ μ = ({', '.join(num(v, 0) for v in product)})", {"W_Q W_K": W_Q @ W_K}),
-         Step("Read one score: a sum over the common directions, each with the parts that query "
+              f"λ μ = ({', '.join(num(v, 0) for v in product)})", {"W_Q W_K": W_Q @ W_K})
+    work.step("Read one score: a sum over the common directions, each with the parts that query "
               "and key have along it, weighted by λ_k μ_k.",
               "s_ij = Σ_k λ_k μ_k (x_i · p_k) (x_j · p_k)",
               f"s₁₃ = {terms(one, 1)} = {num(scores[0, 2], 1)}",
-              {"X": X, "X P (parts)": parts, "Q Kᵀ": scores}),
-         Step("The softmax turns larger scores into larger weights: a query along p₁ prefers keys "
+              {"X": X, "X P (parts)": parts, "Q Kᵀ": scores})
+    work.step("The softmax turns larger scores into larger weights: a query along p₁ prefers keys "
               "with a large positive part along p₁, the more the larger λ₁μ₁ is.",
-              "a_ij = exp(s_ij/√d) / Σ_l exp(s_il/√d)", arrays={"weights": weights}),
-         Step("What the proof needs besides: λ_k μ_k > 0. With a negative product a query along "
+              "a_ij = exp(s_ij/√d) / Σ_l exp(s_il/√d)", arrays={"weights": weights})
+    work.step("What the proof needs besides: λ_k μ_k > 0. With a negative product a query along "
               "p_k avoids keys along p_k; where all products are equal, no direction is favoured.",
               numbers=f"μ negated: s₁₁ = {num(negative[0, 0], 1)} instead of "
-                      f"{num(scores[0, 0], 1)}")),
-        "Q Kᵀ = Σ_k λ_k μ_k (X p_k)(X p_k)ᵀ: attention favours the directions with the largest "
-        "positive λ_k μ_k, not every common eigenvector.",
-        (Check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix.",
-               np.allclose(X @ W_Q @ (X @ W_K).T, scores)),
-         Check("npdl's attention has these weights.",
-               np.allclose(attention_weights(X, W_Q, W_K), weights))),
-        "d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.")
+                      f"{num(scores[0, 0], 1)}")
+    work.answer = ("Q Kᵀ = Σ_k λ_k μ_k (X p_k)(X p_k)ᵀ: attention favours the directions with the "
+                   "largest positive λ_k μ_k, not every common eigenvector.")
+    work.check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix.",
+               np.allclose(X @ W_Q @ (X @ W_K).T, scores))
+    work.check("npdl's attention has these weights.",
+               np.allclose(attention_weights(X, W_Q, W_K), weights))
+    return work
 
 
 def orthogonal_solution(d=4, n=3):
@@ -244,30 +241,28 @@ def orthogonal_solution(d=4, n=3):
     scores = inputs @ W_Q @ (inputs @ W_K).T
     weights = softmax_rows(scores, d)
     lowest = min(largest_overlap(orthogonal(d, rng), orthogonal(d, rng)) for _ in range(50))
-    return Solution(
-        "4.2",
-        (Step("Look at the premise first. The d eigenvectors of W_K are a basis, so the squared "
+    work = Solution("4.2",
+                    f"d = 2 for the premise; d = {d} and n = {n} inputs for the repaired one.")
+    work.step("Look at the premise first. The d eigenvectors of W_K are a basis, so the squared "
               "cosines between one eigenvector of W_Q and all of them add up to its length, 1.",
               "Σ_j (p_Q,i · p_K,j)² = ‖p_Q,i‖² = 1",
               f"d = 2, p = ({num(P[0, 0], 1)}, {num(P[1, 0], 1)}) against the axes: "
               f"{num(cosines[0, 0], 1)}² + {num(cosines[0, 1], 1)}² = "
-              f"{num((cosines[0] ** 2).sum(), 0)}"),
-         Step("So not all of them can be 0: with every pair orthogonal, 1 would be 0. As written, "
-              "the premise never holds, and what follows from it says nothing.",
-              "Σ_j 0² = 0 ≠ 1", f"the largest cosine is at least 1/√d = {num(1 / np.sqrt(d), 1)} "
-              f"for d = {d}"),
-         Step("Repair it: ask it only of the eigenvectors whose eigenvalue is not 0. These span "
+              f"{num((cosines[0] ** 2).sum(), 0)}")
+    work.step("So not all of them can be 0: with every pair orthogonal, 1 would be 0. As written, "
+              "the premise never holds, and what follows from it says nothing.", "Σ_j 0² = 0 ≠ 1",
+              f"the largest cosine is at least 1/√d = {num(1 / np.sqrt(d), 1)} for d = {d}")
+    work.step("Repair it: ask it only of the eigenvectors whose eigenvalue is not 0. These span "
               "what each matrix can put out, and then the product vanishes.",
               "W_Q W_Kᵀ = Σ_i Σ_j λ_i μ_j (p_Q,i · p_K,j) p_Q,i p_K,jᵀ = 0",
-              arrays={"W_Q": W_Q, "W_K": W_K, "W_Q W_K": W_Q @ W_K}),
-         Step("All scores are 0, and the softmax of equal numbers is uniform: exactly, whatever X "
+              arrays={"W_Q": W_Q, "W_K": W_K, "W_Q W_K": W_Q @ W_K})
+    work.step("All scores are 0, and the softmax of equal numbers is uniform: exactly, whatever X "
               "is.", "s_ij = x_iᵀ W_Q W_Kᵀ x_j = 0   →   a_ij = e⁰ / (n e⁰) = 1/n",
-              arrays={"X": inputs, "Q Kᵀ": scores,
-                      "weights": weights})),
-        "The premise is impossible; with eigenvectors of non-zero eigenvalues alone, Q Kᵀ = 0 and "
-        "every weight is 1/n.",
-        (Check("npdl's attention gives 1/n everywhere for these matrices.",
-               np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n)),
-         Check(f"In 50 random pairs of bases the largest cosine is never below 1/√{d} "
-               f"(least {num(lowest)}).", lowest >= 1 / np.sqrt(d) - 1e-12)),
-        f"d = 2 for the premise; d = {d} and n = {n} inputs for the repaired one.")
+              arrays={"X": inputs, "Q Kᵀ": scores, "weights": weights})
+    work.answer = ("The premise is impossible; with eigenvectors of non-zero eigenvalues alone, Q "
+                   "Kᵀ = 0 and every weight is 1/n.")
+    work.check("npdl's attention gives 1/n everywhere for these matrices.",
+               np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n))
+    work.check(f"In 50 random pairs of bases the largest cosine is never below 1/√{d} (least "
+               f"{num(lowest)}).", lowest >= 1 / np.sqrt(d) - 1e-12)
+    return work

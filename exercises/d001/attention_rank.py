@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, num
+from exercises.worked import Solution, num
 from npdl.layers.attention import ScaledDotAttention
 
 QUESTION = """\
@@ -110,26 +110,24 @@ def exact_claims(found, n):
     full = [case for case in found if case["weights"] == 5]
     sylvester = all(case["attention"] >= case["weights"] + case["q"] - 5 for case in found)
     thin = uniform["weights"] == flat["weights"] == 1 and flat["p"] == 2
-    return [
-        claim("When is the rank exactly q?", "none", "whenever the weights are invertible",
-              judge(bool(full) and all(case["attention"] == case["q"] for case in full),
-                    "no answer given"),
-              f"{len(full)} of the {len(found)} random cases have weights of full rank, and all of "
-              "those rank q"),
-        claim("How far below q can it be?", "none",
-              f"down to {cancelled['attention']} with q = {cancelled['q']}; at least "
-              "rank(weights) + q - n",
-              judge(cancelled["attention"] == 0 and sylvester, "no answer given"),
-              "equal scores and a column of V that sums to 0; the bound (Sylvester) holds in all "
-              "random cases"),
-        claim("What does p say after all?", "none",
-              f"p = 0: uniform weights of rank {uniform['weights']}; weights of rank 1 need p at "
-              "most 2",
-              judge(thin and all(case["p"] <= 2 for case in found if case["weights"] == 1),
-                    "no answer given"),
-              f"equal rows of weights mean scores c_i + s_j, here of rank {flat['p']}; also "
-              "p <= min(n, d)"),
-    ]
+    yield claim("When is the rank exactly q?", "none", "whenever the weights are invertible",
+                judge(bool(full) and all(case["attention"] == case["q"] for case in full),
+                      "no answer given"),
+                f"{len(full)} of the {len(found)} random cases have weights of full rank, and all "
+                "of those rank q")
+    yield claim("How far below q can it be?", "none",
+                f"down to {cancelled['attention']} with q = {cancelled['q']}; at least "
+                "rank(weights) + q - n",
+                judge(cancelled["attention"] == 0 and sylvester, "no answer given"),
+                "equal scores and a column of V that sums to 0; the bound (Sylvester) holds in "
+                "all random cases")
+    yield claim("What does p say after all?", "none",
+                f"p = 0: uniform weights of rank {uniform['weights']}; weights of rank 1 need p "
+                "at most 2",
+                judge(thin and all(case["p"] <= 2 for case in found if case["weights"] == 1),
+                      "no answer given"),
+                f"equal rows of weights mean scores c_i + s_j, here of rank {flat['p']}; also p "
+                "<= min(n, d)")
 
 
 def score_powers(n):
@@ -151,29 +149,29 @@ def solutions(n=3):
     det = np.linalg.det(powers)
     factors = " ".join(f"({b} − {a})" for b, a in differences(powers[1].tolist()))
     cases = random_ranks(60)
-    return [Solution(
-        "4.3",
-        (Step("The output is a product A V. Its columns are combinations of the columns of A, its "
+    work = Solution("4.3",
+                    f"n = {n} positions, values of width 2; scores that are whole multiples of "
+                    "log 2 make all weights fractions.")
+    work.step("The output is a product A V. Its columns are combinations of the columns of A, its "
               "rows of the rows of V: a product has no higher rank than either factor.",
-              "rank(A V) ≤ min(rank A, rank V) ≤ q", f"here at most {q}"),
-         Step("So p matters only through rank A. Is rank A ≤ p? Try scores of rank 1: row i is i "
-              "times (0, 1, 2).", "s_ij = i j log 2   →   e^(s_ij) = 2^(i j)",
-              f"p = {p}", {"i j": M, "2^(i j)": powers}),
-         Step("The softmax divides each row by its sum, which changes no rank; the powers are a "
-              "Vandermonde matrix, whose determinant is not 0.",
-              "det = Π_(i<j) (2^j − 2^i)",
+              "rank(A V) ≤ min(rank A, rank V) ≤ q", f"here at most {q}")
+    work.step("So p matters only through rank A. Is rank A ≤ p? Try scores of rank 1: row i is i "
+              "times (0, 1, 2).", "s_ij = i j log 2   →   e^(s_ij) = 2^(i j)", f"p = {p}",
+              {"i j": M, "2^(i j)": powers})
+    work.step("The softmax divides each row by its sum, which changes no rank; the powers are a "
+              "Vandermonde matrix, whose determinant is not 0.", "det = Π_(i<j) (2^j − 2^i)",
               f"{factors} = {num(det, 0)} ≠ 0, so rank A = {a} with p = {p}",
-              {"A": np.array(A, float)}),
-         Step("The exponential acts entry by entry and does not keep ranks: p bounds nothing, "
+              {"A": np.array(A, float)})
+    work.step("The exponential acts entry by entry and does not keep ranks: p bounds nothing, "
               "except that p = 0 makes all rows of A equal, so its rank 1.",
-              arrays={"V": V, "A V": np.array(out, float)})),
-        f"At most q, and there is no bound by p (here p = {p}, q = {q}, and the rank is {rank}); "
-        "it is q whenever A is invertible.",
-        (Check("npdl's attention has the same rank for these scores.", library_rank(M, V) == rank),
-         Check("In 60 random cases, in exact fractions, the rank is never above q, and above p in "
-               "some.", all(case["attention"] <= case["q"] for case in cases)
-               and any(case["attention"] > case["p"] for case in cases)),
-         Check("The ranks here are 1, 2, 3 and 2, as eliminating by hand gives.",
-               (p, q, a, rank) == (1, 2, 3, 2))),
-        f"n = {n} positions, values of width 2; scores that are whole multiples of log 2 make all "
-        "weights fractions.")]
+              arrays={"V": V, "A V": np.array(out, float)})
+    work.answer = (f"At most q, and there is no bound by p (here p = {p}, q = {q}, and the rank "
+                   f"is {rank}); it is q whenever A is invertible.")
+    work.check("npdl's attention has the same rank for these scores.", library_rank(M, V) == rank)
+    work.check("In 60 random cases, in exact fractions, the rank is never above q, and above p in "
+               "some.",
+               all(case["attention"] <= case["q"] for case in cases)
+               and any(case["attention"] > case["p"] for case in cases))
+    work.check("The ranks here are 1, 2, 3 and 2, as eliminating by hand gives.",
+               (p, q, a, rank) == (1, 2, 3, 2))
+    yield work

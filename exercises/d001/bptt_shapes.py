@@ -6,7 +6,7 @@ import numpy as np
 
 from exercises.framework import Claim, judge
 from exercises.probes import difference
-from exercises.worked import Check, Solution, Step, below, num
+from exercises.worked import Check, Solution, below, num
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN
 
@@ -116,29 +116,27 @@ def layout_claims(found, n, m, p):
     wider = wider_output(n, m, m + 2)
     rows = [mark for row in PART_MARKS.values() for mark in row]
     printed = len(rows) - rows.count(None), len(rows)
-    return [
-        claim("1", "The shape of a derivative is settled by the shapes of both sides.",
-              "layout not stated", "value first, then variable; a gradient has its variable's "
-              "shape; the other layout has m x n for part 1",
-              judge(error < 1e-8, "convention"),
-              "in this layout the chain rule is a contraction over neighbouring indices: dL/dX "
-              f"agrees with differences to {below(error, 1e-8)}"),
-        claim("2", "O and H have the same number of columns.", "n x m for both",
-              "the number of classes k and of hidden units m may differ: n x k x n x m then",
-              judge(wider == (n, m + 2, n, m), "under-specified"),
-              f"a map from {m} to {m + 2} columns: {times(wider)} numbers"),
-        Claim("001", "Table", "", "The marks of the four questions add up to the total.", "20",
-              f"{' + '.join(map(str, MARKS.values()))} = {sum(MARKS.values())}",
-              judge(sum(MARKS.values()) == 20), "sum of the table's rows"),
-        Claim("001", "Table", "parts", "How many marks has each part?",
-              "printed for {} of the {} parts".format(*printed),
-              ", ".join(f"{question}: {left} for {'part' if len(places) == 1 else 'parts'} "
-                        f"{' and '.join(map(str, places))}"
-                        for question, (left, places) in missing_marks().items()),
-              judge(printed[0] < printed[1], "no answer given"),
-              "the question's marks less those printed for its other parts; "
-              "how the two parts of Q4 share theirs can't be derived"),
-    ]
+    yield claim("1", "The shape of a derivative is settled by the shapes of both sides.",
+                "layout not stated",
+                "value first, then variable; a gradient has its variable's shape; the other "
+                "layout has m x n for part 1", judge(error < 1e-8, "convention"),
+                "in this layout the chain rule is a contraction over neighbouring indices: dL/dX "
+                f"agrees with differences to {below(error, 1e-8)}")
+    yield claim("2", "O and H have the same number of columns.", "n x m for both",
+                "the number of classes k and of hidden units m may differ: n x k x n x m then",
+                judge(wider == (n, m + 2, n, m), "under-specified"),
+                f"a map from {m} to {m + 2} columns: {times(wider)} numbers")
+    yield Claim("001", "Table", "", "The marks of the four questions add up to the total.", "20",
+                f"{' + '.join(map(str, MARKS.values()))} = {sum(MARKS.values())}",
+                judge(sum(MARKS.values()) == 20), "sum of the table's rows")
+    yield Claim("001", "Table", "parts", "How many marks has each part?",
+                "printed for {} of the {} parts".format(*printed),
+                ", ".join(f"{question}: {left} for {'part' if len(places) == 1 else 'parts'} "
+                          f"{' and '.join(map(str, places))}"
+                          for question, (left, places) in missing_marks().items()),
+                judge(printed[0] < printed[1], "no answer given"),
+                "the question's marks less those printed for its other parts; how the two parts "
+                "of Q4 share theirs can't be derived")
 
 
 def missing_marks(marks=MARKS, parts=PART_MARKS):
@@ -191,43 +189,47 @@ def solutions():
                       slopes.shape == shapes[name]
                       and np.allclose(slopes.reshape(ours.shape), ours, atol=1e-6)),)
 
-    return [
-        Solution("2.1", (
-            Step(RULE, "∂L/∂O: () and (n, m) make (n, m)"),
-            Step("L is one number, so there is one slope for each entry of O: the gradient has the "
-                 "shape of O.", "∂L/∂O_ij = 2 (O_ij − target_ij)",
-                 f"entry (1, 1): 2 · ({num(OUT[0, 0], 0)} − {num(TARGET[0, 0], 0)}) = "
-                 f"{num(dL[0, 0], 0)}", {"O": OUT, "target": TARGET, "∂L/∂O": dL})),
-            f"n x m, here {times(shapes['dL/dO'])}.", checks("dL/dO"), EXAMPLE),
-        Solution("2.2", (
-            Step(RULE, "∂O/∂H: (n, m) and (n, m) make (n, m, n, m)",
-                 f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers"),
-            Step("Write one entry of O, and differentiate it by every entry of H: only its own row "
-                 "of H occurs.", "O_ij = Σ_k H_ik V_kj  →  ∂O_ij/∂H_lk = V_kj where l = i, else 0",
-                 f"∂O₁₁/∂H₁₂ = V₂₁ = {num(V[1, 0], 0)};   ∂O₁₁/∂H₂₁ = {num(V4[0, M], 0)}"),
-            Step("To see all at once, number the entries row by row: nm rows for O, nm columns for "
-                 "H.", arrays={"V": V, "∂O/∂H as nm x nm": V4})),
-            f"n x m x n x m, or nm x nm as a matrix; here {times(shapes['dO/dH'])}.",
-            checks("dO/dH"), EXAMPLE),
-        Solution("2.3", (
-            Step(RULE, "∂H/∂X: (n, m) and (p) make (n, m, p)", f"{N} · {M} · {P} = {N * M * P} "
-                 "numbers"),
-            Step("Each entry of H depends on each entry of X; take H = A X, entry by entry, to "
-                 "have slopes that can be read off.", "H_ij = Σ_k A_ijk X_k  →  ∂H_ij/∂X_k = A_ijk",
-                 f"∂H₁₁/∂X₃ = A₁₁₃ = {num(A[0, 0, 2], 0)}",
-                 {"∂H/∂X as nm x p": A.reshape(N * M, P)})),
-            f"n x m x p, here {times(shapes['dH/dX'])}.", checks("dH/dX"), EXAMPLE),
-        Solution("2.4", (
-            Step("The first derivative of L by H has the shape of H; differentiate it by H again.",
-                 "∂L/∂H: (n, m)   →   ∂²L/∂H²: (n, m, n, m)",
-                 f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers"),
-            Step("For O = H V: the first derivative is linear in H, so the second is constant; "
-                 "entries of different rows have nothing to do with each other.",
-                 "∂L/∂H = 2 (H V − target) Vᵀ  →  ∂²L/∂H_ik ∂H_lj = 2 (V Vᵀ)_kj if l = i, else 0",
-                 arrays={"2 V Vᵀ": 2 * V @ V.T, "∂²L/∂H² as nm x nm": hessian}),
-            Step("The order of differentiating does not matter, so this matrix is symmetric.",
-                 "at most nm (nm + 1) / 2 different numbers",
-                 f"{N * M} · {N * M + 1} / 2 = {N * M * (N * M + 1) // 2}")),
-            f"n x m x n x m, the Hessian nm x nm as a matrix; here {times(shapes['d2L/dH2'])}.",
-            checks("d2L/dH2"), EXAMPLE),
-    ]
+    work = Solution("2.1", EXAMPLE)
+    work.step(RULE, "∂L/∂O: () and (n, m) make (n, m)")
+    work.step("L is one number, so there is one slope for each entry of O: the gradient has the "
+              "shape of O.", "∂L/∂O_ij = 2 (O_ij − target_ij)",
+              f"entry (1, 1): 2 · ({num(OUT[0, 0], 0)} − {num(TARGET[0, 0], 0)}) = "
+              f"{num(dL[0, 0], 0)}", {"O": OUT, "target": TARGET, "∂L/∂O": dL})
+    work.answer = f"n x m, here {times(shapes['dL/dO'])}."
+    work.checks.extend(checks("dL/dO"))
+    yield work
+    work = Solution("2.2", EXAMPLE)
+    work.step(RULE, "∂O/∂H: (n, m) and (n, m) make (n, m, n, m)",
+              f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers")
+    work.step("Write one entry of O, and differentiate it by every entry of H: only its own row "
+              "of H occurs.", "O_ij = Σ_k H_ik V_kj  →  ∂O_ij/∂H_lk = V_kj where l = i, else 0",
+              f"∂O₁₁/∂H₁₂ = V₂₁ = {num(V[1, 0], 0)};   ∂O₁₁/∂H₂₁ = {num(V4[0, M], 0)}")
+    work.step("To see all at once, number the entries row by row: nm rows for O, nm columns for H.",
+              arrays={"V": V, "∂O/∂H as nm x nm": V4})
+    work.answer = f"n x m x n x m, or nm x nm as a matrix; here {times(shapes['dO/dH'])}."
+    work.checks.extend(checks("dO/dH"))
+    yield work
+    work = Solution("2.3", EXAMPLE)
+    work.step(RULE, "∂H/∂X: (n, m) and (p) make (n, m, p)",
+              f"{N} · {M} · {P} = {N * M * P} numbers")
+    work.step("Each entry of H depends on each entry of X; take H = A X, entry by entry, to have "
+              "slopes that can be read off.", "H_ij = Σ_k A_ijk X_k  →  ∂H_ij/∂X_k = A_ijk",
+              f"∂H₁₁/∂X₃ = A₁₁₃ = {num(A[0, 0, 2], 0)}", {"∂H/∂X as nm x p": A.reshape(N * M, P)})
+    work.answer = f"n x m x p, here {times(shapes['dH/dX'])}."
+    work.checks.extend(checks("dH/dX"))
+    yield work
+    work = Solution("2.4", EXAMPLE)
+    work.step("The first derivative of L by H has the shape of H; differentiate it by H again.",
+              "∂L/∂H: (n, m)   →   ∂²L/∂H²: (n, m, n, m)",
+              f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers")
+    work.step("For O = H V: the first derivative is linear in H, so the second is constant; "
+              "entries of different rows have nothing to do with each other.",
+              "∂L/∂H = 2 (H V − target) Vᵀ  →  ∂²L/∂H_ik ∂H_lj = 2 (V Vᵀ)_kj if l = i, else 0",
+              arrays={"2 V Vᵀ": 2 * V @ V.T, "∂²L/∂H² as nm x nm": hessian})
+    work.step("The order of differentiating does not matter, so this matrix is symmetric.",
+              "at most nm (nm + 1) / 2 different numbers",
+              f"{N * M} · {N * M + 1} / 2 = {N * M * (N * M + 1) // 2}")
+    work.answer = ("n x m x n x m, the Hessian nm x nm as a matrix; here "
+                   f"{times(shapes['d2L/dH2'])}.")
+    work.checks.extend(checks("d2L/dH2"))
+    yield work

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, listing, num, terms
+from exercises.worked import Solution, Table, listing, num, terms
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.models.seq2seq import Seq2Seq
 
@@ -244,30 +244,29 @@ def costs():
                     sum(row[2] for row in products(*sizes, K) if row[0] in ("Q Kᵀ", "A V")))
              for name, sizes in kinds.items()}
     short, long = formula(25, 25, 512), formula(4096, 4096, 512)
-    return Solution(
-        "7.3",
-        (
-            Step("A product of an (a, b) and a (b, c) matrix takes a b c multiplications. List the "
-                 f"products of (b), where N = {N} queries meet M = {M} keys of width k = {K}.",
-                 table=Table(("product", "shapes", "multiplications"), tuple(rows))),
-            Step("Group them: projections have k², scores and weighted sum have k once.",
-                 "R queries, S keys:  (2 R + 2 S) k²  +  2 R S k",
-                 f"(2·{N} + 2·{M})·{K}² + 2·{N}·{M}·{K} = "
-                 f"{terms(parts['(b) decoder to encoder, N to M'])} = "
-                 f"{num(sums['(b) decoder to encoder, N to M'])}"),
-            Step("The same for the three kinds of attention. The causal mask of (c) hides numbers "
-                 "that are computed all the same.",
-                 table=Table(("attention", "projections", "scores and sum", "all"),
-                             tuple((name, *parts[name], sums[name]) for name in kinds))),
-            Step("Which term is the larger? Compare 4 M k² with 2 M² k: M = 2 k is the border.",
-                 numbers=f"M = 25, k = 512: 2 M² k is {num(100 * 2 * 25**2 * 512 / short, 0)} % of "
-                 f"{short:,};   M = 4096: {num(100 * 2 * 4096**2 * 512 / long, 0)} % of {long:,}"),
-        ),
-        "(a) O(M² k + M k²), (b) O(M N k + (M + N) k²), (c) O(N² k + N k²); the first terms "
-        "alone where the lengths are well above k.",
-        (Check("npdl's attention layer, run on arrays that count multiplications, takes as many",
-               all(counted(*sizes, K) == sums[name] for name, sizes in kinds.items())),),
-        f"M = {M} source tokens, N = {N} target tokens, width k = {K}, one head.")
+    work = Solution("7.3",
+                    f"M = {M} source tokens, N = {N} target tokens, width k = {K}, one head.")
+    work.step("A product of an (a, b) and a (b, c) matrix takes a b c multiplications. List the "
+              f"products of (b), where N = {N} queries meet M = {M} keys of width k = {K}.",
+              table=Table(("product", "shapes", "multiplications"), tuple(rows)))
+    work.step("Group them: projections have k², scores and weighted sum have k once.",
+              "R queries, S keys:  (2 R + 2 S) k²  +  2 R S k",
+              f"(2·{N} + 2·{M})·{K}² + 2·{N}·{M}·{K} = "
+              f"{terms(parts['(b) decoder to encoder, N to M'])} = "
+              f"{num(sums['(b) decoder to encoder, N to M'])}")
+    work.step("The same for the three kinds of attention. The causal mask of (c) hides numbers "
+              "that are computed all the same.",
+              table=Table(("attention", "projections", "scores and sum", "all"),
+                          tuple((name, *parts[name], sums[name]) for name in kinds)))
+    work.step("Which term is the larger? Compare 4 M k² with 2 M² k: M = 2 k is the border.",
+              numbers=f"M = 25, k = 512: 2 M² k is {num(100 * 2 * 25**2 * 512 / short, 0)} % of "
+                      f"{short:,};   M = 4096: {num(100 * 2 * 4096**2 * 512 / long, 0)} % of "
+                      f"{long:,}")
+    work.answer = ("(a) O(M² k + M k²), (b) O(M N k + (M + N) k²), (c) O(N² k + N k²); the first "
+                   "terms alone where the lengths are well above k.")
+    work.check("npdl's attention layer, run on arrays that count multiplications, takes as many",
+               all(counted(*sizes, K) == sums[name] for name, sizes in kinds.items()))
+    return work
 
 
 def worked_another_language():
@@ -275,26 +274,22 @@ def worked_another_language():
     encoder = sum(row[2] for row in products(M, M, K))
     own, cross = (sum(row[2] for row in products(N, keys, K)) for keys in (N, M))
     inside, outside = encoder_difference()
-    return Solution(
-        "7.4",
-        (
-            Step("Follow the arrows: the encoder reads the source alone; the decoder reads its own "
-                 "tokens and the encoder's output. No arrow goes back.",
-                 "encoder: source → memory;   decoder: (target so far, memory) → next token"),
-            Step("So for a second target language the memory is reused; only the decoder runs.",
-                 "new work = decoder self-attention + decoder to encoder",
-                 f"{num(own)} + {num(cross)} = {num(own + cross)} new multiplications, and the "
-                 f"encoder's {num(encoder)} are saved"),
-            Step("In M and N, k fixed.", "O(N² k + N k²) + O(M N k + (M + N) k²)  →  "
-                 "O(N² + M N)"),
-        ),
-        f"No; another language costs the decoder alone, O(N² + M N): {num(own + cross)} of "
-        f"{num(encoder + own + cross)} multiplications here.",
-        (Check("another target leaves npdl's encoder output as it is and changes the logits",
-               inside == 0 < outside),
-         Check("counted in npdl's layers: the same numbers",
-               translation(M, N, K) == (encoder, own + cross))),
-        f"M = {M}, N = {N}, k = {K}, one layer, feed-forward nets left out.")
+    work = Solution("7.4", f"M = {M}, N = {N}, k = {K}, one layer, feed-forward nets left out.")
+    work.step("Follow the arrows: the encoder reads the source alone; the decoder reads its own "
+              "tokens and the encoder's output. No arrow goes back.",
+              "encoder: source → memory;   decoder: (target so far, memory) → next token")
+    work.step("So for a second target language the memory is reused; only the decoder runs.",
+              "new work = decoder self-attention + decoder to encoder",
+              f"{num(own)} + {num(cross)} = {num(own + cross)} new multiplications, and the "
+              f"encoder's {num(encoder)} are saved")
+    work.step("In M and N, k fixed.", "O(N² k + N k²) + O(M N k + (M + N) k²)  →  O(N² + M N)")
+    work.answer = ("No; another language costs the decoder alone, O(N² + M N): "
+                   f"{num(own + cross)} of {num(encoder + own + cross)} multiplications here.")
+    work.check("another target leaves npdl's encoder output as it is and changes the logits",
+               inside == 0 < outside)
+    work.check("counted in npdl's layers: the same numbers",
+               translation(M, N, K) == (encoder, own + cross))
+    return work
 
 
 def solutions():

@@ -8,7 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, num, terms, vec
+from exercises.worked import Solution, num, terms, vec
 
 QUESTION = """\
 Problem 6. q and k in R^d are random, both normal with mean mu and covariance sigma^2 I.
@@ -165,76 +165,71 @@ def by_trace(mu, sigma):
 def expectation():
     """Part (a)."""
     products = [m * m for m in MU]
-    return Solution(
-        "6a",
-        (
-            Step("Write the dot product as a sum; the mean of a sum is the sum of the means.",
-                 "E[q·k] = Σᵢ E[qᵢ kᵢ]"),
-            Step("q and k are independent (assumed, and needed), so means multiply.",
-                 "E[qᵢ kᵢ] = E[qᵢ] E[kᵢ] = μᵢ²",
-                 f"{num(MU[0])}² = {num(products[0])},   {num(MU[1])}² = {num(products[1])}"),
-            Step("Add up.", "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{terms(products)} = {num(mean(MU))}"),
-            Step("With a mean of its own, ν, for the keys, as two matrices make queries and keys: "
-                 "the same two steps.", "E[q·k] = Σᵢ μᵢ νᵢ = μ·ν",
-                 f"ν = {vec(NU)}:  {terms([m * n for m, n in zip(MU, NU, strict=True)])} = "
-                 f"{num(mean(MU, NU))}"),
-            Step("Where k = q the factors are not independent, and σ² enters.",
-                 "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²",
-                 f"{num(mean(MU))} + 2 · {SIGMA} = {num(square_moments(MU, SIGMA)[0])}"),
-        ),
-        f"E[q·k] = μ·μ, here {num(mean(MU))}; neither σ nor d enters by itself.",
-        (Check("the means of 200,000 drawn products lie within 4 standard errors, of one mean, of "
-               "two and of k = q", max(off_by(sample, moment)[0] for sample, moment in (
+    work = Solution("6a", f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
+    work.step("Write the dot product as a sum; the mean of a sum is the sum of the means.",
+              "E[q·k] = Σᵢ E[qᵢ kᵢ]")
+    work.step("q and k are independent (assumed, and needed), so means multiply.",
+              "E[qᵢ kᵢ] = E[qᵢ] E[kᵢ] = μᵢ²",
+              f"{num(MU[0])}² = {num(products[0])},   {num(MU[1])}² = {num(products[1])}")
+    work.step("Add up.", "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{terms(products)} = {num(mean(MU))}")
+    work.step("With a mean of its own, ν, for the keys, as two matrices make queries and keys: "
+              "the same two steps.", "E[q·k] = Σᵢ μᵢ νᵢ = μ·ν",
+              f"ν = {vec(NU)}:  {terms([m * n for m, n in zip(MU, NU, strict=True)])} = "
+              f"{num(mean(MU, NU))}")
+    work.step("Where k = q the factors are not independent, and σ² enters.",
+              "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²",
+              f"{num(mean(MU))} + 2 · {SIGMA} = {num(square_moments(MU, SIGMA)[0])}")
+    work.answer = f"E[q·k] = μ·μ, here {num(mean(MU))}; neither σ nor d enters by itself."
+    work.check("the means of 200,000 drawn products lie within 4 standard errors, of one mean, of "
+               "two and of k = q",
+               max(off_by(sample, moment)[0] for sample, moment in (
                    (drawn(MU, SIGMA), mean(MU)), (drawn(MU, SIGMA, nu=NU), mean(MU, NU)),
-                   (drawn(MU, SIGMA, same=True), square_moments(MU, SIGMA)[0]))) < 4),),
-        f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
+                   (drawn(MU, SIGMA, same=True), square_moments(MU, SIGMA)[0]))) < 4)
+    return work
 
 
 def spread():
     """Part (b)."""
     parts, (M, trace), dot = variances(MU, SIGMA), by_trace(MU, SIGMA), mean(MU)
-    return Solution(
-        "6b",
-        (
-            Step("Coordinates are independent, so variances add up; each from its second moment.",
-                 "Var(qᵢ kᵢ) = E[qᵢ²] E[kᵢ²] − μᵢ⁴ = (μᵢ² + σ²)² − μᵢ⁴",
-                 f"({num(MU[0])} + {SIGMA})² − {num(MU[0]**4)} = {num(parts[0])},   "
-                 f"({num(MU[1]**2)} + {SIGMA})² − {num(MU[1]**4)} = {num(parts[1])}"),
-            Step("Multiply out and add up: σ² μᵢ² twice, σ⁴ once for each coordinate.",
-                 "Var(q·k) = Σᵢ (2 σ² μᵢ² + σ⁴) = 2 σ² μ·μ + d σ⁴",
-                 f"{terms(parts)} = {num(sum(parts))};   2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
-                 f"{num(right_variance(MU, SIGMA))}"),
-            Step("The same by the trace.",
-                 "E[(q·k)²] = Tr(M M),  M = μ μᵀ + σ² I;   Var = Tr(M M) − (μ·μ)²",
-                 f"Tr(M M) = Σ Mᵢⱼ² = {terms([int(v * v) for v in M.ravel()])} = {trace};   "
-                 f"{trace} − {num(dot)}² = {num(trace - dot**2)}", {"M": M}),
-            Step("Two means μ and ν: the same with E[kᵢ²] = νᵢ² + σ².",
-                 "Var(q·k) = Σᵢ (μᵢ² + σ²)(νᵢ² + σ²) − μᵢ² νᵢ² = σ² (μ·μ + ν·ν) + d σ⁴",
-                 f"ν = {vec(NU)}:  {SIGMA} · ({num(dot)} + {num(mean(NU))}) + 2 · {SIGMA} = "
-                 f"{num(two_means_variance(MU, NU, SIGMA))}"),
-            Step("k = q: the moments of one normal number, E[qᵢ²] = μᵢ² + σ² and E[qᵢ⁴] = μᵢ⁴ + "
-                 "6 μᵢ² σ² + 3 σ⁴ (as E[z²] = 1, E[z⁴] = 3, odd ones 0). Twice the variance of "
-                 "independent vectors.",
-                 "Var(qᵢ²) = E[qᵢ⁴] − E[qᵢ²]² = 4 μᵢ² σ² + 2 σ⁴;   Var(q·q) = 4 σ² μ·μ + 2 d σ⁴",
-                 f"4 · {SIGMA} · {num(dot)} + 2 · 2 · {SIGMA} = "
-                 f"{num(square_moments(MU, SIGMA)[1])}"),
-            Step("A d in front of the first term, as one can find it printed, would double it "
-                 "here.", "2 d σ² μ·μ + d σ⁴", f"2 · 2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
-                 f"{num(printed_variance(MU, SIGMA))}"),
-        ),
-        f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {num(variance(MU, SIGMA))}.",
-        (Check("moments, closed form and trace agree exactly",
-               sum(parts) == right_variance(MU, SIGMA) == trace - dot**2 == variance(MU, SIGMA)),
-         Check("for two means and for k = q the moments give the closed forms",
+    work = Solution("6b", f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
+    work.step("Coordinates are independent, so variances add up; each from its second moment.",
+              "Var(qᵢ kᵢ) = E[qᵢ²] E[kᵢ²] − μᵢ⁴ = (μᵢ² + σ²)² − μᵢ⁴",
+              f"({num(MU[0])} + {SIGMA})² − {num(MU[0]**4)} = {num(parts[0])},   ({num(MU[1]**2)} "
+              f"+ {SIGMA})² − {num(MU[1]**4)} = {num(parts[1])}")
+    work.step("Multiply out and add up: σ² μᵢ² twice, σ⁴ once for each coordinate.",
+              "Var(q·k) = Σᵢ (2 σ² μᵢ² + σ⁴) = 2 σ² μ·μ + d σ⁴",
+              f"{terms(parts)} = {num(sum(parts))};   2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
+              f"{num(right_variance(MU, SIGMA))}")
+    work.step("The same by the trace.",
+              "E[(q·k)²] = Tr(M M),  M = μ μᵀ + σ² I;   Var = Tr(M M) − (μ·μ)²",
+              f"Tr(M M) = Σ Mᵢⱼ² = {terms([int(v * v) for v in M.ravel()])} = {trace};   {trace} "
+              f"− {num(dot)}² = {num(trace - dot**2)}", {"M": M})
+    work.step("Two means μ and ν: the same with E[kᵢ²] = νᵢ² + σ².",
+              "Var(q·k) = Σᵢ (μᵢ² + σ²)(νᵢ² + σ²) − μᵢ² νᵢ² = σ² (μ·μ + ν·ν) + d σ⁴",
+              f"ν = {vec(NU)}:  {SIGMA} · ({num(dot)} + {num(mean(NU))}) + 2 · {SIGMA} = "
+              f"{num(two_means_variance(MU, NU, SIGMA))}")
+    work.step("k = q: the moments of one normal number, E[qᵢ²] = μᵢ² + σ² and E[qᵢ⁴] = μᵢ⁴ + 6 "
+              "μᵢ² σ² + 3 σ⁴ (as E[z²] = 1, E[z⁴] = 3, odd ones 0). Twice the variance of "
+              "independent vectors.",
+              "Var(qᵢ²) = E[qᵢ⁴] − E[qᵢ²]² = 4 μᵢ² σ² + 2 σ⁴;   Var(q·q) = 4 σ² μ·μ + 2 d σ⁴",
+              f"4 · {SIGMA} · {num(dot)} + 2 · 2 · {SIGMA} = {num(square_moments(MU, SIGMA)[1])}")
+    work.step("A d in front of the first term, as one can find it printed, would double it here.",
+              "2 d σ² μ·μ + d σ⁴",
+              f"2 · 2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = {num(printed_variance(MU, SIGMA))}")
+    work.answer = f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {num(variance(MU, SIGMA))}."
+    work.check("moments, closed form and trace agree exactly",
+               sum(parts) == right_variance(MU, SIGMA) == trace - dot**2 == variance(MU, SIGMA))
+    work.check("for two means and for k = q the moments give the closed forms",
                variance(MU, SIGMA, NU) == two_means_variance(MU, NU, SIGMA)
-               and square_moments(MU, SIGMA)[1] == 4 * SIGMA**2 * dot + 2 * 2 * SIGMA**4),
-         Check("the variances of 200,000 drawn products, of one mean, of two and of k = q, lie "
-               "within 4 standard errors", max(
+               and square_moments(MU, SIGMA)[1] == 4 * SIGMA**2 * dot + 2 * 2 * SIGMA**4)
+    work.check("the variances of 200,000 drawn products, of one mean, of two and of k = q, lie "
+               "within 4 standard errors",
+               max(
                    off_by(sample, moment, sample.mean())[0] for sample, moment in (
-                       (drawn(MU, SIGMA), variance(MU, SIGMA)),
-                       (drawn(MU, SIGMA, nu=NU), two_means_variance(MU, NU, SIGMA)),
-                       (drawn(MU, SIGMA, same=True), square_moments(MU, SIGMA)[1]))) < 4)),
-        f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
+                   (drawn(MU, SIGMA), variance(MU, SIGMA)),
+                   (drawn(MU, SIGMA, nu=NU), two_means_variance(MU, NU, SIGMA)),
+                   (drawn(MU, SIGMA, same=True), square_moments(MU, SIGMA)[1]))) < 4)
+    return work
 
 
 def solutions():

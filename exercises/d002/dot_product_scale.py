@@ -8,7 +8,7 @@ import numpy as np
 
 from exercises.d002.dot_product import drawn, mean, printed_variance, right_variance
 from exercises.framework import Claim, judge, judgement, proved
-from exercises.worked import Check, Solution, Step, Table, listing, num
+from exercises.worked import Solution, Table, listing, num
 from npdl.functions import softmax
 from npdl.layers.attention import DotAttention, ScaledDotAttention
 
@@ -130,34 +130,30 @@ def scaling():
     widths, m = (4, 16, 64), 2
     rows = tuple((d, *means_over_scales(d, m)) for d in widths)
     means = [row[1] for row in rows]
-    return Solution(
-        "6c",
-        (
-            Step("Take every mean the same, so that d is all that changes.",
-                 "μᵢ = m   →   E[q·k] = μ·μ = d m²",
-                 f"m = {m}:  E = " + ", ".join(num(e) for e in means)
-                 + " at d = " + ", ".join(map(str, widths))),
-            Step("Divide by s and look how the mean grows from one d to four times d.",
-                 "E[q·k/s] = d m²/s",
-                 table=Table(("d", "d m²", "s = √d", "s = 1", "s = d"), rows)),
-            Step("Linear growth means four times as much for four times d: a constant s.",
-                 "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
-                 f"s = 1: {num(means[1])}/{num(means[0])} = {num(Fraction(means[1], means[0]))};   "
-                 f"s = √d: "
-                 f"{num(rows[1][2])}/{num(rows[0][2])} = {num(Fraction(rows[1][2], rows[0][2]))}"),
-            Step("What √d is for is the spread: for μ = 0 the mean is 0 under every s, and the "
-                 "standard deviation of q·k/√d is σ² for all d.",
-                 "Var(q·k/√d) = d σ⁴/d = σ⁴",
-                 f"σ = 1: {', '.join(num(Fraction(right_variance([0] * d, 1), d)) for d in widths)}"
-                 f" at d = {', '.join(map(str, widths))}"),
-        ),
-        "For a mean that grows linearly s must not grow with d (s = 1 does); s = √d gives growth "
-        "as √d, and is the choice that keeps the standard deviation, not the mean.",
-        (Check("the mean of 200,000 products drawn at d = 16 is within 1 % of the table's",
-               abs(drawn([m] * 16, 1).mean() / float(means[1]) - 1) < 0.01),
-         Check("the variance of q·k/√d is the same at every d for μ = 0",
-               len({right_variance([0] * d, 1) / d for d in widths}) == 1)),
-        f"μᵢ = {m} in every coordinate, d = {', '.join(map(str, widths))}.")
+    work = Solution("6c", f"μᵢ = {m} in every coordinate, d = {', '.join(map(str, widths))}.")
+    work.step("Take every mean the same, so that d is all that changes.",
+              "μᵢ = m   →   E[q·k] = μ·μ = d m²",
+              f"m = {m}:  E = " + ", ".join(num(e) for e in means)
+              + " at d = " + ", ".join(map(str, widths)))
+    work.step("Divide by s and look how the mean grows from one d to four times d.",
+              "E[q·k/s] = d m²/s", table=Table(("d", "d m²", "s = √d", "s = 1", "s = d"), rows))
+    work.step("Linear growth means four times as much for four times d: a constant s.",
+              "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
+              f"s = 1: {num(means[1])}/{num(means[0])} = {num(Fraction(means[1], means[0]))};   s "
+              f"= √d: {num(rows[1][2])}/{num(rows[0][2])} = "
+              f"{num(Fraction(rows[1][2], rows[0][2]))}")
+    work.step("What √d is for is the spread: for μ = 0 the mean is 0 under every s, and the "
+              "standard deviation of q·k/√d is σ² for all d.", "Var(q·k/√d) = d σ⁴/d = σ⁴",
+              f"σ = 1: {', '.join(num(Fraction(right_variance([0] * d, 1), d)) for d in widths)} "
+              f"at d = {', '.join(map(str, widths))}")
+    work.answer = ("For a mean that grows linearly s must not grow with d (s = 1 does); s = √d "
+                   "gives growth as √d, and is the choice that keeps the standard deviation, not "
+                   "the mean.")
+    work.check("the mean of 200,000 products drawn at d = 16 is within 1 % of the table's",
+               abs(drawn([m] * 16, 1).mean() / float(means[1]) - 1) < 0.01)
+    work.check("the variance of q·k/√d is the same at every d for μ = 0",
+               len({right_variance([0] * d, 1) / d for d in widths}) == 1)
+    return work
 
 
 def worked_unscaled():
@@ -171,28 +167,25 @@ def worked_unscaled():
                      num(scaled), num(slope)))
     sample, step = drawn([0] * 16, 1, 200_000), 1e-6
     above, below = (softmax(np.array([math.sqrt(2) + s, 0]))[0] for s in (step, -step))
-    return Solution(
-        "6d",
-        (
-            Step("With s = 1 the variance itself grows.", "Var(q·k) = d σ⁴   (μ = 0)",
-                 f"σ = 1: {', '.join(num(right_variance([0] * d, 1)) for d in widths)} at d = "
-                 f"{', '.join(map(str, widths))}"),
-            Step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of "
-                 "two.", "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
-                 table=Table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d",
-                              "its slope"), tuple(rows))),
-            Step("The larger weight goes to 1, and the slope, with which every gradient of q and k "
-                 "is multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 "
-                 "at every d."),
-        ),
-        "The variance grows linearly with d, the softmax puts all weight on one key, and the "
-        f"gradients through it vanish (slope {rows[-1][4]} at d = {widths[-1]}); they do not "
-        "explode.",
-        (Check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
-               abs(sample.var() / 16 - 1) < 0.03),
-         Check("the last slope is a difference of two of npdl's softmaxes",
-               abs((above - below) / (2 * step) - slope) < 1e-9)),
-        "Standard normal q and k (μ = 0, σ = 1), two keys.")
+    work = Solution("6d", "Standard normal q and k (μ = 0, σ = 1), two keys.")
+    work.step("With s = 1 the variance itself grows.", "Var(q·k) = d σ⁴   (μ = 0)",
+              f"σ = 1: {', '.join(num(right_variance([0] * d, 1)) for d in widths)} at d = "
+              f"{', '.join(map(str, widths))}")
+    work.step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of two.",
+              "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
+              table=Table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d",
+                           "its slope"), tuple(rows)))
+    work.step("The larger weight goes to 1, and the slope, with which every gradient of q and k "
+              "is multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 at "
+              "every d.")
+    work.answer = ("The variance grows linearly with d, the softmax puts all weight on one key, "
+                   f"and the gradients through it vanish (slope {rows[-1][4]} at d = "
+                   f"{widths[-1]}); they do not explode.")
+    work.check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
+               abs(sample.var() / 16 - 1) < 0.03)
+    work.check("the last slope is a difference of two of npdl's softmaxes",
+               abs((above - below) / (2 * step) - slope) < 1e-9)
+    return work
 
 
 def claims():

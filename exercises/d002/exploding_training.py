@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, listing, num, sub
+from exercises.worked import Solution, Table, listing, num, sub
 from npdl.losses import SequenceLoss
 
 QUESTION = """\
@@ -61,24 +61,22 @@ def claims():
     bent, straight = training(updates=4)[0], training(squash=None)[0]
     slopes = cross_entropy_slopes()
     grow = exponential(bent), exponential(straight)
-    return [
-        claim_of(
-            "exploding", "exploding gradients make the weights grow exponentially during training",
-            "weights grow exponentially",
-            "it depends on the net: without tanh the weight grows at every update, faster than "
-            f"exponentially, |w| = {listing(np.abs(straight), '.3g')}; with tanh there is one jump "
-            f"and then nothing, w = {listing(bent, '.2f')}",
-            judge(all(grow), if_false="under-specified" if any(grow) else "wrong"),
-            "h' = w h and h' = tanh(w h), 30 steps, plain descent; what always is exponential is "
-            "the gradient in the number of time steps"),
-        claim_of(
-            "exploding", "a rapidly rising loss under exploding gradients is a saturation of the "
-            "loss", "called loss function saturation",
-            "a rising loss; saturated means flat, where the gradient is near 0",
-            judge(all(slope < 0.1 for _, slope in slopes), if_false="slip"),
-            "cross-entropy " + listing([loss for loss, _ in slopes]) + " has slopes "
-            + listing([slope for _, slope in slopes]) + ": it does not flatten as it rises"),
-    ]
+    yield claim_of("exploding",
+                   "exploding gradients make the weights grow exponentially during training",
+                   "weights grow exponentially",
+                   "it depends on the net: without tanh the weight grows at every update, faster "
+                   f"than exponentially, |w| = {listing(np.abs(straight), '.3g')}; with tanh "
+                   f"there is one jump and then nothing, w = {listing(bent, '.2f')}",
+                   judge(all(grow), if_false="under-specified" if any(grow) else "wrong"),
+                   "h' = w h and h' = tanh(w h), 30 steps, plain descent; what always is "
+                   "exponential is the gradient in the number of time steps")
+    yield claim_of("exploding",
+                   "a rapidly rising loss under exploding gradients is a saturation of the loss",
+                   "called loss function saturation",
+                   "a rising loss; saturated means flat, where the gradient is near 0",
+                   judge(all(slope < 0.1 for _, slope in slopes), if_false="slip"),
+                   "cross-entropy " + listing([loss for loss, _ in slopes]) + " has slopes "
+                   + listing([slope for _, slope in slopes]) + ": it does not flatten as it rises")
 
 
 def exponential(weights):
@@ -123,36 +121,33 @@ def exploding():
         return Table(heads, tuple((n, *(f"{value:.3g}".replace("-", "−") for value in row))
                                   for n, row in enumerate(rows)))
 
-    return Solution(
-        "1",
-        (
-            Step(f"Forward, {times} steps with one weight; the wanted end state is 0.",
-                 f"{last} = w{POWERS[STEPS]} h₀,   L = {last}²/2",
-                 f"{last} = {num(w, 0)}{POWERS[STEPS]} · {num(START, 0)} = {num(h, 0)},   "
-                 f"L = {num(h, 0)}²/2 = {num(loss, 0)}"),
-            Step("The gradient has the power of w that the way through time makes.",
-                 f"dL/dw = {last} · {times} w{less} h₀",
-                 f"dL/dw = {num(h, 0)} · {times} · {num(w, 0)}{less} · {num(START, 0)} = "
-                 f"{num(slope, 0)}"),
-            Step(f"Plain descent, learning rate {num(lr, 1)}, no tanh: the step goes over 0 and "
-                 "lands further out, where the gradient is longer still.",
-                 f"w ← w − {num(lr, 1)} dL/dw",
-                 f"w = {num(w, 0)} − {num(lr, 1)} · {num(slope, 0)} = {num(straight[1][0], 1)}",
-                 table=table(straight)),
-            Step(f"The same with tanh in every step, from w = {num(w_bent, 1)} with learning rate "
-                 f"{num(lr_bent, 0)}: one jump, and then every tanh is at its end, the gradient is "
-                 "0, and nothing moves.",
-                 "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step", table=table(bent)),
-        ),
-        f"It depends: without a bound |w| runs away, faster than exponentially "
-        f"({', '.join(f'{abs(row[0]):.3g}' for row in straight)}); with tanh one jump ends on a "
-        f"plateau at L = {num(bent[-1][2])}, where dL/dw = {vanished}.",
-        (Check("dL/dw of the first row against a difference of two losses",
-               abs(numeric - slope) < 1e-4),
-         Check("without tanh |w| grows at every update, by a growing factor", growing(straight)),
-         Check("with tanh the weight stops after the first jump",
-               abs(bent[1][0] - bent[0][0]) > 0.5 and abs(bent[-1][0] - bent[1][0]) < 0.01)),
-        f"One unit, one weight, h₀ = {num(START, 0)}, {times} steps.")
+    work = Solution("1", f"One unit, one weight, h₀ = {num(START, 0)}, {times} steps.")
+    work.step(f"Forward, {times} steps with one weight; the wanted end state is 0.",
+              f"{last} = w{POWERS[STEPS]} h₀,   L = {last}²/2",
+              f"{last} = {num(w, 0)}{POWERS[STEPS]} · {num(START, 0)} = {num(h, 0)},   L = "
+              f"{num(h, 0)}²/2 = {num(loss, 0)}")
+    work.step("The gradient has the power of w that the way through time makes.",
+              f"dL/dw = {last} · {times} w{less} h₀",
+              f"dL/dw = {num(h, 0)} · {times} · {num(w, 0)}{less} · {num(START, 0)} = "
+              f"{num(slope, 0)}")
+    work.step(f"Plain descent, learning rate {num(lr, 1)}, no tanh: the step goes over 0 and "
+              "lands further out, where the gradient is longer still.",
+              f"w ← w − {num(lr, 1)} dL/dw",
+              f"w = {num(w, 0)} − {num(lr, 1)} · {num(slope, 0)} = {num(straight[1][0], 1)}",
+              table=table(straight))
+    work.step(f"The same with tanh in every step, from w = {num(w_bent, 1)} with learning rate "
+              f"{num(lr_bent, 0)}: one jump, and then every tanh is at its end, the gradient is "
+              "0, and nothing moves.", "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step",
+              table=table(bent))
+    work.answer = ("It depends: without a bound |w| runs away, faster than exponentially "
+                   f"({', '.join(f'{abs(row[0]):.3g}' for row in straight)}); with tanh one jump "
+                   f"ends on a plateau at L = {num(bent[-1][2])}, where dL/dw = {vanished}.")
+    work.check("dL/dw of the first row against a difference of two losses",
+               abs(numeric - slope) < 1e-4)
+    work.check("without tanh |w| grows at every update, by a growing factor", growing(straight))
+    work.check("with tanh the weight stops after the first jump",
+               abs(bent[1][0] - bent[0][0]) > 0.5 and abs(bent[-1][0] - bent[1][0]) < 0.01)
+    return work
 
 
 def growing(rows):

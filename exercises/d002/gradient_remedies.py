@@ -10,7 +10,7 @@ import numpy as np
 
 from exercises.d002.gradients_through_time import gradient_norms, recurrent_matrix, rnn_cell
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, listing, num, vec
+from exercises.worked import Solution, Table, listing, num, vec
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.recurrent import LSTMCell, RNNLayer
 from npdl.optim import clip_by_global_norm
@@ -175,39 +175,37 @@ def remedies():
     deviations = [float((a * z).std()) for a in SCALES]
     small, large = (num(a, int(a < 1)) for a in SCALES)
     ratio, wanted = deviations[1] / deviations[0], SCALES[1] / SCALES[0]
-    return Solution(
-        "1",
-        (
-            Step("Clipping by the global norm: shorten the whole gradient, keep its direction.",
-                 "g ← g · min(1, c/|g|)",
-                 f"|{vec(g, 0)}| = {num(float(np.linalg.norm(g)))}, c = {c}: {vec(scaled)}, "
-                 f"cosine with g {num(cosine(g, scaled))}\neach entry cut to ±{c} instead: "
-                 f"{vec(cut)}, cosine {num(cosine(g, cut))}"),
-            Step("A vanished gradient is not helped: it is shorter than c, and stays.",
-                 numbers=f"|g| = {np.linalg.norm(tiny):.0e} before and {np.linalg.norm(kept):.0e} "
-                 "after"),
-            Step("Gates: the memory's own road multiplies by the forget gate, not by W.",
-                 "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
-                 table=Table(("f", "f¹⁰", "f⁵⁰"),
-                             tuple((num(f, 2), f"{f**10:.2g}", f"{f**50:.1e}") for f in gates))),
-            Step("Initialisation: with n inputs of variance v a step changes a length by √(n v) "
-                 "on average.", "E|W h|² = n v |h|²",
-                 f"v = 1/n (Xavier): √1 = {num(xavier)} a step\nv = 2/n (He): √2 = {num(he)} a "
-                 f"step, {num(he**STEPS, 0)} after {num(STEPS)} steps near h = 0"),
-            Step("Batch normalisation divides by the deviation of z, so that the size of W "
-                 "cancels.", "z ← a z  →  std(z) ← a std(z)  →  W/std(z) unchanged",
-                 f"z = {vec(z, 0)} over a batch: std = {num(deviations[0])} for a = {small}, "
-                 f"{num(deviations[1])} for a = {large}; ratio {num(ratio)} = {num(wanted)}"),
-        ),
-        "Clipping is for explosion alone; a gate helps as far as f is near 1 (f⁵⁰ = "
-        f"{gates[-1]**50:.2f} at {gates[-1]}, {gates[0]**50:.0e} at {gates[0]}); Xavier's variance "
-        "starts near factor 1; batch normalisation takes the size of W out.",
-        (Check(f"the clipped gradient has length {c} and the direction of g",
-               abs(np.linalg.norm(scaled) - LIMIT) < 1e-12 and cosine(g, scaled) > 1 - 1e-12),
-         Check("a random 100 × 100 W of variance 1/n, 2/n changes lengths by those factors",
-               all(abs(_stretch(v, n) - f) < 0.1 for v, f in ((1 / n, xavier), (2 / n, he)))),
-         Check("std is proportional to a", abs(ratio - wanted) < 1e-12)),
-        "g = (3, 4); one forget gate; n = 100 inputs; a batch of three.")
+    work = Solution("1", "g = (3, 4); one forget gate; n = 100 inputs; a batch of three.")
+    work.step("Clipping by the global norm: shorten the whole gradient, keep its direction.",
+              "g ← g · min(1, c/|g|)",
+              f"|{vec(g, 0)}| = {num(float(np.linalg.norm(g)))}, c = {c}: {vec(scaled)}, cosine "
+              f"with g {num(cosine(g, scaled))}\neach entry cut to ±{c} instead: {vec(cut)}, "
+              f"cosine {num(cosine(g, cut))}")
+    work.step("A vanished gradient is not helped: it is shorter than c, and stays.",
+              numbers=f"|g| = {np.linalg.norm(tiny):.0e} before and {np.linalg.norm(kept):.0e} "
+                      "after")
+    work.step("Gates: the memory's own road multiplies by the forget gate, not by W.",
+              "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
+              table=Table(("f", "f¹⁰", "f⁵⁰"),
+                          tuple((num(f, 2), f"{f**10:.2g}", f"{f**50:.1e}") for f in gates)))
+    work.step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
+              "average.", "E|W h|² = n v |h|²",
+              f"v = 1/n (Xavier): √1 = {num(xavier)} a step\nv = 2/n (He): √2 = {num(he)} a step, "
+              f"{num(he**STEPS, 0)} after {num(STEPS)} steps near h = 0")
+    work.step("Batch normalisation divides by the deviation of z, so that the size of W cancels.",
+              "z ← a z  →  std(z) ← a std(z)  →  W/std(z) unchanged",
+              f"z = {vec(z, 0)} over a batch: std = {num(deviations[0])} for a = {small}, "
+              f"{num(deviations[1])} for a = {large}; ratio {num(ratio)} = {num(wanted)}")
+    work.answer = ("Clipping is for explosion alone; a gate helps as far as f is near 1 (f⁵⁰ = "
+                   f"{gates[-1]**50:.2f} at {gates[-1]}, {gates[0]**50:.0e} at {gates[0]}); "
+                   "Xavier's variance starts near factor 1; batch normalisation takes the size of "
+                   "W out.")
+    work.check(f"the clipped gradient has length {c} and the direction of g",
+               abs(np.linalg.norm(scaled) - LIMIT) < 1e-12 and cosine(g, scaled) > 1 - 1e-12)
+    work.check("a random 100 × 100 W of variance 1/n, 2/n changes lengths by those factors",
+               all(abs(_stretch(v, n) - f) < 0.1 for v, f in ((1 / n, xavier), (2 / n, he))))
+    work.check("std is proportional to a", abs(ratio - wanted) < 1e-12)
+    return work
 
 
 def _stretch(variance, n, tries=50, seed=0):

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, below, listing, num, terms, vec
+from exercises.worked import Solution, Table, below, listing, num, terms, vec
 from npdl.errors import InputError
 from npdl.layers.recurrent import RNNCell
 
@@ -216,57 +216,52 @@ def through_time():
     h = 0.9
     slope = 1 - h * h
     w = small
-    return Solution(
-        "1",
-        (
-            Step("One step back. The gradient at the older state is the gradient at the newer one "
-                 "times the Jacobian of the step.",
-                 "hₜ = tanh(z),  z = W hₜ₋₁ + xₜ\n∂L/∂hₜ₋₁ = Wᵀ diag(1 − hₜ²) ∂L/∂hₜ",
-                 f"h near 0: 1 − h² = 1, so ∂L/∂hₜ₋₁ = Wᵀ ∂L/∂hₜ = {vec(stepped[1])}",
-                 {"W": np.array(W), "∂L/∂h_T": np.array(GRADIENT)}),
-            Step("k steps back the Jacobian has been applied k times. Its eigenvalues say what a "
-                 "power does.",
-                 "det(W − λ I) = λ² − tr(W) λ + det(W) = 0\nλ = tr/2 ± √(tr²/4 − det)",
-                 f"λ² − {num(trace)} λ + {num(det)} = 0\nλ₁ = {num(large)} on (1, 1),  "
-                 f"λ₂ = {num(small)} on (1, −1)"),
-            Step("Split the gradient along the eigenvectors; each part keeps its direction and "
-                 "is multiplied by its λ at every step.",
-                 "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
-                 f"a = {num(along)}, b = {num(across)}",
-                 table=Table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
-                             tuple((k, f"{along * large**k:.3g}", f"{across * small**k:.3g}",
-                                    vec(g), num(float(np.linalg.norm(g))), num(size))
-                                   for k, g, size in zip(lags, closed, powers, strict=True)))),
-            Step("|g_k| is of this one gradient; the norm of the matrix power, beside it, is the "
-                 "most that any gradient of length 1 can become.",
-                 "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
-                 f"k = 10: {num(float(np.linalg.norm(closed[3])))} ≤ {num(powers[3])} = "
-                 f"{num(large)}¹⁰"),
-            Step("tanh adds its slope to every step. Where a unit is near its ends the factor is "
-                 "small, and even λ₁ is not enough.",
-                 "factor of a step = λ (1 − h²)",
-                 f"h = {h}: {num(large)} · (1 − {num(h * h, 2)}) = {num(large * slope)};  after 10 "
-                 f"steps {(large * slope)**10:.1e}"),
-            Step("What the weights see: one unit hₜ = w hₜ₋₁ + xₜ with all x = 1. dL/dw adds up "
-                 "the uses of w; the use k steps back counts w^k times.",
-                 "∂h_T/∂w = h_T₋₁ + w h_T₋₂ + w² h_T₋₃ + …",
-                 f"w = {num(w, 1)}, h → 1/(1 − w) = {num(1 / (1 - w), 1)}: "
-                 + terms([w**k / (1 - w) for k in range(5)], 2) + " + …: nothing of the far past"),
-        ),
-        f"Every step multiplies the gradient by a Jacobian: with |λ| (1 − h²) below 1 it vanishes "
-        f"({across * small**50:.0e} at λ = {num(small)} after 50 steps) and far causes "
-        f"are not learned; above 1 it explodes ({along * large**50:.0f} at λ = {num(large)}) and "
-        "one update throws the weights away.",
-        (Check("W applied step by step gives the same g_k as the eigenvalues",
-               all(np.allclose(a, b) for a, b in zip(closed, stepped, strict=True))),
-         Check("the norm of each power is λ₁ᵏ, and no g_k is longer",
+    work = Solution("1", "Two units, W symmetric, a gradient that begins in the first unit alone.")
+    work.step("One step back. The gradient at the older state is the gradient at the newer one "
+              "times the Jacobian of the step.",
+              "hₜ = tanh(z),  z = W hₜ₋₁ + xₜ\n∂L/∂hₜ₋₁ = Wᵀ diag(1 − hₜ²) ∂L/∂hₜ",
+              f"h near 0: 1 − h² = 1, so ∂L/∂hₜ₋₁ = Wᵀ ∂L/∂hₜ = {vec(stepped[1])}",
+              {"W": np.array(W), "∂L/∂h_T": np.array(GRADIENT)})
+    work.step("k steps back the Jacobian has been applied k times. Its eigenvalues say what a "
+              "power does.", "det(W − λ I) = λ² − tr(W) λ + det(W) = 0\nλ = tr/2 ± √(tr²/4 − det)",
+              f"λ² − {num(trace)} λ + {num(det)} = 0\nλ₁ = {num(large)} on (1, 1),  λ₂ = "
+              f"{num(small)} on (1, −1)")
+    work.step("Split the gradient along the eigenvectors; each part keeps its direction and is "
+              "multiplied by its λ at every step.",
+              "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
+              f"a = {num(along)}, b = {num(across)}",
+              table=Table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
+                          tuple((k, f"{along * large**k:.3g}", f"{across * small**k:.3g}",
+                                 vec(g), num(float(np.linalg.norm(g))), num(size))
+                                for k, g, size in zip(lags, closed, powers, strict=True))))
+    work.step("|g_k| is of this one gradient; the norm of the matrix power, beside it, is the "
+              "most that any gradient of length 1 can become.",
+              "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
+              f"k = 10: {num(float(np.linalg.norm(closed[3])))} ≤ {num(powers[3])} = "
+              f"{num(large)}¹⁰")
+    work.step("tanh adds its slope to every step. Where a unit is near its ends the factor is "
+              "small, and even λ₁ is not enough.", "factor of a step = λ (1 − h²)",
+              f"h = {h}: {num(large)} · (1 − {num(h * h, 2)}) = {num(large * slope)};  after 10 "
+              f"steps {(large * slope)**10:.1e}")
+    work.step("What the weights see: one unit hₜ = w hₜ₋₁ + xₜ with all x = 1. dL/dw adds up the "
+              "uses of w; the use k steps back counts w^k times.",
+              "∂h_T/∂w = h_T₋₁ + w h_T₋₂ + w² h_T₋₃ + …",
+              f"w = {num(w, 1)}, h → 1/(1 − w) = {num(1 / (1 - w), 1)}: "
+              + terms([w**k / (1 - w) for k in range(5)], 2) + " + …: nothing of the far past")
+    work.answer = ("Every step multiplies the gradient by a Jacobian: with |λ| (1 − h²) below 1 "
+                   f"it vanishes ({across * small**50:.0e} at λ = {num(small)} after 50 steps) "
+                   f"and far causes are not learned; above 1 it explodes ({along * large**50:.0f} "
+                   f"at λ = {num(large)}) and one update throws the weights away.")
+    work.check("W applied step by step gives the same g_k as the eigenvalues",
+               all(np.allclose(a, b) for a, b in zip(closed, stepped, strict=True)))
+    work.check("the norm of each power is λ₁ᵏ, and no g_k is longer",
                np.allclose(powers, [large**k for k in lags])
                and all(np.linalg.norm(g) <= size + 1e-9
-                       for g, size in zip(stepped, powers, strict=True))),
-         Check("both eigenvectors: W (1, 1) = λ₁ (1, 1) and W (1, −1) = λ₂ (1, −1)",
+                       for g, size in zip(stepped, powers, strict=True)))
+    work.check("both eigenvectors: W (1, 1) = λ₁ (1, 1) and W (1, −1) = λ₂ (1, −1)",
                np.allclose(np.array(W) @ [1, 1], large) and
-               np.allclose(np.array(W) @ [1, -1], [small, -small]))),
-        "Two units, W symmetric, a gradient that begins in the first unit alone.")
+               np.allclose(np.array(W) @ [1, -1], [small, -small]))
+    return work
 
 
 def solutions():

@@ -12,7 +12,7 @@ import numpy as np
 from exercises.d002.lstm_statements import lstm_cell
 from exercises.framework import Claim, judge, proved
 from exercises.probes import difference
-from exercises.worked import Check, Solution, Step, Table, below, num, terms
+from exercises.worked import Solution, Table, below, num, terms
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMLayer
 
@@ -169,34 +169,33 @@ def claims():
     others = sorted(error for reading, error in errors.items() if reading not in holds)
     (listed, one), (again, two) = listed_and_gradient(0.0), listed_and_gradient(1.0)
     slope, lost = tanh_slope_errors(*cell.forward(x[:1])[0])
-    return [
-        claim_of("a", "the formula for dJ/dW_g, merged from all steps",
-                 "sum dJ/dh_t [o (1 - tanh^2 C_t) (i dC~/dW_g + f dC_(t-1)/dW_g) + dh_t/dh_(t-1) "
-                 "dh_(t-1)/dW_g]",
-                 f"right under {len(holds)} of {len(errors)} readings: {'; '.join(holds)}",
-                 judge(len(holds) == len(errors), provided=off < 1e-7 > max(alone.values()),
-                       if_false="under-specified" if holds else "wrong"),
-                 f"against npdl's backward: off {below(min(errors.values()))}; under the "
-                 f"others {100 * others[0]:.0f} % to {100 * others[-1]:.0f} %; backward against "
-                 f"differences: {below(off, 1e-7)}"),
-        *reading_claims(errors),
-        claim_of("a", "the eight listed derivatives are enough", "a combination of them",
-                 "they are not: dh_t/dC_t, which the answer needs and uses, is not among them",
-                 judge(listed == again and abs(one - two) < 1e-9),
-                 f"one unit, one step, W_o = 0 or 1: all eight are equal, dJ/dW_g is {one:.4f} or "
-                 f"{two:.4f}"),
-        claim_of("a", "dh_t/do_t belongs to the answer", "listed, but unused in the solution",
-                 "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
-                 judge(errors["dh/dh at fixed C_t"] < 1e-9, "confirmed", "under-specified"),
-                 "with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error is "
-                 f"{100 * errors['dh/dh at fixed C_t']:.0f} %; do_t/dh_(t-1) is not listed either"),
-        claim_of("a", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
-                 "as printed, the diagonal of a matrix", proved(slope < 1e-7),
-                 f"central differences: error {below(slope, 1e-7)}"),
-        claim_of("a", "in the list of factors it stands as o (1 tanh^2 C_t), without a minus",
-                 "o_t (1 tanh^2(C_t)); the merged formula has 1 - tanh^2", "the minus is lost",
-                 judge(lost < 1e-7, if_false="slip"), f"as printed it is off by up to {lost:.2f}"),
-    ]
+    yield claim_of("a", "the formula for dJ/dW_g, merged from all steps",
+                   "sum dJ/dh_t [o (1 - tanh^2 C_t) (i dC~/dW_g + f dC_(t-1)/dW_g) + "
+                   "dh_t/dh_(t-1) dh_(t-1)/dW_g]",
+                   f"right under {len(holds)} of {len(errors)} readings: {'; '.join(holds)}",
+                   judge(len(holds) == len(errors), provided=off < 1e-7 > max(alone.values()),
+                         if_false="under-specified" if holds else "wrong"),
+                   f"against npdl's backward: off {below(min(errors.values()))}; under the others "
+                   f"{100 * others[0]:.0f} % to {100 * others[-1]:.0f} %; backward against "
+                   f"differences: {below(off, 1e-7)}")
+    yield from reading_claims(errors)
+    yield claim_of("a", "the eight listed derivatives are enough", "a combination of them",
+                   "they are not: dh_t/dC_t, which the answer needs and uses, is not among them",
+                   judge(listed == again and abs(one - two) < 1e-9),
+                   f"one unit, one step, W_o = 0 or 1: all eight are equal, dJ/dW_g is {one:.4f} "
+                   f"or {two:.4f}")
+    yield claim_of("a", "dh_t/do_t belongs to the answer", "listed, but unused in the solution",
+                   "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
+                   judge(errors["dh/dh at fixed C_t"] < 1e-9, "confirmed", "under-specified"),
+                   "with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error is "
+                   f"{100 * errors['dh/dh at fixed C_t']:.0f} %; do_t/dh_(t-1) is not listed "
+                   "either")
+    yield claim_of("a", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
+                   "as printed, the diagonal of a matrix", proved(slope < 1e-7),
+                   f"central differences: error {below(slope, 1e-7)}")
+    yield claim_of("a", "in the list of factors it stands as o (1 tanh^2 C_t), without a minus",
+                   "o_t (1 tanh^2(C_t)); the merged formula has 1 - tanh^2", "the minus is lost",
+                   judge(lost < 1e-7, if_false="slip"), f"as printed it is off by up to {lost:.2f}")
 
 
 def reading_claims(errors):
@@ -281,44 +280,41 @@ def gradient():
     numeric = (run(1 + e)[-1]["h"] - run(1 - e)[-1]["h"]) / (2 * e)
     past_C = two["f"] * dC1
     formula = bend[1] * (d2 + past_C) + (out + bend[1] * through) * dh1
-    return Solution(
-        "4a",
-        (
-            Step("Run the cell forward.", "i = f = o = σ(x + h),  C̃ = tanh(W_g x + h),  "
-                 "C ← f C + i C̃,  h ← o tanh(C)",
-                 table=Table(("t", "x", "i = f = o", "C̃", "C", "h"),
-                             tuple((t, num(s["x"], 1), s["i"], s["g"], s["C"], s["h"])
-                                   for t, s in enumerate(steps, 1)))),
-            Step("Say what each symbol means. Direct: everything earlier held fixed. W_g enters "
-                 "directly only through C̃.", "∂C̃ₜ/∂W_g = (1 − C̃²) xₜ,   direct part of ∂Cₜ/∂W_g "
-                 "= i ∂C̃ₜ/∂W_g", f"t = 1: {num(d1)};   t = 2: {num(d2)}"),
-            Step("Step 1 has no past: direct is total.", "∂h₁/∂W_g = o (1 − tanh²C₁) ∂C₁/∂W_g",
-                 f"{num(bend[0])} · {num(dC1)} = {num(dh1)}"),
-            Step("Step 2 has two pasts. C₁ comes in through f; h₁ comes in through f, i and C̃.",
-                 "∂C₂/∂W_g = i ∂C̃₂/∂W_g + f ∂C₁/∂W_g + ∂C₂/∂h₁ ∂h₁/∂W_g\n"
-                 "∂C₂/∂h₁ = f (1 − f) C₁ + i (1 − i) C̃₂ + i (1 − C̃₂²),   through f, i and C̃",
-                 f"∂C₂/∂h₁ = {terms([gate * two['C_before'], gate * two['g'], wide])} = "
-                 f"{num(through)}\n"
-                 f"{num(d2)} + {num(two['f'])} · {num(dC1)} + {num(through)} · {num(dh1)} = "
-                 f"{num(dC2)}"),
-            Step("And h₂ hears h₁ once more, through the output gate.",
-                 "∂h₂/∂W_g = ∂h₂/∂C₂ ∂C₂/∂W_g + ∂h₂/∂o₂ ∂o₂/∂h₁ ∂h₁/∂W_g\n"
-                 "∂h₂/∂C₂ = o (1 − tanh²C₂),   ∂h₂/∂o₂ ∂o₂/∂h₁ = tanh(C₂) o (1 − o)",
-                 f"{num(two['o'])} · (1 − {num(math.tanh(two['C']))}²) = {num(bend[1])},   "
-                 f"{num(math.tanh(two['C']))} · {num(gate)} = {num(out)}\n"
-                 f"{num(bend[1])} · {num(dC2)} + {num(out)} · {num(dh1)} = {num(dh2)}"),
-            Step("Collect: with ∂hₜ/∂hₜ₋₁ taken at fixed Cₜ₋₁ (its roads through Cₜ and through "
-                 "oₜ), this is the merged formula.",
-                 "∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ "
-                 "∂hₜ₋₁/∂W_g]",
-                 f"J = h₂: {num(bend[1])} · ({num(d2)} + {num(past_C)}) + "
-                 f"{num(out + bend[1] * through)} · {num(dh1)} = {num(formula)}"),
-        ),
-        f"∂J/∂W_g = {num(dh2, 4)} for J = h₂; right with ∂C̃/∂W_g direct, ∂h/∂h at fixed C, and "
-        "∂hₜ₋₁/∂W_g, ∂Cₜ₋₁/∂W_g along all roads.",
-        (Check("against a difference of J at W_g ± 0.000001", abs(numeric - dh2) < 1e-8),
-         Check("the merged formula gives the same", abs(formula - dh2) < 1e-12)),
-        "One unit, all W and U equal 1, no biases, x = (1, 0.5), h₀ = C₀ = 0, J = h₂.")
+    work = Solution("4a",
+                    "One unit, all W and U equal 1, no biases, x = (1, 0.5), h₀ = C₀ = 0, J = h₂.")
+    work.step("Run the cell forward.",
+              "i = f = o = σ(x + h),  C̃ = tanh(W_g x + h),  C ← f C + i C̃,  h ← o tanh(C)",
+              table=Table(("t", "x", "i = f = o", "C̃", "C", "h"),
+                          tuple((t, num(s["x"], 1), s["i"], s["g"], s["C"], s["h"])
+                                for t, s in enumerate(steps, 1))))
+    work.step("Say what each symbol means. Direct: everything earlier held fixed. W_g enters "
+              "directly only through C̃.",
+              "∂C̃ₜ/∂W_g = (1 − C̃²) xₜ,   direct part of ∂Cₜ/∂W_g = i ∂C̃ₜ/∂W_g",
+              f"t = 1: {num(d1)};   t = 2: {num(d2)}")
+    work.step("Step 1 has no past: direct is total.", "∂h₁/∂W_g = o (1 − tanh²C₁) ∂C₁/∂W_g",
+              f"{num(bend[0])} · {num(dC1)} = {num(dh1)}")
+    work.step("Step 2 has two pasts. C₁ comes in through f; h₁ comes in through f, i and C̃.",
+              "∂C₂/∂W_g = i ∂C̃₂/∂W_g + f ∂C₁/∂W_g + ∂C₂/∂h₁ ∂h₁/∂W_g\n∂C₂/∂h₁ = f (1 − f) C₁ + i "
+              "(1 − i) C̃₂ + i (1 − C̃₂²),   through f, i and C̃",
+              f"∂C₂/∂h₁ = {terms([gate * two['C_before'], gate * two['g'], wide])} = "
+              f"{num(through)}\n{num(d2)} + {num(two['f'])} · {num(dC1)} + {num(through)} · "
+              f"{num(dh1)} = {num(dC2)}")
+    work.step("And h₂ hears h₁ once more, through the output gate.",
+              "∂h₂/∂W_g = ∂h₂/∂C₂ ∂C₂/∂W_g + ∂h₂/∂o₂ ∂o₂/∂h₁ ∂h₁/∂W_g\n∂h₂/∂C₂ = o (1 − "
+              "tanh²C₂),   ∂h₂/∂o₂ ∂o₂/∂h₁ = tanh(C₂) o (1 − o)",
+              f"{num(two['o'])} · (1 − {num(math.tanh(two['C']))}²) = {num(bend[1])},   "
+              f"{num(math.tanh(two['C']))} · {num(gate)} = {num(out)}\n{num(bend[1])} · "
+              f"{num(dC2)} + {num(out)} · {num(dh1)} = {num(dh2)}")
+    work.step("Collect: with ∂hₜ/∂hₜ₋₁ taken at fixed Cₜ₋₁ (its roads through Cₜ and through oₜ), "
+              "this is the merged formula.",
+              "∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ ∂hₜ₋₁/∂W_g]",
+              f"J = h₂: {num(bend[1])} · ({num(d2)} + {num(past_C)}) + "
+              f"{num(out + bend[1] * through)} · {num(dh1)} = {num(formula)}")
+    work.answer = (f"∂J/∂W_g = {num(dh2, 4)} for J = h₂; right with ∂C̃/∂W_g direct, ∂h/∂h at "
+                   "fixed C, and ∂hₜ₋₁/∂W_g, ∂Cₜ₋₁/∂W_g along all roads.")
+    work.check("against a difference of J at W_g ± 0.000001", abs(numeric - dh2) < 1e-8)
+    work.check("the merged formula gives the same", abs(formula - dh2) < 1e-12)
+    return work
 
 
 def solutions():

@@ -14,7 +14,7 @@ from exercises.d002.gradients_through_time import (
 )
 from exercises.d002.lstm_statements import error_lengths, lstm_cell
 from exercises.framework import Claim, judge, judgement, proved
-from exercises.worked import Check, Solution, Step, Table, below, listing, num
+from exercises.worked import Solution, Table, below, listing, num
 
 QUESTION = """\
 Problem 4 (b). Which part of dJ/dW_g lets an LSTM mitigate the vanishing gradient? (And do the \
@@ -149,29 +149,25 @@ def road():
     rows = tuple((num(f), *(f"{f**T:.3g}" for T in lengths)) for f in gates)
     radius, slope, factor, ten = plain_factor(((0.5, 0.3), (0.3, 0.5)), 1.0, 10)
     least, gap = bounds(SHARE, STEPS)
-    return Solution(
-        "4b",
-        (
-            Step("Find the factor that is multiplied at every step along the memory.",
-                 "Cₜ = f Cₜ₋₁ + i C̃ₜ   →   ∂Cₜ/∂Cₜ₋₁ = f   (hₜ₋₁ held fixed)"),
-            Step("No W and no tanh' is in it. Over T steps only the forget gates are multiplied.",
-                 "∂C_T/∂C₀ = f₁ f₂ … f_T",
-                 table=Table(("f", *(f"T = {T}" for T in lengths)), rows)),
-            Step("Compare the plain RNN, where W and the slope of tanh stand in every factor.",
-                 "∂hₜ/∂hₜ₋₁ = W (1 − hₜ²)",
-                 f"W of radius {num(radius, 1)}, slope at z = 1 {num(slope)}: "
-                 f"{num(factor)} a step, {ten:.1e} after 10"),
-            Step("How near 1 must f be? Keep a share s over T steps.",
-                 "f^T ≥ s   ⟺   f ≥ s^(1/T) ≈ 1 − ln(1/s)/T",
-                 f"s = {num(Fraction(SHARE))}, T = {STEPS}: f ≥ {num(least, 4)} ≈ 1 − "
-                 f"{num(gap, 4)}"),
-        ),
-        f"∂Cₜ/∂Cₜ₋₁ = f: the sum in C lets the gradient pass with factor f, near 1 if the net has "
-        f"learned it; at f = {gates[0]} it vanishes too ({kept(gates[0], STEPS):.0e} after "
-        f"{STEPS}).",
-        (Check(f"{STEPS} multiplications by {gates[2]} give the table's entry",
-               abs(kept(gates[2], STEPS) - gates[2] ** STEPS) < 1e-12),
-         Check("the bound for f keeps just that share", abs(kept(least, STEPS) - SHARE) < 1e-12)))
+    work = Solution("4b")
+    work.step("Find the factor that is multiplied at every step along the memory.",
+              "Cₜ = f Cₜ₋₁ + i C̃ₜ   →   ∂Cₜ/∂Cₜ₋₁ = f   (hₜ₋₁ held fixed)")
+    work.step("No W and no tanh' is in it. Over T steps only the forget gates are multiplied.",
+              "∂C_T/∂C₀ = f₁ f₂ … f_T", table=Table(("f", *(f"T = {T}" for T in lengths)), rows))
+    work.step("Compare the plain RNN, where W and the slope of tanh stand in every factor.",
+              "∂hₜ/∂hₜ₋₁ = W (1 − hₜ²)",
+              f"W of radius {num(radius, 1)}, slope at z = 1 {num(slope)}: {num(factor)} a step, "
+              f"{ten:.1e} after 10")
+    work.step("How near 1 must f be? Keep a share s over T steps.",
+              "f^T ≥ s   ⟺   f ≥ s^(1/T) ≈ 1 − ln(1/s)/T",
+              f"s = {num(Fraction(SHARE))}, T = {STEPS}: f ≥ {num(least, 4)} ≈ 1 − {num(gap, 4)}")
+    work.answer = ("∂Cₜ/∂Cₜ₋₁ = f: the sum in C lets the gradient pass with factor f, near 1 if "
+                   f"the net has learned it; at f = {gates[0]} it vanishes too "
+                   f"({kept(gates[0], STEPS):.0e} after {STEPS}).")
+    work.check(f"{STEPS} multiplications by {gates[2]} give the table's entry",
+               abs(kept(gates[2], STEPS) - gates[2] ** STEPS) < 1e-12)
+    work.check("the bound for f keeps just that share", abs(kept(least, STEPS) - SHARE) < 1e-12)
+    return work
 
 
 def solutions():

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, judgement, proved
-from exercises.worked import Check, Solution, Step, below, num, vec
+from exercises.worked import Solution, below, num, vec
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.embedding import sinusoidal
@@ -217,35 +217,31 @@ def positions():
     weights = softmax(x @ x[0])
     table = encoding(4, 4)
     moved = turned(table[1], 2)
-    return Solution(
-        "7.1",
-        (
-            Step("What attention does with two tokens, and with the same two exchanged.",
-                 "y = softmax(x xᵀ) x",
-                 f"row 1 of x xᵀ: {vec(x @ x[0], 0)}, weights {vec(weights)}:  y₁ = "
-                 f"{num(weights[0])} · {vec(x[0], 0)} + {num(weights[1])} · {vec(x[1], 0)} = "
-                 f"{vec(y[0])}",
-                 {"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped}),
-            Step("The outputs are exchanged and otherwise equal: self-attention is equivariant. It "
-                 "can't tell 'a b' from 'b a', so the place has to be put into x."),
-            Step("The usual table: every pair of columns is a clock hand, each pair slower than "
-                 "the one before. i numbers the pairs.",
-                 "PE(pos, 2i) = sin(pos/10000^(2i/d)),   PE(pos, 2i+1) = cos(pos/10000^(2i/d))",
-                 f"d = 4:  i = 0: angle pos;   i = 1: angle pos/{10000 ** (2 / 4):.0f}",
-                 {"PE": table}),
-            Step("Row pos + n is row pos turned by fixed angles: relative places can be read by "
-                 "one fixed matrix.", "sin(a + b) = sin a cos b + cos a sin b",
-                 f"row 1 turned by 2 steps: {vec(moved)};   row 3: {vec(table[3])}"),
-            Step("It is added to the token's vector; the sum goes into the first block.",
-                 "x = E[token] + PE[pos]"),
-        ),
-        "Attention alone is blind to order (equivariant); a vector for each position, mostly "
-        "sines and cosines of falling frequency, is added to each token's embedding.",
-        (Check("exchanging the tokens exchanges the outputs", np.allclose(swapped, y[::-1])),
-         Check("npdl's attention layer does the same with 6 tokens",
-               permutation_errors()[1] < 1e-9 < permutation_errors()[0]),
-         Check("the turned row is the row two positions on", np.allclose(moved, table[3]))),
-        "Two tokens (1, 0) and (0, 2); then four positions of width 4.")
+    work = Solution("7.1", "Two tokens (1, 0) and (0, 2); then four positions of width 4.")
+    work.step("What attention does with two tokens, and with the same two exchanged.",
+              "y = softmax(x xᵀ) x",
+              f"row 1 of x xᵀ: {vec(x @ x[0], 0)}, weights {vec(weights)}:  y₁ = "
+              f"{num(weights[0])} · {vec(x[0], 0)} + {num(weights[1])} · {vec(x[1], 0)} = "
+              f"{vec(y[0])}", {"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped})
+    work.step("The outputs are exchanged and otherwise equal: self-attention is equivariant. It "
+              "can't tell 'a b' from 'b a', so the place has to be put into x.")
+    work.step("The usual table: every pair of columns is a clock hand, each pair slower than the "
+              "one before. i numbers the pairs.",
+              "PE(pos, 2i) = sin(pos/10000^(2i/d)),   PE(pos, 2i+1) = cos(pos/10000^(2i/d))",
+              f"d = 4:  i = 0: angle pos;   i = 1: angle pos/{10000 ** (2 / 4):.0f}", {"PE": table})
+    work.step("Row pos + n is row pos turned by fixed angles: relative places can be read by one "
+              "fixed matrix.", "sin(a + b) = sin a cos b + cos a sin b",
+              f"row 1 turned by 2 steps: {vec(moved)};   row 3: {vec(table[3])}")
+    work.step("It is added to the token's vector; the sum goes into the first block.",
+              "x = E[token] + PE[pos]")
+    work.answer = ("Attention alone is blind to order (equivariant); a vector for each position, "
+                   "mostly sines and cosines of falling frequency, is added to each token's "
+                   "embedding.")
+    work.check("exchanging the tokens exchanges the outputs", np.allclose(swapped, y[::-1]))
+    work.check("npdl's attention layer does the same with 6 tokens",
+               permutation_errors()[1] < 1e-9 < permutation_errors()[0])
+    work.check("the turned row is the row two positions on", np.allclose(moved, table[3]))
+    return work
 
 
 def worked_heads():
@@ -258,29 +254,27 @@ def worked_heads():
                 (1 - sharp) * values[0] + sharp * values[1]]
     errors = [max(abs(m - v) for v in values) for m in mixtures]
     d, m = 8, 2
-    return Solution(
-        "7.2",
-        (
-            Step("One head gives one set of weights, so one mixture of the values. It can't hand "
-                 "over two values unmixed.",
-                 "y = w v₁ + (1 − w) v₂", f"w = {vec(shares, 1)}:  y = {vec(mixtures, 1)}\n"
-                 f"furthest from v₁ or v₂: {vec(errors, 1)}, at best {num(min(errors), 1)}"),
-            Step("Two heads have two sets of weights: one looks at token 1, one at token 2, and "
-                 "the concatenation holds both.", "y = [v from head 1, v from head 2]",
-                 f"scores ±10: weights {num(sharp, 4)} and {num(1 - sharp, 4)}:  y = "
-                 f"{vec(per_head)}"),
-            Step("The heads share the width, so that the number of multiplications stays.",
-                 "m heads of width d/m:  m · S² · d/m = S² d",
-                 f"d = {d}, m = {m}: {m} · {d // m} = {d}"),
-            Step("Heads differ only because they start at different random numbers. What trained "
-                 "ones are found to follow: the token before or after, the verb of a subject, "
-                 "what a pronoun refers to, the aligned word of the other language."),
-        ),
-        "Several heads attend to several places at once at the cost of one; found structures are "
-        "neighbours, syntax, coreference, alignments.",
-        (Check("the best error of one head over 1001 mixtures is 1, of two heads under 0.001",
-               abs(two_places(1) - 1) < 1e-9 and two_places(2) < 1e-3),),
-        "Token 0 wants the values v₁ = 1 and v₂ = −1 of two other tokens, both unmixed.")
+    work = Solution("7.2",
+                    "Token 0 wants the values v₁ = 1 and v₂ = −1 of two other tokens, both "
+                    "unmixed.")
+    work.step("One head gives one set of weights, so one mixture of the values. It can't hand "
+              "over two values unmixed.", "y = w v₁ + (1 − w) v₂",
+              f"w = {vec(shares, 1)}:  y = {vec(mixtures, 1)}\nfurthest from v₁ or v₂: "
+              f"{vec(errors, 1)}, at best {num(min(errors), 1)}")
+    work.step("Two heads have two sets of weights: one looks at token 1, one at token 2, and the "
+              "concatenation holds both.", "y = [v from head 1, v from head 2]",
+              f"scores ±10: weights {num(sharp, 4)} and {num(1 - sharp, 4)}:  y = {vec(per_head)}")
+    work.step("The heads share the width, so that the number of multiplications stays.",
+              "m heads of width d/m:  m · S² · d/m = S² d",
+              f"d = {d}, m = {m}: {m} · {d // m} = {d}")
+    work.step("Heads differ only because they start at different random numbers. What trained "
+              "ones are found to follow: the token before or after, the verb of a subject, what a "
+              "pronoun refers to, the aligned word of the other language.")
+    work.answer = ("Several heads attend to several places at once at the cost of one; found "
+                   "structures are neighbours, syntax, coreference, alignments.")
+    work.check("the best error of one head over 1001 mixtures is 1, of two heads under 0.001",
+               abs(two_places(1) - 1) < 1e-9 and two_places(2) < 1e-3)
+    return work
 
 
 def solutions():

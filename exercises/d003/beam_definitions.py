@@ -17,7 +17,7 @@ from exercises.d003.beam_stopping import (
     search,
 )
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, num, sub
+from exercises.worked import Solution, Step, Table, num, sub
 from npdl.decoding import Scorer, exhaustive_search
 
 QUESTION = """\
@@ -115,31 +115,31 @@ def by_definition():
     words = next(w for _, beam, _ in steps for w, p in beam if w[-1] == END and p == best)
     path = greedy[-1][1][0][0]
     mass = math.fsum(p for _, p in all_of_them)
-    return Solution(
-        "4",
-        (
-            Step("Greedy is a beam of width 1: take the most probable word, and again.",
-                 numbers=" → ".join(f"{kept[0][0][-1]} ({num(kept[0][1], 2)})"
-                                    for _, kept, _ in greedy) + f":  '{' '.join(path)}'"),
-            *(candidate_step(t, candidates, beam)
-              for t, (candidates, beam, _) in enumerate(steps, 1)),
-            Step("The best complete hypothesis of all beams is the result.",
-                 "best_(≤t) = max {s : ⟨y, s⟩ ∈ B₁ ∪ … ∪ B_t, y complete}",
-                 f"'{' '.join(words)}': {num(best, 2)}, score {log(best)}"),
-            Step("Exhaustive search lists every complete sequence; it is the judge here, and "
-                 "impossible for a real vocabulary.",
-                 table=Table(("sequence", "probability"),
-                             tuple((" ".join(w), num(p, 3)) for w, p in all_of_them))),
-        ),
-        f"Greedy finds '{' '.join(path)}' with {num(by_greedy, 2)}, a beam of 2 finds "
-        f"'{' '.join(words)}' with {num(best, 2)}: the better first word is not on the best path.",
-        (Check("npdl's beam search of widths 1 and 2 finds the same",
+    work = Solution("4",
+                    f"The tree {described(TREE)}; where nothing is named, </s> follows. Width b = "
+                    "2.")
+    work.step("Greedy is a beam of width 1: take the most probable word, and again.",
+              numbers=" → ".join(f"{kept[0][0][-1]} ({num(kept[0][1], 2)})"
+                                 for _, kept, _ in greedy) + f":  '{' '.join(path)}'")
+    work.steps.extend((candidate_step(t, candidates, beam)
+                       for t, (candidates, beam, _) in enumerate(steps, 1)))
+    work.step("The best complete hypothesis of all beams is the result.",
+              "best_(≤t) = max {s : ⟨y, s⟩ ∈ B₁ ∪ … ∪ B_t, y complete}",
+              f"'{' '.join(words)}': {num(best, 2)}, score {log(best)}")
+    work.step("Exhaustive search lists every complete sequence; it is the judge here, and "
+              "impossible for a real vocabulary.",
+              table=Table(("sequence", "probability"),
+                          tuple((" ".join(w), num(p, 3)) for w, p in all_of_them)))
+    work.answer = (f"Greedy finds '{' '.join(path)}' with {num(by_greedy, 2)}, a beam of 2 finds "
+                   f"'{' '.join(words)}' with {num(best, 2)}: the better first word is not on the "
+                   "best path.")
+    work.check("npdl's beam search of widths 1 and 2 finds the same",
                abs(math.exp(search(TREE, 1).best.log_prob) - by_greedy) < 1e-12
-               and abs(math.exp(search(TREE, 2).best.log_prob) - best) < 1e-12),
-         Check("all sequences together have probability 1; the best is npdl's exhaustive one",
+               and abs(math.exp(search(TREE, 2).best.log_prob) - best) < 1e-12)
+    work.check("all sequences together have probability 1; the best is npdl's exhaustive one",
                abs(mass - 1) < 1e-12
-               and abs(math.exp(best_of_all(TREE).log_prob) - all_of_them[0][1]) < 1e-12)),
-        f"The tree {described(TREE)}; where nothing is named, </s> follows. Width b = 2.")
+               and abs(math.exp(best_of_all(TREE).log_prob) - all_of_them[0][1]) < 1e-12)
+    return work
 
 
 def solutions():

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, listing, num
+from exercises.worked import Solution, Table, listing, num
 from npdl.decoding import Tree, beam_search, exhaustive_search
 
 QUESTION = """\
@@ -209,41 +209,39 @@ def proof():
     first = TREE["a"][0]
     second = first * TREE["a"][1]["c"][0]
     found, full = search(TREE, 2), search(TREE, 2, stop=False)
-    return Solution(
-        "4",
-        (
-            Step("One more word never raises a score: a probability is at most 1, its logarithm at "
-                 "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
-                 f"'a': {log(first)};   'a c': {log(first)} + ({log(second / first)}) = "
-                 f"{log(second)}"),
-            Step("All that will ever be in a later beam grows out of B_t. By induction over the "
-                 "steps no descendant scores above its ancestor in B_t.",
-                 "s(later) ≤ s(its ancestor in B_t) ≤ s¹"),
-            Step("So if s¹ is at most the best complete score, every later complete hypothesis is "
-                 "at most that good.",
-                 "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)"),
-            Step(f"Watch it on a tree, width 2: {described(TREE)}; where nothing is named, </s> "
-                 "follows.",
-                 table=Table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), tuple(
-                     (str(n), ", ".join(f"{' '.join(words)} {num(p, 2)}" for words, p in kept),
-                      log(kept[0][1]), log(b),
-                      "yes" if b and kept[0][1] <= b else "no")
-                     for n, (_, kept, b) in enumerate(steps, 1)))),
-            Step("At the stop one hypothesis was still alive. What came of it did not win.",
-                 numbers=f"alive at t = {t}: {num(live, 2)}; its best descendant {num(later, 2)} "
-                 f"≤ {num(best, 2)}"),
-            Step("What the proof does not say: that no sequence outside the beams is better. "
-                 "Pruned hypotheses have no descendants in B_t, so it is the best that this beam "
-                 "search can find."),
-        ),
-        "Scores never rise along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all that grows out of "
-        f"B_t; here the search may stop at t = {t} with {num(best, 2)}.",
-        (Check("npdl's beam search stops at this step, and without the rule ends with the same",
+    work = Solution("4",
+                    "Scores are sums of log-probabilities; the table shows probabilities beside "
+                    "them.")
+    work.step("One more word never raises a score: a probability is at most 1, its logarithm at "
+              "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
+              f"'a': {log(first)};   'a c': {log(first)} + ({log(second / first)}) = {log(second)}")
+    work.step("All that will ever be in a later beam grows out of B_t. By induction over the "
+              "steps no descendant scores above its ancestor in B_t.",
+              "s(later) ≤ s(its ancestor in B_t) ≤ s¹")
+    work.step("So if s¹ is at most the best complete score, every later complete hypothesis is at "
+              "most that good.",
+              "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
+    work.step(f"Watch it on a tree, width 2: {described(TREE)}; where nothing is named, </s> "
+              "follows.",
+              table=Table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), tuple(
+                  (str(n), ", ".join(f"{' '.join(words)} {num(p, 2)}" for words, p in kept),
+                   log(kept[0][1]), log(b),
+                   "yes" if b and kept[0][1] <= b else "no")
+                  for n, (_, kept, b) in enumerate(steps, 1))))
+    work.step("At the stop one hypothesis was still alive. What came of it did not win.",
+              numbers=f"alive at t = {t}: {num(live, 2)}; its best descendant {num(later, 2)} ≤ "
+                      f"{num(best, 2)}")
+    work.step("What the proof does not say: that no sequence outside the beams is better. Pruned "
+              "hypotheses have no descendants in B_t, so it is the best that this beam search can "
+              "find.")
+    work.answer = ("Scores never rise along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all that "
+                   f"grows out of B_t; here the search may stop at t = {t} with {num(best, 2)}.")
+    work.check("npdl's beam search stops at this step, and without the rule ends with the same",
                len(found.steps) == t and found.best.tokens == full.best.tokens
-               and abs(math.exp(found.best.log_prob) - best) < 1e-12),
-         Check("in this tree it is also the best of all sequences",
-               abs(math.exp(best_of_all(TREE).log_prob) - best) < 1e-12)),
-        "Scores are sums of log-probabilities; the table shows probabilities beside them.")
+               and abs(math.exp(found.best.log_prob) - best) < 1e-12)
+    work.check("in this tree it is also the best of all sequences",
+               abs(math.exp(best_of_all(TREE).log_prob) - best) < 1e-12)
+    return work
 
 
 def solutions():

@@ -13,7 +13,7 @@ from math import comb
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, below, listing, num, vec
+from exercises.worked import Solution, Step, Table, below, listing, num, vec
 from npdl.layers.recurrent import RNNCell
 
 QUESTION = """\
@@ -248,55 +248,52 @@ def powers():
     late, turn = power_norm(W_T, 50), np.array([[0.0, -1.0], [1.0, 0.0]])
     turned = state_norms(turn.T, np.array(H_0), 50)
     back = [gradient_through(np.array(W_T).T, (1.0, 0.0), t) for t in range(3)]
-    return Solution(
-        "5",
-        (
-            Step("Put the recurrence into itself.", "hₜ = Wᵀ hₜ₋₁ = Wᵀ Wᵀ hₜ₋₂ = … = (Wᵀ)ᵗ h₀",
-                 f"h₁ = Wᵀ h₀ = {vec(states[1], 2)},   h₂ = Wᵀ h₁ = {vec(states[2])}",
-                 {"Wᵀ": np.array(W_T), "h₀": np.array(H_0)}, digits=2),
-            Step("Eigenvalues: W and Wᵀ have the same. A triangular matrix shows them on its "
-                 "diagonal.", "det(Wᵀ − λ I) = (λ₁ − λ)(λ₂ − λ) = 0,   Wᵀ vₖ = λₖ vₖ",
-                 f"λ₁ = {num(small, 1)} with v₁ = {vec(v_1, 0)},   λ₂ = {num(large, 1)} with v₂ = "
-                 f"{vec(v_2, 0)};   ρ = {num(max(small, large), 1)}"),
-            Step("Split h₀ along the eigenvectors; a step multiplies each share by its λ and "
-                 "does nothing else.", "h₀ = c₁ v₁ + c₂ v₂   →   hₜ = c₁ λ₁ᵗ v₁ + c₂ λ₂ᵗ v₂",
-                 f"entry 2: {num(v_2[1], 0)} c₂ = {num(H_0[1], 0)}, so c₂ = {num(c[1], 1)};   "
-                 f"entry 1: c₁ + c₂ = {num(H_0[0], 0)}, so c₁ = {num(c[0], 1)}\n"
-                 f"{vec(H_0, 0)} = {num(c[0], 1)} · {vec(v_1, 0)} + {num(c[1], 1)} · "
-                 f"{vec(v_2, 0)}",
-                 table=Table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), tuple(
-                     (n, short(c[0] * small**n), short(c[1] * large**n), vec(states[n]),
-                      short(float(np.linalg.norm(states[n]))), short(power_norm(W_T, n)))
-                     for n in times))),
-            Step("|hₜ| is what becomes of one start. The norm of the power is the most that any "
-                 "start of length 1 can become, and it bounds every gradient on its way back.",
-                 "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
-                 f"t = 50: {short(float(np.linalg.norm(states[50])))} ≤ {short(late)} · "
-                 f"{num(math.hypot(*H_0))};   {short(late)}^(1/50) = {num(late**(1 / 50))}"),
-            Step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
-                 "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
-                 "only the modulus |λ| makes longer or shorter.",
-                 "|λᵗ| = |λ|ᵗ", f"a turn by 90°, λ = ±i: |h₀| = {num(float(turned[0]))}, |h₅₀| = "
-                 f"{num(float(turned[-1]))}"),
-            left_out(v_1),
-            Step("The gradient goes the same way back, with W for Wᵀ: the same λ.",
-                 "∂L/∂h₀ = Wᵗ ∂L/∂hₜ", f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W "
-                 f"{vec(back[0], 0)} = {vec(back[1], 2)},   ∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}"),
-        ),
-        f"hₜ = (Wᵀ)ᵗ h₀ = Σ cₖ λₖᵗ vₖ: with ρ < 1 all vanishes, with ρ > 1 almost every start "
-        f"explodes; here |h₅₀| = {short(float(np.linalg.norm(states[50])))} at ρ = "
-        f"{num(spectral_radius(np.array(W_T)), 1)}.",
-        (Check("the closed form equals the states that were stepped",
-               all(np.allclose(closed_form_of(pairs, c, n), states[n]) for n in times)),
-         Check("no state is longer than the norm of the power times the start's length",
+    work = Solution("5", f"n = 2, h₀ = {vec(H_0, 0)}.")
+    work.step("Put the recurrence into itself.", "hₜ = Wᵀ hₜ₋₁ = Wᵀ Wᵀ hₜ₋₂ = … = (Wᵀ)ᵗ h₀",
+              f"h₁ = Wᵀ h₀ = {vec(states[1], 2)},   h₂ = Wᵀ h₁ = {vec(states[2])}",
+              {"Wᵀ": np.array(W_T), "h₀": np.array(H_0)}, digits=2)
+    work.step("Eigenvalues: W and Wᵀ have the same. A triangular matrix shows them on its "
+              "diagonal.", "det(Wᵀ − λ I) = (λ₁ − λ)(λ₂ − λ) = 0,   Wᵀ vₖ = λₖ vₖ",
+              f"λ₁ = {num(small, 1)} with v₁ = {vec(v_1, 0)},   λ₂ = {num(large, 1)} with v₂ = "
+              f"{vec(v_2, 0)};   ρ = {num(max(small, large), 1)}")
+    work.step("Split h₀ along the eigenvectors; a step multiplies each share by its λ and does "
+              "nothing else.", "h₀ = c₁ v₁ + c₂ v₂   →   hₜ = c₁ λ₁ᵗ v₁ + c₂ λ₂ᵗ v₂",
+              f"entry 2: {num(v_2[1], 0)} c₂ = {num(H_0[1], 0)}, so c₂ = {num(c[1], 1)};   entry "
+              f"1: c₁ + c₂ = {num(H_0[0], 0)}, so c₁ = {num(c[0], 1)}\n{vec(H_0, 0)} = "
+              f"{num(c[0], 1)} · {vec(v_1, 0)} + {num(c[1], 1)} · {vec(v_2, 0)}",
+              table=Table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), tuple(
+                  (n, short(c[0] * small**n), short(c[1] * large**n), vec(states[n]),
+                   short(float(np.linalg.norm(states[n]))), short(power_norm(W_T, n)))
+                  for n in times)))
+    work.step("|hₜ| is what becomes of one start. The norm of the power is the most that any "
+              "start of length 1 can become, and it bounds every gradient on its way back.",
+              "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
+              f"t = 50: {short(float(np.linalg.norm(states[50])))} ≤ {short(late)} · "
+              f"{num(math.hypot(*H_0))};   {short(late)}^(1/50) = {num(late**(1 / 50))}")
+    work.step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
+              "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
+              "only the modulus |λ| makes longer or shorter.", "|λᵗ| = |λ|ᵗ",
+              f"a turn by 90°, λ = ±i: |h₀| = {num(float(turned[0]))}, |h₅₀| = "
+              f"{num(float(turned[-1]))}")
+    work.steps.append(left_out(v_1))
+    work.step("The gradient goes the same way back, with W for Wᵀ: the same λ.",
+              "∂L/∂h₀ = Wᵗ ∂L/∂hₜ",
+              f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W {vec(back[0], 0)} = {vec(back[1], 2)},   "
+              f"∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}")
+    work.answer = ("hₜ = (Wᵀ)ᵗ h₀ = Σ cₖ λₖᵗ vₖ: with ρ < 1 all vanishes, with ρ > 1 almost every "
+                   f"start explodes; here |h₅₀| = {short(float(np.linalg.norm(states[50])))} at ρ "
+                   f"= {num(spectral_radius(np.array(W_T)), 1)}.")
+    work.check("the closed form equals the states that were stepped",
+               all(np.allclose(closed_form_of(pairs, c, n), states[n]) for n in times))
+    work.check("no state is longer than the norm of the power times the start's length",
                all(np.linalg.norm(states[n]) <= power_norm(W_T, n) * math.hypot(*H_0) + 1e-9
-                   for n in times)),
-         Check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
+                   for n in times))
+    work.check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
                all(np.allclose(np.array(W_T) @ v, value * np.array(v)) for value, v in pairs)
-               and math.isclose(spectral_radius(np.array(W_T)), large)),
-         Check("the Jordan block to the power 10, by products",
-               np.linalg.matrix_power(jordan(1.0, 2), 10)[0, 1] == jordan_power(1, 2, 10)[1])),
-        f"n = 2, h₀ = {vec(H_0, 0)}.")
+               and math.isclose(spectral_radius(np.array(W_T)), large))
+    work.check("the Jordan block to the power 10, by products",
+               np.linalg.matrix_power(jordan(1.0, 2), 10)[0, 1] == jordan_power(1, 2, 10)[1])
+    return work
 
 
 def solutions():

@@ -10,7 +10,7 @@ import numpy as np
 
 from exercises.d003.message_passing import edges_of
 from exercises.framework import Claim, judge, judgement, proved
-from exercises.worked import Check, Solution, Step, Table, below, listing, num, terms, vec
+from exercises.worked import Solution, Table, below, listing, num, terms, vec
 from npdl.functions import softmax
 from npdl.layers.attention import attend
 from npdl.layers.graph import GraphAttention, MessagePassing, Replace
@@ -190,49 +190,48 @@ def special_case():
     error = np.abs(attention_by_messages(H, Q, K, V)
                    - attend(H @ Q.T, H @ K.T, H @ V.T, scale=1.0)[0]).max()
     with_keys, without_keys = same_values()
-    return Solution(
-        "6d",
-        (
-            Step("Set the two updates side by side, and say for each part of (16) what it sees: f "
-                 "one sender, Agg the messages and nothing else, q the receiver and what Agg made.",
-                 "graph:      hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ)}))\n"
-                 "attention:  hᵢ' = Σⱼ softmaxⱼ(Q hᵢ · K hⱼ) V hⱼ"),
-            Step("The weights need both ends of an edge, Q hᵢ and K hⱼ. Only q sees hᵢ, so the "
-                 "weights are made there, and the key must travel with the value.",
-                 table=Table(("in the graph", "in attention"), (
-                     ("vertices", "tokens"),
-                     ("N(vᵢ)", "all tokens, i itself too"),
-                     ("fⱼᵢ(hⱼ)", "the pair (K hⱼ, V hⱼ), the same f on every edge"),
-                     ("Agg", "collects the pairs; their order does not matter"),
-                     ("q(hᵢ, {(k, v)})", "Σ softmax(Q hᵢ · k) v over the pairs")))),
-            Step("Put f and Agg into q: this is (18), term by term.",
-                 "q(hᵢ, {(K hⱼ, V hⱼ)}) = Σⱼ e^(Q hᵢ · K hⱼ) V hⱼ / Σₗ e^(Q hᵢ · K hₗ)"),
-            Step("Token 1 by the graph's rules. Messages first.", "mⱼ = (K hⱼ, V hⱼ)",
-                 "   ".join(f"({num(k[0], 0)}; {vec(v, 0)})"
-                            for k, v in zip(keys, values, strict=True))),
-            Step("q weighs the values by the keys.", "h₁' = Σⱼ softmaxⱼ(Q h₁ · kⱼ) vⱼ",
-                 f"e^(Q h₁ · kⱼ) = {', '.join(num(p, 0) for p in powers)}, sum "
-                 f"{num(sum(powers), 0)}:   " + " + ".join(
-                     f"{num(w, 2)} · {vec(v, 0)}" for w, v in zip(weights, values, strict=True))
-                 + f" = {vec(new, 2)}"),
-            Step("The same for all tokens at once is the matrix form.",
-                 "H' = softmax(H Qᵀ (H Kᵀ)ᵀ) H Vᵀ",
-                 arrays={"weights": A, "H Vᵀ": H @ V.T, "H'": A @ H @ V.T}),
-            Step("Why not f = V hⱼ alone, and a weighted sum as Agg? Two graphs with one h₁ and "
-                 "the same values 1, 2, 3, but other keys: Agg would be handed the same, and "
-                 "attention is not the same.",
-                 numbers=f"Q h₁ = ln 2, keys 0, 1, 2: (1·1 + 2·2 + 4·3)/7 = {num(with_keys, 2)};   "
-                 f"keys 0, 0, 0: (1 + 2 + 3)/3 = {num(without_keys, 2)}"),
-        ),
-        "Complete graph with loops, f(hⱼ) = (K hⱼ, V hⱼ), Agg collects, q(hᵢ, ·) takes the softmax "
-        f"of Q hᵢ with the keys and sums the values; token 1 becomes {vec(new, 2)} both ways.",
-        (Check("npdl's attention of the three tokens differs from these messages by at most 1e-15",
-               float(error) <= 1e-15),
-         Check("token 1 of the matrix form is the pencil's", np.allclose((A @ H @ V.T)[0], new)),
-         Check("equal values, other keys: 17/7 and 2",
-               math.isclose(with_keys, 17 / 7) and math.isclose(without_keys, 2))),
-        "Three tokens h₁ = (1, 0), h₂ = (0, 1), h₃ = (1, 1); Q h is ln 2 times the first entry, "
-        "K h the sum of both.")
+    work = Solution("6d",
+                    "Three tokens h₁ = (1, 0), h₂ = (0, 1), h₃ = (1, 1); Q h is ln 2 times the "
+                    "first entry, K h the sum of both.")
+    work.step("Set the two updates side by side, and say for each part of (16) what it sees: f "
+              "one sender, Agg the messages and nothing else, q the receiver and what Agg made.",
+              "graph:      hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ)}))\nattention:  hᵢ' = Σⱼ softmaxⱼ(Q hᵢ · K "
+              "hⱼ) V hⱼ")
+    work.step("The weights need both ends of an edge, Q hᵢ and K hⱼ. Only q sees hᵢ, so the "
+              "weights are made there, and the key must travel with the value.",
+              table=Table(("in the graph", "in attention"), (
+                  ("vertices", "tokens"),
+                  ("N(vᵢ)", "all tokens, i itself too"),
+                  ("fⱼᵢ(hⱼ)", "the pair (K hⱼ, V hⱼ), the same f on every edge"),
+                  ("Agg", "collects the pairs; their order does not matter"),
+                  ("q(hᵢ, {(k, v)})", "Σ softmax(Q hᵢ · k) v over the pairs"))))
+    work.step("Put f and Agg into q: this is (18), term by term.",
+              "q(hᵢ, {(K hⱼ, V hⱼ)}) = Σⱼ e^(Q hᵢ · K hⱼ) V hⱼ / Σₗ e^(Q hᵢ · K hₗ)")
+    work.step("Token 1 by the graph's rules. Messages first.", "mⱼ = (K hⱼ, V hⱼ)",
+              "   ".join(f"({num(k[0], 0)}; {vec(v, 0)})"
+                         for k, v in zip(keys, values, strict=True)))
+    work.step("q weighs the values by the keys.", "h₁' = Σⱼ softmaxⱼ(Q h₁ · kⱼ) vⱼ",
+              f"e^(Q h₁ · kⱼ) = {', '.join(num(p, 0) for p in powers)}, sum "
+              f"{num(sum(powers), 0)}:   " + " + ".join(
+                  f"{num(w, 2)} · {vec(v, 0)}" for w, v in zip(weights, values, strict=True))
+              + f" = {vec(new, 2)}")
+    work.step("The same for all tokens at once is the matrix form.",
+              "H' = softmax(H Qᵀ (H Kᵀ)ᵀ) H Vᵀ",
+              arrays={"weights": A, "H Vᵀ": H @ V.T, "H'": A @ H @ V.T})
+    work.step("Why not f = V hⱼ alone, and a weighted sum as Agg? Two graphs with one h₁ and the "
+              "same values 1, 2, 3, but other keys: Agg would be handed the same, and attention "
+              "is not the same.",
+              numbers=f"Q h₁ = ln 2, keys 0, 1, 2: (1·1 + 2·2 + 4·3)/7 = {num(with_keys, 2)};   "
+                      f"keys 0, 0, 0: (1 + 2 + 3)/3 = {num(without_keys, 2)}")
+    work.answer = ("Complete graph with loops, f(hⱼ) = (K hⱼ, V hⱼ), Agg collects, q(hᵢ, ·) takes "
+                   "the softmax of Q hᵢ with the keys and sums the values; token 1 becomes "
+                   f"{vec(new, 2)} both ways.")
+    work.check("npdl's attention of the three tokens differs from these messages by at most 1e-15",
+               float(error) <= 1e-15)
+    work.check("token 1 of the matrix form is the pencil's", np.allclose((A @ H @ V.T)[0], new))
+    work.check("equal values, other keys: 17/7 and 2",
+               math.isclose(with_keys, 17 / 7) and math.isclose(without_keys, 2))
+    return work
 
 
 def score_gap(n, weight):
@@ -256,48 +255,45 @@ def worked_long_range(bound=2.0):
     given = np.random.default_rng(3).standard_normal((6, 4))
     spread = spread_after(6, np.random.default_rng(2).standard_normal((16, 8)))
     equal = softmax(np.array([gaps[1], *[0.0] * (n - 1)]))[0]
-    return Solution(
-        "6e",
-        (
-            Step("Count the edges: every token sends a message to every other. Twice the length is "
-                 "four times the messages, and the numbers to keep for the way back.", "n (n − 1)",
-                 ";   ".join(f"n = {n}: {n * (n - 1):,}" for n in lengths)),
-            Step("Look at one edge that matters among n. With scores between −B and B its weight "
-                 "is largest if it has B and all others −B.",
-                 "e_max = e^B / (e^B + (n − 1) e^(−B)) ≈ e^(2B)/n for large n",
-                 f"B = {num(bound, 0)}, n = {n}: {num(parts[0])} / ({terms(parts)}) = "
-                 f"{num(weights[1])}"),
-            Step("So length dilutes. To keep half of the weight, the one score must rise above the "
-                 "others as the logarithm of the length.",
-                 "e = 1/2   ⟺   gap = ln(n − 1)",
-                 f"n = {n}: ln {n - 1} = {num(gaps[1], 2)}",
-                 table=Table(("n", "edges", "largest weight", "gap for weight 1/2",
-                              "rounds, 3 back"), rows)),
-            Step("All tokens are one edge away from each other: the graph knows no distance and no "
-                 "order. Whether a word stands next to another or 10,000 words off must be in the "
-                 "states themselves, as positions.",
-                 "attention(P H) = P attention(H) for every permutation P"),
-            Step("More rounds do not help by themselves: every round averages, and averages of "
-                 "averages become alike. Two tokens that keep 0.7 of themselves:",
-                 "h' = 0.7 h + 0.3 (the other's h):   difference' = (0.7 − 0.3) difference",
-                 "   →   ".join(vec(h, 2) for h in states)),
-            Step("A graph without the far edges costs less, n · w edges for a window of w. But "
-                 "then a message from afar takes many rounds, ⌈(n − 1)/w⌉, and what a vertex hears "
-                 "of ever more tokens must fit into one state of fixed width.",
-                 numbers=f"w = 3: {rows[1][-1]} rounds at n = {n}"),
-        ),
-        f"The graph is complete: n² messages, one token's weight falls as 1/n "
-        f"({weights[0]:.2g} at n = {lengths[0]}, {weights[-1]:.2g} at {lengths[-1]:,}), nothing "
-        "says how far a token is, and rounds of averaging blur what differs.",
-        (Check("the formula against a softmax of n scores",
+    work = Solution("6e", f"Scores between −{num(bound, 0)} and {num(bound, 0)}.")
+    work.step("Count the edges: every token sends a message to every other. Twice the length is "
+              "four times the messages, and the numbers to keep for the way back.", "n (n − 1)",
+              ";   ".join(f"n = {n}: {n * (n - 1):,}" for n in lengths))
+    work.step("Look at one edge that matters among n. With scores between −B and B its weight is "
+              "largest if it has B and all others −B.",
+              "e_max = e^B / (e^B + (n − 1) e^(−B)) ≈ e^(2B)/n for large n",
+              f"B = {num(bound, 0)}, n = {n}: {num(parts[0])} / ({terms(parts)}) = "
+              f"{num(weights[1])}")
+    work.step("So length dilutes. To keep half of the weight, the one score must rise above the "
+              "others as the logarithm of the length.", "e = 1/2   ⟺   gap = ln(n − 1)",
+              f"n = {n}: ln {n - 1} = {num(gaps[1], 2)}",
+              table=Table(("n", "edges", "largest weight", "gap for weight 1/2",
+                           "rounds, 3 back"), rows))
+    work.step("All tokens are one edge away from each other: the graph knows no distance and no "
+              "order. Whether a word stands next to another or 10,000 words off must be in the "
+              "states themselves, as positions.",
+              "attention(P H) = P attention(H) for every permutation P")
+    work.step("More rounds do not help by themselves: every round averages, and averages of "
+              "averages become alike. Two tokens that keep 0.7 of themselves:",
+              "h' = 0.7 h + 0.3 (the other's h):   difference' = (0.7 − 0.3) difference",
+              "   →   ".join(vec(h, 2) for h in states))
+    work.step("A graph without the far edges costs less, n · w edges for a window of w. But then "
+              "a message from afar takes many rounds, ⌈(n − 1)/w⌉, and what a vertex hears of "
+              "ever more tokens must fit into one state of fixed width.",
+              numbers=f"w = 3: {rows[1][-1]} rounds at n = {n}")
+    work.answer = ("The graph is complete: n² messages, one token's weight falls as 1/n "
+                   f"({weights[0]:.2g} at n = {lengths[0]}, {weights[-1]:.2g} at "
+                   f"{lengths[-1]:,}), nothing says how far a token is, and rounds of averaging "
+                   "blur what differs.")
+    work.check("the formula against a softmax of n scores",
                all(abs(softmax(np.array([bound, *[-bound] * (n - 1)]))[0] - w) < 1e-12
-                   for n, w in zip(lengths, weights, strict=True))),
-         Check(f"a gap of ln({n - 1}) gives the weight 1/2", abs(equal - 0.5) < 1e-12),
-         Check("npdl's attention of permuted tokens is the permuted attention",
-               order_error(given) < 1e-12),
-         Check("npdl's attention without residuals brings 16 states nearer in each of 6 rounds",
-               spread == sorted(spread, reverse=True) and spread[-1] < spread[0] / 2)),
-        f"Scores between −{num(bound, 0)} and {num(bound, 0)}.")
+                   for n, w in zip(lengths, weights, strict=True)))
+    work.check(f"a gap of ln({n - 1}) gives the weight 1/2", abs(equal - 0.5) < 1e-12)
+    work.check("npdl's attention of permuted tokens is the permuted attention",
+               order_error(given) < 1e-12)
+    work.check("npdl's attention without residuals brings 16 states nearer in each of 6 rounds",
+               spread == sorted(spread, reverse=True) and spread[-1] < spread[0] / 2)
+    return work
 
 
 def solutions():

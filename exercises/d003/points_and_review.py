@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial
 
 from exercises.framework import Claim, judge, judgement
-from exercises.worked import Check, Solution, Step, Table, listing, num
+from exercises.worked import Solution, Table, listing, num
 from npdl.errors import InputError
 
 QUESTION = """\
@@ -209,20 +209,21 @@ def review():
         "again: the search had stopped early, and rounding biases what is printed; now "
         f"{again} come out. Not looked at: data that is used twice, and what a model costs after "
         "training.")
-    return Solution(
-        "7",
-        (Step(text, "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
+    work = Solution("7",
+                    "The link is not printed; this is arXiv:2203.15556, with the numbers of its "
+                    "fitted law.")
+    work.step(text, "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
               f"L of {OLD[0] / 1e9:.0f}e9 and {NEW[0] / 1e9:.0f}e9 parameters: {num(losses[0])} "
               f"and {num(losses[1])}; fitted again {num(losses[2])} and {num(losses[3])}",
               table=Table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"),
-                          tuple(rows))),),
-        "Parameters and tokens should grow alike; tried outside the fit, but printed with a fit "
-        "that contradicts it.",
-        (Check("both best N are found by a search over 20,001 sizes as well, to 0.1 %",
-               all(abs(a[0] / b[0] - 1) < 1e-3 for a, b in zip(splits, searched, strict=True))),
-         Check("by both fits the smaller model on more tokens is better",
-               losses[1] < losses[0] and losses[3] < losses[2])),
-        "The link is not printed; this is arXiv:2203.15556, with the numbers of its fitted law.")
+                          tuple(rows)))
+    work.answer = ("Parameters and tokens should grow alike; tried outside the fit, but printed "
+                   "with a fit that contradicts it.")
+    work.check("both best N are found by a search over 20,001 sizes as well, to 0.1 %",
+               all(abs(a[0] / b[0] - 1) < 1e-3 for a, b in zip(splits, searched, strict=True)))
+    work.check("by both fits the smaller model on more tokens is better",
+               losses[1] < losses[0] and losses[3] < losses[2])
+    return work
 
 
 def takeaway():
@@ -240,23 +241,23 @@ def takeaway():
         "least loss that there can be; with the floor taken off first it is right. Next I would "
         "fit with the largest runs left out, see how well it foretells them, and publish the runs, "
         "so that anyone can fit again.")
-    return Solution(
-        "8",
-        (Step(text, f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
+    work = Solution("8", "The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
+    work.step(text, f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
               f"10^{OLDER} = {num(10**OLDER, 1)} times;   10^{num(power(), 2)} = "
-              f"{num(10**power(), 1)} times\n"
-              f"{num(losses[1], 4)} · {num(factor, 0)}^(−{num(plain[0])}) = {num(pure, 4)}, "
-              f"below the floor {num(entropy(), 4)}\n"
-              f"{num(entropy(), 4)} + {num(excess[1], 5)} · {num(factor, 0)}^(−{num(right[0])}) "
-              f"= {num(floored, 4)};   true: {num(losses[2], 4)}"),),
-        f"{num(pure, 4)} without a floor, {num(floored, 4)} with it, {num(losses[2], 4)} in truth: "
-        "ask what form was fitted, and whether the fit can be repeated.",
-        (Check("with the floor the error is at least 100 times smaller",
-               100 * abs(floored - losses[2]) < abs(pure - losses[2])),
-         Check("a least-squares fit of the coin's three excesses has an exponent within 0.05 of 1",
-               abs(exponent(SIZES, excess) - 1) < 0.05),
-         Check("ten times the compute, by the law's best sizes", math.isclose(grown, 10**power()))),
-        "The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
+              f"{num(10**power(), 1)} times\n{num(losses[1], 4)} · "
+              f"{num(factor, 0)}^(−{num(plain[0])}) = {num(pure, 4)}, below the floor "
+              f"{num(entropy(), 4)}\n{num(entropy(), 4)} + {num(excess[1], 5)} · "
+              f"{num(factor, 0)}^(−{num(right[0])}) = {num(floored, 4)};   true: "
+              f"{num(losses[2], 4)}")
+    work.answer = (f"{num(pure, 4)} without a floor, {num(floored, 4)} with it, "
+                   f"{num(losses[2], 4)} in truth: ask what form was fitted, and whether the fit "
+                   "can be repeated.")
+    work.check("with the floor the error is at least 100 times smaller",
+               100 * abs(floored - losses[2]) < abs(pure - losses[2]))
+    work.check("a least-squares fit of the coin's three excesses has an exponent within 0.05 of 1",
+               abs(exponent(SIZES, excess) - 1) < 0.05)
+    work.check("ten times the compute, by the law's best sizes", math.isclose(grown, 10**power()))
+    return work
 
 
 def solutions():

@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, num
+from exercises.worked import Solution, Step, Table, num
 from npdl.errors import InputError
 from npdl.layers.neuron import XOR, ThresholdNeuron
 
@@ -243,14 +243,15 @@ def and_or():
             f"{num(low)} ≤ b < {num(high)}:  b = {num(middle[name], 1)}",
             table=Table(("x₁", "x₂", "wanted", "w·x + b", "f"),
                         tuple(rows(TABLES[name], middle[name])))))
-    return Solution(
-        "1", tuple(steps),
-        f"AND: w = (1, 1), b = {num(middle['AND'], 1)};  OR: w = (1, 1), b = "
-        f"{num(middle['OR'], 1)}.",
-        (Check("npdl's threshold neuron gives both tables",
-               all(table_of(neuron(b), 2) == TABLES[name] for name, b in middle.items())),
-         Check("b at the open end gives another table",
-               table_of(neuron(biases(TABLES["AND"])[1]), 2) != TABLES["AND"])))
+    work = Solution("1")
+    work.steps.extend(tuple(steps))
+    work.answer = (f"AND: w = (1, 1), b = {num(middle['AND'], 1)};  OR: w = (1, 1), b = "
+                   f"{num(middle['OR'], 1)}.")
+    work.check("npdl's threshold neuron gives both tables",
+               all(table_of(neuron(b), 2) == TABLES[name] for name, b in middle.items()))
+    work.check("b at the open end gives another table",
+               table_of(neuron(biases(TABLES["AND"])[1]), 2) != TABLES["AND"])
+    return work
 
 
 def worked_xor():
@@ -259,29 +260,25 @@ def worked_xor():
     names = ["".join(map(str, point)) for point in (a, a2, z, z2)]
     total = [u + v for u, v in zip(a, a2, strict=True)]
     hits, size = grid_search(TABLES["XOR"])
-    return Solution(
-        "2",
-        (
-            Step("Suppose w and b did it. Write what the two ones demand, and add.",
-                 f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\n"
-                 "sum:        w₁ + w₂ + 2b ≥ 0"),
-            Step("Write what the two zeros demand, and add.",
-                 f"f({names[2]}) = 0:  b < 0\nf({names[3]}) = 0:  w₁ + w₂ + b < 0\n"
-                 "sum:        w₁ + w₂ + 2b < 0"),
-            Step("The two sums are the same number, since the points have the same sum. It can't "
-                 "be at least 0 and below 0.",
-                 f"{names[0]} + {names[1]} = {names[2]} + {names[3]} = ({total[0]}, {total[1]})"),
-            Step("In the plane: the ones' midpoint is the zeros' midpoint. A line would have both "
-                 "ends of each diagonal, and so its middle, on one side.",
-                 numbers=f"midpoint of both pairs: ({num(total[0] / 2, 1)}, "
-                 f"{num(total[1] / 2, 1)})"),
-        ),
-        "No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, those on 00 and "
-        "11 to w₁ + w₂ + 2b < 0.",
-        (Check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0),
-         Check("the same search finds AND and OR",
-               grid_search(TABLES["AND"])[0] > 0 and grid_search(TABLES["OR"])[0] > 0)),
-        picture="the half-planes of AND and OR, and the two that XOR needs")
+    work = Solution("2", picture="the half-planes of AND and OR, and the two that XOR needs")
+    work.step("Suppose w and b did it. Write what the two ones demand, and add.",
+              f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\nsum:        w₁ + "
+              "w₂ + 2b ≥ 0")
+    work.step("Write what the two zeros demand, and add.",
+              f"f({names[2]}) = 0:  b < 0\nf({names[3]}) = 0:  w₁ + w₂ + b < 0\nsum:        w₁ + "
+              "w₂ + 2b < 0")
+    work.step("The two sums are the same number, since the points have the same sum. It can't be "
+              "at least 0 and below 0.",
+              f"{names[0]} + {names[1]} = {names[2]} + {names[3]} = ({total[0]}, {total[1]})")
+    work.step("In the plane: the ones' midpoint is the zeros' midpoint. A line would have both "
+              "ends of each diagonal, and so its middle, on one side.",
+              numbers=f"midpoint of both pairs: ({num(total[0] / 2, 1)}, {num(total[1] / 2, 1)})")
+    work.answer = ("No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, "
+                   "those on 00 and 11 to w₁ + w₂ + 2b < 0.")
+    work.check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0)
+    work.check("the same search finds AND and OR",
+               grid_search(TABLES["AND"])[0] > 0 and grid_search(TABLES["OR"])[0] > 0)
+    return work
 
 
 def solutions():

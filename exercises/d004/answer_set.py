@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table
+from exercises.worked import Solution, Table
 from npdl.data import ModularArithmetic
 from npdl.losses import answer_mask
 
@@ -184,26 +184,25 @@ def counted():
                  for j, (name, token) in enumerate(zip(names, y, strict=True), 1))
     mask = answer_mask(np.array([y]), np.array([place]), np.array([[t != pad for t in y]]))
     own = {j + 1 for j in range(len(y)) if mask[0, j]}
-    return Solution(
-        "3",
-        (
-            Step("Write the target and its ids. Numbers come first, then the signs.",
-                 numbers=f"ids: = is {eq}, PAD is {pad}, EOS is {words.eos}",
-                 table=Table(("j", "token", "id", "= < id < PAD", "after =, not PAD"), rows)),
-            Step("Read as ids, the condition [=] < y_j < [PAD] keeps what lies between two "
-                 "numbers: EOS alone. The answer itself is a small number, below =.",
-                 "{j : [=] < yⱼ < [PAD]}", shown(printed)),
-            Step("What is meant is a place: everything after the =, padding left out.",
-                 "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant)),
-            Step("Counted from 0, as a program does, = stands one place earlier.",
-                 numbers=f"place of = from 0: {place}, from 1: {place + 1}"),
-        ),
-        f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
-        f"{shown(printed)}.",
-        (Check("npdl's answer_mask marks the same places", own == meant),
-         Check(f"|RHS| = 2 for every sum with p = {P}",
-               all(len(meant_set(row, eq, pad)) == 2 for row in sequences(P, (2, 3))[0].tolist()))),
-        f"p = {P}: the target {' '.join(names)}, padded to the length of a sum of three.")
+    work = Solution("3",
+                    f"p = {P}: the target {' '.join(names)}, padded to the length of a sum of "
+                    "three.")
+    work.step("Write the target and its ids. Numbers come first, then the signs.",
+              numbers=f"ids: = is {eq}, PAD is {pad}, EOS is {words.eos}",
+              table=Table(("j", "token", "id", "= < id < PAD", "after =, not PAD"), rows))
+    work.step("Read as ids, the condition [=] < y_j < [PAD] keeps what lies between two numbers: "
+              "EOS alone. The answer itself is a small number, below =.", "{j : [=] < yⱼ < [PAD]}",
+              shown(printed))
+    work.step("What is meant is a place: everything after the =, padding left out.",
+              "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant))
+    work.step("Counted from 0, as a program does, = stands one place earlier.",
+              numbers=f"place of = from 0: {place}, from 1: {place + 1}")
+    work.answer = (f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
+                   f"{shown(printed)}.")
+    work.check("npdl's answer_mask marks the same places", own == meant)
+    work.check(f"|RHS| = 2 for every sum with p = {P}",
+               all(len(meant_set(row, eq, pad)) == 2 for row in sequences(P, (2, 3))[0].tolist()))
+    return work
 
 
 def solutions():

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, vec
+from exercises.worked import Solution, Table, vec
 from npdl.models.gpt import GPT, attentions, hidden_states
 
 QUESTION = """\
@@ -83,31 +83,28 @@ def forward(B=2, S=3, V=5, heads=2, blocks=2):
             ("logits", "classifier(h₂)", (B, S, V)),
             ("hidden_states", "h₁, h₂ stacked on axis 1", shapes["hidden_states"]),
             ("attentions", "A₁, A₂ stacked on axis 1", shapes["attentions"]))
-    return Solution(
-        "2.9",
-        (
-            Step("Follow the shapes. Each block hands on its output and its weights; keep both.",
-                 table=Table(("name", "made by", "shape"),
-                             tuple((a, b, str(c)) for a, b, c in flow))),
-            Step("L blocks give L hidden states: the outputs of the blocks. The embedding's sum "
-                 "is not one of them; with it there would be L + 1.",
-                 numbers=f"L = {blocks}: {shapes['hidden_states']}"),
-            Step("Where a LayerNorm stands decides what such an output is. After the sum (post) "
-                 "every row has mean 0 and deviation 1; before the branch (pre) the sum is handed "
-                 "on as it is, and one more norm is needed before the classifier.",
-                 "post: y = LN(x + f(x))      pre: y = x + f(LN(x))",
-                 f"the same branch f = {vec(branch, 0)} added to x = {vec(x, 0)}:\npost "
-                 f"{vec(post)}, pre {vec(pre, 0)}"),
-            Step("Return the logits as they are: the loss takes the log-softmax."),
-        ),
-        f"logits {shapes['logits']}, hidden_states {shapes['hidden_states']}, attentions "
-        f"{shapes['attentions']} for B = {B}, S = {S}, V = {V}, L = {blocks}, {heads} heads, "
-        f"d = {D}.",
-        (Check("npdl's GPT gives these shapes",
-               [a.shape for a in (logits, hidden, attentions(cache))] == list(shapes.values())),
-         Check("its hidden states, post-norm, have mean 0 and mean square 1 in every row",
+    work = Solution("2.9")
+    work.step("Follow the shapes. Each block hands on its output and its weights; keep both.",
+              table=Table(("name", "made by", "shape"), tuple((a, b, str(c)) for a, b, c in flow)))
+    work.step("L blocks give L hidden states: the outputs of the blocks. The embedding's sum is "
+              "not one of them; with it there would be L + 1.",
+              numbers=f"L = {blocks}: {shapes['hidden_states']}")
+    work.step("Where a LayerNorm stands decides what such an output is. After the sum (post) "
+              "every row has mean 0 and deviation 1; before the branch (pre) the sum is handed on "
+              "as it is, and one more norm is needed before the classifier.",
+              "post: y = LN(x + f(x))      pre: y = x + f(LN(x))",
+              f"the same branch f = {vec(branch, 0)} added to x = {vec(x, 0)}:\npost {vec(post)}, "
+              f"pre {vec(pre, 0)}")
+    work.step("Return the logits as they are: the loss takes the log-softmax.")
+    work.answer = (f"logits {shapes['logits']}, hidden_states {shapes['hidden_states']}, "
+                   f"attentions {shapes['attentions']} for B = {B}, S = {S}, V = {V}, L = "
+                   f"{blocks}, {heads} heads, d = {D}.")
+    work.check("npdl's GPT gives these shapes",
+               [a.shape for a in (logits, hidden, attentions(cache))] == list(shapes.values()))
+    work.check("its hidden states, post-norm, have mean 0 and mean square 1 in every row",
                np.allclose(hidden.mean(-1), 0, atol=1e-6)
-               and np.allclose((hidden**2).mean(-1), 1, atol=1e-2))))
+               and np.allclose((hidden**2).mean(-1), 1, atol=1e-2))
+    return work
 
 
 def solutions():

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, below, num, vec
+from exercises.worked import Solution, Table, below, num, vec
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 
 QUESTION = """\
@@ -126,23 +126,23 @@ def attention_claims(B=2, S=5, m=3, d=4):
     heads = A @ v
     joined = layer.join(heads)
     whole = float(abs(layer.W_O.forward(joined)[0] - y).max())
-    return [
-        claim("Problem 2.5", "formula", "Attention is concat(h_1 .. h_m) W_O + b_O with "
-              "h_i = softmax(q_i k_i^T / sqrt(d)) v_i.", "the formula",
-              f"npdl's layer and a loop over heads agree: {below(error)}",
-              proved(error < 1e-9),
-              f"B = {B}, S = {S}, {m} heads of {d}, biases on, no mask"),
-        claim("Problem 2.5", "scale", "Scores are divided by the square root of d.",
-              "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
-              f"the width of one key: npdl's layer agrees ({below(error)})",
-              judge(total < 1e-9, if_false="under-specified"),
-              f"with the whole width, {m * d}, scores would be sqrt(m) = {math.sqrt(m):.3f} times "
-              f"smaller and outputs off by up to {total:.3f}; one letter stands for both"),
-        claim("Problem 2.4", "shapes", "The h_i, concatenated, have the shape of the input and go "
-              "into W_O.", "concat(h_1 .. h_m)", f"heads {heads.shape}, concatenated "
-              f"{joined.shape}; times W_O plus b_O they are the output: {below(whole)}",
-              judge(joined.shape == Q.shape, provided=whole < 1e-9), "same data"),
-    ]
+    yield claim("Problem 2.5", "formula",
+                "Attention is concat(h_1 .. h_m) W_O + b_O with h_i = softmax(q_i k_i^T / "
+                "sqrt(d)) v_i.", "the formula",
+                f"npdl's layer and a loop over heads agree: {below(error)}", proved(error < 1e-9),
+                f"B = {B}, S = {S}, {m} heads of {d}, biases on, no mask")
+    yield claim("Problem 2.5", "scale", "Scores are divided by the square root of d.",
+                "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
+                f"the width of one key: npdl's layer agrees ({below(error)})",
+                judge(total < 1e-9, if_false="under-specified"),
+                f"with the whole width, {m * d}, scores would be sqrt(m) = {math.sqrt(m):.3f} "
+                f"times smaller and outputs off by up to {total:.3f}; one letter stands for both")
+    yield claim("Problem 2.4", "shapes",
+                "The h_i, concatenated, have the shape of the input and go into W_O.",
+                "concat(h_1 .. h_m)",
+                f"heads {heads.shape}, concatenated {joined.shape}; times W_O plus b_O they are "
+                f"the output: {below(whole)}",
+                judge(joined.shape == Q.shape, provided=whole < 1e-9), "same data")
 
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])      # three tokens, two heads of width 1
@@ -161,27 +161,24 @@ def split(m=2, d=3):
             for j in range(m) for place in range(d)]
     used = [sorted(set(columns(name, m, d).ravel().tolist()))
             for name in ("num_heads * j + 1", "num_heads * j + l")]
-    return Solution(
-        "2.2",
-        (
-            Step("The row of one token holds the heads one after the other: d numbers of head 0, "
-                 "then d of head 1. Cut it there, then move the head's axis before the sequence.",
-                 "(B, S, m d) → (B, S, m, d) → (B, m, S, d)",
-                 f"{vec(row)}  →  head 0: {vec(row[:d])},   head 1: {vec(row[d:])}"),
-            Step("So head j, place l reads column d j + l. With num_heads in place of head_size "
-                 "columns are read twice and others never.", "y[i, j, k, l] = x[i, k, d j + l]",
-                 table=Table(("j", "l", "d j + l", "y", "column m j + 1", "column m j + l"),
-                             tuple(rows))),
-            Step("Merging goes the same way back: move the axis, then join.",
-                 "(B, m, S, d) → (B, S, m, d) → (B, S, m d)",
-                 f"{vec(row[:d])}, {vec(row[d:])}  →  {vec(row)}"),
-        ),
-        f"y[i, j, k, l] = x[i, k, head_size · j + l]; num_heads · j + 1 would read only columns "
-        f"{vec(used[0])}, num_heads · j + l only {vec(used[1])}.",
-        (Check("npdl's split_heads gives the table's y, and merge_heads the row again",
+    work = Solution("2.2", f"m = {m} heads of width d = {d}, one token.")
+    work.step("The row of one token holds the heads one after the other: d numbers of head 0, "
+              "then d of head 1. Cut it there, then move the head's axis before the sequence.",
+              "(B, S, m d) → (B, S, m, d) → (B, m, S, d)",
+              f"{vec(row)}  →  head 0: {vec(row[:d])},   head 1: {vec(row[d:])}")
+    work.step("So head j, place l reads column d j + l. With num_heads in place of head_size "
+              "columns are read twice and others never.", "y[i, j, k, l] = x[i, k, d j + l]",
+              table=Table(("j", "l", "d j + l", "y", "column m j + 1", "column m j + l"),
+                          tuple(rows)))
+    work.step("Merging goes the same way back: move the axis, then join.",
+              "(B, m, S, d) → (B, S, m, d) → (B, S, m d)",
+              f"{vec(row[:d])}, {vec(row[d:])}  →  {vec(row)}")
+    work.answer = ("y[i, j, k, l] = x[i, k, head_size · j + l]; num_heads · j + 1 would read only "
+                   f"columns {vec(used[0])}, num_heads · j + l only {vec(used[1])}.")
+    work.check("npdl's split_heads gives the table's y, and merge_heads the row again",
                y[0, :, 0].ravel().tolist() == [r[3] for r in rows]
-               and layer.join(y)[0, 0].tolist() == row.tolist()),),
-        f"m = {m} heads of width d = {d}, one token.")
+               and layer.join(y)[0, 0].tolist() == row.tolist())
+    return work
 
 
 def weights_of(column):
@@ -204,20 +201,17 @@ def apply_heads():
     V = X * [1.0, 10.0]
     (A_1, h_1), (A_2, h_2) = heads_of(V)
     joined = np.concatenate([h_1, h_2], 1)
-    return Solution(
-        "2.4",
-        (
-            Step("Each head has its own weights, a row for each token; nothing above the diagonal.",
-                 "Aᵢ = softmax(qᵢ kᵢᵀ/√d)", arrays={"A₁": A_1, "A₂": A_2}),
-            Step("Each head weighs its own values.", "hᵢ = Aᵢ vᵢ",
-                 arrays={"v₁": V[:, 0], "h₁": h_1, "v₂": V[:, 1], "h₂": h_2}),
-            Step("Side by side they have the shape of the input again.",
-                 "concat(h₁, h₂)   (S, m d)", arrays={"h": joined}),
-        ),
-        f"hᵢ = Aᵢ vᵢ, then concatenated: the last token's row is {vec(joined[-1])}.",
-        (Check("npdl's layer with W_V = diag(1, 10) and W_O = I gives the same",
-               np.allclose(_by_npdl(np.diag([1.0, 10.0]), np.eye(2))[0], joined)),),
-        "S = 3 tokens, two heads of width 1, causal; q = ln 2 · x, k = x.")
+    work = Solution("2.4", "S = 3 tokens, two heads of width 1, causal; q = ln 2 · x, k = x.")
+    work.step("Each head has its own weights, a row for each token; nothing above the diagonal.",
+              "Aᵢ = softmax(qᵢ kᵢᵀ/√d)", arrays={"A₁": A_1, "A₂": A_2})
+    work.step("Each head weighs its own values.", "hᵢ = Aᵢ vᵢ",
+              arrays={"v₁": V[:, 0], "h₁": h_1, "v₂": V[:, 1], "h₂": h_2})
+    work.step("Side by side they have the shape of the input again.", "concat(h₁, h₂)   (S, m d)",
+              arrays={"h": joined})
+    work.answer = f"hᵢ = Aᵢ vᵢ, then concatenated: the last token's row is {vec(joined[-1])}."
+    work.check("npdl's layer with W_V = diag(1, 10) and W_O = I gives the same",
+               np.allclose(_by_npdl(np.diag([1.0, 10.0]), np.eye(2))[0], joined))
+    return work
 
 
 def whole():
@@ -228,28 +222,24 @@ def whole():
     y = joined @ W_O + b_O
     scores = np.tril(np.outer(X[:, 0], X[:, 0])) * SCALE
     own, A = _by_npdl(np.eye(2), W_O, b_O)
-    return Solution(
-        "2.5",
-        (
-            Step("Three affine maps of the input; the first column of each belongs to head 1, the "
-                 "second to head 2.", "[q₁, q₂] = X W_Q + b_Q, and so for k and v",
-                 f"W_Q = {num(SCALE)} · I (that is ln 2), W_K = W_V = I, biases 0",
-                 {"X": X, "X W_Q": SCALE * X}),
-            Step("Head 1: scores, with the future masked. √d = √1.", "s = q₁ k₁ᵀ/√d",
-                 "e^s = 2 where both are 1, else 1", {"s₁, lower half": scores, "A₁": A_1,
-                                                      "h₁": h_1}),
-            Step("Head 2 in the same way.", arrays={"A₂": A_2, "h₂": h_2}),
-            Step("Join the heads, and mix them with the output map.",
-                 "Y = concat(h₁, h₂) W_O + b_O",
-                 arrays={"concat": joined, "W_O": W_O, "b_O": b_O, "Y": y}),
-            Step("One row to follow by hand, the third token.",
-                 numbers=f"concat row 3 = {vec(joined[2])}:  Y₃ = ({num(joined[2, 0])}, "
-                 f"{num(joined[2, 0])} + 2 · {num(joined[2, 1])} + 1) = {vec(y[2])}"),
-        ),
-        f"Project, split, attend in each head, join, project: token 3 becomes {vec(y[2])}.",
-        (Check("npdl's MultiHeadAttention with these weights gives Y and both A",
-               np.allclose(own, y) and np.allclose(A, [A_1, A_2])),),
-        "S = 3 tokens, m = 2 heads of width d = 1, causal.")
+    work = Solution("2.5", "S = 3 tokens, m = 2 heads of width d = 1, causal.")
+    work.step("Three affine maps of the input; the first column of each belongs to head 1, the "
+              "second to head 2.", "[q₁, q₂] = X W_Q + b_Q, and so for k and v",
+              f"W_Q = {num(SCALE)} · I (that is ln 2), W_K = W_V = I, biases 0",
+              {"X": X, "X W_Q": SCALE * X})
+    work.step("Head 1: scores, with the future masked. √d = √1.", "s = q₁ k₁ᵀ/√d",
+              "e^s = 2 where both are 1, else 1", {"s₁, lower half": scores, "A₁": A_1, "h₁": h_1})
+    work.step("Head 2 in the same way.", arrays={"A₂": A_2, "h₂": h_2})
+    work.step("Join the heads, and mix them with the output map.", "Y = concat(h₁, h₂) W_O + b_O",
+              arrays={"concat": joined, "W_O": W_O, "b_O": b_O, "Y": y})
+    work.step("One row to follow by hand, the third token.",
+              numbers=f"concat row 3 = {vec(joined[2])}:  Y₃ = ({num(joined[2, 0])}, "
+                      f"{num(joined[2, 0])} + 2 · {num(joined[2, 1])} + 1) = {vec(y[2])}")
+    work.answer = ("Project, split, attend in each head, join, project: token 3 becomes "
+                   f"{vec(y[2])}.")
+    work.check("npdl's MultiHeadAttention with these weights gives Y and both A",
+               np.allclose(own, y) and np.allclose(A, [A_1, A_2]))
+    return work
 
 
 def _by_npdl(W_V, W_O, b_O=0.0):

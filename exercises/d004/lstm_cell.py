@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Check, Solution, Step, Table, below, num
+from exercises.worked import Solution, Table, below, num
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell
 
@@ -205,31 +205,27 @@ def cell():
     own = library_cell({gate: (np.array([[W]]), np.array([[U]]), np.array([b]))
                         for gate, (W, U, b) in WEIGHTS.items()})
     (h_own, c_own), _ = own.forward(np.array([[X]]), (np.array([[H]]), np.array([[C]])))
-    return Solution(
-        "1.1",
-        (
-            Step("One sum for each gate, then its activation: σ for the three gates, tanh for the "
-                 "candidate.", "z = W x + U h + b,   i, f, o = σ(z),   c̃ = tanh(z)",
-                 table=Table(("", "W", "U", "b", "z", "value"), tuple(
-                     (NAMES[gate], *(num(v, 1) for v in WEIGHTS[gate]), num(gates[gate][0], 1),
-                      num(gates[gate][1])) for gate in GATES))),
-            Step("The same as one linear map of the stacked input: the matrix [W U] stands beside "
-                 "the column (x; h). For the candidate:", "z = [W U] (x; h) + b",
-                 f"[{num(W, 1)} {num(U, 1)}] ({num(X, 1)}; {num(H, 1)}) + {num(b, 1)} = "
-                 f"{num(W * X, 1)} + {num(U * H, 1)} = {num(gates['c'][0], 1)},   tanh: {num(g)} "
-                 f"(σ would give {num(sigmoid(gates['c'][0]))})"),
-            Step("Keep a part of the old memory, write a part of the candidate.",
-                 "c' = f c + i c̃",
-                 f"{num(f)} · {num(C, 1)} + {num(i)} · {num(g)} = {num(f * C)} + {num(i * g)} = "
-                 f"{num(c)}"),
-            Step("Show a part of the memory.", "h' = o tanh(c')",
-                 f"{num(o)} · tanh({num(c)}) = {num(o)} · {num(math.tanh(c))} = {num(h)}"),
-        ),
-        f"c' = {num(c)}, h' = {num(h)}: i says how much is written, f how much is kept, o how much "
-        "is shown.",
-        (Check("npdl's LSTM cell with these weights gives the same c' and h'",
-               abs(c_own[0, 0] - c) < 1e-12 and abs(h_own[0, 0] - h) < 1e-12),),
-        f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.")
+    work = Solution("1.1", f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.")
+    work.step("One sum for each gate, then its activation: σ for the three gates, tanh for the "
+              "candidate.", "z = W x + U h + b,   i, f, o = σ(z),   c̃ = tanh(z)",
+              table=Table(("", "W", "U", "b", "z", "value"), tuple(
+                  (NAMES[gate], *(num(v, 1) for v in WEIGHTS[gate]), num(gates[gate][0], 1),
+                   num(gates[gate][1])) for gate in GATES)))
+    work.step("The same as one linear map of the stacked input: the matrix [W U] stands beside "
+              "the column (x; h). For the candidate:", "z = [W U] (x; h) + b",
+              f"[{num(W, 1)} {num(U, 1)}] ({num(X, 1)}; {num(H, 1)}) + {num(b, 1)} = "
+              f"{num(W * X, 1)} + {num(U * H, 1)} = {num(gates['c'][0], 1)},   tanh: {num(g)} (σ "
+              f"would give {num(sigmoid(gates['c'][0]))})")
+    work.step("Keep a part of the old memory, write a part of the candidate.", "c' = f c + i c̃",
+              f"{num(f)} · {num(C, 1)} + {num(i)} · {num(g)} = {num(f * C)} + {num(i * g)} = "
+              f"{num(c)}")
+    work.step("Show a part of the memory.", "h' = o tanh(c')",
+              f"{num(o)} · tanh({num(c)}) = {num(o)} · {num(math.tanh(c))} = {num(h)}")
+    work.answer = (f"c' = {num(c)}, h' = {num(h)}: i says how much is written, f how much is "
+                   "kept, o how much is shown.")
+    work.check("npdl's LSTM cell with these weights gives the same c' and h'",
+               abs(c_own[0, 0] - c) < 1e-12 and abs(h_own[0, 0] - h) < 1e-12)
+    return work
 
 
 def solutions():

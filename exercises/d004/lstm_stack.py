@@ -7,7 +7,7 @@ import numpy as np
 from exercises.d004.lstm_cell import lstm_step
 from exercises.framework import Claim, judge, proved
 from exercises.probes import influence
-from exercises.worked import Check, Solution, Step, Table, below, listing, num, vec
+from exercises.worked import Solution, Table, below, listing, num, vec
 from npdl.backend import stream
 from npdl.data import ModularArithmetic
 from npdl.functions import softmax
@@ -62,27 +62,28 @@ def state_claims():
     zeros = np.zeros((L, B, D_H))
     (same, _), _ = lstm.forward(x, (zeros, zeros))
     ask = partial(claim, "Problem 1.2")
-    return [
-        ask("recursion", "Each layer reads the h of the layer below at the same step, and its own "
-            "h and c of the step before.", "h_t, c_t of layer l from h_t of l - 1",
-            f"npdl's LSTM and L x S calls of the cell agree: {below(error)}",
-            proved(error < 1e-9), f"B = {B}, S = {S}, d_x = {D_X}, d_h = {D_H}, L = {L}"),
-        ask("full output", "The output is the last layer's h at steps 1 to S, of shape "
-            "(B, S, d_h).", "[h_1^(L) .. h_S^(L)], (B, S, d_h)", f"shape {y.shape}",
-            judge(y.shape == (B, S, D_H), provided=error < 1e-9), "batch first, same data"),
-        ask("final states", "The final states of all layers are the lists of h and c of layer 1 at "
-            "steps 1 to S, each of shape (L, B, d_h).", "([h_1^(1) .. h_S^(1)], [c_1^(1) .. "
-            "c_S^(1)]), each (L, B, d_h)",
-            "([h_S^(1) .. h_S^(L)], [c_S^(1) .. c_S^(L)]): the last step of every layer",
-            judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip",
-                  provided=error < 1e-9),
-            f"stacked as printed the list has shape {printed.shape} (S first), not {h.shape}, and "
-            f"holds nothing of layer 2; npdl's final states are the h and c of step S: "
-            f"{below(error)}"),
-        ask("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
-            f"the same output as with zeros given: {below(float(abs(same - y).max()))}",
-            proved(np.allclose(same, y, atol=1e-12)), "same weights and input"),
-    ]
+    yield ask("recursion",
+              "Each layer reads the h of the layer below at the same step, and its own h and c of "
+              "the step before.", "h_t, c_t of layer l from h_t of l - 1",
+              f"npdl's LSTM and L x S calls of the cell agree: {below(error)}",
+              proved(error < 1e-9), f"B = {B}, S = {S}, d_x = {D_X}, d_h = {D_H}, L = {L}")
+    yield ask("full output",
+              "The output is the last layer's h at steps 1 to S, of shape (B, S, d_h).",
+              "[h_1^(L) .. h_S^(L)], (B, S, d_h)", f"shape {y.shape}",
+              judge(y.shape == (B, S, D_H), provided=error < 1e-9), "batch first, same data")
+    yield ask("final states",
+              "The final states of all layers are the lists of h and c of layer 1 at steps 1 to "
+              "S, each of shape (L, B, d_h).",
+              "([h_1^(1) .. h_S^(1)], [c_1^(1) .. c_S^(1)]), each (L, B, d_h)",
+              "([h_S^(1) .. h_S^(L)], [c_S^(1) .. c_S^(L)]): the last step of every layer",
+              judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip",
+                    provided=error < 1e-9),
+              f"stacked as printed the list has shape {printed.shape} (S first), not {h.shape}, "
+              "and holds nothing of layer 2; npdl's final states are the h and c of step S: "
+              f"{below(error)}")
+    yield ask("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
+              f"the same output as with zeros given: {below(float(abs(same - y).max()))}",
+              proved(np.allclose(same, y, atol=1e-12)), "same weights and input")
 
 
 def dropout_claims():
@@ -98,23 +99,23 @@ def dropout_claims():
     rate, rng = 0.5, stream(0, 1)
     dropped = h_without[0] * (rng.random(h_without[0].shape) >= rate) / (1 - rate)
     same_as_dropped = np.allclose(dropped, h_without[0])
-    return [
-        ask("dropout", "Dropout acts between layers: not with L = 1, not on the last layer's "
-            "output.", "if L >= 2 and l < L", f"L = 1: no change; L = 2: the output changes by up "
-            f"to {changed:.2f} and {zeros} of its {y.size} entries are 0",
-            proved(alone and changed > 0 and zeros == 0),
-            "npdl's LSTM, rate 0.5"),
-        ask("dropout in time", "Dropout does not act from step to step inside a layer.",
-            "not across time steps", "layer 1's final h is the same with dropout as without",
-            proved(np.array_equal(h[0], h_without[0])),
-            "npdl's LSTM, rate 0.5: equal bit for bit"),
-        ask("dropout and states", "Writing h^(l) = Dropout(h^(l)) leaves the returned final states "
-            "well defined.", "the same name h^(l) before and after dropout",
-            "two readings: the state before dropout (npdl returns this) or its dropped copy",
-            judge(same_as_dropped, if_false="under-specified"),
-            "with rate 0.5 a drawn mask makes the two differ by up to "
-            f"{abs(dropped - h_without[0]).max():.2f}; to go on needs the undropped"),
-    ]
+    yield ask("dropout",
+              "Dropout acts between layers: not with L = 1, not on the last layer's output.",
+              "if L >= 2 and l < L",
+              f"L = 1: no change; L = 2: the output changes by up to {changed:.2f} and {zeros} of "
+              f"its {y.size} entries are 0", proved(alone and changed > 0 and zeros == 0),
+              "npdl's LSTM, rate 0.5")
+    yield ask("dropout in time", "Dropout does not act from step to step inside a layer.",
+              "not across time steps", "layer 1's final h is the same with dropout as without",
+              proved(np.array_equal(h[0], h_without[0])),
+              "npdl's LSTM, rate 0.5: equal bit for bit")
+    yield ask("dropout and states",
+              "Writing h^(l) = Dropout(h^(l)) leaves the returned final states well defined.",
+              "the same name h^(l) before and after dropout",
+              "two readings: the state before dropout (npdl returns this) or its dropped copy",
+              judge(same_as_dropped, if_false="under-specified"),
+              "with rate 0.5 a drawn mask makes the two differ by up to "
+              f"{abs(dropped - h_without[0]).max():.2f}; to go on needs the undropped")
 
 
 def model_claims(vocab_size=36):
@@ -202,36 +203,32 @@ def stack():
     rows = [(number, t, num(x), *map(num, state)) for number, (inputs, states) in
             enumerate(((INPUTS, first), ([h for h, _ in first], second)), 1)
             for t, (x, state) in enumerate(zip(inputs, states, strict=True), 1)]
-    return Solution(
-        "1.2",
-        (
-            Step("Start every layer with zeros: nothing is remembered yet.",
-                 "h₀⁽ˡ⁾ = c₀⁽ˡ⁾ = 0,   shape (B, d_h)"),
-            Step("Layer 1 reads the sequence step by step; layer 2 reads the h that layer 1 made "
-                 "at the same step.", "hₜ⁽ˡ⁾, cₜ⁽ˡ⁾ = cell⁽ˡ⁾(hₜ⁽ˡ⁻¹⁾, (hₜ₋₁⁽ˡ⁾, cₜ₋₁⁽ˡ⁾)),   "
-                 "hₜ⁽⁰⁾ = xₜ",
-                 f"layer 1, t = 1: z = x + h = {num(start['i'][0], 0)} for all gates, i = f = o = "
-                 f"{num(start['i'][1])}, c̃ = {num(start['c'][1])}\n"
-                 f"c = {num(start['f'][1])} · 0 + {num(start['i'][1])} · {num(start['c'][1])} = "
-                 f"{num(first[0][1])},   h = {num(start['o'][1])} · tanh({num(first[0][1])}) = "
-                 f"{num(first[0][0])}",
-                 table=Table(("layer", "t", "input", "h", "c"), tuple(rows))),
-            Step("With dropout, what layer 2 reads would be layer 1's h with entries set to 0; the "
-                 "h that goes on in time, and the last layer's output, stay as they are.",
-                 "input of layer 2 = Dropout(h⁽¹⁾),   only if L ≥ 2"),
-            Step("Return the last layer at every step, and every layer at the last step. Don't "
-                 "mix the two up.",
-                 "output (B, S, d_h);   final h and c, each (L, B, d_h)",
-                 f"output: {vec([h for h, _ in second])}\n"
-                 f"final h: {vec([h for h, _ in last])},   final c: {vec([c for _, c in last])}"),
-        ),
-        f"Output {vec([h for h, _ in second])} (layer 2, t = 1 to 3); final h "
-        f"{vec([h for h, _ in last])} (layers 1 and 2 at t = 3).",
-        (Check("npdl's LSTM of two layers gives the same output and final states",
+    work = Solution("1.2",
+                    "L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = "
+                    f"{vec(INPUTS, 1)}.")
+    work.step("Start every layer with zeros: nothing is remembered yet.",
+              "h₀⁽ˡ⁾ = c₀⁽ˡ⁾ = 0,   shape (B, d_h)")
+    work.step("Layer 1 reads the sequence step by step; layer 2 reads the h that layer 1 made at "
+              "the same step.", "hₜ⁽ˡ⁾, cₜ⁽ˡ⁾ = cell⁽ˡ⁾(hₜ⁽ˡ⁻¹⁾, (hₜ₋₁⁽ˡ⁾, cₜ₋₁⁽ˡ⁾)),   hₜ⁽⁰⁾ = xₜ",
+              f"layer 1, t = 1: z = x + h = {num(start['i'][0], 0)} for all gates, i = f = o = "
+              f"{num(start['i'][1])}, c̃ = {num(start['c'][1])}\nc = {num(start['f'][1])} · 0 + "
+              f"{num(start['i'][1])} · {num(start['c'][1])} = {num(first[0][1])},   h = "
+              f"{num(start['o'][1])} · tanh({num(first[0][1])}) = {num(first[0][0])}",
+              table=Table(("layer", "t", "input", "h", "c"), tuple(rows)))
+    work.step("With dropout, what layer 2 reads would be layer 1's h with entries set to 0; the h "
+              "that goes on in time, and the last layer's output, stay as they are.",
+              "input of layer 2 = Dropout(h⁽¹⁾),   only if L ≥ 2")
+    work.step("Return the last layer at every step, and every layer at the last step. Don't mix "
+              "the two up.", "output (B, S, d_h);   final h and c, each (L, B, d_h)",
+              f"output: {vec([h for h, _ in second])}\nfinal h: {vec([h for h, _ in last])},   "
+              f"final c: {vec([c for _, c in last])}")
+    work.answer = (f"Output {vec([h for h, _ in second])} (layer 2, t = 1 to 3); final h "
+                   f"{vec([h for h, _ in last])} (layers 1 and 2 at t = 3).")
+    work.check("npdl's LSTM of two layers gives the same output and final states",
                np.allclose(y[0, :, 0], [h for h, _ in second])
                and np.allclose(h[:, 0, 0], [h for h, _ in last])
-               and np.allclose(c[:, 0, 0], [c for _, c in last])),),
-        f"L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = {vec(INPUTS, 1)}.")
+               and np.allclose(c[:, 0, 0], [c for _, c in last]))
+    return work
 
 
 def model():
@@ -245,28 +242,25 @@ def model():
     (predicted, _), _ = own.forward(np.array([IDS]))
     rows = tuple((t, IDS[t - 1], num(x[t - 1], 1), num(states[t - 1][0]), vec(logits[t - 1]),
                   vec(P[t - 1])) for t in range(1, len(IDS) + 1))
-    return Solution(
-        "1.4",
-        (
-            Step("Look up each token's vector.", "C(x) = row x of the embedding,   (B, S) → "
-                 "(B, S, d_x)", f"tokens {vec(IDS)} → {vec(x, 1)}"),
-            Step("Run the LSTM over the vectors.", "(B, S, d_x) → (B, S, d_h)",
-                 f"h = {vec([h for h, _ in states])}"),
-            Step("A linear map gives one number for each word: logits, not probabilities. The loss "
-                 "takes their log-softmax itself.", "Ŷ = h W + b,   (B, S, d_h) → (B, S, V)",
-                 f"W = {vec(READOUT, 0)}, b = 0"),
-            Step("Row t is made of tokens 1 to t alone, and predicts token t + 1.",
-                 "P̂ₜ = softmax(Ŷₜ)",
-                 table=Table(("t", "token", "C(x)", "h", "logits", "P̂ₜ"), rows)),
-        ),
-        "logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
-        f"{vec(IDS)} the next one is most probably {int(np.argmax(P[-1]))} ({num(max(P[-1]))}).",
-        (Check("npdl's LSTMLM with these numbers gives the same logits",
-               np.allclose(predicted[0], logits)),
-         Check("the rows before the last do not change with the last token",
-               np.allclose(own.forward(np.array([[*IDS[:-1], 1]]))[0][0][0, :-1],
-                           logits[:-1]))),
-        "V = 3 words, widths 1, one layer with all W = U = 1.")
+    work = Solution("1.4", "V = 3 words, widths 1, one layer with all W = U = 1.")
+    work.step("Look up each token's vector.",
+              "C(x) = row x of the embedding,   (B, S) → (B, S, d_x)",
+              f"tokens {vec(IDS)} → {vec(x, 1)}")
+    work.step("Run the LSTM over the vectors.", "(B, S, d_x) → (B, S, d_h)",
+              f"h = {vec([h for h, _ in states])}")
+    work.step("A linear map gives one number for each word: logits, not probabilities. The loss "
+              "takes their log-softmax itself.", "Ŷ = h W + b,   (B, S, d_h) → (B, S, V)",
+              f"W = {vec(READOUT, 0)}, b = 0")
+    work.step("Row t is made of tokens 1 to t alone, and predicts token t + 1.",
+              "P̂ₜ = softmax(Ŷₜ)", table=Table(("t", "token", "C(x)", "h", "logits", "P̂ₜ"), rows))
+    work.answer = ("logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
+                   f"{vec(IDS)} the next one is most probably {int(np.argmax(P[-1]))} "
+                   f"({num(max(P[-1]))}).")
+    work.check("npdl's LSTMLM with these numbers gives the same logits",
+               np.allclose(predicted[0], logits))
+    work.check("the rows before the last do not change with the last token",
+               np.allclose(own.forward(np.array([[*IDS[:-1], 1]]))[0][0][0, :-1], logits[:-1]))
+    return work
 
 
 def solutions():

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from exercises.framework import Claim, judge, judgement, proved
-from exercises.worked import Check, Solution, Step, Table, below, num, terms, vec
+from exercises.worked import Solution, Table, below, num, terms, vec
 from npdl.data import ModularArithmetic
 from npdl.functions import log_softmax, softmax
 from npdl.losses import SequenceLoss, answer_mask, loss_and_accuracy
@@ -140,30 +140,32 @@ def average_claims():
         losses[name] = [float(SequenceLoss(average=average).forward(logits, targets, these)[0])
                         for average in ("sample", "token")]
     gap = {name: abs(a - b) for name, (a, b) in losses.items()}
-    return [
-        claim("token average", "A mean over all valid tokens of the batch changes the "
-              "normalisation when samples have different numbers of them.",
-              "differs with different numbers of valid tokens",
-              f"samples of 1 and 9 tokens: {apart[0]:.2f} by samples, {apart[1]:.2f} by tokens; on "
-              "all tokens of p = 5 {:.3f} and {:.3f}".format(*losses["all tokens"]),
-              judge(gap["all tokens"] > 1e-6 and abs(apart[0] - apart[1]) > 1e-6),
-              "npdl's SequenceLoss with both averages; losses 0 and 3 in the example"),
-        claim("slightly", "Averaged over tokens, the loss is slightly different when samples have "
-              "different numbers of valid tokens.", "slightly different",
-              "on these right-hand sides, 2 tokens each, exactly equal (difference "
-              f"{below(gap['answers'])}); where the numbers differ the gap need not be slight: "
-              f"{apart[1] / apart[0]:.1f} times as large above",
-              judge(apart[1] / apart[0] < 1.1, if_false="under-specified"),
-              "all equations of p = 5, both orders; the ratio is bounded only by the batch size B"),
-        claim("ignore_index", "With an index to ignore, a library's mean takes in the valid tokens "
-              "alone, those of the right-hand side.", "ignore_index, valid tokens",
-              f"ignoring PAD leaves {int(mask.sum())} targets, {int(counted.sum())} of them on the "
-              "right-hand side: means "
-              f"{losses['all tokens'][1]:.3f} and {losses['answers'][1]:.3f}",
-              judge(bool((mask == counted).all()), if_false="under-specified"),
-              "all equations of p = 5, both orders; holds if every target up to = is "
-              "overwritten with the ignored index first"),
-    ]
+    yield claim(
+        "token average",
+        "A mean over all valid tokens of the batch changes the normalisation when samples have "
+        "different numbers of them.", "differs with different numbers of valid tokens",
+        f"samples of 1 and 9 tokens: {apart[0]:.2f} by samples, {apart[1]:.2f} by tokens; on "
+        "all tokens of p = 5 {:.3f} and {:.3f}".format(*losses["all tokens"]),
+        judge(gap["all tokens"] > 1e-6 and abs(apart[0] - apart[1]) > 1e-6),
+        "npdl's SequenceLoss with both averages; losses 0 and 3 in the example")
+    yield claim("slightly",
+                "Averaged over tokens, the loss is slightly different when samples have different "
+                "numbers of valid tokens.", "slightly different",
+                "on these right-hand sides, 2 tokens each, exactly equal (difference "
+                f"{below(gap['answers'])}); where the numbers differ the gap need not be slight: "
+                f"{apart[1] / apart[0]:.1f} times as large above",
+                judge(apart[1] / apart[0] < 1.1, if_false="under-specified"),
+                "all equations of p = 5, both orders; the ratio is bounded only by the batch size "
+                "B")
+    yield claim("ignore_index",
+                "With an index to ignore, a library's mean takes in the valid tokens alone, those "
+                "of the right-hand side.", "ignore_index, valid tokens",
+                f"ignoring PAD leaves {int(mask.sum())} targets, {int(counted.sum())} of them on "
+                f"the right-hand side: means {losses['all tokens'][1]:.3f} and "
+                f"{losses['answers'][1]:.3f}",
+                judge(bool((mask == counted).all()), if_false="under-specified"),
+                "all equations of p = 5, both orders; holds if every target up to = is "
+                "overwritten with the ignored index first")
 
 
 def training_claim():
@@ -245,40 +247,39 @@ def loss():
     logits = np.log(POWERS)
     own, _ = SequenceLoss("none").forward(logits, TARGETS, COUNTED)
     mean, _ = SequenceLoss(average="token").forward(logits, TARGETS, COUNTED)
-    return Solution(
-        "3",
-        (
-            Step("For every counted place take the probability of the right token, and its "
-                 "negative logarithm. All other places are left out.",
-                 "P̂_k = e^(ŷ_k) / Σ e^(ŷ),   loss of a token = −log P̂_target",
-                 table=Table(("sample", "place", "target", "e^ŷ", "P̂ of it", "−log P̂",
-                              "arg max"), rows)),
-            Step("First the mean within each sample, over its own counted tokens.",
-                 "Lᵢ = (1/|RHSᵢ|) Σ_(j ∈ RHSᵢ) −log P̂ᵢⱼ",
-                 "\n".join(f"L{'₁₂'[i]} = ({terms([row[3] for row in sample])})/{len(sample)} = "
-                           f"{num(each[i])}" for i, sample in enumerate(found))),
-            Step("Then the mean over the samples.", "L = (1/B) Σᵢ Lᵢ",
-                 f"({terms(each)})/{len(each)} = {num(by_sample)}"),
-            Step("Averaging over all tokens at once weighs the longer sample more.",
-                 "Σ over all counted tokens / their number",
-                 f"({terms(tokens)})/{len(tokens)} = {num(by_token)}"),
-            Step("Accuracy: a sample is right only if every counted token is the arg max.",
-                 "A = (1/B) Σᵢ Πⱼ 1(target = arg max)",
-                 f"sample 1: {' · '.join(str(int(r[1] == r[4])) for r in found[0])} = {right[0]}, "
-                 f"sample 2: {right[1]};   A = ({terms(right)})/{len(right)} = "
-                 f"{num(sum(right) / len(right), 1)}"),
-            Step("The reductions: none returns one number for each sample, sum adds them, mean "
-                 "divides by B.", numbers=f"none {vec(each)},   sum {num(sum(each))},   mean "
-                 f"{num(by_sample)}"),
-        ),
-        f"L = {num(by_sample)} (sample by sample; {num(by_token)} over tokens), A = "
-        f"{num(sum(right) / len(right), 1)}.",
-        (Check("npdl's SequenceLoss gives the losses of both samples, and the mean over tokens",
-               np.allclose(own, each) and abs(float(mean) - by_token) < 1e-12),
-         Check("the printed triple sum and product give the same",
+    work = Solution("3",
+                    "B = 2 samples, S = 3 places, V = 3 tokens; logits are logarithms of whole "
+                    "numbers.")
+    work.step("For every counted place take the probability of the right token, and its negative "
+              "logarithm. All other places are left out.",
+              "P̂_k = e^(ŷ_k) / Σ e^(ŷ),   loss of a token = −log P̂_target",
+              table=Table(("sample", "place", "target", "e^ŷ", "P̂ of it", "−log P̂",
+                           "arg max"), rows))
+    work.step("First the mean within each sample, over its own counted tokens.",
+              "Lᵢ = (1/|RHSᵢ|) Σ_(j ∈ RHSᵢ) −log P̂ᵢⱼ",
+              "\n".join(f"L{'₁₂'[i]} = ({terms([row[3] for row in sample])})/{len(sample)} = "
+                        f"{num(each[i])}" for i, sample in enumerate(found)))
+    work.step("Then the mean over the samples.", "L = (1/B) Σᵢ Lᵢ",
+              f"({terms(each)})/{len(each)} = {num(by_sample)}")
+    work.step("Averaging over all tokens at once weighs the longer sample more.",
+              "Σ over all counted tokens / their number",
+              f"({terms(tokens)})/{len(tokens)} = {num(by_token)}")
+    work.step("Accuracy: a sample is right only if every counted token is the arg max.",
+              "A = (1/B) Σᵢ Πⱼ 1(target = arg max)",
+              f"sample 1: {' · '.join(str(int(r[1] == r[4])) for r in found[0])} = {right[0]}, "
+              f"sample 2: {right[1]};   A = ({terms(right)})/{len(right)} = "
+              f"{num(sum(right) / len(right), 1)}")
+    work.step("The reductions: none returns one number for each sample, sum adds them, mean "
+              "divides by B.",
+              numbers=f"none {vec(each)},   sum {num(sum(each))},   mean {num(by_sample)}")
+    work.answer = (f"L = {num(by_sample)} (sample by sample; {num(by_token)} over tokens), A = "
+                   f"{num(sum(right) / len(right), 1)}.")
+    work.check("npdl's SequenceLoss gives the losses of both samples, and the mean over tokens",
+               np.allclose(own, each) and abs(float(mean) - by_token) < 1e-12)
+    work.check("the printed triple sum and product give the same",
                np.allclose(loss_by_sums(logits, TARGETS, COUNTED), each)
-               and accuracy_by_products(logits, TARGETS, COUNTED).tolist() == right)),
-        "B = 2 samples, S = 3 places, V = 3 tokens; logits are logarithms of whole numbers.")
+               and accuracy_by_products(logits, TARGETS, COUNTED).tolist() == right)
+    return work
 
 
 def solutions():

@@ -6,7 +6,7 @@ from itertools import product
 
 from exercises.framework import Claim, judge, proved
 from exercises.probes import learned
-from exercises.worked import Check, Solution, Step, Table, terms
+from exercises.worked import Solution, Table, terms
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
@@ -93,25 +93,25 @@ def lstm_claims():
     right = sum(ours == counted for ours, counted, _ in modules)
     theirs = sum(total == counted for _, counted, total in modules)
     example = lstm_formula(128, 128, 2), lstm_formula(128, 128, 2, bias=False)
-    return [
-        *rows,
-        ask("whole model", "Each table's total is the sum of its rows and counts the language "
-            "model.", "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
-            f"sums of the four rows: {tried - max(wrong.values())} of {tried} models agree",
-            proved(sound and not any(wrong.values())), "embedding and classifier included"),
-        ask("answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which "
-            "was asked.", "totals that depend on V and contain embedding and classifier",
-            "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
-            f"{example[0]:,} and {example[1]:,} for d_x = d_h = 128, L = 2",
-            judge(theirs == tried, provided=right == tried),
-            f"counting LSTM modules: ours agrees in {right} of {tried}, the printed total in "
-            f"{theirs}; it is too large by V d_e + V d_h + b V", weight="answer"),
-        ask("two biases", "A gate has one bias vector.", "4 d_h for each layer",
-            f"4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
-            f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})",
-            judge(learned(LSTM(128, 128, 2)) == example[0], "convention"),
-            "the equations of Problem 1 have one b for each gate; the second adds no function"),
-    ]
+    yield from rows
+    yield ask("whole model",
+              "Each table's total is the sum of its rows and counts the language model.",
+              "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
+              f"sums of the four rows: {tried - max(wrong.values())} of {tried} models agree",
+              proved(sound and not any(wrong.values())), "embedding and classifier included")
+    yield ask("answer",
+              "The total is P of the LSTM module as a function of d_x, d_h and L, which was asked.",
+              "totals that depend on V and contain embedding and classifier",
+              "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
+              f"{example[0]:,} and {example[1]:,} for d_x = d_h = 128, L = 2",
+              judge(theirs == tried, provided=right == tried),
+              f"counting LSTM modules: ours agrees in {right} of {tried}, the printed total in "
+              f"{theirs}; it is too large by V d_e + V d_h + b V", weight="answer")
+    yield ask("two biases", "A gate has one bias vector.", "4 d_h for each layer",
+              "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
+              f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})",
+              judge(learned(LSTM(128, 128, 2)) == example[0], "convention"),
+              "the equations of Problem 1 have one b for each gate; the second adds no function")
 
 
 TABLE = {
@@ -194,27 +194,26 @@ def size_claims(vocab_size=36):
                          for L, d in product((1, 2, 3), (64, 128, 256))]
                   for name, core in (("LSTM", lambda d, L: lstm_formula(d, d, L)),
                                      ("GPT", lambda d, L: decoder_formula(d, 4, L) + 4 * d * L))}
-    return [
-        ask("P already computed", "P, without embeddings, was computed for LSTM and GPT in the "
-            "earlier problems.", f"{table:,} (table of 1.3), {decoder:,} (2.10) with V = 36",
-            f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}",
-            judge((table, decoder) == (P["LSTM"], P["GPT"])),
-            f"the table counts the embedding ({vocab_size * 128:,}); 2.10 leaves out LayerNorm "
-            f"(1,024) and classifier ({classifier:,})"),
-        ask("P of the code", "All parameters less those of model.embedding are P without token and "
-            "position embeddings.", "n_params - n_params_embeddings",
-            "equal for both models; fixed positions add 0 learned numbers",
-            judge(learned(gpt.positions) == 0, provided=all(
-                learned(m) == m.count_params() and learned(m) - learned(m.embedding)
-                == m.count_params(embeddings=False)
-                for m in (lstm, gpt))), "npdl's LSTMLM and GPT"),
-        ask("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.", "asked for a plot, not "
-            "printed", "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row)
-                                 for name, row in grid.items()),
-            judge(grid == by_formula, "no answer given"),
-            "counted, L slowest; GPT / LSTM at the default "
-            f"{P['GPT'] / P['LSTM']:.3f}"),
-    ]
+    yield ask("P already computed",
+              "P, without embeddings, was computed for LSTM and GPT in the earlier problems.",
+              f"{table:,} (table of 1.3), {decoder:,} (2.10) with V = 36",
+              f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}",
+              judge((table, decoder) == (P["LSTM"], P["GPT"])),
+              f"the table counts the embedding ({vocab_size * 128:,}); 2.10 leaves out LayerNorm "
+              f"(1,024) and classifier ({classifier:,})")
+    yield ask("P of the code",
+              "All parameters less those of model.embedding are P without token and position "
+              "embeddings.", "n_params - n_params_embeddings",
+              "equal for both models; fixed positions add 0 learned numbers",
+              judge(learned(gpt.positions) == 0, provided=all(
+                  learned(m) == m.count_params() and learned(m) - learned(m.embedding)
+                  == m.count_params(embeddings=False)
+                  for m in (lstm, gpt))), "npdl's LSTMLM and GPT")
+    yield ask("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.",
+              "asked for a plot, not printed",
+              "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row) for name, row in grid.items()),
+              judge(grid == by_formula, "no answer given"),
+              f"counted, L slowest; GPT / LSTM at the default {P['GPT'] / P['LSTM']:.3f}")
 
 
 D_X, D_H, L = 3, 2, 2
@@ -243,31 +242,27 @@ def lstm():
     biases = sum(row[-1] for row, (_, name, *_) in zip(rows, arrays, strict=True) if name == "b")
     total, V = sum(by_layer), 5
     around = lstm_table(V, D_X, D_H, L)
-    return Solution(
-        "1.3",
-        (
-            Step("List every array with its shape. A layer has four gates, each with W, U and b; "
-                 "the second layer reads d_h numbers, not d_x.",
-                 table=Table(("layer", "array", "shape", "4 · size", "numbers"), tuple(rows))),
-            Step("Add up layer by layer.",
-                 "layer 1: 4 (d_h d_x + d_h² + d_h),   each further one: 4 (2 d_h² + d_h)",
-                 f"layer 1: 4 · ({D_H * D_X} + {D_H**2} + {D_H}) = {by_layer[0]},   layer 2: "
-                 f"4 · ({2 * D_H**2} + {D_H}) = {by_layer[1]}"),
-            Step("All layers. b is 1 with biases and 0 without.",
-                 "P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b)",
-                 f"b = 1: {terms(by_layer)} = {total};   b = 0: {total} − {biases} = "
-                 f"{lstm_formula(D_X, D_H, L, False)}"),
-            Step("The module that was asked about ends here. A language model around it also has "
-                 "an embedding and a classifier, which know the vocabulary V.",
-                 "V d_x + P + V d_h + b V",
-                 f"V = {V}: {terms(list(around.values()))} = {sum(around.values())}"),
-        ),
-        f"P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b): {total} with biases, "
-        f"{lstm_formula(D_X, D_H, L, False)} without; V does not enter.",
-        (Check("npdl's LSTM has as many numbers, with biases and without",
+    work = Solution("1.3", f"d_x = {D_X}, d_h = {D_H}, L = {L}.")
+    work.step("List every array with its shape. A layer has four gates, each with W, U and b; the "
+              "second layer reads d_h numbers, not d_x.",
+              table=Table(("layer", "array", "shape", "4 · size", "numbers"), tuple(rows)))
+    work.step("Add up layer by layer.",
+              "layer 1: 4 (d_h d_x + d_h² + d_h),   each further one: 4 (2 d_h² + d_h)",
+              f"layer 1: 4 · ({D_H * D_X} + {D_H**2} + {D_H}) = {by_layer[0]},   layer 2: 4 · "
+              f"({2 * D_H**2} + {D_H}) = {by_layer[1]}")
+    work.step("All layers. b is 1 with biases and 0 without.",
+              "P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b)",
+              f"b = 1: {terms(by_layer)} = {total};   b = 0: {total} − {biases} = "
+              f"{lstm_formula(D_X, D_H, L, False)}")
+    work.step("The module that was asked about ends here. A language model around it also has an "
+              "embedding and a classifier, which know the vocabulary V.", "V d_x + P + V d_h + b V",
+              f"V = {V}: {terms(list(around.values()))} = {sum(around.values())}")
+    work.answer = (f"P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b): {total} with biases, "
+                   f"{lstm_formula(D_X, D_H, L, False)} without; V does not enter.")
+    work.check("npdl's LSTM has as many numbers, with biases and without",
                LSTM(D_X, D_H, L).count_params() == total
-               and LSTM(D_X, D_H, L, bias=False).count_params() == total - biases),),
-        f"d_x = {D_X}, d_h = {D_H}, L = {L}.")
+               and LSTM(D_X, D_H, L, bias=False).count_params() == total - biases)
+    return work
 
 
 def attention(heads=2, width=3):
@@ -275,25 +270,22 @@ def attention(heads=2, width=3):
     d = heads * width
     rows = [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]
     weights, biases = sum(row[2] for row in rows), sum(row[3] for row in rows)
-    return Solution(
-        "2.6",
-        (
-            Step("All heads together are as wide as the model.", "d = num_heads · head_size",
-                 f"d = {heads} · {width} = {d}"),
-            Step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
-                 table=Table(("map", "shape", "weights", "bias"), tuple(rows))),
-            Step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
-                 f"4 · ({d * d} + {d}) = {weights + biases},   4 · {d * d} = {weights}"),
-            Step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
-                 numbers=f"1 head of {d}: {attention_formula(1, d)},   {heads} heads of {width}: "
-                 f"{attention_formula(heads, width)}"),
-        ),
-        f"P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
-        f"{weights + biases} and {weights} here.",
-        (Check("npdl's attention layer has as many",
+    work = Solution("2.6", f"num_heads = {heads}, head_size = {width}.")
+    work.step("All heads together are as wide as the model.", "d = num_heads · head_size",
+              f"d = {heads} · {width} = {d}")
+    work.step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
+              table=Table(("map", "shape", "weights", "bias"), tuple(rows)))
+    work.step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
+              f"4 · ({d * d} + {d}) = {weights + biases},   4 · {d * d} = {weights}")
+    work.step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
+              numbers=f"1 head of {d}: {attention_formula(1, d)},   {heads} heads of {width}: "
+                      f"{attention_formula(heads, width)}")
+    work.answer = ("P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
+                   f"{weights + biases} and {weights} here.")
+    work.check("npdl's attention layer has as many",
                MultiHeadAttention(d, heads).count_params() == weights + biases
-               and MultiHeadAttention(d, heads, bias=False).count_params() == weights),),
-        f"num_heads = {heads}, head_size = {width}.")
+               and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
+    return work
 
 
 def decoder(d=4, m=2, num_layers=2):
@@ -301,29 +293,25 @@ def decoder(d=4, m=2, num_layers=2):
     attention_part, ffn = 4 * (d * d + d), 2 * d * m * d
     norms = 2 * 2 * d
     total, bare = decoder_formula(d, m, num_layers), decoder_formula(d, m, num_layers, False)
-    return Solution(
-        "2.10",
-        (
-            Step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
-                 f"4 · ({d * d} + {d}) = {attention_part},   {4 * d * d}"),
-            Step("The MLP has two matrices and no bias: up to m d neurons, and down again.",
-                 "(d, m d) and (m d, d):   2 m d²",
-                 f"{d} · {m * d} + {m * d} · {d} = {ffn}"),
-            Step("A block is both, a decoder is L blocks.", "P = L (4 d² + 4 d + 2 m d²), without "
-                 "biases L (4 d² + 2 m d²)",
-                 f"{num_layers} · ({attention_part} + {ffn}) = {total},   {num_layers} · "
-                 f"({4 * d * d} + {ffn}) = {bare}"),
-            Step("A block as it is drawn also has two LayerNorms, each with a weight and a bias "
-                 "of d numbers. Say whether they count.", "+ L · 2 · 2 d",
-                 f"{total} + {num_layers} · {norms} = {total + num_layers * norms},   {bare} + "
-                 f"{num_layers} · {norms} = {bare + num_layers * norms}"),
-        ),
-        f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = {bare}; with "
-        f"the LayerNorms 4 d L = {num_layers * norms} more.",
-        (Check("npdl's decoder, LayerNorms included, has as many",
+    work = Solution("2.10", f"d = {d}, multiplier m = {m}, L = {num_layers}.")
+    work.step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
+              f"4 · ({d * d} + {d}) = {attention_part},   {4 * d * d}")
+    work.step("The MLP has two matrices and no bias: up to m d neurons, and down again.",
+              "(d, m d) and (m d, d):   2 m d²", f"{d} · {m * d} + {m * d} · {d} = {ffn}")
+    work.step("A block is both, a decoder is L blocks.",
+              "P = L (4 d² + 4 d + 2 m d²), without biases L (4 d² + 2 m d²)",
+              f"{num_layers} · ({attention_part} + {ffn}) = {total},   {num_layers} · "
+              f"({4 * d * d} + {ffn}) = {bare}")
+    work.step("A block as it is drawn also has two LayerNorms, each with a weight and a bias of d "
+              "numbers. Say whether they count.", "+ L · 2 · 2 d",
+              f"{total} + {num_layers} · {norms} = {total + num_layers * norms},   {bare} + "
+              f"{num_layers} · {norms} = {bare + num_layers * norms}")
+    work.answer = (f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = "
+                   f"{bare}; with the LayerNorms 4 d L = {num_layers * norms} more.")
+    work.check("npdl's decoder, LayerNorms included, has as many",
                all(stack(num_layers, d, 2, m, bias).count_params() == count + num_layers * norms
-                   for bias, count in ((True, total), (False, bare)))),),
-        f"d = {d}, multiplier m = {m}, L = {num_layers}.")
+                   for bias, count in ((True, total), (False, bare))))
+    return work
 
 
 def solutions():

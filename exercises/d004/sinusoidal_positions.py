@@ -8,7 +8,7 @@ import numpy as np
 
 from exercises.framework import Claim, judge, proved
 from exercises.probes import learned
-from exercises.worked import Check, Solution, Step, below, num, vec
+from exercises.worked import Solution, below, num, vec
 from npdl.layers.embedding import SinusoidalPositions, sinusoidal
 from npdl.models.gpt import GPT
 
@@ -162,33 +162,30 @@ def table():
     waves = {name: wavelengths(WIDTH_SHOWN, name) for name in ("k/d", "2k/d")}
     speeds = [2 * math.pi / wave for wave in waves["k/d"]]
     R = rotation(WIDTH_SHOWN, 1)
-    return Solution(
-        "2.7",
-        (
-            Step("Number the pairs of columns: k = i // 2. Each pair has one speed.",
-                 "ω_k = 1/10000^(k/d),   wave length 2π/ω_k",
-                 f"d = {WIDTH_SHOWN}:  ω = {vec(speeds, 1)}, wave lengths "
-                 f"{vec(waves['k/d'], 1)} positions"),
-            Step("Even columns take the sine, odd ones the cosine of the same angle.",
-                 "PE[pos, 2k] = sin(pos ω_k),   PE[pos, 2k+1] = cos(pos ω_k)",
-                 f"PE[1] = ({', '.join(f'sin {s:g}, cos {s:g}' for s in speeds)}) = {vec(PE[1])}",
-                 {"PE": PE}),
-            Step("The usual table has 2k/d in the exponent, which makes the slow waves much "
-                 "slower. Say which one is meant.",
-                 "10000^(k/d) = 100^(2k/d)",
-                 f"longest wave {num(float(waves['k/d'][-1]), 0)} here, "
-                 f"{num(float(waves['2k/d'][-1]), 0)} with 2k/d: row 1 {vec(usual[1])}"),
-            Step("One step further is a turn of each pair by its angle, the same everywhere.",
-                 "PE[pos + 1] = R PE[pos]",
-                 f"R PE[1] = {vec(R @ PE[1])},   PE[2] = {vec(PE[2])}", {"R": R}),
-        ),
-        "Row pos: sin and cos of pos/10000^(k/d) side by side, k = 0 .. d/2 − 1; it is a fixed "
-        "buffer with nothing to learn.",
-        (Check("npdl's tables of both exponents",
+    work = Solution("2.7",
+                    f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.")
+    work.step("Number the pairs of columns: k = i // 2. Each pair has one speed.",
+              "ω_k = 1/10000^(k/d),   wave length 2π/ω_k",
+              f"d = {WIDTH_SHOWN}:  ω = {vec(speeds, 1)}, wave lengths {vec(waves['k/d'], 1)} "
+              "positions")
+    work.step("Even columns take the sine, odd ones the cosine of the same angle.",
+              "PE[pos, 2k] = sin(pos ω_k),   PE[pos, 2k+1] = cos(pos ω_k)",
+              f"PE[1] = ({', '.join(f'sin {s:g}, cos {s:g}' for s in speeds)}) = {vec(PE[1])}",
+              {"PE": PE})
+    work.step("The usual table has 2k/d in the exponent, which makes the slow waves much slower. "
+              "Say which one is meant.", "10000^(k/d) = 100^(2k/d)",
+              f"longest wave {num(float(waves['k/d'][-1]), 0)} here, "
+              f"{num(float(waves['2k/d'][-1]), 0)} with 2k/d: row 1 {vec(usual[1])}")
+    work.step("One step further is a turn of each pair by its angle, the same everywhere.",
+              "PE[pos + 1] = R PE[pos]", f"R PE[1] = {vec(R @ PE[1])},   PE[2] = {vec(PE[2])}",
+              {"R": R})
+    work.answer = ("Row pos: sin and cos of pos/10000^(k/d) side by side, k = 0 .. d/2 − 1; it is "
+                   "a fixed buffer with nothing to learn.")
+    work.check("npdl's tables of both exponents",
                np.allclose(PE, sinusoidal(4, WIDTH_SHOWN, "k/d", "float64"))
-               and np.allclose(usual, sinusoidal(4, WIDTH_SHOWN, "2k/d", "float64"))),
-         Check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))),
-        f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.")
+               and np.allclose(usual, sinusoidal(4, WIDTH_SHOWN, "2k/d", "float64")))
+    work.check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))
+    return work
 
 
 def embedded(ids):
@@ -205,22 +202,19 @@ def both():
         if name == "embedding.W":
             param.data[...] = EMBEDDING
     own, _ = model.positions.forward(model.embedding.forward(np.array([IDS]))[0])
-    return Solution(
-        "2.8",
-        (
-            Step("Look up the tokens, whatever their places.", "E[x]   (B, S, d)",
-                 f"x = {vec(IDS)}", {"E[x]": tokens}),
-            Step("Take the first S rows of the table, whatever the tokens.", "PE[0 .. S − 1]",
-                 arrays={"PE": places}),
-            Step("Add, entry by entry; the table is the same for every sequence of the batch.",
-                 "h = E[x] + PE[0 .. S − 1]", arrays={"h": x}),
-            Step("Both ends hold the same token; only the place makes them differ.",
-                 "h₀ − h₂ = PE[0] − PE[2]", f"{vec(x[0] - x[2])}"),
-        ),
-        f"E[x] + PE[0 .. S − 1], broadcast over the batch; rows 0 and 2 differ by "
-        f"{num(float(np.linalg.norm(x[0] - x[2])))} in length.",
-        (Check("npdl's GPT makes the same of these tokens", np.allclose(own[0], x)),),
-        f"V = 3 tokens, d = {WIDTH_SHOWN}, S = {len(IDS)}.")
+    work = Solution("2.8", f"V = 3 tokens, d = {WIDTH_SHOWN}, S = {len(IDS)}.")
+    work.step("Look up the tokens, whatever their places.", "E[x]   (B, S, d)", f"x = {vec(IDS)}",
+              {"E[x]": tokens})
+    work.step("Take the first S rows of the table, whatever the tokens.", "PE[0 .. S − 1]",
+              arrays={"PE": places})
+    work.step("Add, entry by entry; the table is the same for every sequence of the batch.",
+              "h = E[x] + PE[0 .. S − 1]", arrays={"h": x})
+    work.step("Both ends hold the same token; only the place makes them differ.",
+              "h₀ − h₂ = PE[0] − PE[2]", f"{vec(x[0] - x[2])}")
+    work.answer = ("E[x] + PE[0 .. S − 1], broadcast over the batch; rows 0 and 2 differ by "
+                   f"{num(float(np.linalg.norm(x[0] - x[2])))} in length.")
+    work.check("npdl's GPT makes the same of these tokens", np.allclose(own[0], x))
+    return work
 
 
 def solutions():

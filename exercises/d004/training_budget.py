@@ -6,7 +6,7 @@ from functools import partial
 from exercises.d004.first_tables import seeds
 from exercises.d004.masked_loss import example
 from exercises.framework import Claim, judge
-from exercises.worked import Check, Solution, Step, Table, listing, num
+from exercises.worked import Solution, Table, listing, num
 from npdl.data import ModularArithmetic
 from npdl.losses import loss_and_accuracy
 from npdl.models.gpt import GPT
@@ -196,37 +196,33 @@ def budget():
     data, mixed = ModularArithmetic(P), ModularArithmetic(11, orders=(2, 3), stratified=True)
     rows = tuple((model, machine, num(tau, 2), num(seconds(tau), 2), num(seconds(tau) / 60, 1))
                  for (model, machine), tau in TAU.items())
-    return Solution(
-        "4",
-        (
-            Step("Count the equations: every pair of operands once.", "N = p²   (p³ for three "
-                 "operands)", f"{P}² = {n}"),
-            Step("Split them. An odd N can't be halved, and the document gives no rule for it. "
-                 "npdl rounds to the nearest number and a half to the even one; where sums of two "
-                 "and of three operands are mixed, each of them by itself.",
-                 "N_train = round(r N)",
-                 f"{num(0.5, 1)} · {n} = {num(n / 2, 1)}: {train} and {validation}\n"
-                 + "\n".join(f"{num(0.5, 1)} · 11^{order} = {num(11**order / 2, 1)}: "
-                             f"{halves(11**order)[0]} and {halves(11**order)[1]}"
-                             for order in (2, 3))),
-            Step("Compare with the batch: a batch larger than the training set is the whole of it.",
-                 "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}"),
-            Step("Time is steps times seconds.", "τ T",
-                 table=Table(("model", "machine", "τ", "seconds", "minutes"), rows)),
-            Step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
-                 f"for each parameter {B} · {T:,} = {B * T:,};   with the true batch {train} · "
-                 f"{T:,} = {train * T:,}"),
-        ),
-        f"N = {n}, {train} to train on, so that every batch of {B} is all of them; a run of {T:,} "
-        f"steps takes {num(seconds(TAU['LSTM', 'GPU']) / 60, 1)} to "
-        f"{num(seconds(TAU['GPT', 'CPU']) / 60, 0)} minutes.",
-        (Check("npdl's data set has as many equations, split in the same way",
+    work = Solution("4", f"p = {P}, two operands, r = 1/2, B = {B}, T = {T:,}.")
+    work.step("Count the equations: every pair of operands once.",
+              "N = p²   (p³ for three operands)", f"{P}² = {n}")
+    work.step("Split them. An odd N can't be halved, and the document gives no rule for it. npdl "
+              "rounds to the nearest number and a half to the even one; where sums of two and of "
+              "three operands are mixed, each of them by itself.", "N_train = round(r N)",
+              f"{num(0.5, 1)} · {n} = {num(n / 2, 1)}: {train} and {validation}\n"
+              + "\n".join(f"{num(0.5, 1)} · 11^{order} = {num(11**order / 2, 1)}: "
+                          f"{halves(11**order)[0]} and {halves(11**order)[1]}"
+                          for order in (2, 3)))
+    work.step("Compare with the batch: a batch larger than the training set is the whole of it.",
+              "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
+    work.step("Time is steps times seconds.", "τ T",
+              table=Table(("model", "machine", "τ", "seconds", "minutes"), rows))
+    work.step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
+              f"for each parameter {B} · {T:,} = {B * T:,};   with the true batch {train} · {T:,} "
+              f"= {train * T:,}")
+    work.answer = (f"N = {n}, {train} to train on, so that every batch of {B} is all of them; a "
+                   f"run of {T:,} steps takes {num(seconds(TAU['LSTM', 'GPU']) / 60, 1)} to "
+                   f"{num(seconds(TAU['GPT', 'CPU']) / 60, 0)} minutes.")
+    work.check("npdl's data set has as many equations, split in the same way",
                (len(data.equations), len(data.train), len(data.validation))
-               == (n, train, validation)),
-         Check("and the sums of two and of three operands for p = 11, each by itself",
+               == (n, train, validation))
+    work.check("and the sums of two and of three operands for p = 11, each by itself",
                [int((part.orders == order).sum()) for order in (2, 3)
-                for part in (mixed.train, mixed.validation)] == [*halves(11**2), *halves(11**3)])),
-        f"p = {P}, two operands, r = 1/2, B = {B}, T = {T:,}.")
+                for part in (mixed.train, mixed.validation)] == [*halves(11**2), *halves(11**3)])
+    return work
 
 
 def solutions():

@@ -172,7 +172,8 @@ def test_a_failure_of_our_own_is_status_1_and_no_error(given, holds, status, mon
     monkeypatch.setattr(arithmetic, "PENCIL", {})           # which has lines of the true solution
     monkeypatch.setattr(layer_norm, "claims", lambda: [claim])
     monkeypatch.setattr(layer_norm, "solutions", lambda: [
-        Solution("2.1", (Step("Add.", "1 + 1 = 2"),), "2", (Check("counted", holds),))])
+        Solution("2.1", steps=[Step("Add.", "1 + 1 = 2")], answer="2",
+                 checks=[Check("counted", holds)])])
     assert main(["004.2.1"]) == status
     captured = capsys.readouterr()
     assert captured.err.count(FAILED) == captured.out.upper().count(FAILED.upper()) == status

@@ -1,12 +1,14 @@
 """Worked solutions: how they are shown, and that they print what a pencil gives."""
 
+import ast
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from exercises import arithmetic
+from exercises import arithmetic, worked
 from exercises.d004 import layer_norm
 from exercises.framework import draw, modules, name_of, solutions_of
 from exercises.worked import (
@@ -58,20 +60,22 @@ def test_arrays_that_are_too_wide_go_below_each_other():
 
 
 def test_a_solution_says_what_failed():
-    text = solution_text(Solution("1", (Step("Add."),), "2", (Check("counted", False),)), "Sum")
+    text = solution_text(Solution("1", steps=[Step("Add.")], answer="2",
+                                  checks=[Check("counted", False)]), "Sum")
     assert text.startswith("Worked solution of 1: Sum\n-------------------------\n")
     assert "1. Add." in text and "Answer: 2" in text
     assert "OUR COMPUTATION FAILED:  counted" in text
 
 
 @pytest.mark.parametrize("changes", [
-    {"steps": ()}, {"checks": ()}, {"answer": "one\ntwo"}, {"answer": " "}, {"steps": ("Add.",)},
+    {"steps": []}, {"checks": []}, {"answer": "one\ntwo"}, {"answer": " "},
 ])
 def test_what_is_no_solution_is_refused(changes):
-    given = {"number": "1", "steps": (Step("Add."),), "answer": "2",
-             "checks": (Check("counted", True),)}
+    given = {"number": "1", "steps": [Step("Add.")], "answer": "2",
+             "checks": [Check("counted", True)]}
+    assert Solution(**given).whole().answer == "2"
     with pytest.raises(InputError):
-        Solution(**given | changes)
+        Solution(**given | changes).whole()
     with pytest.raises(InputError):
         Table(("one", "two"), ((1,),))
 
@@ -113,7 +117,8 @@ def test_the_pencil_has_lines_of_solutions_alone():
 def test_a_number_that_is_printed_and_not_so_is_a_failure_of_ours(monkeypatch):
     def checks(numbers, answer="2"):
         monkeypatch.setattr(layer_norm, "solutions", lambda: [Solution(
-            "2.1", (Step("Add.", "a + b", numbers),), answer, (Check("counted", True),))])
+            "2.1", steps=[Step("Add.", "a + b", numbers)], answer=answer,
+            checks=[Check("counted", True)])])
         solution, = solutions_of(layer_norm)
         return [check.text for check in solution.checks if not check.holds]
 
@@ -121,6 +126,22 @@ def test_a_number_that_is_printed_and_not_so_is_a_failure_of_ours(monkeypatch):
     assert checks("1 + 1 = 2") == []
     assert checks("1 + 1 = 3") == ["1 + 1 = 3 is printed", "a pencil has '1 + 1 = 2'"]
     assert checks("1 + 1 = 2", "that gives 1 − 1 = 2") == ["1 - 1 = 2 is printed"]
+
+
+ROOM = Path(worked.__file__).parent
+
+
+def lengths(tree):
+    """(first line, lines) of the statements of functions that hold no other ones; no docstrings."""
+    return [(node.lineno, node.end_lineno - node.lineno + 1) for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
+            if isinstance(node, ast.stmt) and not hasattr(node, "body") and not (
+                isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+
+
+@pytest.mark.parametrize("path", sorted(ROOM.glob("**/*.py")), ids=lambda path: path.stem)
+def test_an_exercise_can_be_stepped_through(path):
+    assert [place for place in lengths(ast.parse(path.read_text("utf-8"))) if place[1] > 15] == []
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ def solved(tree, module):
     vars(changed).update(__file__=module.__file__, __package__=module.__package__)
     with witness.watching(), np.errstate(all="ignore"):
         exec(compile(tree, module.__file__, "exec"), vars(changed))
-        found = [calculated_again(module, s) for s in changed.solutions()]
+        found = [calculated_again(module, s.whole()) for s in changed.solutions()]
     return [("\n".join(line for line in solution_text(s).splitlines() if not line.startswith(
         ("Check:", "OUR COMPUTATION"))), all(check.holds for check in s.checks)) for s in found]
 
