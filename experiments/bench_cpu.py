@@ -14,9 +14,9 @@ as disturbed and the exit status is 1. Without torch it is 2.
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import argparse
 import importlib.util

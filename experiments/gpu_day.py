@@ -36,7 +36,7 @@ from npdl import backend
 from npdl.backend import to_host, xp
 from npdl.files import write_atomically
 from npdl_study.deviation import deviation
-from npdl_train.console import OneLineParser, begin, folder, guarded
+from npdl_train.console import OneLineParser, folder, guarded, start_script
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.versions import engine_digest
@@ -334,5 +334,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    begin()
+    start_script()
     sys.exit(guarded("gpu_day.py", main))

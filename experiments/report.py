@@ -8,9 +8,9 @@
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import argparse
 import sys

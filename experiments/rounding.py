@@ -14,9 +14,9 @@ The default recipe of the study with seed 0, for both models, as
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import sys

@@ -6,7 +6,7 @@ import os
 import sys
 
 from npdl import __version__
-from npdl_train.console import OneLineParser, begin, guarded
+from npdl_train.console import OneLineParser, guarded, start_script
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
 COMMANDS = {
@@ -40,7 +40,7 @@ COMMANDS = {
 
 def start(*first):
     """Run this process's command line, after the words `first`, and leave with its status."""
-    begin()
+    start_script()
     sys.exit(main([*first, *sys.argv[1:]]))
 
 

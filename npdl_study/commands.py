@@ -6,11 +6,11 @@ from pathlib import Path
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason
 from npdl_study.blame.blame import examine
-from npdl_study.check.samples import further
+from npdl_study.check.samples import more_samples
 from npdl_study.check.target import build, find_class
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
-from npdl_train.console import explain, place
+from npdl_train.console import as_path, set_description
 from npdl_train.options import NATURAL, SECONDS, add_settings, setting, taken
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
@@ -73,9 +73,9 @@ Every gradient is compared with a numerical one. The exit status is 1 unless all
 
 def add_step(parser):
     """Add the arguments of `step` to an argparse parser."""
-    explain(parser, STEP)
+    set_description(parser, STEP)
     _add_target(parser)
-    parser.add_argument("--html", metavar="FILE", type=place,
+    parser.add_argument("--html", metavar="FILE", type=as_path,
                         help="write a page instead of printing")
     parser.add_argument("--title", help="the page's title; the layer's name if not given")
     side = parser.add_mutually_exclusive_group()
@@ -118,7 +118,7 @@ def _with_options(options, seed, report):
     option, or brings a sample, with which it is wrong; else ("", the report)."""
     cls = find_class(options.layer, options.cache)
     if report.right and not (options.input or options.set or cls.__module__.startswith("npdl.")):
-        for about, given in further(cls, seed):
+        for about, given in more_samples(cls, seed):
             found = _sized(lambda given=given: examine(*given, seed=seed))
             if found.right is False:
                 return f"with {about}: ", found
@@ -127,7 +127,7 @@ def _with_options(options, seed, report):
 
 def add_blame(parser):
     """Add the arguments of `blame` to an argparse parser."""
-    explain(parser, BLAME)
+    set_description(parser, BLAME)
     _add_target(parser)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl.files import write_atomically
-from npdl_study.trees import leaves, placed
+from npdl_study.trees import by_input, leaves
 
 STUDY = os.path.dirname(__file__) + os.sep
 NUMPY = os.path.dirname(np.__file__) + os.sep
@@ -72,7 +72,7 @@ def _guarded(cls):
     def backward(self, *given, **options):
         returned = called(lambda: cls.backward(self, *given, **options),
                           f"{cls.__name__}.backward")
-        returned, self._places = placed(returned, self._floats)
+        returned, self._places = by_input(returned, self._floats)
         return returned
 
     forward.__signature__ = inspect.signature(cls.forward)

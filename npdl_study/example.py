@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl_train.console import explain
+from npdl_train.console import set_description
 
 DESCRIPTION = """\
 Write mine.py: a layer with a forward, a backward and a sample input, to replace by your own.
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_name("mine.py")
 
 def add_arguments(parser):
     """Add the options of `python -m npdl example` to an argparse parser."""
-    explain(parser, DESCRIPTION)
+    set_description(parser, DESCRIPTION)
     parser.add_argument("--out", default="mine.py", metavar="FILE", help="default: mine.py")
 
 

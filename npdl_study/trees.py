@@ -44,7 +44,7 @@ def copied(nest):
     return mapped(nest, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
 
 
-def placed(returned, floats):
+def by_input(returned, floats):
     """(what a backward returned, one item for each input, the inputs that its items are of).
 
     `floats` says of each input whether it is a float array: a backward may leave the others out.
@@ -70,36 +70,36 @@ def upstream(nest, rng):
     return mapped(nest, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
-def only(nest, used, zeros=False, path=""):
+def only_paths(nest, used, zeros=False, path=""):
     """The same nest with None, or zeros, in place of every leaf whose path is not in `used`."""
     if not isinstance(nest, (tuple, list)):
         empty = np.zeros_like(nest) if zeros and nest is not None else None
         return nest if (path or "0") in used else empty
     names = getattr(nest, "_fields", range(len(nest)))
-    return rebuilt(nest, [only(item, used, zeros, f"{path}.{name}" if path else str(name))
+    return rebuilt(nest, [only_paths(item, used, zeros, f"{path}.{name}" if path else str(name))
                           for name, item in zip(names, nest, strict=True)])
 
 
-def alone(layer, run, dout, used):
+def dout_of(layer, run, dout, used):
     """`dout` with the outputs of the paths `used` alone: None for the others, as npdl's own layers
     take it; zeros for a layer of another's whose backward does not take None."""
-    bare = only(dout, used)
+    bare = only_paths(dout, used)
     if type(layer).__module__.startswith("npdl."):
         return bare
     try:
         with np.errstate(all="ignore"):
             _, cache = run()
-            returned = layer.backward(only(cast(dout, "float64"), used), cache)
+            returned = layer.backward(only_paths(cast(dout, "float64"), used), cache)
         found = [a for _, a in leaves(returned if isinstance(returned, tuple) else (returned,))]
         found += [param.grad for _, param in layer.params()]
         takes = bool(found) and all(np.isfinite(array).all() for array in found)
     except Exception:
         takes = False
-    return bare if takes else only(dout, used, zeros=True)
+    return bare if takes else only_paths(dout, used, zeros=True)
 
 
 @contextlib.contextmanager
-def kept(params, inputs):
+def restored(params, inputs):
     """Put Params and inputs, of whole numbers too, back at the end, whatever wrote into them."""
     params = [(param, param.data) for param in params]
     arrays = [data for _, data in params] + list(_arrays(inputs))

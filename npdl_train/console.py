@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 
-from npdl.exceptions import (  # and nothing that imports NumPy: see `begin`
+from npdl.exceptions import (  # and nothing that imports NumPy: see `start_script`
     NpdlError,
     printable,
     remedy,
@@ -54,15 +54,12 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def explain(parser, text):
-    """Give a command's parser its description, lines as they stand."""
+def set_description(parser, text, given_only=False):
+    """Give a command's parser its description, lines as they stand; with `given_only` options that
+    are not given will be absent."""
     parser.description, parser.formatter_class = text, Help
-
-
-def describe(parser, text):
-    """`explain`; and options that are not given will be absent."""
-    explain(parser, text)
-    parser.argument_default = argparse.SUPPRESS
+    if given_only:
+        parser.argument_default = argparse.SUPPRESS
 
 
 def offer_all(parser):
@@ -71,7 +68,7 @@ def offer_all(parser):
                         help="show the rare options, too, and exit")
 
 
-def place(text):
+def as_path(text):
     """The type of an argument that names a file or a folder: not the empty text."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
@@ -87,12 +84,12 @@ def positive(text):
 
 def folder(text):
     """The type of an argument that names a folder to write into: an old one or a new one."""
-    if os.path.lexists(place(text)) and not os.path.isdir(text):
+    if os.path.lexists(as_path(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} is there and is not a folder; name another one")
     return text
 
 
-def begin():
+def start_script():
     """Make Ctrl-C quiet while a script imports the rest of npdl: its first call.
 
     Standard streams that were closed lead nowhere from here on (else the next file that is opened
@@ -132,7 +129,7 @@ def guarded(prog, work):
     except NpdlError as error:
         line = str(error)
     except ModuleNotFoundError as error:
-        line = lacking(error)
+        line = missing_packages(error)
         if not line:
             raise
     except MemoryError as error:
@@ -152,7 +149,7 @@ def guarded(prog, work):
     return BAD
 
 
-def lacking(error=None):
+def missing_packages(error=None):
     """The line on what is not installed of the extra `train`; "" when all of it is, or when a
     ModuleNotFoundError is about something else."""
     if error is not None and (error.name or "").partition(".")[0] not in TRAIN:
@@ -163,7 +160,7 @@ def lacking(error=None):
 
 
 def _unguarded(kind, error, trace):
-    line = lacking(error) if kind is ModuleNotFoundError else ""
+    line = missing_packages(error) if kind is ModuleNotFoundError else ""
     if not line:
         sys.__excepthook__(kind, error, trace)
         return
@@ -172,7 +169,7 @@ def _unguarded(kind, error, trace):
     os._exit(BAD)
 
 
-def show(text, end="\n"):
+def print_text(text, end="\n"):
     """Print a text of a model's. A terminal gets what can be shown: other characters are commands
     to it. A file or a pipe gets the text as it is."""
     if sys.stdout.isatty():

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl_train.console import OneLineParser, begin, guarded
+from npdl_train.console import OneLineParser, guarded, start_script
 from npdl_train.folders import new_folder
 
 
@@ -112,6 +112,6 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    begin()
+    start_script()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(main())

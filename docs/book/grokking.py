@@ -20,7 +20,7 @@ import numpy as np
 from npdl.files import write_atomically
 from npdl_study.plots import style
 from npdl_study.plots.embedding_spectrum import spectrum
-from npdl_train.console import OneLineParser, begin, guarded
+from npdl_train.console import OneLineParser, guarded, start_script
 from npdl_train.runs.curves import plot_curves
 from npdl_train.runs.folder import describe
 from npdl_train.runs.metrics import METRICS, read_records
@@ -131,5 +131,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    begin()
+    start_script()
     sys.exit(main())

@@ -19,9 +19,9 @@ running, or to step 10001. The arms share split, start and batches with the same
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import math

@@ -17,9 +17,9 @@ moved does not matter: the forks' steps are not told from one bell curve.
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import math
@@ -31,15 +31,7 @@ from experiments.study.figures import Figure
 from experiments.study.judge import spread
 from experiments.study.measures import A_VAL, GENERAL, L_TRAIN, span
 from experiments.study.records import variant, with_recipe
-from experiments.trials import (
-    Trial,
-    columns_of,
-    evaluations,
-    first_step,
-    main,
-    records,
-    settings,
-)
+from experiments.trials import Trial, columns_of, evaluations, first_step, main, records, settings
 from npdl_study.plots import style
 from npdl_train.runs.loop import Trainer
 

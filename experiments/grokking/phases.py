@@ -23,9 +23,9 @@ jumps     the LSTM of question 7 with decay 1/4 in float64, with AdamW's eps 1e-
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import math

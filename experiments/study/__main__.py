@@ -3,9 +3,9 @@
 if __name__ == "__main__":
     import sys
 
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()                                 # Ctrl-C is quiet from here on
+    start_script()                                 # Ctrl-C is quiet from here on
     from experiments.study.launch import main
 
     sys.exit(main())

@@ -7,9 +7,9 @@ already in the file stay, unless the same one (model, seed, settings, step) is g
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import argparse
 import json

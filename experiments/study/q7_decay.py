@@ -87,7 +87,7 @@ def claims():
         claim("7 (d)", "with decay 0.25 the norm fluctuates most", "fluctuates", norm_fluctuates,
               "mean change in 100 steps, as a share,"),
         claim("7 (d)", "with decay 0.25 generalisation is the slowest, or fails",
-              "slower or fails", low_slowest, steps),
+              "slower or fails", low_decay_is_slowest, steps),
         claim("7 (d)", "with decay 0.5 to 1 the norm drops quickly and stays",
               "drops quickly and stabilises", drops_and_settles,
               "norm at the start, at 0.1 T, its least and largest then,"),
@@ -190,7 +190,7 @@ def norm_fluctuates(runs):
     return [found[0] - other for other in found[1:]], found
 
 
-def low_slowest(runs):
+def low_decay_is_slowest(runs):
     found = general(runs)
     return [sooner(other, times(found)[0]) for other in times(found)[1:]], found
 

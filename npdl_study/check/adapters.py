@@ -19,14 +19,8 @@ import numpy as np
 
 from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl_study.check.learned import (
-    attributes,
-    candidates,
-    gradient_names,
-    in_turn,
-    is_constant,
-)
-from npdl_study.trees import is_float, kept, leaves, mapped, tupled
+from npdl_study.check.learned import attributes, candidates, gradient_names, in_turn, is_constant
+from npdl_study.trees import is_float, leaves, mapped, restored, tupled
 
 CACHES = ("cache", "caches", "ctx", "context", "memory", "saved", "tape")
 RATES = ("lr", "learning_rate", "eta", "step_size", "rate")
@@ -268,7 +262,7 @@ class InSelf(Layer):
         """Try where the backward leaves the gradients of what could be learned: hold what has one,
         know the order of those that it returns, and what has no place."""
         outputs, run = self.forward(*inputs, **options)
-        with kept(self.held.values(), self.given):
+        with restored(self.held.values(), self.given):
             undone = self._undone(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(
                 y) else None), run)
         floats = [any(True for _ in leaves(value)) for value in self.given]

@@ -16,15 +16,7 @@ import npdl
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
-from npdl_study.check.examples import (
-    DRAWN,
-    EXAMPLES,
-    MUTE,
-    SIZES,
-    STAND_INS,
-    TOGETHER,
-    VALUES,
-)
+from npdl_study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, STAND_INS, TOGETHER, VALUES
 from npdl_study.check.subjects import randomise
 from npdl_study.trees import cast, is_float, leaves, tupled, upstream
 
@@ -47,7 +39,7 @@ def sample(cls, seed=0, **options):
 
     Raises InputError when there is none.
     """
-    if own := brought(cls):
+    if own := own_samples(cls):
         return own[0]
     cls, row = _row(cls)
     if row is None:
@@ -56,7 +48,7 @@ def sample(cls, seed=0, **options):
     return row[0](cls, stream(seed, 11), **options)
 
 
-def brought(cls):
+def own_samples(cls):
     """[sample] of those that a class brings itself, none for npdl's."""
     if callable(own := getattr(cls, "samples", None)):
         if not isinstance(every := own(), list) or not every:
@@ -68,7 +60,7 @@ def brought(cls):
 
 def samples(cls, seed=0):
     """The samples that a class brings, or npdl's two for its name: a list."""
-    own, (cls, row) = brought(cls), _row(cls)
+    own, (cls, row) = own_samples(cls), _row(cls)
     if own or row is None:
         return own or [sample(cls, seed)]
     layer, inputs, options = row[1](cls, stream(seed, 12))
@@ -89,7 +81,7 @@ def every_sample(cls):
     return found | {
         name if value is None else f"{name} {value!r}":
             lambda rng, own=(name, value): with_state(
-                *optioned(cls, *own, int(rng.integers(1 << 31)))[0])
+                *with_option(cls, *own, int(rng.integers(1 << 31)))[0])
         for name, value in option_values(cls)}
 
 
@@ -99,17 +91,17 @@ def with_state(layer, inputs, options):
     return layer, (*inputs, options["state"]) if "state" in options else inputs, given
 
 
-def further(cls, seed=0):
+def more_samples(cls, seed=0):
     """(what is special, sample) of each sample of a class but the first: of those that it brings,
     or, if it has the name of one of npdl's, with each option that both take."""
-    own = brought(cls)
+    own = own_samples(cls)
     yield from ((f"sample {i}", given) for i, given in enumerate(own[1:], 2))
     for base in cls.__mro__ if not own else ():
         if known := layer_classes().get(base.__name__):
             taken = {name for function in (cls.__init__, cls.forward)
                      for name in inspect.signature(function).parameters}
             yield from ((name if value is None else f"{name}={value!r}",
-                         optioned(cls, name, value, seed)[0])
+                         with_option(cls, name, value, seed)[0])
                         for name, value in option_values(known) if name in taken)
             return
 
@@ -122,7 +114,7 @@ def option_values(cls):
     Raises InputError for an option for which `examples` has no values.
     """
     (cls, _), found = _row(cls), []
-    if brought(cls):
+    if own_samples(cls):
         return []
     for function, known in ((cls.__init__, VALUES), (cls.forward, DRAWN)):
         for name, taken in inspect.signature(function).parameters.items():
@@ -137,18 +129,18 @@ def option_values(cls):
     return found
 
 
-def optioned(cls, name, value, seed=0):
+def with_option(cls, name, value, seed=0):
     """(with, without): the sample of a class, (layer, inputs, options), with an option and, with
     the same parameters and inputs, without it. Inputs are drawn until that is another answer of
     npdl's own class of the name, where there is one: another may ignore the option."""
     cls, _ = _row(cls)
     own = [known for base in cls.__mro__ if (known := layer_classes().get(base.__name__))]
     known = own[0] if own and (name, value) in option_values(own[0]) else cls
-    return _drawn(cls, name, value, _telling(known, name, value, seed))
+    return _drawn(cls, name, value, _telling_seed(known, name, value, seed))
 
 
 @functools.cache
-def _telling(cls, name, value, seed):
+def _telling_seed(cls, name, value, seed):
     """A seed, `seed` or one after it, with which an option changes the answer."""
     for drawing in range(DRAWINGS):
         drawn = seed + (drawing << 32)
@@ -180,7 +172,7 @@ def _drawn(cls, name, value, seed):
     return (layer, inputs, given), without
 
 
-def answer(layer, inputs, options):
+def outputs_and_gradients(layer, inputs, options):
     """{path: array} of the outputs and of the gradients of a sample."""
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
@@ -192,9 +184,9 @@ def answer(layer, inputs, options):
 
 def _differ(given, without):
     """Whether a sample has another answer without its option."""
-    wanted = answer(*given)
+    wanted = outputs_and_gradients(*given)
     try:
-        return not _same(answer(*without), wanted)
+        return not _same(outputs_and_gradients(*without), wanted)
     except Exception:               # an option without which forward or backward does not run
         return True
 

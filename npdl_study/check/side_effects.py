@@ -13,7 +13,7 @@ import numpy as np
 
 from npdl_study.check.adapters import Functions, ObjectRun
 from npdl_study.check.verdicts import Check
-from npdl_study.trees import cast, copied, kept, leaves, mapped, same
+from npdl_study.trees import cast, copied, leaves, mapped, restored, same
 
 CLOSE = 1e-9                    # float64, relative to the largest entry of a gradient
 CLOSE_32 = 2e-3                 # float32 against float64
@@ -55,7 +55,7 @@ def side_effects(check):
 
 def gradients(subject, dout, times=1, between=False):
     """{name: gradient} of the last of so many backwards on one cache."""
-    with kept(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
+    with restored(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         _, cache = subject.run()
         if between:
             run_elsewhere(subject)
@@ -79,7 +79,7 @@ def run_elsewhere(subject):
 def written_into(subject, dout):
     """What the backward changes of what it was handed: "input x", "parameter W"."""
     handed = copied(dout)
-    with kept(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
+    with restored(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         updates = getattr(subject.layer, "updates", False)
         arrays = {name if name.startswith("input ") else f"parameter {name}": array
                   for name, array in subject.arrays.items()

@@ -16,7 +16,17 @@ from npdl.backend import stream, to_device
 from npdl.core import Param, walk
 from npdl.errors import InputError
 from npdl_study.check.adapters import InSelf, as_layer, holders
-from npdl_study.trees import alone, cast, copied, kept, leaves, placed, same, tupled, upstream
+from npdl_study.trees import (
+    by_input,
+    cast,
+    copied,
+    dout_of,
+    leaves,
+    restored,
+    same,
+    tupled,
+    upstream,
+)
 
 HELD = 0.3          # of a row that has no gradient
 
@@ -101,8 +111,8 @@ class Subject:
     def upstream(self, used):
         """Upstream gradients for the outputs of the paths `used`, the others None or zeros."""
         if tuple(used) not in self._alone:
-            with kept(self.params.values(), self.inputs):
-                self._alone[tuple(used)] = alone(self.layer, self.run, self.dout, used)
+            with restored(self.params.values(), self.inputs):
+                self._alone[tuple(used)] = dout_of(self.layer, self.run, self.dout, used)
         return copied(self._alone[tuple(used)])
 
     def backward(self, dout, cache, turn=None):
@@ -116,7 +126,7 @@ class Subject:
             start = np.zeros(param.shape) if turn is None else rng.standard_normal(param.shape)
             before[name] = np.asarray(start, param.data.dtype)
             param.grad = before[name].copy()
-        with kept(self.params.values(), self.inputs), self._repeated():
+        with restored(self.params.values(), self.inputs), self._repeated():
             returned = copied(self.layer.backward(dout, cache))     # it may be an input
         after = {name: param.grad for name, param in self.params.items()}
         gradients = {name: added(after[name], before[name]) for name in after
@@ -129,7 +139,7 @@ class Subject:
         if isinstance(nest, (tuple, list)) and not more and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
-        gradients, _ = placed(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
+        gradients, _ = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         count = len(tupled(gradients))
         gradients = [as_array(g, a) for g, a in itertools.zip_longest(
             tupled(gradients), self.inputs)]

@@ -17,13 +17,13 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.errors import CheckpointError, InputError
 from npdl_study.blame.blame import examine
-from npdl_study.check.samples import brought, sample
+from npdl_study.check.samples import own_samples, sample
 from npdl_study.check.target import find_class
 from npdl_study.containment import message
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
 from npdl_study.homework.handout import HANDED_OUT, handed_out, readme, test_file
-from npdl_train.console import explain, place
+from npdl_train.console import as_path, set_description
 from npdl_train.options import NATURAL, add_settings, check, setting, taken
 
 LEVELS = ("layer", "line", "lstm")
@@ -195,7 +195,7 @@ def _check_own(work, name, cls):
             raise InputError(f"layer {name!r}: it imports {other.name}, which students do not "
                              "have; give one file that needs no other")
     try:
-        right = [examine(*given).right for given in brought(cls) or [sample(cls)]]
+        right = [examine(*given).right for given in own_samples(cls) or [sample(cls)]]
     except InputError:
         raise
     except Exception as error:
@@ -305,12 +305,12 @@ COMMAND = """Write a folder of npdl's layers with backwards left out, and tests 
 
 def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
-    explain(parser, COMMAND)
+    set_description(parser, COMMAND)
     actions = parser.add_subparsers(dest="action", metavar="grade")
     grading.add_arguments(actions.add_parser(
         "grade", help="grade a class: see `python -m npdl homework grade -h`",
         description="Grade a folder of submissions."))
-    parser.add_argument("--out", metavar="DIR", type=place, help="a new or empty folder")
+    parser.add_argument("--out", metavar="DIR", type=as_path, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help="npdl's layers by name, or mine.py:Class, a layer of yours that has a "
                         f"classmethod sample() or samples() (default: {' '.join(LAYERS)})")

@@ -28,7 +28,7 @@ from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, losses, questions
 from npdl_study.homework.services import write_autograder, write_results, write_workflow
 from npdl_study.homework.submissions import NotGraded, NotOwn, find_file, listed
-from npdl_train.console import place, printable
+from npdl_train.console import as_path, printable
 from npdl_train.options import COUNT, SECONDS, add_settings, count, setting, taken
 from npdl_train.process import SEALS
 from npdl_train.runs.config import usable_cores
@@ -286,11 +286,11 @@ def add_arguments(parser):
     parser.add_argument("--again", nargs="+", default=[], metavar="NAME",
                         help="grade these submissions anew, and none but these")
     service = parser.add_mutually_exclusive_group()
-    service.add_argument("--gradescope", metavar="FILE.zip", type=place,
+    service.add_argument("--gradescope", metavar="FILE.zip", type=as_path,
                          help="grade nobody, write the autograder that Gradescope runs")
-    service.add_argument("--classroom", metavar="FILE.yml", type=place,
+    service.add_argument("--classroom", metavar="FILE.yml", type=as_path,
                          help="grade nobody, write the workflow that GitHub Classroom runs")
-    service.add_argument("--results", metavar="FILE.json", type=place, help="FOLDER is one "
+    service.add_argument("--results", metavar="FILE.json", type=as_path, help="FOLDER is one "
                          "submission; write what these services read (they call this)")
 
 

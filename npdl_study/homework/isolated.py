@@ -20,7 +20,7 @@ from npdl import backend, core, errors, functions
 from npdl_study.containment import called
 from npdl_study.homework.splice import MODULES, sentence, student_names
 from npdl_study.homework.submissions import NotGraded, NotOwn
-from npdl_study.trees import copied, leaves, placed, tupled
+from npdl_study.trees import by_input, copied, leaves, tupled
 from npdl_train import process
 
 NPDL = os.path.dirname(core.__file__) + os.sep
@@ -102,7 +102,7 @@ def _answered(question, classes):
             name: p.data for name, p in layer.params(frozen=True) if not p.trainable})
     for kind in ("gradient", "again"):
         dy = copied(question["dy"])
-        returned, _ = placed(layer.backward(dy, cache), question["floats"])
+        returned, _ = by_input(layer.backward(dy, cache), question["floats"])
         yield from _arrays(kind, dict(zip(names, tupled(returned), strict=False)))
         yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
         yield from _arrays("after", {"dy": dy, **dict(zip(names, inputs, strict=False))})

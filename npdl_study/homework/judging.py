@@ -12,7 +12,7 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.core import NoBias, walk
-from npdl_study.check.samples import as_float64, brought, option_values, optioned, sample
+from npdl_study.check.samples import as_float64, option_values, own_samples, sample, with_option
 from npdl_study.check.target import find_class
 from npdl_study.deviation import deviation
 from npdl_study.homework.isolated import answers
@@ -40,7 +40,7 @@ def shapes_of(cls):
     every = {name: value for name, value in own[::-1] if value is not None}
     return (dict.fromkeys(SHAPES, {}) | {f"option {i}": dict([one]) for i, one in enumerate(own)}
             | ({"options": every} if every else {})
-            | {f"sample {i}": {} for i in range(2, len(brought(cls)) + 1)}
+            | {f"sample {i}": {} for i in range(2, len(own_samples(cls)) + 1)}
             | dict.fromkeys(["stack"] * (cls.__name__ in STACK), {})
             | dict.fromkeys(["scaled"] * (cls.__name__ in KIN), {}))
 
@@ -49,8 +49,8 @@ def instance(cls, shape, seed):
     """(layer, inputs, options) in float64: numbers, sizes and number of axes are the seed's."""
     special = shapes_of(cls).get(shape, {})
     if shape.startswith("option "):
-        return optioned(cls, *special.popitem(), seed)[0]
-    layer, inputs, options = (brought(cls)[int(shape.split()[1]) - 1] if shape[:7] == "sample "
+        return with_option(cls, *special.popitem(), seed)[0]
+    layer, inputs, options = (own_samples(cls)[int(shape.split()[1]) - 1] if shape[:7] == "sample "
                               else sample(cls, seed, **special))
     rng = stream(seed, 15)
     rows, axes = int(rng.integers(3, 7)), rng.integers(2, 5, rng.integers(1, 3)).tolist()

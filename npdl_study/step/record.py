@@ -19,7 +19,7 @@ from npdl_study.step.fold import carried
 from npdl_study.step.pictures import arrays_in, digest
 from npdl_study.trace.statements import Watched, read_by, written_by
 from npdl_study.trace.watch import Watch
-from npdl_study.trees import kept, tupled
+from npdl_study.trees import restored, tupled
 
 COPIED = 1 << 14            # entries of an array that is copied; of larger ones a digest is kept
 MOST_STEPS = 4000           # of a phase
@@ -134,7 +134,7 @@ class Recorder(Watch):
         """The Recording of a forward, `forward()`, and a backward with the gradients
         `upstream(outputs)`; parameters and inputs are put back."""
         params = [param for _, param in layer.params()]
-        with np.errstate(all="ignore"), kept(params, inputs), self, unwritten_is_nan():
+        with np.errstate(all="ignore"), restored(params, inputs), self, unwritten_is_nan():
             try:
                 self._begin("forward")
                 outputs, cache = forward()

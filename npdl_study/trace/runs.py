@@ -14,7 +14,7 @@ from npdl_study.check.adapters import holders
 from npdl_study.check.subjects import added
 from npdl_study.trace.oracle import slope
 from npdl_study.trace.watch import Watch
-from npdl_study.trees import copied, kept, leaves
+from npdl_study.trees import copied, leaves, restored
 
 CLOSE = 1e-7                    # of a gradient's largest entry
 LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
@@ -132,7 +132,7 @@ class Runs:
         subject, params = self.subject, self.params
         for name, param in params.items():
             param.grad = self.before[name].copy()
-        with quiet(), self._counted("backward"), kept(params.values(), subject.inputs):
+        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs):
             _, cache = subject.run()
             dout = times(copied(self.dout), factor)
             with self._watching(watched):

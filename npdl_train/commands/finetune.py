@@ -25,7 +25,7 @@ from pathlib import Path
 from npdl import backend
 from npdl.errors import InputError
 from npdl_train.commands.train import parsed, run_options
-from npdl_train.console import describe, place
+from npdl_train.console import as_path, set_description
 from npdl_train.options import add_settings, option_of
 from npdl_train.pretrained import Pretrained, is_model, to_huggingface
 from npdl_train.process import peak_memory
@@ -43,21 +43,15 @@ from npdl_train.runs.config import (
     TextConfig,
     usable_cores,
 )
-from npdl_train.runs.finetune import (
-    DEFAULTS,
-    MODEL_DEFAULTS,
-    finetune_config,
-    merge,
-    model_config,
-)
+from npdl_train.runs.finetune import DEFAULTS, MODEL_DEFAULTS, finetune_config, merge, model_config
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.metrics import read_records
 
 
 def add_arguments(p):
     """Add the options of `finetune` to an argparse parser."""
-    describe(p, __doc__)
-    p.add_argument("run", nargs="?", default=None, type=place,
+    set_description(p, __doc__, given_only=True)
+    p.add_argument("run", nargs="?", default=None, type=as_path,
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")

@@ -26,7 +26,7 @@ from npdl.decoding.continuation import continuation
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
-from npdl_train.console import describe, note, place, show
+from npdl_train.console import as_path, note, print_text, set_description
 from npdl_train.options import (
     COUNT,
     NATURAL,
@@ -73,8 +73,8 @@ class Settings:
 
 def add_arguments(p):
     """Add the options of `generate` to an argparse parser."""
-    describe(p, __doc__)
-    p.add_argument("run", type=place, help="a run folder, a model's folder or a .gguf file")
+    set_description(p, __doc__, given_only=True)
+    p.add_argument("run", type=as_path, help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="what to continue: an "
                    "equation's tokens apart, or text (default: BOS, or a new line)")
     add_settings(p, "generate", METHODS.values(), Settings(
@@ -190,7 +190,7 @@ class Live:
 
     def __call__(self, sequence, token):
         self.times.append(time.perf_counter())
-        show(self.begins + self.text(token), end="")
+        print_text(self.begins + self.text(token), end="")
         self.begins = ""
 
     def speed(self):
@@ -238,7 +238,7 @@ def streamed(source, prompt, options):
     live = Live(source, first, "" if "chat" in options else source.words.decode(first))
     found, ids = generate(source, prompt, **options, on_token=live)
     [hypothesis] = found
-    show(live.text())
+    print_text(live.text())
     if source.kind == "model":
         note(live.speed())
     say_window(source, len(ids) + len(hypothesis.tokens))
@@ -252,7 +252,7 @@ def listed(source, prompt, options):
     for i, hypothesis in enumerate(found):
         if i and source.kind not in LISTED:
             print(BETWEEN)
-        show(source.shown(before, hypothesis))
+        print_text(source.shown(before, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
         tokens = hypothesis.tokens if tokens is None else tokens
     say_window(source, longest)

@@ -15,7 +15,7 @@ import textwrap
 
 import npdl
 from npdl.errors import InputError
-from npdl_train.console import describe
+from npdl_train.console import set_description
 
 CHECKS = ("npdl.errors", "npdl.training_errors")
 ERRORS = (*CHECKS, "npdl.exceptions")
@@ -86,7 +86,7 @@ LOOPS = {
 
 
 def add_arguments(parser):
-    describe(parser, __doc__)
+    set_description(parser, __doc__, given_only=True)
     parser.add_argument("model", metavar="MODEL", help=f"one of {', '.join(LOOPS)}")
 
 

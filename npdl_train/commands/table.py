@@ -12,7 +12,7 @@ import dataclasses
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl_train.console import describe, place
+from npdl_train.console import as_path, set_description
 from npdl_train.runs.folder import model_name
 from npdl_train.runs.metrics import read_metrics
 from npdl_train.runs.run import read_config
@@ -77,8 +77,8 @@ def _setting(name, value):
 
 def add_arguments(parser):
     """Add the options of `table` to an argparse parser."""
-    describe(parser, __doc__)
-    parser.add_argument("runs", nargs="+", type=place, help="folders of finished runs")
+    set_description(parser, __doc__, given_only=True)
+    parser.add_argument("runs", nargs="+", type=as_path, help="folders of finished runs")
 
 
 def run(options):

@@ -21,7 +21,7 @@ import textwrap
 
 from npdl import backend
 from npdl.errors import InputError
-from npdl_train.console import describe, offer_all
+from npdl_train.console import offer_all, set_description
 from npdl_train.options import COUNT, add_settings, option_of, setting, taken
 from npdl_train.runs import run
 from npdl_train.runs.config import (
@@ -60,7 +60,7 @@ stops; --resume goes on, bit for bit.
 
 def add_seq2seq(parser):
     """Add the options of train-seq2seq to an argparse parser."""
-    describe(parser, TRANSLATE)
+    set_description(parser, TRANSLATE, given_only=True)
     add_settings(parser, GPT, (DATES, MODEL, TRAINING, RECORDS, MACHINE),
                  new_config(SEQ2SEQ[0], {}), left_out=("norm_bias", "init"))
     run_options(parser, "runs/<model>-dates-seed<seed>")
@@ -72,7 +72,8 @@ def run_seq2seq(options):
 
 def _add(parser, model, a, heads=""):
     """Add the options of train-gpt or train-lstm to an argparse parser."""
-    describe(parser, __doc__.format(a=a, model=model.upper(), name=model, heads=heads))
+    text = __doc__.format(a=a, model=model.upper(), name=model, heads=heads)
+    set_description(parser, text, given_only=True)
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
                       for name, value in TEXT_DEFAULTS[model].items())
     parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)

@@ -143,7 +143,7 @@ def products_of(x, W, out):
     return xp.matmul(x, apart(W, len(out)), out=out)
 
 
-def several(m, G, N, D):
+def empty_group(m, G, N, D):
     """An array (G, N, D): on NumPy one behind the other, as it is fastest on what lies together;
     on a device beside each other, so that the G products are one."""
     return m.empty(G, N, D) if is_host() else m.once(apart, (m.empty(N, G * D),), G)
@@ -160,7 +160,7 @@ def beside(x):
 
 
 def products(x, W, out, m):
-    """products_of, into an array of `several`."""
+    """products_of, into an array of `empty_group`."""
     if is_host():
         return products_of(x, W, out)
     xp.matmul(x, W, out=m.once(beside, (out,)))

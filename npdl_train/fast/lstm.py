@@ -30,10 +30,10 @@ from npdl_train.fast.kernels import (
     add_to_table,
     apart,
     beside,
+    empty_group,
     linear,
     linear_backward,
     products,
-    several,
 )
 from npdl_train.fast.memory import Arena
 
@@ -105,7 +105,7 @@ def halves(name, dtype):
 def forward_layer(cell, x, rows, words, m):
     """RecurrentLayer.forward: x of every row (N, D), or of every word -> h of every row (N, H)."""
     N, H = rows.size, cell.d_hidden
-    gates, c, tanh_c, h = several(m, 4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
+    gates, c, tanh_c, h = empty_group(m, 4, N, H), m.empty(N, H), m.empty(N, H), m.empty(N, H)
     with m.scratch:
         z = gates if words is None else m.empty(4, len(x), H)
         z = products(x, cell.W_x.data, z, m)                # z = x W_x + b
@@ -179,7 +179,7 @@ def gradients_by_step(dz, dh, spans):
 
 def recurrent(cell, h_prev, parent, nodes, m):
     """h_prev W_h (4, n, H), gathered from the parents if there is a `parent`."""
-    u = products(h_prev, cell.W_h.data, several(m, 4, *h_prev.shape), m)
+    u = products(h_prev, cell.W_h.data, empty_group(m, 4, *h_prev.shape), m)
     return u if parent is None else parent.take(u, m.empty(4, nodes, h_prev.shape[1]))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from npdl.backend import plain_errors
 from npdl.errors import CheckpointError, InputError
-from npdl_train.console import lacking, note
+from npdl_train.console import missing_packages, note
 from npdl_train.folders import clean_stale
 from npdl_train.runs import checkpoint
 from npdl_train.runs.config import Config
@@ -52,7 +52,7 @@ def train(config, folder, resume=False, quiet=False, base=None, check=False, for
     run, another process works in it, or a text cannot be read, CheckpointError when its files
     cannot be written or read, BackendError when a GPU fails.
     """
-    if line := lacking():
+    if line := missing_packages():
         raise InputError(line)
     folder = Path(folder)
     trainer = Trainer(config, base, folder / "checkpoint.npz" if resume else None, metrics)

@@ -16,7 +16,7 @@ from npdl.backend import stream
 from npdl_study.check.samples import every_sample
 from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
-from npdl_study.trees import leaves, mapped, only, upstream
+from npdl_study.trees import leaves, mapped, only_paths, upstream
 
 
 @dataclass
@@ -78,7 +78,7 @@ def differences(pair, seed):
     outputs, cache = layer.forward(*inputs, **options)
     own = dict(leaves(outputs))
     dout = upstream(outputs, rng)
-    returned = layer.backward(only(dout, t_outputs), cache)
+    returned = layer.backward(only_paths(dout, t_outputs), cache)
     given = dict(leaves(dout))
     torch.autograd.backward(list(t_outputs.values()),
                             [torch.tensor(given[path]) for path in t_outputs])

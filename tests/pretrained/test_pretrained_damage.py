@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npdl import safetensors
-from npdl_train.console import show
+from npdl_train.console import print_text
 from tests.tools import commands
 from tests.tools.model_folders import (
     GPT2,
@@ -234,10 +234,10 @@ def test_half_a_character_in_a_template_is_one_sign(folder, capsys):
 def test_a_terminal_is_told_nothing_but_text(capsys, monkeypatch):
     """A file gets the text as it is."""
     said = "a\x1b]0;title\x07\x1b[2J\tb\u202e\x9b3J 日本\u3000語\n"
-    show(said)
+    print_text(said)
     assert capsys.readouterr().out == said + "\n"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    show(said)
+    print_text(said)
     assert capsys.readouterr().out == (
         "a\\x1b]0;title\\x07\\x1b[2J\tb\\u202e\\x9b3J 日本\u3000語\n\n")
 

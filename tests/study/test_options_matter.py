@@ -11,7 +11,13 @@ from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.layers.embedding import Embedding
 from npdl_study.check import examples, samples
-from npdl_study.check.samples import answer, layer_classes, option_values, optioned, sample
+from npdl_study.check.samples import (
+    layer_classes,
+    option_values,
+    outputs_and_gradients,
+    sample,
+    with_option,
+)
 from npdl_study.homework.isolated import answers
 from npdl_study.homework.judging import _question, judged
 from npdl_study.trees import upstream
@@ -79,7 +85,7 @@ def test_who_ignores_an_option_loses_points(name, option, seed):
     for i, (other, value) in enumerate(option_values(cls)):
         if other != option:
             continue
-        (layer, inputs, options), (plain, _, _) = optioned(cls, option, value, seed)
+        (layer, inputs, options), (plain, _, _) = with_option(cls, option, value, seed)
         points, deaf = {}, ignoring(cls, plain, option)
         for forward in (True, False):
             asked = {f"option {i}": _question(cls, f"option {i}", seed, forward)}
@@ -98,8 +104,9 @@ def test_sizes_are_no_defaults():
         for option, taken in inspect.signature(cls.__init__).parameters.items():
             if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
                 with contextlib.suppress(InputError):       # it does not go with the other sizes
-                    default = answer(*sample(cls, **{option: taken.default}))
-                    assert not samples._same(default, answer(*sample(cls))), (name, option)
+                    default, without = (outputs_and_gradients(*sample(cls, **given)) for given in (
+                        {option: taken.default}, {}))
+                    assert not samples._same(default, without), (name, option)
 
 
 def test_an_option_without_a_value_or_an_effect_is_named(monkeypatch):
@@ -112,10 +119,10 @@ def test_an_option_without_a_value_or_an_effect_is_named(monkeypatch):
     monkeypatch.setitem(examples.VALUES, "loud", [True])
     assert option_values(Other)[0] == ("loud", True)
     with pytest.raises(InputError, match="Other: with loud=True no inputs give another answer"):
-        optioned(Other, "loud", True)
+        with_option(Other, "loud", True)
 
 
 def test_inputs_are_drawn_until_a_row_is_that_of_the_padding_id():
     for seed in range(40):
-        (_, (ids,), _), _ = optioned(Embedding, "padding_id", 1, seed)
+        (_, (ids,), _), _ = with_option(Embedding, "padding_id", 1, seed)
         assert (ids == 1).any()

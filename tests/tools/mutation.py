@@ -54,7 +54,7 @@ class Checked:
         self.case = case
         self._check, self._probes, self._spans = None, [], {}
 
-    def _build(self, seed=None):
+    def _check_of(self, seed=None):
         rng = case_rng(self.case) if seed is None else stream(seed, 91)
         layer, inputs, options = self.case.build(rng)
         entries = self.case.entries if seed is None else 0
@@ -64,13 +64,13 @@ class Checked:
     @property
     def check(self):
         if self._check is None:
-            self._check = self._build()
+            self._check = self._check_of()
         return self._check
 
     def probe(self):
         """Compute what `differs` compares with, while the code is as it is."""
         if not self._probes:
-            checks = [self._build(seed) for seed in PROBES]
+            checks = [self._check_of(seed) for seed in PROBES]
             self._probes = [(check, results(check)) for check in checks]
 
     def differs(self):
