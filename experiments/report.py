@@ -141,12 +141,10 @@ def verdict_page(judged):
 def study_page(store, figures):
     """Every figure and table of the questions."""
     blocks = ["# Figures and tables of document 004, Problem 4", MADE,
-              "The default recipe, seeds 0 and 42: lines full and dashed, marks filled and "
-              "hollow. Over steps, strong lines: the median of eleven evaluations around a step; "
-              "faint: each evaluation; band: from seed to seed. Over a setting: the seeds' mean "
-              "with its standard error, of the logarithm on a log scale. Maps of attention are of "
-              "one seed and sample. Tables: mean ± population deviation, the best of a column "
-              "bold."]
+              "The default recipe, seeds 0 and 42. Lines: the mean over seeds; bands: their "
+              "deviation, of the logarithm on a log scale; over steps, of the median of eleven "
+              "evaluations around a step. Maps of attention are of one seed and sample. Tables: "
+              "mean ± population deviation, the best of a column bold."]
     for title, module in MODULES.items():
         blocks.append(f"## Question{'s' * (module is q2_recipe)} {title}")
         blocks += [f"![Figure {f.label}](../../experiments/results/figures/{f.name}.png)\n\n"

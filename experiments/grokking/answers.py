@@ -268,7 +268,7 @@ def control_values(found):
         rows.append((str(seed), *["not made yet"] * 4) if c is None else (
             str(seed), f"{c['excluded'][-1]:.2g}", f"{c['random'][-1]:.2g}",
             f"{c['above_random'][-1]:.0%}", "yes" if relies(c) else "no"))
-    return {"control": Table(("seed", "L_train without the strongest, at the end",
+    return {"control": Table(("seed", "L_train without the strongest, last evaluation",
                               "without random ones (median)", "draws below", "relies on them"),
                              rows)}
 

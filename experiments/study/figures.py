@@ -34,8 +34,7 @@ MARKED = 5                          # places along a curve where its mark stands
 NARROW = 3                          # a log scale spans at least such a factor
 MANY = 20                           # points from which a line is a curve
 WINDOW = 11                         # evaluations whose median is a curve's strong line
-BAND = 0.12                         # opacity of the band from seed to seed
-FAINT, FEW = 0.35, 8                # opacity of a curve's values, up to so many curves
+BAND = 0.15                         # opacity of the band of a deviation over seeds
 NEAR_ONE = 1e-3                     # what an accuracy scale adds to 1 - A, for A = 1
 SHARES = (0, 0.5, 0.9, 0.99, 1)     # the ticks of that scale
 TIGHT = 0.13                        # of the width, between two ticks of the steps' scale
@@ -121,11 +120,9 @@ def draw_panels(figure, data):
     x        {label, scale: linear | whole (numbers) | log | log2 | steps, values}: all values
              that the setting takes, run or not
     bar      {label, values}: lines are told apart by their "value"; or None: by their "label"
-    names    of the seeds, in their order
     panels   [{title, y, scale: linear | log | accuracy, lines: [{x, seeds: [values], ...}]}]:
-             of many points a line for each seed, its running median over faint values, and a
-             band from seed to seed; of few the seeds' mean with its standard error, and a mark
-             for each seed;
+             the seeds' mean in a band of their deviation, of many points the mean of running
+             medians;
              one with the scale none has its "note" in its place, or nothing
     """
     rows, columns = data["shape"]
@@ -169,41 +166,24 @@ def looks_of(data):
 
 
 def draw_lines(axes, lines, looks, log):
-    seeds = sum(len(line["seeds"]) for line in lines)
-    strong, thin = (1.3, 0.6) if seeds <= FEW else (1.0, 0.3)
-    faint = {"linewidth": thin, "zorder": 1,        # behind every strong line
-             "alpha": FAINT * min(1, FEW / max(seeds, 1))}
     for line in lines:
         if not line["x"]:
             continue
         colour, mark, number = looks[line["value"] if "value" in line else line["label"]]
         x, curve = line["x"], len(line["x"]) >= MANY
-        if curve:
-            medians = np.array([running_median(values) for values in line["seeds"]])
-            axes.fill_between(x, medians.min(0), medians.max(0), color=colour, alpha=BAND,
-                              linewidth=0, zorder=0)
-        else:
-            middle, low, high = standard_error(line["seeds"], log)
-            axes.errorbar(x, middle, (middle - low, high - middle), color=colour, linewidth=0.9,
-                          elinewidth=1.2, capsize=2.5)
-        for i, values in enumerate(line["seeds"]):
-            look = {"color": colour, "marker": mark, "markerfacecolor": "white" if i else colour,
-                    "linestyle": style.DASHES[i % len(style.DASHES)] if curve else ""}
-            if curve:
-                axes.plot(x, values, color=colour, **faint)
-                axes.plot(x, running_median(values), linewidth=strong, markersize=4.5,
-                          markevery=marked(x, (number + i / 2) / len(looks)), **look)
-            else:
-                axes.plot(x, values, markersize=4, **look)
+        seeds = [running_median(values) for values in line["seeds"]] if curve else line["seeds"]
+        middle, low, high = mean_and_deviation(seeds, log)
+        axes.fill_between(x, low, high, color=colour, alpha=BAND, linewidth=0, zorder=0)
+        axes.plot(x, middle, color=colour, linewidth=1.3, marker=mark, markersize=4.5,
+                  markevery=marked(x, number / len(looks)) if curve else None)
 
 
-def standard_error(seeds, log):
-    """(mean, mean less and mean plus its standard error) over seeds, on a log scale of the
-    logarithms; of one seed it is 0."""
+def mean_and_deviation(seeds, log):
+    """(mean, mean less and mean plus the population deviation) over seeds, as the tables have it;
+    on a log scale of the logarithms."""
     values = np.log(seeds) if log else np.array(seeds, float)
-    middle = values.mean(0)
-    error = values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0 * middle
-    found = middle, middle - error, middle + error
+    middle, deviation = values.mean(0), values.std(0)
+    found = middle, middle - deviation, middle + deviation
     return tuple(map(np.exp, found)) if log else found
 
 
@@ -269,17 +249,12 @@ def scale_x(axes, x):
 
 
 def name_lines(figure, data, looks):
-    """One legend above all panels: the lines' marks, and how the seeds differ."""
-    def key(label, colour, mark, dash="-", face=None):
-        return Line2D([], [], color=colour, marker=mark, linestyle=dash, label=label, markersize=5,
-                      markerfacecolor=face or colour)
-
+    """One legend above all panels: the lines' colours and marks."""
     bar = data["bar"]
-    keys = [key(f"{bar['label'].partition(' (')[0]}:", "none", "")] if bar else []
-    keys += [key(f"{name:g}" if bar else name, colour, mark)
+    title = bar["label"].partition(" (")[0] if bar else ""
+    keys = [Line2D([], [], color="none", label=f"{title}:")] if bar else []
+    keys += [Line2D([], [], color=colour, marker=mark, markersize=5,
+                    label=f"{name:g}" if bar else name)
              for name, (colour, mark, _) in looks.items()]
-    seeds = max(len(line["seeds"]) for panel in data["panels"] for line in panel["lines"])
-    keys += [key(f"seed {name}", style.INK, "o", dash, "white" if i else None) for i, (name, dash)
-             in enumerate(zip(data["names"][:seeds], style.DASHES, strict=False)) if seeds > 1]
     figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False,
-                  labelcolor=style.INK, handlelength=2.2, columnspacing=1.2, fontsize=9)
+                  labelcolor=style.INK, handlelength=1.8, columnspacing=1.0, fontsize=9)

@@ -52,6 +52,6 @@ def fill(text, values):
                              f"{', '.join(values)}")
         return str(values[name])
 
-    return "\n\n".join(block if block.startswith(("#", "|", "!", "```")) else textwrap.fill(
+    return "\n\n".join(block if block.startswith(("#", "|", "!", "```", "- ")) else textwrap.fill(
         block, 100, break_long_words=False, break_on_hyphens=False)
         for block in NAME.sub(value, text).strip().split("\n\n")) + "\n"

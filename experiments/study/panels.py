@@ -1,5 +1,7 @@
 """The data of the study's pictures, and the tables that are alike in several questions."""
 
+import re
+
 from experiments.study.figures import Figure, draw_panels
 from experiments.study.measures import deviation, mean
 from experiments.study.pages import Table
@@ -101,13 +103,31 @@ def steps_panel(metric, lines):
             "lines": lines}
 
 
+MEANT = {"L_": "L: a loss.", "A_": "A: an accuracy, on a scale widened near 1.",
+         "t_f": "t_f: the first step that reached the best value.",
+         "‖θ‖₂": "‖θ‖₂: the l2 norm of all parameters.",
+         "P": "P: the parameters without embeddings.", "B": "B: the batch size.",
+         "C =": "C: the training compute.", "α": "α: the fraction of all steps T."}
+
+
+def meant(data):
+    """What the symbols of a figure's labels mean, and its lines, as its caption says it."""
+    said = " ".join([data["x"]["label"], data["bar"]["label"] if data["bar"] else "", *(
+        f"{one['title']} {one['y']}" for one in data["panels"])])
+    found = [words for symbol, words in MEANT.items() if re.search(rf"(?<![\w‖]){symbol}", said)]
+    seeds = max(len(line["seeds"]) for one in data["panels"] for line in one["lines"])
+    return " ".join([*found, f"Line and band: mean and deviation of {seeds} seeds."])
+
+
 def figure(name, label, caption, data, size):
-    """A Figure of panels; one of nothing but ones says so."""
+    """A Figure of panels, its caption with what its symbols mean; a panel of nothing but ones says
+    so."""
+    caption = f"{caption} {meant(data)}".strip()
     for i, one in enumerate(data["panels"]):
         values = {value for line in one["lines"] for of in line["seeds"] for value in of}
         if one["scale"] == "accuracy" and values == {1}:
             data["panels"][i] = {**EMPTY, "note": f"{one['title']} = 1 everywhere"}
-    return Figure(name, label, caption, {**data, "names": SEEDS}, draw_panels, size)
+    return Figure(name, label, caption, data, draw_panels, size)
 
 
 # --- numbers as text ------------------------------------------------------------------------------

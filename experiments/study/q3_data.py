@@ -126,10 +126,11 @@ def values(store):
         overfit = [largest_overfit(runs, model) for runs in seeds]
         gaps += [high - low for low, high in zip(overfit, general, strict=True)]
         at = mean(runs[model, 0.4].best(A_VAL) for runs in seeds)
-        steep = [slope(SHARES, [math.log10(v) for v in best(runs, model, L_VAL)]) for runs in seeds]
+        steep = [-0.1 * slope(SHARES, [math.log10(v) for v in best(runs, model, L_VAL)])
+                 for runs in seeds]
         name = f"3 {model} {recipe}"
         made |= {f"{name} general": span(general, "{:g}"), f"{name} at 0.4": f"{at:.2g}",
-                 f"{name} slope": span(steep, "{:.1f}")}
+                 f"{name} slope": span(steep, "{:.2f}")}
     equations = [BASE.p**2 * gap for gap in (min(gaps), max(gaps))]
     return made | {"3 gap": span(gaps, "{:.1g}"), "3 gap equations": span(equations, "{:.0f}")}
 

@@ -33,6 +33,12 @@ def rise(runs, few, many):
     return mean(runs[b].best(A_VAL) - runs[a].best(A_VAL) for a, b in zip(few, many, strict=True))
 
 
+def change(few, many):
+    """{metric: by how much it gets better(runs)} from one setting to another."""
+    return {L_VAL: lambda runs: gain(runs, [few], [many]),
+            A_VAL: lambda runs: rise(runs, [few], [many])}
+
+
 def logarithms(runs):
     """(log10 of P, log10 of L_val), in the order of P."""
     ordered, sizes = by_size(runs)
@@ -94,12 +100,12 @@ def by_parameters(runs, metric):
 
 
 # {what is changed: {metric: gain(runs)}}: more is better
+WIDTH = {L: f"d from 64 to 256, L = {L}" for L in LAYERS}
+DEPTH = {d: f"L from 1 to 3, d = {d}" for d in WIDTHS}
 GAINS = {
-    "width d, 64 to 256 (mean over L)": {L_VAL: lambda runs: gain(runs, NARROW, WIDE),
-                                         A_VAL: lambda runs: rise(runs, NARROW, WIDE)},
-    "layers L, 1 to 3 (mean over d)": {L_VAL: lambda runs: gain(runs, SHALLOW, DEEP),
-                                       A_VAL: lambda runs: rise(runs, SHALLOW, DEEP)},
-    "parameters P, tenfold": {L_VAL: lambda runs: -by_parameters(runs, L_VAL)[0],
+    **{name: change((L, 64), (L, 256)) for L, name in WIDTH.items()},
+    **{name: change((1, d), (3, d)) for d, name in DEPTH.items()},
+    "P tenfold": {L_VAL: lambda runs: -by_parameters(runs, L_VAL)[0],
                               A_VAL: lambda runs: by_parameters(runs, A_VAL)[0]},
 }
 
@@ -145,18 +151,26 @@ def values(store):
 
 
 def facts(store):
-    d, L, P = GAINS
-    every = [change for what in (d,) for seeds in seeds_of(store).values()
-             for change in (GAINS[what][L_VAL](runs) for runs in seeds)]
+    def gains(what, metric):
+        return {key: [GAINS[what][metric](runs) for runs in seeds]
+                for key, seeds in seeds_of(store).items()}
+
+    both = {"default": "GPT", "release": "GPT"}
+    rises = {L: gains(name, A_VAL) for L, name in WIDTH.items()}
     return {
-        "width lowers L_val for both models with every run": min(every) > 0,
-        "with d and with P the GPT's L_val falls more with every run": all(
-            more(store, what, L_VAL) == {"default": "GPT", "release": "GPT"} for what in (d, P)),
-        "with d A_val gains more for the LSTM by the default, for the GPT by the release start":
-            more(store, d, A_VAL) == {"default": "LSTM", "release": "GPT"},
-        "with P A_val gains more for the LSTM by the default, for the GPT by the release start":
-            more(store, P, A_VAL) == {"default": "LSTM", "release": "GPT"},
+        "with d L_val falls for both models, for every L and in every run": all(
+            fall > 0 for name in WIDTH.values() for falls in gains(name, L_VAL).values()
+            for fall in falls),
+        "with P the GPT's L_val falls more with every run": more(store, "P tenfold", L_VAL) == both,
+        "with d, at every L, more than the release LSTM's, and not than the default's": all(
+            more(store, name, L_VAL) == {"default": "", "release": "GPT"}
+            for name in WIDTH.values()),
+        "with d A_val rises more for the default LSTM at L = 1 and 3, for the GPT at L = 2": [
+            more(store, name, A_VAL)["default"] for name in WIDTH.values()] == [
+                "LSTM", "GPT", "LSTM"],
+        "with d the release LSTM's A_val hardly rises": max(
+            rise for found in rises.values() for rise in found["lstm", "release"]) <= 0.02,
         "with L neither model gains more in every run, in L_val or in A_val": all(
-            len(set(more(store, L, metric).values()) - {""}) != 1
-            or "" in more(store, L, metric).values() for metric in (L_VAL, A_VAL)),
+            len({more(store, name, metric)[recipe] for name in DEPTH.values()
+                 for recipe in ("default", "release")}) > 1 for metric in (L_VAL, A_VAL)),
     }

@@ -40,7 +40,6 @@ def after(run, metric, alpha):
 
 # --- figures, tables, numbers ---------------------------------------------------------------------
 BAR = "batch size B (log2 scale)"
-DRAWN = (0.1, 0.2, 0.3, 0.5, 1.0)   # fractions: with all ten the lines cross too often
 # metric, t_f: the document's Figures 24 to 31, two to a row; its caption of 27 repeats that of 26,
 # and that of 32 the one of 31
 FRACTIONS = (("train_accuracy", True), ("train_loss", True),
@@ -66,15 +65,15 @@ def fractions(store):
     for label, (metric, first) in enumerate(FRACTIONS, 24):
         for model, configs in CONFIGS.items():
             lines = [{"value": alpha, **summary_line(store, configs, metric, first, alpha * T)}
-                     for alpha in DRAWN]
+                     for alpha in ALPHAS]
             one = steps_panel(metric, lines) if first else panel(LABELS[metric], metric, lines)
             panels.append({**one, "title": f"{label} {NAMES[model]}: {one['title']}",
                            "scale": "linear" if first else one["scale"], "y": one["y"]})
     data = {"shape": [8, 2], "x": {"label": BAR, "scale": "log2", "values": list(BATCHES)},
-            "bar": {"label": "fraction α of the steps", "values": list(DRAWN)}, "panels": panels}
-    return figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size, five of the α "
-                  "by colour and mark: the first steps that reach the best values within the first "
-                  "α T steps (24 to 27), and those values (28 to 31).", data, (10, 18))
+            "bar": {"label": "fraction α of the steps", "values": list(ALPHAS)}, "panels": panels}
+    return figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size, each of the "
+                  "ten α by colour and mark: the first steps that reach the best values within the "
+                  "first α T steps (24 to 27), and those values (28 to 31).", data, (10, 18))
 
 
 def budget(store):

@@ -271,20 +271,38 @@ def values(store):
     runs = [run for recipe in JUDGED["lstm"] for config in CONFIGS.values()
             for run in store.runs(config, recipe).values()]
     start = [run.points("l2_norm")[0][1] for run in runs]
+    ends = [(by[0.25], by[1.0]) for by in by_recipe(store)]
     return {"7 table": answers_table(store), "7 general": f"{len(known)} of {len(runs)}",
             "7 start": span(start, "{:.0f}"), "7 known": span(known, "{:.0f}"),
             "7 then": span(then, "{:.0f}"), "7 change": f"{100 * max(change):.0f}",
+            "7 falls": span((float(f"{a.best(L_VAL) / b.best(L_VAL):.2g}") for a, b in ends),
+                            "{:,.0f}"),
+            "7 sooner": span((b.first(A_VAL) / a.first(A_VAL) for a, b in ends), "{:.0%}"),
             "7 jumps": f"{sum(bool(jump_places(run.columns)) for run in runs)} of {len(runs)}"}
 
 
+def by_recipe(store, recipes=JUDGED["lstm"]):
+    """[{decay: Run}] of every recipe and seed."""
+    return [runs for recipe in recipes
+            for runs in store.by_seed(CONFIGS, {"lstm": recipe}).values()]
+
+
 def facts(store):
-    seeds = [runs for recipe in JUDGED["lstm"]
-             for runs in store.by_seed(CONFIGS, {"lstm": recipe}).values()]
+    seeds = by_recipe(store)
     known, then, change = zip(*turns(store), strict=True)
     return {"the norm hardly moves (a tenth at most) around generalising": max(change) <= 0.1,
             "decay 1 generalises sooner than 0.25 with every run": all(
                 general(runs)[-1] < general(runs)[0] for runs in seeds),
             "decay 1 has the lower L_val with every run": all(
                 best(runs, L_VAL)[-1] < best(runs, L_VAL)[0] for runs in seeds),
+            "A_val is 1 from decay 1/2 on, and not with 1/4 in every run": all(
+                min(best(runs, A_VAL)[1:]) == 1 for runs in seeds) and any(
+                    best(runs, A_VAL)[0] < 1 for runs in seeds),
+            "t_f(A_val) is sooner with decay 1 than with 1/4 with every run": all(
+                runs[1.0].first(A_VAL) < runs[0.25].first(A_VAL) for runs in seeds),
+            "t_f(L_val) with every run by default, and not by release": [
+                all(runs[1.0].first(L_VAL) < runs[0.25].first(L_VAL)
+                    for runs in by_recipe(store, [recipe])) for recipe in JUDGED["lstm"]] == [
+                        True, False],
             "the norm falls before a run generalises": all(
                 b < a for a, b in zip(known, then, strict=True))}

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from experiments import report
-from experiments.study.figures import digest_of, draw_panels, write_png
+from experiments.study.figures import digest_of, draw_panels, mean_and_deviation, write_png
 from experiments.study.pages import Table, fill
 from experiments.study.panels import best_table, family, figure
 from experiments.study.questions import verdicts
@@ -95,9 +95,24 @@ def test_lines_are_named_and_told_apart_without_colour(store):
                   ("train_loss",), (1, 1))
     canvas = Canvas(layout="constrained")
     draw_panels(canvas, figure("one", "1", "", data, (4, 3)).data)
-    strong = [line for line in canvas.axes[0].lines if line.get_marker() != "None"]
-    assert len(strong) == 6
-    assert len({(line.get_marker(), line.get_markerfacecolor() == "white", line.get_linestyle())
-                for line in strong}) == 6
+    lines = canvas.axes[0].lines                        # a mean over seeds each, in its band
+    assert len(lines) == len(canvas.axes[0].collections) == 3
+    assert len({line.get_marker() for line in lines}) == 3
     assert [text.get_text() for text in canvas.legends[0].get_texts()] == [
-        "r_train:", "0.4", "0.5", "0.6", "seed 0", "seed 42"]
+        "r_train:", "0.4", "0.5", "0.6"]
+
+
+def test_a_band_is_the_deviation_around_the_mean():
+    middle, low, high = mean_and_deviation([[1.0, 2.0], [3.0, 2.0]], False)
+    assert (middle.tolist(), low.tolist(), high.tolist()) == ([2, 2], [1, 2], [3, 2])
+    assert mean_and_deviation([[1.0], [100.0]], True)[0] == pytest.approx([10])
+
+
+def test_a_caption_says_what_its_symbols_mean(store):
+    for title, module in report.MODULES.items():
+        for one in module.figures(store):
+            if one.draw is draw_panels:
+                labels = " ".join(f"{panel['title']} {panel['y']}" for panel in one.data["panels"])
+                for symbol in ("L", "A", "t_f"):
+                    assert (f"{symbol}: " in one.caption) == bool(
+                        re.search(rf"\b{symbol}[_(]", labels)), (title, one.label)
