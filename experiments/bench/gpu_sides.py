@@ -104,13 +104,11 @@ def peak_memory(pool):
     return Peak()
 
 
-def torch_side(case, captured=False, new=False, device="cuda"):
-    """PyTorch with its own attention or nn.LSTM and its fused AdamW; `captured` is its whole step,
-    forward to update, as one CUDA graph, of the positions that are needed."""
+def torch_model(case, captured, device):
+    """PyTorch's model and optimizer of a case, in full float32."""
     import torch
 
     from . import torch_side as sides
-    from .torch_side import reference
 
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
@@ -118,12 +116,31 @@ def torch_side(case, captured=False, new=False, device="cuda"):
     if captured and case.model == "gpt":
         form = "plain"                      # which knows what is needed
     model = sides.build_model(case, form).to(device)
-    optimizer = sides.build_optimizer(model, case, "captured" if captured else "fused")
+    return model, sides.build_optimizer(model, case, "captured" if captured else "fused")
+
+
+def torch_batches(case, new, device):
+    """[[inputs, targets, counted]]: the one batch on the device, or `new` ones in pinned memory."""
+    import torch
+
+    def ready(array):
+        array = torch.from_numpy(np.ascontiguousarray(array))
+        return array.pin_memory() if new else array.to(device)
+
+    return [[ready(array) for array in (batch.inputs, batch.targets, batch.counted)]
+            for batch in itertools.islice(turns(case, new), BATCHES if new else 1)]
+
+
+def torch_side(case, captured=False, new=False, device="cuda"):
+    """PyTorch with its own attention or nn.LSTM and its fused AdamW; `captured` is its whole step,
+    forward to update, as one CUDA graph, of the positions that are needed."""
+    import torch
+
+    from .torch_side import reference
+
+    model, optimizer = torch_model(case, captured, device)
     last = 2 if captured and not case.is_text else None
-    ready = [[torch.from_numpy(np.ascontiguousarray(array)).to(device) if not new else
-              torch.from_numpy(np.ascontiguousarray(array)).pin_memory()
-              for array in (batch.inputs, batch.targets, batch.counted)]
-             for batch in itertools.islice(turns(case, new), BATCHES if new else 1)]
+    ready = torch_batches(case, new, device)
     batches, here = itertools.cycle(ready), [array.to(device).clone() for array in ready[0]]
     params, clip = list(model.parameters()), case.optimizer["clip"]
 

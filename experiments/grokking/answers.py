@@ -50,8 +50,8 @@ def values():
 def facts(_=None):
     """{what the page says beside its numbers: whether it is so}."""
     found = trials()
-    arms, circuits = arms_of(found[collapse]), of_arm(found[phases], kind="circuit")
-    return {**collapse_facts(arms), **faster_facts(found[faster]), **circuit_facts(circuits),
+    return {**collapse_facts(arms_of(found[collapse])), **faster_facts(found[faster]),
+            **circuit_facts(of_arm(found[phases], kind="circuit")),
             **control_facts(of_arm(found[phases], kind="control")),
             **jumps_facts(by_eps(found[phases])), **curvature_facts(watched())}
 

@@ -60,9 +60,8 @@ class XOR(Layer):
     """
 
     def __init__(self, *, dtype="float32"):
-        make = ThresholdNeuron.from_weights
-        self.hidden = make([[1, -1], [1, -1]], [-0.5, 1.5], dtype)              # OR, NAND
-        self.output = make([1, 1], -1.5, dtype)                                 # AND
+        self.hidden = ThresholdNeuron.from_weights([[1, -1], [1, -1]], [-0.5, 1.5], dtype)
+        self.output = ThresholdNeuron.from_weights([1, 1], -1.5, dtype)         # OR AND NAND
 
     def forward(self, x):
         h, c_hidden = self.hidden.forward(x)
