@@ -10,5 +10,6 @@
     trial            whether one does: it is run, and run on other inputs too
     words, edits, node_edits, several   what such a change is made of
     fits, operands, power_products, sums    what is missing, found in the numbers
+    derivatives      the slopes of forward's own expressions, as formulas
     say, report, show_blame     a Blame of what was found; as text, and as HTML
 """

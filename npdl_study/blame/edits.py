@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
-from npdl_study.trace.syntax import header, indexed, indices, names_of, number, parsed
+from npdl_study.trace.syntax import (
+    exchanged,
+    header,
+    indexed,
+    indices,
+    names_of,
+    number,
+    parsed,
+)
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
          ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
@@ -26,6 +34,7 @@ SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} **
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
 UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
+DEAD = 1.0                      # what it costs less to add to what is there, which nothing has read
 LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
@@ -78,11 +87,14 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
     found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.of_statement(whole)]
     if isinstance(getattr(whole, "value", None), ast.Tuple):
         found += _of_each(whole, words)
+    if value is not None:
+        found += _everywhere(whole, words)
     for part, around in _parts(whole):
         if values or part not in inner:
             found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
-    found = [(_odds(cost, kind, part, new, words), kind, part, new, around)
+    found = [(_odds(cost, kind, part, new, words) - DEAD * (
+                  kind == "overwritten" and words.dead), kind, part, new, around)
              for cost, kind, part, new, around in found]
     seen = set()
     for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
@@ -100,6 +112,16 @@ def _of_each(whole, words):
     for a in words.all if parts.count("None") < len(parts) - 1 else ():
         new = ", ".join(t if t == "None" else f"({t}) * {a}" for t in parts)
         yield 1.25, "missing factor", whole.value, f"({new})", (whole, "value", False)
+
+
+def _everywhere(whole, words):
+    """Another array in the place of one that is read more than once."""
+    read = [ast.unparse(n) for n in ast.walk(whole.value) if isinstance(
+        n, (ast.Name, ast.Attribute, ast.Subscript))]
+    for text in (t for t in words.arrays if read.count(t) > 1):
+        for other in (t for t in words.arrays if t != text):
+            yield 1.1, "name", whole.value, exchanged(whole.value, text, other), (
+                whole, "value", False)
 
 
 def _odds(cost, kind, part, new, words):
@@ -160,6 +182,10 @@ def _of_node(node, around, value, words):
             yield from _of_places(node, words)
         yield from node_edits.of_tuple(node)
     elif isinstance(parent, ast.Call) and field == "func":
+        own = words.helpers.get(ast.unparse(node))
+        for name, helper in words.helpers.items() if own else ():
+            if helper.needs == own.needs and helper is not own:
+                yield 1, "function", name
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
                 for other in (o for o in group if o != node.attr):
@@ -225,6 +251,8 @@ def _of_expression(node, parent, index, value, words):
         frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if text in words.shapes:
+        if isinstance(parent, (ast.Call, ast.Starred)):
+            yield 1.1, "order", f"np.argsort({text})"
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
@@ -260,12 +288,20 @@ def _replaced(node, text, words):
         for other in words.all:
             if other != text:
                 yield 1 if other in alike else 1.3, "name", other
+    elif text.startswith("len("):
+        yield from ((1, "number", other) for other in words.numbers)
     elif isinstance(node, (ast.Call, ast.BinOp)):
         blank = "ones" in text or "zeros" in text
         yield from ((1.3 - 0.3 * blank, "name", other) for other in words.arrays)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         for form in SLOPES:
             yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
+        for name in (n for n, helper in words.helpers.items() if helper.needs == 1):
+            yield 1.5, "function", f"{name}({text})"
+            if "log" in name:
+                yield 1.6, "function", f"np.exp({name}({text}))"
+        for axis in ("-1", "0"):
+            yield 1.6, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
 
 
 def _added(text, product, whole, words):
@@ -326,5 +362,9 @@ def _of_shape(node, words):
         yield 1, "part", node.orelse
     elif isinstance(node, ast.Call):
         yield from node_edits.of_call(node)
+        own = words.helpers.get(ast.unparse(node.func))
+        for name, default in (own.flags if own and not node.keywords else {}).items():
+            yield 1, "function", ast.Call(node.func, node.args, [
+                ast.keyword(name, ast.Constant(not default))])
     else:
         yield from node_edits.of_tuple(node)

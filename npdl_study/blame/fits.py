@@ -8,6 +8,7 @@ import itertools
 
 import numpy as np
 
+from npdl_study.blame.derivatives import formula
 from npdl_study.blame.operands import (
     agree,
     is_length,
@@ -21,24 +22,19 @@ from npdl_study.blame.power_products import power_products
 from npdl_study.blame.sums import proportional
 
 MOST = 12                       # of one kind that are tried
-# Slopes that no powers of an array make: (of what, as source, as a function).
-SLOPES = [("tanh", "(1 - np.tanh({a})**2)", lambda a: 1 - np.tanh(a) ** 2),
-          ("the sigmoid", "np.exp(-{a}) / (1 + np.exp(-{a}))**2",
-           lambda a: np.exp(-a) / (1 + np.exp(-a)) ** 2),
-          ("softplus", "1 / (1 + np.exp(-{a}))", lambda a: 1 / (1 + np.exp(-a))),
-          ("exp", "np.exp({a})", np.exp), ("sin", "np.cos({a})", np.cos),
-          ("cos", "-np.sin({a})", lambda a: -np.sin(a)), ("cosh", "np.sinh({a})", np.sinh)]
+LONG = 0.01                     # what a letter of a whole formula costs: rather a part is wrong
 
 
-def fits(value, wanted, text, operands):
+def fits(value, wanted, text, operands, derivatives=()):
     """(cost, kind, expression, words) of what could be meant by an expression that gives `value`
-    where `wanted` is right, the simplest first."""
+    where `wanted` is right, the simplest first; of forward's Derivatives too."""
     if np.shape(value) != np.shape(wanted) or agree(value, wanted):
         return []
     found = []
     for look in (_factors, _terms, _wholes, _orders):
         with np.errstate(all="ignore"):
             found += itertools.islice(look(value, wanted, text, operands), MOST)
+    found += _slopes(wanted, operands, derivatives)
     return sorted(found, key=lambda f: f[0])
 
 
@@ -82,9 +78,9 @@ def _factors(value, wanted, text, operands):
         c = ratio_of(value * operand.array, wanted)
         if c is None:
             continue
-        label = operand.label.removeprefix("1 / ")
         number = _number(c, numbers_of(operands))
-        new = f"{own} / {_bracketed(label)}" if label != operand.label else f"{own} * {label}"
+        label = operand.label                           # 1 / a / b
+        new = f"{own}{label[1:]}" if label.startswith("1 / ") else f"{own} * {label}"
         new += "" if number == "1" else f" * ({number})"
         yield (2 + 0.3 * operand.weight + 2 * ("." in number), "missing factor", new,
                f"a factor is missing: {new.removeprefix(own).strip()}")
@@ -110,7 +106,7 @@ def _wholes(value, wanted, text, operands):
             f"{number} * {_product(label)}"
         yield (3.2 + 0.3 * weight + 3 * ("." in number), "expression", new,
                f"it should be {new}{words}")
-    yield from itertools.chain(_softmaxes(wanted, operands), _slopes(wanted, operands))
+    yield from _softmaxes(wanted, operands)
     for operand in operands:                                  # a + products: dy + dq
         if operand.array.shape == wanted.shape and operand.weight < 2 and wanted.size > 1:
             for more in power_products(wanted - operand.array, operands, 2):
@@ -121,16 +117,30 @@ def _wholes(value, wanted, text, operands):
                     yield 3.6 + 0.3 * more.weight, "expression", new, f"it should be {new}"
 
 
-def _slopes(wanted, operands):
-    """f'(a), of what is applied most, times a gradient."""
-    alike = [a for a in operands if a.array.shape == wanted.shape and wanted.size > 1]
-    for a, (name, text, slope) in itertools.product(alike, SLOPES):
-        for g in alike:
-            c = ratio_of(slope(a.array) * g.array, wanted) if g is not a else None
-            if c is not None and is_plain(c):
-                factor = text.replace("{a}", a.label)
-                yield (3 + 0.3 * g.weight, "expression", _times(c, f"{g.label} * {factor}"),
-                       f"f'({a.label}) is missing: the slope of {name} is {factor}")
+def _slopes(wanted, operands, derivatives):
+    """f'(a), alone or times a gradient."""
+    for slope in (d for d in derivatives if wanted.size > 1):
+        shape, ahead = slope.array.shape, tuple(range(slope.array.ndim - wanted.ndim))
+        if shape[len(ahead):] != wanted.shape:
+            continue
+        for g in [None, *(a for a in operands if a.array.shape in (shape, ()))]:
+            with np.errstate(all="ignore"):
+                product = (slope.array * (1 if g is None else g.array)).sum(ahead)
+                c = ratio_of(product, wanted)
+            text = formula(slope, operands) if c is not None and is_plain(c) else None
+            if text:
+                new = text if g is None else f"{g.label} * {_factor(text)}"
+                new = f"({new}).sum({ahead[0] if len(ahead) == 1 else ahead})" if ahead else new
+                cost = 3 + 0.3 * (g.weight if g else 0) + LONG * len(new)
+                yield (cost, "expression", _times(c, new),
+                       f"f'({slope.by}) is missing: the slope of {slope.of} is {text}")
+
+
+def _factor(text):
+    """A factor as source, in brackets where it is no product."""
+    node = ast.parse(text, mode="eval").body
+    return f"({text})" if isinstance(node, ast.UnaryOp) or isinstance(
+        node, ast.BinOp) and not isinstance(node.op, (ast.Mult, ast.Pow)) else text
 
 
 def _softmaxes(wanted, operands):

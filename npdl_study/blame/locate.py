@@ -52,6 +52,12 @@ class Located:
     def oracle(self):
         return self.solver.oracle
 
+    def is_asked(self, gradient):
+        """Whether a gradient is one of those that are to be mended: that it is wrong tells no more
+        of the statement that computes it last."""
+        return any(true.shape == gradient.shape and np.allclose(true, gradient, 1e-6, 1e-9)
+                   for true in (self.runs.truth[name] for name in self.goal))
+
     @property
     def outermost(self):
         """The function that the backward begins with."""
@@ -174,7 +180,9 @@ def _weigh(found, suspect):
             break                                   # it would spoil what is proven right
     function = suspect.line.function
     suspect.librarys = function.file != found.runs.watch.home or suspect.line in found.forwards
-    if hands_on(node) or _is_returned(found, suspect):
+    places = found.runs.watch.places
+    parts = [places[key[0]].node for key in suspect.changed] if suspect.could else None
+    if hands_on(node, parts) or _is_returned(found, suspect):
         suspect.level = HANDS_ON
     elif suspect.librarys and suspect.level > PROMISED:
         suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier
@@ -239,7 +247,7 @@ def _level(found, suspect, key, value, name, zeros):
                     and np.allclose(meant, suspect.wanted[key], 1e-6, 1e-9)):
                 suspect.wanted[key] = meant
                 suspect.sure[key] = np.full(meant.shape, True)
-                return PROMISED
+                return NOTHING if found.is_asked(meant) else PROMISED
     if oracle.is_forwards(value):
         return PROVEN
     if suspect.could and name and suspect.sure[key].all() and not oracle.is_use(

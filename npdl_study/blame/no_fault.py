@@ -20,6 +20,11 @@ def unblamed(checked, search):
         return _unchecked(checked, f"nothing was checked: {reasons}; give other inputs" if rows else
                           "nothing was checked: the layer has no Param, and its inputs have no "
                           "float array")
+    if checked.questions and not any(row.right for row in rows):
+        place = returning(checked.subject.layer)
+        if place and not place["source"].startswith("return"):
+            return Blame(False, rows, notes, kind="lost", diagnosis="backward returns nothing: a "
+                         "return is missing here", **place)
     if checked.questions:
         return _unchecked(checked, f"{'; '.join(checked.questions)}. What was compared is right")
     if search is None:
@@ -48,11 +53,15 @@ def _unchecked(checked, diagnosis):
 
 
 def returning(layer):
-    """{field: value} of a Blame that names where a backward returns, for what it does not."""
+    """{field: value} of a Blame that names where a backward returns, for what it does not; or, of
+    one that never does, what it computes and keeps nowhere, or computes last."""
     own = layer.made if isinstance(layer, InSelf) else layer
     code = getattr(getattr(own, "undo", type(own).backward), "__code__", None)
     found = code is not None and defined(code)
-    lines = [n for n in ast.walk(found[0]) if isinstance(n, ast.Return)] if found else []
+    nodes = [n for n in ast.walk(found[0]) if isinstance(n, ast.stmt)][1:] if found else []
+    lost = [n for n in nodes if isinstance(n, ast.Expr) and not isinstance(
+        n.value, (ast.Constant, ast.Call))]
+    lines = [n for n in nodes if isinstance(n, ast.Return)] or lost or nodes[-1:]
     return {"file": original_file(code.co_filename), "line": lines[-1].lineno,
             "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}
 

@@ -47,8 +47,23 @@ def of_statement(node):
         for text in (f"reversed({ast.unparse(node.iter)})",
                      f"list({ast.unparse(node.iter)})[::-1]"):
             yield 1, "reversed", [ast.For(node.target, parsed(text), node.body, node.orelse)]
+    if isinstance(node, ast.Expr):
+        yield from _kept(node.value)
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield 1.7, "extra line", [ast.Pass()]
+
+
+def _kept(value):
+    """What is computed and kept nowhere: returned, or kept."""
+    if isinstance(value, ast.Compare):
+        yield 1, "lost", [ast.Assign([ast.Name(ast.unparse(value.left), ast.Store())],
+                                     value.comparators[0])]
+        return
+    yield 1, "lost", [ast.Return(value)]
+    first = next((n for n in ast.walk(value) if isinstance(n, ast.Name)
+                  and n.id not in ("np", "self")), None)
+    if first is not None:
+        yield 1, "lost", [ast.Assign([ast.Name(first.id, ast.Store())], value)]
 
 
 def of_tuple(node):
@@ -117,9 +132,9 @@ def of_keyword(node):
     if node.arg == "axis":
         for axis in AXES:
             yield 1, "axis", ast.keyword("axis", parsed(axis))
-    elif node.arg == "keepdims":
-        yield 1, "axis", ast.keyword("keepdims", ast.Constant(
-            not getattr(node.value, "value", True)))
+    elif isinstance(getattr(node.value, "value", None), bool):
+        yield 1, "axis" if node.arg == "keepdims" else "function", ast.keyword(
+            node.arg, ast.Constant(not node.value.value))
 
 
 def of_slice(node, words):

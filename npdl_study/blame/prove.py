@@ -42,7 +42,8 @@ def by_fit(trial, suspect):
         return None
     names = in_reach(line, trial.frames.get(key, {}))
     wanted = suspect.wanted[key]
-    found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted))
+    found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted),
+                 trial.derived())
     value = getattr(line.node, "value", None)
     around = (line.node, "value") if node is value else (value, "elts")
     changes = ((Edit(cost, kind, node, new, line.node, line.node, around=around), words)
@@ -70,6 +71,17 @@ def by_slip_of_forward(trial, line, least):
     return first_right(trial, line, None, slips, right=derives)
 
 
+def by_reading(trial, line, name, others):
+    """By a gradient's own array in the place of another that a Line of forward reads, after which
+    it is right, and so are `others`."""
+    short = name.removeprefix("input ")
+    words = Words(arrays=[short, f"self.{short}", f"self.{short}.data"])
+    slips = ((edit, f"forward never reads {short}") for edit in edits(line.node, words, True, SLIP)
+             if edit.kind == "name")
+    return first_right(trial, line, None, slips, right=lambda trial: derives(
+        trial, [name, *others]))
+
+
 def by_lines_of_loops(trial):
     """All the Proofs by a line at the end of a loop, that gives a name which the loop reads first
     what the next turn is to have."""
@@ -86,11 +98,12 @@ def by_lines_of_loops(trial):
     return proofs
 
 
-def by_several(trial):
+def by_several(trial, kinds=None):
     """All the Proofs by an Edit of several statements at once."""
     own, proofs = {trial.runs.watch.places[key[0]].line for key in trial.frames}, []
     for line in (line for f in _ran(trial) for line in f.lines):
-        for edit, named, words in itertools.chain(returns_moved(line), handed_on(line), (
+        for edit, named, words in kinds(line) if kinds else itertools.chain(
+                returns_moved(line), handed_on(line), (
                 () if line in own else twins(line, trial.words(line)))):
             proof = first_right(trial, line, None, [(edit, words)])
             if proof is not None:

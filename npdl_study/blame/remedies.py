@@ -6,7 +6,9 @@ import re
 import numpy as np
 
 from npdl_study.blame import prove
+from npdl_study.blame.edits import read
 from npdl_study.blame.locate import handed
+from npdl_study.blame.several import apart
 from npdl_study.blame.suspects import (
     HANDS_ON,
     NOTHING,
@@ -14,9 +16,10 @@ from npdl_study.blame.suspects import (
     PROVEN,
     SOMETHING,
     calls_of,
+    factors,
     hands_on,
 )
-from npdl_study.blame.weights import ALIKE, FORWARD, LIKELIER, STAGES, TAKEN
+from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, STAGES, TAKEN
 from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
 
 SLIPS = ("axis", "name")
@@ -31,20 +34,21 @@ def every_proof(found, trial):
         return sorted(_of_suspects(trial, [s for s in could if s.level <= PROVEN or not isinstance(
             s.line.node, ast.Return)], True), key=lambda p: p.rank)
     proofs = _of_suspects(trial, [s for s in could if s.level <= SOMETHING])
+    proofs += prove.by_several(trial, apart)
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
         proofs = _of_suspects(trial, [s for s in could if s.name])
     if not proofs:
-        proofs = _of_suspects(trial, handed(found)) or _of_the_rest(found, trial, STAGES[:2])
-    elif min(p.cost - p.suspect.odds for p in proofs) > TAKEN:
+        proofs = _of_the_rest(found, trial, STAGES[:2]) or _of_suspects(trial, handed(found))
+    elif min(p.cost - (p.suspect.odds if p.suspect else 0) for p in proofs) > TAKEN:
         proofs += _of_the_rest(found, trial, STAGES[:2])
-    proofs = proofs or prove.by_several(trial) or _of_the_rest(found, trial, STAGES[1:3]) or \
-        prove.by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[2:])
+    proofs = proofs or prove.by_several(trial) or prove.by_lines_of_loops(trial) or \
+        _of_the_rest(found, trial, STAGES[1:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
     proofs.sort(key=lambda p: p.rank)
-    proofs = _where_defined(found, trial, proofs[0]) + proofs
+    proofs = _where_defined(found, trial, proofs[0]) + _inside(found, trial, proofs[0]) + proofs
     return sorted(proofs, key=lambda p: any(_rather(other, p) for other in proofs))
 
 
@@ -53,7 +57,8 @@ def _of_suspects(trial, suspects, every=False):
     the likeliest, or of `every` one."""
     proofs, tried = [], set()
     for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
-        most = np.inf if every else min((p.cost for p in proofs), default=np.inf) - suspect.odds
+        most = np.inf if every else min((p.cost for p in proofs if not (
+            suspect.bent and p.kind == "expression")), default=np.inf) - suspect.odds
         own = suspect.keys[0][0] if suspect.argument else suspect.line
         if own not in tried:
             tried.add(own)
@@ -147,28 +152,71 @@ def _where_defined(found, trial, best):
     return []
 
 
+def _inside(found, trial, best):
+    """[the Proof of a function's return by the same factor that a Proof gives what calls it]: the
+    slope of an activation is wrong, rather than what takes it."""
+    node, own = best.line.node, best.cost - (best.suspect.odds if best.suspect else 0)
+    called = calls_of(node) if best.kind in ("missing factor", "sign") else ()
+    for suspect in (s for s in found.suspects if s.could and isinstance(s.line.node, ast.Return)):
+        if suspect.line.function.code.co_name in called and not suspect.argument:
+            proof = prove.by_edit(trial, suspect.line, suspect, own + ALIKE)
+            if proof is not None and proof.kind == best.kind and not added(proof) & set(
+                    suspect.line.function.arguments):
+                proof.cost = best.cost - ALIKE / 2
+                return [proof]
+    return []
+
+
+def added(proof):
+    """The names that the change of a Proof puts beside what it changes."""
+    new, part = proof.edit.new, proof.edit.part
+    text = new if isinstance(new, str) else ast.unparse(new)
+    return read(text.removeprefix(f"({ast.unparse(part)})"))
+
+
 def _rather(proof, other):
     """Whether a Proof is meant rather than one that costs as much: of the line that binds the name
     which the other turns; of the line that adds the term which the other adds a second time."""
-    if proof.cost > other.cost + ALIKE or proof.line is other.line:
+    more = ALIKE + BENT * (proof.suspect is not None and proof.suspect.bent)
+    if proof.cost > other.cost + more or proof.line is other.line:
         return False
     term = other.new.removeprefix(other.old).lstrip(" +-") if other.kind == "missing term" else ""
-    turned = other.kind == "transposed" and other.inlines in bound_by(proof.line.node)
-    return turned or term and term in proof.line.text
+    bound = bound_by(proof.line.node)
+    turned = other.kind == "transposed" and other.inlines in bound
+    factor = other.kind == proof.kind == "missing factor" and isinstance(
+        other.edit.part, ast.Name) and other.edit.part.id in bound
+    whole = other.kind == "expression" and proof.suspect is not None and proof.suspect.bent \
+        and bound & factors(other.line.node)            # of a product no small change is one
+    return turned or factor or whole or term and term in proof.line.text
 
 
 def forward_instead(found, trial):
     """The Proof of a line of forward, of which a slip makes the backward right as it is."""
-    ran = {s.line.function for s in found.suspects}
     least = found.runs.budget.left - FORWARD
-    seen = {found.runs.watch.places[key[0]].function for key in found.oracle.values}
-    for line in [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
-                 if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))
-                 and ".shape" not in line.text]:        # of axes that are as long by chance
-        proof = prove.by_slip_of_forward(trial, line, least)
-        if proof is not None:
-            return proof
+    return next(filter(None, (prove.by_slip_of_forward(trial, line, least)
+                              for line in _of_forward(found))), None)
+
+
+def unread(found, trial):
+    """(the Proof of a line of forward that reads another array in the place of one that it never
+    reads, the name of that), or None."""
+    others = [n for n in found.runs.truth if n not in found.wrong and found.base[n].any()]
+    for name in sorted(found.wrong):
+        if not found.runs.truth[name].any() and found.base[name].any():
+            for line in _of_forward(found):
+                proof = prove.by_reading(trial, line, name, others)
+                if proof is not None:
+                    return proof, name
     return None
+
+
+def _of_forward(found):
+    """The Lines of forward that backward does not run."""
+    ran = {s.line.function for s in found.suspects}
+    seen = {found.runs.watch.places[key[0]].function for key in found.oracle.values}
+    return [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
+            if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))
+            and ".shape" not in line.text]              # of axes that are as long by chance
 
 
 def likelier(forward, backward):

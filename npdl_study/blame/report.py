@@ -36,6 +36,7 @@ SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+
         "repeated": "an index that comes twice is added once only",
         "otherwise": "forward computes it otherwise",
         "in place": "what the cache still needs is changed in place",
+        "lost": "its value is kept nowhere: a return, or a name and =, is missing",
         "missing line": "a line is missing after it"}
 
 

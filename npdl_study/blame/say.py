@@ -6,10 +6,10 @@ import re
 import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING
+from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, factors
 from npdl_study.blame.weights import ALIKE
 from npdl_study.blame.words import eps_of, unused_in
-from npdl_study.trace.syntax import bound_by, names_of
+from npdl_study.trace.syntax import bound_by, renames
 
 LONG = 160                      # of two statements: of longer ones the parts that differ are shown
 
@@ -130,10 +130,10 @@ def unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
-        factors = [s for s in could if s.bent and bound_by(s.line.node) & _factors(first)]
-        first, *_ = factors or [first]                  # of a product no small change is one
+        inner = [s for s in could if s.bent and bound_by(s.line.node) & factors(first.line.node)]
+        first, *_ = inner or [first]                    # of a product no small change is one
         report = of_suspect(checked, found, first, "", in_values(found, first))
-        either = sorted({s.line.first for s in [*alike, *factors[:1]]})
+        either = sorted({s.line.first for s in [*alike, *inner[:1]]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
@@ -157,16 +157,12 @@ def unproved(checked, seen):
     return nothing(checked, found)
 
 
-def _factors(suspect):
-    """The names of which a Suspect is the product."""
-    value = suspect.line.node.value
-    names = names_of(value)
-    return names if isinstance(value, ast.BinOp) and isinstance(
-        value.op, ast.Mult) and 4 * len(names) - 2 == sum(1 for _ in ast.walk(value)) else set()
-
-
 def nothing(checked, found):
     """The Blame where no line can be named."""
+    lines = [line for line in found.outermost.lines if getattr(line.node, "value", None)
+             and not renames(line.node)] if found.suspects else []
+    if len(lines) == 1:                                 # there is no other
+        return of_line(checked, found, lines[0], "unknown", "what it computes is not the gradient")
     unseen = found.runs.watch.unseen
     unseen = f"; no source could be had of {', '.join(unseen)}" if unseen else ""
     return Blame(False, checked.rows, checked.notes, kind="unknown",

@@ -15,7 +15,7 @@ from npdl_study.blame.locate import aimed, goals_of, located
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import by_edit
 from npdl_study.blame.raised import ended, lines_of, what_it_read
-from npdl_study.blame.remedies import every_proof, forward_instead, likelier
+from npdl_study.blame.remedies import every_proof, forward_instead, likelier, unread
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
 from npdl_study.blame.suspects import HANDS_ON
@@ -136,7 +136,10 @@ def reasoned(checked, runs, own):
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
                runs.gradients())
     known, seen, later = located(runs, runs.gradients()), [], []
-    again = functools.cache(lambda: [*others(checked.subject, runs.watch, runs.budget), Own(own)])
+    again = functools.cache(lambda: [*others(checked, runs.watch, runs.budget), Own(own)])
+    proof, name = unread(known, trial(known, again)) or (None, "")
+    if proof is not None:
+        return Found(known, [proof], spared=frozenset(known.wrong - {name}))
     for goal in goals_of(known):
         found = aimed((seen or [known])[0], goal)
         seen.append(found)
@@ -276,7 +279,7 @@ def raised(checked, runs):
     with quiet():
         runs.learn_slopes()
     tried = trial(known, functools.cache(
-        lambda: others(checked.subject, runs.watch, runs.budget)))
+        lambda: others(checked, runs.watch, runs.budget)))
     for one in dict.fromkeys([line, *(s.line for s in reversed(known.suspects))]):
         proof = by_edit(tried, one)
         if proof is not None:

@@ -6,7 +6,7 @@ import itertools
 from npdl_study.blame.edits import Edit, edits
 from npdl_study.blame.weights import STAGES
 from npdl_study.blame.words import unused_in
-from npdl_study.trace.syntax import bound_by, names_of
+from npdl_study.trace.syntax import bound_by, names_of, parsed
 
 MOST = 3                        # names that a turn may hand on to the next
 
@@ -38,6 +38,38 @@ def handed_on(line):
         pairs = zip(names, unused, strict=True)
         new = [ast.Assign([ast.Name(n, ast.Store())], ast.Name(u, ast.Load())) for n, u in pairs]
         yield Edit(1.2, "missing line", None, [line.node, *new], line.node), line.node, says
+
+
+def apart(line):
+    """An array of its own for what a function writes into one that it was handed, from a Line on:
+    dx = np.ones_like(x); dx[x < 0] = ..; return dx."""
+    target = _written(line.node)
+    block = line.loops[-1].body if line.loops else line.function.node.body
+    if target not in line.function.arguments or line.node not in block or any(
+            target in bound_by(node) for node in ast.walk(line.function.node)):
+        return
+    rest, own = block[block.index(line.node) :], f"d{target}"
+    for begin in (f"np.ones_like({target})", f"np.zeros_like({target})", f"{target}.copy()"):
+        new = [ast.Assign([ast.Name(own, ast.Store())], parsed(begin))]
+        for node in rest:
+            whole = isinstance(node, ast.Return)
+            found = ast.parse(ast.unparse(node)).body[0]
+            for part in ast.walk(found) if whole else [getattr(
+                    found, "target", None) or getattr(found, "targets", [None])[0]]:
+                base = getattr(part, "value", part) if not whole else part
+                if isinstance(base, ast.Name) and base.id == target:
+                    base.id = own
+            new.append(found)
+        yield (Edit(1.3, "in place", None, new, line.node, span=len(rest)), line.node,
+               f"{target} is written into, which {line.function.code.co_name} was handed: the "
+               "result needs an array of its own")
+
+
+def _written(node):
+    """The name of the array that a statement writes a part of; or ""."""
+    target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
+    base = getattr(target, "value", None) if isinstance(target, ast.Subscript) else None
+    return getattr(base, "id", "")
 
 
 def twins(line, words):

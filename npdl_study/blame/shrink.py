@@ -11,6 +11,7 @@ from npdl_study.trees import is_float, leaves, mapped
 ENOUGH = 64                     # entries of the largest input: fewer are left as they are
 LENGTHS = (2, 3, 4)
 SHIFT = 0.3                     # of the numbers that a proof is tried on
+MOST = 3                        # lengths that are cut for it
 
 
 def shrunk(subject):
@@ -32,8 +33,19 @@ def shrunk(subject):
 
 def cut(nest, length, n):
     """A nest of arrays with n entries along each axis of a length."""
-    return mapped(nest, lambda leaf: leaf if not isinstance(leaf, np.ndarray) else leaf[
-        tuple(slice(n if m == length else None) for m in leaf.shape)])
+    def less(value):
+        if not isinstance(value, np.ndarray):
+            return value
+        return chosen(value, value[tuple(slice(n if m == length else None) for m in value.shape)])
+    return mapped(nest, less)
+
+
+def chosen(before, array):
+    """A part of an array; of rows that choose, of 0 and one 1, each with a 1 again."""
+    if set(np.unique(before)) == {0.0, 1.0} and (before.sum(-1) == 1).all() and array.size:
+        array = array.copy()
+        array[..., 0] += array.sum(-1) == 0
+    return array
 
 
 def _if_wrong(subject, inputs):
@@ -46,13 +58,16 @@ def _if_wrong(subject, inputs):
         return None
 
 
-def others(subject, watch, budget):
-    """Runs that a proof was not found on: with the other upstream gradients, other numbers, other
-    lengths."""
+def others(checked, watch, budget):
+    """Runs of a Checked that a proof was not found on: with the other upstream gradients, other
+    numbers, other lengths."""
+    subject, missing = checked.subject, [r.name for r in checked.rows if r.kind == "missing"]
     runs, found = [Runs(subject, subject.upstream(used), watch, budget)
                    for used in subject.uses[1:]], []
     other = moved(subject.inputs)
-    for inputs in (other, *(shorter(other, axis) for axis in (0, 1))):
+    lengths = {n for _, a in leaves(other) for n in np.shape(a)} - {0, 1}
+    for inputs in (other, *(shorter(other, axis) for axis in (0, 1)),
+                   *(cut(other, n, n - 1) for n in sorted(lengths)[:MOST])):
         try:
             again = Subject(subject.layer, inputs, subject.options, subject.forward,
                             subject.seed + 1)
@@ -61,7 +76,7 @@ def others(subject, watch, budget):
             continue
     for one in runs:
         try:
-            one.learn_slopes()
+            one.learn_slopes(missing)
             gradients = one.gradients()
             one.wrong(gradients)
             if all(gradients[name].shape == a.shape for name, a in one.arrays.items()):
@@ -90,5 +105,5 @@ def shorter(nest, axis):
     def less(value):
         if not isinstance(value, np.ndarray) or value.ndim <= axis or value.shape[axis] != length:
             return value
-        return np.take(value, range(length - 1), axis)
+        return chosen(value, np.take(value, range(length - 1), axis))
     return mapped(nest, less) if length > 1 else None

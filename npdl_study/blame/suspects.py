@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl_study.blame import weights
+from npdl_study.trace.syntax import names_of
 
 PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
 ODDS = {PROMISED: 0, NOTHING: weights.NOTHING}      # of the others weights.SOMETHING
@@ -57,10 +58,12 @@ class Suspect:
     @property
     def odds(self):
         """How unlikely it is the mistake, as the cost of a change: by what it computes, what it
-        reads, and the axes that it would have to have."""
+        reads, the axes that it would have to have, and whether what it has to be is the gradient
+        of nothing either."""
         own = weights.BENT if self.bent and self.level == SOMETHING else ODDS.get(
             self.level, weights.SOMETHING)
-        return own + weights.FOLLOWS * (self.follows + self.widened + self.librarys)
+        unknown = not self.known and not self.bent
+        return own + weights.FOLLOWS * (self.follows + 2 * self.widened + self.librarys + unknown)
 
     @property
     def rank(self):
@@ -83,13 +86,16 @@ class Suspect:
         return self.effect is not None or bool(self.sure) and all(
             s.all() for s in self.sure.values())
 
+    @property
+    def changed(self):
+        """The keys of the values that have to be others."""
+        return [k for k in self.keys if k in self.wanted and np.abs(
+            self.wanted[k] - self.values[k]).max(initial=0) > 1e-6 * max(
+                np.abs(self.wanted[k]).max(initial=0), 1e-3)]
+
     def first_wrong(self):
         """The key of the first value that has to be another."""
-        for key in (k for k in self.keys if k in self.wanted):
-            far = np.abs(self.wanted[key] - self.values[key]).max(initial=0)
-            if far > 1e-6 * max(np.abs(self.wanted[key]).max(initial=0), 1e-3):
-                return key
-        return self.keys[0]
+        return (self.changed or self.keys)[0]
 
 
 def calls_of(node):
@@ -98,14 +104,22 @@ def calls_of(node):
             if isinstance(n, ast.Call)}
 
 
-def hands_on(node):
-    """Whether a statement only returns, or unpacks, what is there."""
+def hands_on(node, parts=None):
+    """Whether a statement only returns, or unpacks, what is there; of a part of its values."""
     value = getattr(node, "value", None)
     if isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
             node.targets[0], ast.Name):
-        parts = value.elts if isinstance(value, ast.Tuple) else [value]
+        parts = parts or (value.elts if isinstance(value, ast.Tuple) else [value])
         return all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
     return False
+
+
+def factors(node):
+    """The names of which a statement computes the product."""
+    value = node.value
+    names = names_of(value)
+    return names if isinstance(value, ast.BinOp) and isinstance(
+        value.op, ast.Mult) and 4 * len(names) - 2 == sum(1 for _ in ast.walk(value)) else set()
 
 
 def frame_near(frames, places, line):

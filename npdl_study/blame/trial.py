@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npdl_study.blame.derivatives import derivatives
 from npdl_study.blame.edits import holds_itself
 from npdl_study.blame.suspects import frame_near
 from npdl_study.blame.words import is_pure, words_of
@@ -45,13 +46,15 @@ class Proof:
 @dataclass(frozen=True, eq=False)
 class Trial:
     """What is wrong, `runs`, with locals at each key; `others()` gives more Runs that have to be
-    right, but for the gradients `spared`; `words(line)` what changes of a Line are made of."""
+    right, but for the gradients `spared`; `words(line)` what changes of a Line are made of;
+    `derived()` the Derivatives of forward."""
 
     runs: object
     frames: dict
     others: object
     spared: frozenset
     words: object
+    derived: object = tuple
 
 
 def trial(found, others, spared=()):
@@ -59,7 +62,8 @@ def trial(found, others, spared=()):
     runs, frames = found.runs, found.frames
     forwards = found.oracle.values if found.solver is not None else ()
     return Trial(runs, frames, others, frozenset(spared), functools.cache(lambda line: words_of(
-        line, frame_near(frames, runs.watch.places, line), runs.watch, forwards)))
+        line, frame_near(frames, runs.watch.places, line), runs.watch, forwards)),
+        functools.cache(lambda: derivatives(found.oracle) if forwards else []))
 
 
 def first_right(trial, line, suspect, changes, gives=None, right=None):
@@ -176,11 +180,14 @@ def all_right(trial):
         other.works(trial.spared) for other in trial.others())
 
 
-def derives(trial):
-    """Whether the backward is the derivative of the forward that runs now."""
+def derives(trial, names=None):
+    """Whether the backward is the derivative of the forward that runs now; or the gradients that
+    are named."""
     runs = trial.runs
     with unwritten(runs.subject.layer):
         found = runs.gradients()
+    if names is not None:
+        return all(found[name].any() and runs.is_slope(name, found[name]) for name in names)
     wrong = runs.wrong(found)
     return all(found[name].any() for name in wrong) and all(
         runs.is_slope(name, found[name]) for name in sorted(

@@ -1,19 +1,32 @@
 """What a statement may be made of: names, numbers, keys and indices that stand where it does."""
 
 import ast
+import inspect
+import re
 from collections import Counter
 from dataclasses import dataclass, field
+from types import FunctionType
 
 import numpy as np
 
 from npdl_study.blame.edits import place_of
 from npdl_study.trace.runs import quiet
+from npdl_study.trace.source import defined
 from npdl_study.trace.syntax import bound_by, names_of
 
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
 SLIGHT = 1e-3                   # a number that is less is an eps
 SMALL = 12                      # nodes of a part of a sum or product that is a word
+
+
+@dataclass
+class Helper:
+    """A function that a student wrote beside his forward and backward: how many arguments it
+    `needs`, and the `flags` {name: default} that it may be called with."""
+
+    needs: int
+    flags: dict
 
 
 @dataclass
@@ -26,6 +39,8 @@ class Words:
     forwards  {names: forward's expressions in which these stand}
     shapes    tuples: a product of one and a number is a far larger array's
     unused    the names that its function binds and never reads; `once` those it reads once
+    helpers   {source of what is called: Helper}, of the module, and of self
+    dead      whether it binds anew what nothing has read since it was bound
     eps       the small numbers that forward adds
     """
 
@@ -39,6 +54,8 @@ class Words:
     shapes: set = field(default_factory=set)
     unused: set = field(default_factory=set)
     once: set = field(default_factory=set)
+    helpers: dict = field(default_factory=dict)
+    dead: bool = False
     eps: list = field(default_factory=list)
 
     @property
@@ -61,8 +78,13 @@ def words_of(line, frame, watch, forwards):
             numbers.append(text)
         elif isinstance(value, np.ndarray) and value.dtype.kind in "fbiu":
             arrays.append(text)
-    numbers += [text for text in _lengths(arrays, found) if text not in numbers]
     own = ast.unparse(line.node)
+    unread = [n for n in line.function.arguments if n in arrays and n not in names_of(*tree.body)]
+    for name in unread:                                 # the upstream gradient, that nothing reads
+        arrays += [name + index for index in ("[:, None]", "[..., None]", "[..., None, None]")]
+        arrays += [f"{name}.reshape({text}.shape)" for text in arrays if text in found and np.size(
+            found[text]) == np.size(found[name]) and np.shape(found[text]) != np.shape(found[name])]
+    numbers += [text for text in _lengths(arrays, found, own) if text not in numbers]
     arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
     targets = [ast.unparse(t) for n in ast.walk(tree) if isinstance(n, (ast.Assign, ast.AugAssign))
                for t in getattr(n, "targets", [getattr(n, "target", None)])
@@ -73,7 +95,8 @@ def words_of(line, frame, watch, forwards):
     return Words(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
                  places=list(dict.fromkeys(places)), forwards=_of_forward(watch, forwards),
                  shapes={text for text, value in found.items() if isinstance(value, tuple)},
-                 unused=set(unused_in(tree)), once=set(unused_in(tree, 1)),
+                 unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)), dead=_dead(line),
+                 helpers=helpers_of(line.function, names.get("self")),
                  eps=eps_of({watch.places[key[0]].function for key in forwards}))
 
 
@@ -103,15 +126,21 @@ def _values(line, names):
     return found
 
 
-def _lengths(arrays, found):
-    """The lengths of arrays, each of the first array that has it: x.shape[0]."""
+def _lengths(arrays, found, own):
+    """The lengths of arrays, each of the first array that has it, and of those that stand in
+    `own`: x.shape[0]."""
     lengths = {}
     for text in arrays:
-        if text.isidentifier() or text.count(".") == 1:
+        if text in found and (text.isidentifier() or text.count(".") == 1):
             for i, n in enumerate(np.shape(found[text])):
                 if lengths.setdefault(n, (text, []))[0] == text:
                     lengths[n][1].append(i)
-    return [f"{text}.shape[{i}]" for n, (text, axes) in lengths.items() if n > 1 for i in axes]
+    read = re.findall(r"[A-Za-z_]\w*", own)
+    own = {text: found[text] for text in arrays if text.rpartition(".")[2] in read
+           and text in found and np.ndim(found[text])}
+    return [f"{text}.shape[{i}]" for n, (text, axes) in lengths.items() if n > 1 for i in axes] + [
+        f"{text}.{end}" for text, value in own.items()
+        for end in (*(f"shape[{i}]" for i in range(value.ndim)), *["size"] * (value.ndim > 1))]
 
 
 def eps_of(functions):
@@ -144,6 +173,50 @@ def in_reach(line, frame):
     return {n: v for n, v in line.function.space.items()
             if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")} | {
         n: v for n, v in frame.items() if n not in left - around and first.get(n, 0) <= line.first}
+
+
+def helpers_of(function, holder):
+    """{source: Helper} of the functions of a module, and of the methods of self, that only compute
+    what they return."""
+    own = {name: f for name, f in function.space.items()
+           if isinstance(f, FunctionType) and f.__code__.co_filename == function.code.co_filename}
+    own |= {f"self.{name}": getattr(holder, name) for name, f in vars(type(holder)).items()
+            if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
+    found = {}
+    for name, f in own.items():
+        node = None if f.__code__ is function.code else _computing(f.__code__)
+        if node is not None and not re.search("forward|backward|sample", name):
+            taken = inspect.signature(f).parameters.values()
+            found[name] = Helper(sum(p.default is p.empty for p in taken), {
+                p.name: p.default for p in taken if isinstance(p.default, bool)})
+    return found
+
+
+def _computing(code):
+    """The tree of a function that has an argument, no loop, and returns what it computes; or
+    None."""
+    node, _ = defined(code) or (None, "")
+    simple = (ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.Expr)
+    return node if node is not None and code.co_argcount and isinstance(
+        node.body[-1], (ast.Return, ast.If)) and all(
+        isinstance(n, simple) for part in node.body for n in ast.walk(part)
+        if isinstance(n, ast.stmt)) else None
+
+
+def _dead(line):
+    """Whether a Line binds a name that stands bound before it, in the same block, unread."""
+    name = bound_by(line.node)
+    body = line.loops[-1].body if line.loops else line.function.node.body
+    if len(name) != 1 or line.node not in body or name & names_of(
+            *[n for n in ast.walk(line.node) if isinstance(getattr(n, "ctx", None), ast.Load)]):
+        return False
+    for node in reversed(body[: body.index(line.node)]):
+        if any(isinstance(n, ast.Name) and n.id in name and isinstance(n.ctx, ast.Load)
+               for n in ast.walk(node)) or isinstance(node, (ast.If, ast.For, ast.While)):
+            return False
+        if name & bound_by(node):
+            return not isinstance(node.value, (ast.Constant, ast.Name))
+    return False
 
 
 def unused_in(tree, times=0):

@@ -164,9 +164,10 @@ class Runs:
         finally:
             array[at] = before
 
-    def learn_slopes(self):
-        """Know of every gradient its product with one direction, where that is cheaper."""
-        for name in self.arrays:
+    def learn_slopes(self, missing=()):
+        """Know of every gradient but the missing its product with one direction, where that is
+        cheaper."""
+        for name in self.arrays.keys() - set(missing):
             u, found = self._slope(name)
             if not np.isnan(found):
                 self.slopes[name] = u, found

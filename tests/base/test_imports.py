@@ -96,7 +96,7 @@ def test_each_can_be_the_first():
 
 # At most so many lines of Python in a package: who needs more moves its figure by hand, in the same
 # commit, and says what for.
-BUDGET = {"npdl": 7150, "npdl_train": 9950, "npdl_study": 14260}
+BUDGET = {"npdl": 7150, "npdl_train": 9950, "npdl_study": 14800}
 LONGEST = {"npdl": 300, "npdl_train": 400, "npdl_study": 400}      # lines of a file
 
 

@@ -134,7 +134,9 @@ def as_mended(case, told):
 
 def _same(one, other):
     try:
-        return ast.dump(ast.parse(one.strip())) == ast.dump(ast.parse(other.strip()))
+        one, other = (ast.parse(text.strip() + " pass" * text.strip().endswith(":"))
+                      for text in (one, other))
+        return ast.dump(one) == ast.dump(other)
     except SyntaxError:
         return False
 
@@ -146,7 +148,10 @@ def kept(case, told, folder, ask):
         return None
     text = case.text()
     said = "\n".join(line for line in told["text"].splitlines() if "note: or " not in line)
-    for new, old in MENDS.findall(said) or [(told["new"], told["source"])]:
+    pairs = MENDS.findall(said)
+    if not pairs or not _found(text, pairs[0][1]):      # of a long statement a part is printed
+        pairs = [(told["new"], told["source"])]
+    for new, old in pairs:
         text = _put(text, old, new, told["line"])
     path = Path(folder) / f"{_stem(case)}_mended.py"
     path.write_text(text)
@@ -154,14 +159,21 @@ def kept(case, told, folder, ask):
 
 
 def _put(text, old, new, near):
-    """A file with the statement `old`, of several the nearest to a line, written anew."""
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)
-             and _same(ast.unparse(node), old)]
+    """A file with the statement `old`, of several the nearest to a line, written anew; of a loop
+    its head."""
     lines = text.splitlines()
-    for node in sorted(found, key=lambda node: abs(node.lineno - near))[:1]:
-        indent = " " * node.col_offset
-        lines[node.lineno - 1 : node.end_lineno] = [indent + line for line in new.splitlines()]
+    for node in sorted(_found(text, old), key=lambda node: abs(node.lineno - near))[:1]:
+        indent, last = " " * node.col_offset, node.end_lineno
+        if hasattr(node, "body"):
+            last = node.body[0].lineno - 1
+        lines[node.lineno - 1 : last] = [indent + line for line in new.splitlines()]
     return "\n".join(lines) + "\n"
+
+
+def _found(text, old):
+    """The statements of a file that are written so, or loops with such a head."""
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)
+            and _same(ast.unparse(node).split("\n")[0], old)]
 
 
 def _stem(case):
