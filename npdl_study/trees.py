@@ -101,8 +101,9 @@ def dout_of(layer, run, dout, used):
 @contextlib.contextmanager
 def restored(params, inputs):
     """Put Params and inputs, of whole numbers too, back at the end, whatever wrote into them."""
-    params = [(param, param.data) for param in params]
-    arrays = [data for _, data in params] + list(_arrays(inputs))
+    params, found = [(param, param.data) for param in params], []
+    mapped(inputs, found.append)
+    arrays = [*(data for _, data in params), *(x for x in found if isinstance(x, np.ndarray))]
     copies = [array.copy() for array in arrays]
     try:
         yield
@@ -112,15 +113,6 @@ def restored(params, inputs):
                 array[...] = copy
         for param, data in params:
             param.data = data
-
-
-def _arrays(nest):
-    """The arrays of a nest, of any dtype."""
-    if isinstance(nest, (tuple, list, dict)):
-        for item in nest.values() if isinstance(nest, dict) else nest:
-            yield from _arrays(item)
-    elif isinstance(nest, np.ndarray):
-        yield nest
 
 
 def cast(nest, dtype):

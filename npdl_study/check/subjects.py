@@ -22,6 +22,7 @@ from npdl_study.trees import (
     copied,
     dout_of,
     leaves,
+    mapped,
     restored,
     same,
     tupled,
@@ -223,7 +224,13 @@ def added(after, before):
 
 
 def as_array(gradient, value):
-    """The gradient of an input that is an array, as one too: of a list of its rows, of a number."""
+    """The gradient of an input that is an array, as one too: of a list of its rows, of a number;
+    of a nest, such as a state (h, c), as that: an array is its parts' in a row, or each one's."""
+    if isinstance(value, (tuple, list)) and isinstance(gradient, np.ndarray):
+        arrays = [array for _, array in leaves(value)]
+        rows = bool(arrays) and gradient.shape == (len(arrays), *arrays[0].shape)
+        parts = iter(gradient) if rows else itertools.repeat(gradient)
+        return mapped(value, lambda _: next(parts))
     if not isinstance(value, np.ndarray) or gradient is None:
         return gradient
     if isinstance(gradient, (tuple, list)) and len(gradient) == 1 != len(value):

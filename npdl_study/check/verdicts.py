@@ -280,8 +280,9 @@ class Numerical:
 def worst_row(comparisons, paths):
     """The Row of one gradient from its Comparisons, one for each use of the outputs."""
     rows = [c.row for c in comparisons]
-    at = max(range(len(rows)), key=lambda i: (rows[i].right is False, rows[i].right is not None,
-                                              rows[i].error))
+    asked = [row.kind == "missing" and row.right is None for row in rows]   # of what has a slope
+    at = max(range(len(rows)), key=lambda i: (rows[i].right is False, asked[i],
+                                              rows[i].right is not None, rows[i].error))
     if comparisons[at].used != paths:
         rows[at].used = " and ".join(comparisons[at].used)
     return rows[at]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npdl import AdamW, Cache, Layer, Linear, Param, gradcheck
+from npdl import AdamW, BiRNN, Cache, Layer, Linear, Param, gradcheck
 from npdl.errors import InputError
 from npdl_study.check.samples import layer_classes, sample, samples
 from npdl_study.check.subjects import subject_of
@@ -124,6 +124,22 @@ def test_a_gradient_of_another_shape_is_a_verdict_and_each_run_begins_anew():
         assert layer.made.grads[0].shape == (4, 4) and cache.made.grads[0].shape == (2,)
     wrong, = gradcheck(Rebinds(), X).wrong
     assert wrong.name == "params[0]" and wrong.reason.startswith("its shape is (2,)")
+
+
+@pytest.mark.parametrize("state, right, said", [
+    (lambda dx, dstate: dx, False, "its shape is (2, 3, 4)"), (lambda dx, dstate: None, None, "no"),
+    (lambda dx, dstate: np.stack(dstate), True, "")])
+def test_the_gradient_of_a_state_has_its_form(state, right, said):
+    """A state that one output alone does not read is missed no less."""
+    class Mine(BiRNN):
+        def backward(self, dout, cache):
+            dx, dstate = super().backward(dout, cache)
+            return dx, state(dx, dstate)
+
+    start = tuple(np.random.default_rng(i).standard_normal((1, 2, 3)) for i in range(2))
+    x = np.random.default_rng(2).standard_normal((2, 3, 4))
+    report = gradcheck(Mine(4, 3), x, start)
+    assert report.right is right and all(said in row.reason for row in report.rows[-2:])
 
 
 class Beside:
