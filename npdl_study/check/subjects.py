@@ -13,7 +13,7 @@ import itertools
 import numpy as np
 
 from npdl.backend import stream, to_device
-from npdl.core import Param, walk
+from npdl.core import Param, rebuilt, walk
 from npdl.errors import InputError
 from npdl_study.check.adapters import InSelf, as_layer, holders
 from npdl_study.trees import (
@@ -22,7 +22,6 @@ from npdl_study.trees import (
     copied,
     dout_of,
     leaves,
-    mapped,
     restored,
     same,
     tupled,
@@ -224,13 +223,14 @@ def added(after, before):
 
 
 def as_array(gradient, value):
-    """The gradient of an input that is an array, as one too: of a list of its rows, of a number;
-    of a nest, such as a state (h, c), as that: an array is its parts' in a row, or each one's."""
-    if isinstance(value, (tuple, list)) and isinstance(gradient, np.ndarray):
-        arrays = [array for _, array in leaves(value)]
-        rows = bool(arrays) and gradient.shape == (len(arrays), *arrays[0].shape)
-        parts = iter(gradient) if rows else itertools.repeat(gradient)
-        return mapped(value, lambda _: next(parts))
+    """The gradient of an input that is an array, as one too: of a list of its rows, of a number.
+    Of a nest, such as a state (h, c): the parts' gradients so; an array is them, or each one's."""
+    if isinstance(value, (tuple, list)):
+        if isinstance(gradient, (np.ndarray, np.generic, int, float)):
+            rows = np.shape(gradient)[:1] == (len(value),)
+            gradient = list(gradient) if rows else [gradient] * len(value)
+        nests = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
+        return rebuilt(gradient, list(map(as_array, gradient, value))) if nests else gradient
     if not isinstance(value, np.ndarray) or gradient is None:
         return gradient
     if isinstance(gradient, (tuple, list)) and len(gradient) == 1 != len(value):

@@ -127,7 +127,8 @@ def test_a_gradient_of_another_shape_is_a_verdict_and_each_run_begins_anew():
 
 
 @pytest.mark.parametrize("state, right, said", [
-    (lambda dx, dstate: dx, False, "its shape is (2, 3, 4)"), (lambda dx, dstate: None, None, "no"),
+    (lambda dx, dstate: dx, False, "its shape is (3, 2, 4)"), (lambda dx, dstate: None, None, "no"),
+    (lambda dx, dstate: (dstate[0], 1), False, ""),
     (lambda dx, dstate: np.stack(dstate), True, "")])
 def test_the_gradient_of_a_state_has_its_form(state, right, said):
     """A state that one output alone does not read is missed no less."""
@@ -136,8 +137,8 @@ def test_the_gradient_of_a_state_has_its_form(state, right, said):
             dx, dstate = super().backward(dout, cache)
             return dx, state(dx, dstate)
 
-    start = tuple(np.random.default_rng(i).standard_normal((1, 2, 3)) for i in range(2))
-    x = np.random.default_rng(2).standard_normal((2, 3, 4))
+    start = tuple(np.random.default_rng(i).standard_normal((1, 3, 3)) for i in range(2))
+    x = np.random.default_rng(2).standard_normal((3, 2, 4))
     report = gradcheck(Mine(4, 3), x, start)
     assert report.right is right and all(said in row.reason for row in report.rows[-2:])
 
