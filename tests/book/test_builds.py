@@ -1,0 +1,191 @@
+"""A chapter in good form, and what must break its build."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("docutils")
+pytest.importorskip("pygments")
+
+from docs.book import checks, sources
+from docs.book.chapter import BookError, complete, every_equation, read
+from docs.book.frame import step_names
+from docs.book.mistakes import blamed, mistakes
+from docs.book.render import Page
+from docs.book.solved import asked
+from tests.book.test_book import OPENED
+
+WHOLE = """# 1. A map
+
+Why?
+
+## What it does
+
+```{model} thermometers
+It ends at {slopes[-1]::.1f}.
+```
+```{sum}
+y = 2 \\cdot 3 = 6
+z = \\sqrt{2} \\approx 1.41
+---
+y, z = np.array(6.0), np.sqrt(2)
+holds()
+```
+```{ask}
+How far is it from {steps[0]} to {steps[-1]}?
+> steps[-1] - steps[0]
+: {answer::.0f} steps.
+```
+
+## Forward
+
+```{source} npdl.layers.linear:Linear.forward
+```
+
+## The derivation
+
+```{equation} map-1
+y = x W
+```
+```{check} map-1
+x, W = rng.standard_normal((2, 3)), rng.standard_normal((3, 4))
+holds(y=x @ W)
+```
+
+Row by row $y_n = x_n W$.
+
+```{said}
+holds("y_n", y=x @ W)
+```
+
+## Backward, line by line
+
+```{source} npdl.layers.linear:Linear.backward
+dy_rows = dy.reshape(-1, E)   <- map-1
+self.W.grad += rows.T @ dy_rows <- map-1
+self.b.grad += sum_rows(dy_rows) <- map-1
+dx = dy_rows @ self.W.data.T <- map-1
+return dx.reshape(cache.shape) <- map-1
+-- plumbing:
+rows, E = cache.rows, self.W.shape[1]
+```
+
+## The proof
+
+```{proof} Linear
+```
+
+## What goes wrong here
+
+```{mistakes} npdl.layers.linear:Linear
+dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
+: A sign.
+```
+
+## Questions of the course
+
+```{questions} 001.3.1
+```
+
+## Write it yourself
+"""
+
+
+def everything(path):
+    """What a build asks of one chapter, in its order."""
+    read.cache_clear()
+    chapter = read(path)
+    complete(chapter)
+    checks.run(chapter)
+    every_equation([chapter])
+    for part in chapter.directives("model", "sum", "ask"):
+        OPENED[part.name](chapter, part)
+    for part in chapter.directives("source"):
+        sources.cited(chapter, part)
+    for part in chapter.directives("mistakes"):
+        assert "sign is wrong" in mistakes(chapter, part)[0].said
+    for part in chapter.directives("questions"):
+        assert asked(part.given)
+    return chapter
+
+
+def test_a_chapter_in_good_form(tmp_path):
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE)
+    assert step_names(everything(path)) == ["Linear"]
+
+
+def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch):
+    def elsewhere(*arguments):
+        report = blamed(*arguments)
+        return dataclasses.replace(report, line=report.line + 1)
+
+    monkeypatch.setattr("docs.book.mistakes.blamed", elsewhere)
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE)
+    chapter = read(path)
+    with pytest.raises(BookError, match=r"blame first names line \d+ of Linear\.backward, not"):
+        mistakes(chapter, chapter.directives("mistakes")[0])
+    path.write_text(WHOLE.replace(": A sign.", ": Left out.\n! Either line\n! can have it."))
+    read.cache_clear()
+    chapter = read(path)
+    made, = mistakes(chapter, chapter.directives("mistakes")[0])
+    assert (made.why, made.other) == ("Left out.", "Either line can have it.")
+    page = Page(chapter, every_equation([chapter])).mistakes(chapter.directives("mistakes")[0])
+    assert "<p>Either line can have it.</p>" in page
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ("y = x W", "y = -x W", ":35: check map-1 fails"),
+    ("y_n = x_n W", "y_n = -x_n W", ":41: check said-1 fails"),
+    ("y_n = x_n W", r"y_n \\text{ is } x_n W = b", "equation y_n"),
+    ('holds("y_n"', 'holds("x_n"', "0 formulas of the text above begin with 'x_n'"),
+    ('holds("y_n", y=x @ W)', "x", "does not evaluate statement 1 of its equation"),
+    ("Why?", "Why $x = y$?", "check x = y does not evaluate statement 1"),
+    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
+    ("y = x W", "y = x W^\\top", ":35: check map-1 fails"),
+    ("y = x W", "y = x V", "V has no value"),
+    ("y = x W", "y = x W, \\quad x = y W^\\top", "map-1 fails"),
+    ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
+    ("y=x @ W", "y=(x @ W).T", "shapes"),
+    ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
+    ("y=x @ W)", "y=x @ W, rel=1e-3)", "compares nothing"),
+    ("y=x @ W", "x=x * np.nan, y=x @ W", "not finite"),
+    ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
+    ("y = x W", r"y = \mathbf{1}[9 > 8]\,x W", "never true, or never false"),
+    ("y = x W", r"y_n = \max_{k} x_n W", "is of what has none"),
+    ("y = x W", r"y_n = \sum_n x_n W", "stands outside of it"),
+    ("y=x @ W)", "y=(lambda n: (x @ W)[n - 1])(0))", "there is no place -1"),
+    ("holds(y", "dict(y", "does not evaluate statement 1 of its equation"),
+    ("y=x @ W", "y=nothing", "NameError"),
+    ("```{check} map-1", "```{check} map-2", "has no check"),
+    ("{equation} map-1", "{equation} map-2", "must be map-1"),
+    ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
+    ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
+    ("self.b.grad += sum_rows(dy_rows) <- map-1", "self.b.grad += sum_rows(dy_rows)", "nothing"),
+    ("<- map-1", "<- ", "cited by no line"),
+    ("## The proof\n", "", "section 5 must be"),
+    ("# 1. A map", "A map", "first line must be the title"),
+    ("Linear.forward", "Linear.fforward", "is not there"),
+    ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
+    ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
+    (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
+    (": A sign.", ": A sign.\n> nothing", "nothing: NameError"),
+    (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
+    ("{model} thermometers", "{model} thermo", "model 'thermo': there are: thermometers, "),
+    ("{slopes[-1]::.1f}", "{slope::.1f}", "NameError"),
+    ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
+    ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
+    ("---\n", "--\n", "a sum is TeX, a line ---"),
+    ("> steps[-1]", "steps[-1]", "an {ask} has a question"),
+    ("> steps[-1]", "> stops[-1]", "NameError"),
+    ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
+    ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
+])
+def test_what_breaks_a_build(old, new, said, tmp_path):
+    path = tmp_path / "01-map.md"
+    assert old in WHOLE
+    path.write_text(WHOLE.replace(old, new))
+    with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
+        everything(path)
+    assert said in str(found.value)

@@ -1,0 +1,142 @@
+"""The site, built: its links, its pages in a browser, its notebooks."""
+
+import posixpath
+import re
+import shutil
+import time
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+import numpy as np
+import pytest
+
+pytest.importorskip("docutils")
+pytest.importorskip("pygments")
+
+from docs.book import chapter as chapters
+from docs.book.notebooks import filled
+from npdl import backend
+from tests.tools import chromium, device
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = chapters.paths()
+NAMES = [path.stem for path in PATHS]
+
+SEARCHED = {"bptt": "05", "vanishing gradient": "05", "teacher forcing": "13", "dropout": "02",
+            "forget gate": "06", "softmax": "03", "layernorm": "09", "beam search": "15",
+            "causal mask": "11", "weight decay": "14", "rope": "18", "softmax derivative": "03",
+            "lora": "16", "attention mask": "11", "adam": "14", "layer norm backward": "09",
+            "gru": "07", "perplexity": "13"}
+CUT = """[...document.querySelectorAll('.equation math, .source .formula, .worked')].filter(
+    m => m.scrollWidth > m.clientWidth + 1).map(m => m.textContent)"""
+OPEN = "document.querySelectorAll('details:not(.step)').forEach(fold => { fold.open = true; })"
+SMALLEST_LABEL = """(labels => labels.length ? Math.min(...labels) : null)([
+    ...document.querySelectorAll('figure.picture text')].map(label => parseFloat(
+    getComputedStyle(label).fontSize) * label.ownerSVGElement.getScreenCTM().a))"""
+
+
+def html(site):
+    """{path from the site: text} of the pages that Sphinx made."""
+    return {str(p.relative_to(site)): p.read_text(encoding="utf-8") for p in sorted(
+        site.rglob("*.html")) if p.parts[len(site.parts)] not in ("_static", "steps")}
+
+
+@pytest.mark.slow
+def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
+    pages = html(site)
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
+    for name, text in pages.items():
+        for tag, target in re.findall(
+                r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
+            url = urlsplit(target.replace("&amp;", "&"))
+            if url.scheme or url.netloc:                # a link one may follow; nothing is loaded
+                assert tag == "a", f"{name} loads {target}"
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path)))
+            at = name if not url.path else path
+            assert (site / at).is_file(), f"{name}: {target}"
+            if url.fragment and at in ids and at.endswith(".html"):
+                assert unquote(url.fragment) in ids[at], f"{name}: {target}"
+
+
+@pytest.mark.slow
+def test_no_place_of_this_machine_in_the_site(site):
+    for path in site.rglob("*"):
+        if path.suffix in (".html", ".js", ".ipynb", ".css"):
+            assert str(ROOT) not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.find() is None, reason="no browser")
+def test_every_page_in_a_browser(site):
+    """No word on the console, no request elsewhere, formulas as such, nothing wider than the
+    window, in four looks."""
+    with chromium.browser() as page:
+        for name in sorted(str(p.relative_to(site)) for p in site.rglob("steps/*.html")):
+            page.open((site / name).as_uri())           # ready when its last line has run
+            assert page.complaints == [], (name, page.complaints)
+        for name, text in html(site).items():
+            assert "&lt;no title&gt;" not in text and text.count("<h1") == 1, name
+            looks = [(1330, False), (390, True)] if not name.startswith("chapters/") else [
+                (width, dark) for width in (1330, 390) for dark in (False, True)]
+            for width, dark in looks:
+                page.resize(width, 900, mobile=width < 600)
+                page.dark(dark)
+                page.open((site / name).as_uri(), "document.readyState == 'complete'")
+                assert page.complaints == [], (name, page.complaints)
+                wide = page.value("document.documentElement.scrollWidth")
+                assert wide <= width + 1, f"{name} is {wide} wide in a window of {width}"
+            if name.startswith("chapters/"):
+                shown = page.value("[...document.querySelectorAll('.equation math')].map("
+                                   "m => m.getBoundingClientRect()).filter(r => r.height > 8 "
+                                   f"&& r.right < {width}).length")
+                assert shown == page.value("document.querySelectorAll('.equation math').length") > 0
+                page.value(OPEN)
+                cut = page.value(CUT)
+                assert cut == [], (name, width, cut)
+                small = page.value(SMALLEST_LABEL)
+                assert small is None or small >= 11, (name, width, small)
+                colours = page.value("[getComputedStyle(document.body).backgroundColor, "
+                                     "getComputedStyle(document.body).color].join()")
+                assert colours.count("rgb") == 2 and "rgb(255" not in colours.split("),")[0]
+        page.open((site / "chapters/06-lstm.html").as_uri(), "document.readyState == 'complete'")
+        page.value("(d => { d.open = true; d.scrollIntoView(); })("
+                   "document.querySelector('details.step'))")
+        end = time.time() + 20
+        while not any(url.endswith("/steps/LSTMCell.html") for url in page.requests):
+            assert time.time() < end, page.requests[-3:]
+            page.value("1")
+        for words, chapter in SEARCHED.items():
+            page.open((site / "search.html").as_uri() + f"?q={quote(words)}",
+                      "document.querySelectorAll('.search li a').length > 0")
+            first = page.value("document.querySelector('.search li a').href")
+            assert f"/chapters/{chapter}" in first, (words, first)
+        assert page.complaints == []
+        assert {urlsplit(url).scheme for url in page.requests} <= {"file", "data", "blob", "about"}
+
+
+@pytest.mark.slow
+def test_every_notebook_runs(site, tmp_path):
+    """From a folder of its own, with npdl installed, from the first cell to the last, the blanks
+    filled from the solutions."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    found = sorted((site / "notebooks").glob("*.ipynb"))
+    assert {path.stem for path in found} > set(NAMES)
+    for path in found:
+        nbformat.validate(nbformat.read(path, 4))
+        made = nbformat.reads(filled(path.read_text(encoding="utf-8")), 4)
+        shutil.copy(path, tmp_path)
+        nbclient.NotebookClient(made, timeout=300, kernel_name="python3",
+                                resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+
+def test_the_training_notebook_on_a_device(monkeypatch):
+    """Its lines run where arrays do not mix with the host's, as on a GPU."""
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    script = (ROOT / "docs" / "book" / "notebooks" / "train-and-look.py").read_text()
+    space = {}
+    with device.installed(), backend.using("cupy"):
+        exec(script.replace("range(200)", "range(20)"), space)
+        assert type(space["model"].decoder.blocks[0].ffn.up.W.data) is backend.xp.ndarray
+    assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5
