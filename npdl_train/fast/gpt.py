@@ -8,7 +8,7 @@ are computed once for each such pair (`rows.words`).
 
 from npdl.backend import is_host, xp
 from npdl.core import Cache, NoBias
-from npdl.errors import checked_ids, checked_tokens
+from npdl.errors import checked_tokens
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
@@ -93,7 +93,7 @@ class FastGPT:
 
     def check(self, ids):
         """GPT.forward's checks of the tokens."""
-        checked_ids(checked_tokens(ids, "GPT", self.model.max_len), self.model.embedding.W.shape[0])
+        checked_tokens(ids, "GPT", self.model.max_len, self.model.embedding.W.shape[0])
 
     def forward(self, rows, needed, masks=None):            # GPT.forward
         model, m = self.model, self.arena

@@ -16,7 +16,7 @@ from collections import OrderedDict
 import numpy as np
 
 from npdl.backend import is_host, to_host, xp
-from npdl.errors import InputError
+from npdl.errors import BackendError, InputError, checked_ids
 from npdl_train.console import note
 from npdl_train.fast.engine import FastEngine, loss_of, start
 from npdl_train.fast.flat_parameters import rates
@@ -53,7 +53,7 @@ class Work:
 
     def __init__(self, engine, batch, dropout):
         self.engine, self.graph, self.warm = engine, None, False
-        self.pool, self.before = own_pool(), ()
+        self.pool, self.batch = own_pool(), None
         self.shards = [part.make(*part.given) for part in engine.cut(batch, shared=not dropout)]
         self.masks = [Masks(shard) if dropout else None for shard in self.shards]
         self.settle()
@@ -82,7 +82,7 @@ class Work:
     def fill(self, batch, numbers, rng):
         """A batch and an update's numbers, to the device by one copy."""
         arrays = batch.inputs, batch.targets
-        new = not self.before or not all(map(np.array_equal, arrays, self.before))
+        new = self.batch is not batch or not all(map(np.array_equal, arrays, self.before))
         if new:
             self.engine.check(*arrays, batch.counted)
         drawing = [masks for masks in self.masks if masks is not None]
@@ -95,7 +95,7 @@ class Work:
             for masks in drawing:
                 masks.draw(rng(), [next(places) for _ in masks.masks])
         if new:
-            self.before = [np.copy(array) for array in arrays]
+            self.batch, self.before = batch, [array.copy() for array in arrays]
 
     def put(self, inputs, targets, ids):
         """Each shard's tokens, targets and their places among the logits."""
@@ -103,7 +103,7 @@ class Work:
         for shard in self.shards:
             rows, counted, part = shard.rows, shard.counted, shard.sequences
             next(ids)[...] = inputs[part][rows.first, rows.positions]
-            goal = targets[part][counted.sequence, counted.position]
+            goal = checked_ids(targets[part][counted.sequence, counted.position], V, "targets")
             next(ids)[...] = goal
             next(ids)[...] = np.arange(counted.size) * V + goal
 
@@ -127,10 +127,10 @@ def captured(engine, body):
     """The graph of body(), or None where it cannot be captured: then the engine goes on without."""
     stream, why, graph = engine.stream, None, None
     stream.synchronize()
-    stream.begin_capture()
     try:
+        stream.begin_capture()
         body()
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, MemoryError, BackendError) as error:
         why = error
     try:
         graph = stream.end_capture()

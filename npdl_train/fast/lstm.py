@@ -16,7 +16,7 @@ import numpy as np
 
 from npdl.backend import is_host, name, xp
 from npdl.core import Cache, Param
-from npdl.errors import checked_ids, checked_tokens
+from npdl.errors import checked_tokens
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding
 from npdl.layers.recurrent import LSTM, LSTMCell, LSTMLayer
@@ -57,7 +57,7 @@ class FastLSTM:
 
     def check(self, ids):
         """LSTMLM.forward's checks of the tokens."""
-        checked_ids(checked_tokens(ids, "LSTMLM"), self.model.embedding.W.shape[0])
+        checked_tokens(ids, "LSTMLM", size=self.model.embedding.W.shape[0])
 
     def forward(self, rows, needed, masks=None):            # LSTMLM.forward
         model, m, words = self.model, self.arena, rows.words

@@ -14,7 +14,6 @@ a layer's own array (sinusoidal positions) may not: it is refused, but on a GPU,
 be to wait; there it is read anew at each step, and obeyed.
 """
 
-import functools
 import itertools
 import operator
 
@@ -30,18 +29,20 @@ class Snapshot:
     def __init__(self, model, optimizer):
         self.seen, self.owners, self.tables = set(), [], []
         names = ("params", *optimizer.moments)
-        self._add("optimizer", optimizer, functools.partial(some_of, optimizer, names), names)
+        self._add("optimizer", optimizer, Attributes(optimizer, names), names)
         for name in optimizer.moments:
             moments = getattr(optimizer, name)
-            self._add(f"optimizer.{name}", moments, moments.values, moments)
+            self._add(f"optimizer.{name}", moments, moments.values(), moments)
         self._look("model", model)
         self._look("optimizer.params", optimizer.params)
-        _, owners, self.kinds, self.reads, *_ = map(list, zip(*self.owners, strict=True))
-        self.all, self.objects = owners, self._objects()
+        _, self.all, self.kinds, self.now, _, values = map(list, zip(*self.owners, strict=True))
+        self.now.append([self])                 # an end, which none of them holds
+        self.values = [*itertools.chain(*values), self]
 
-    def _add(self, where, owner, read, names):
-        names, values = list(names), list(read())
-        self.owners.append((where, owner, type(owner), read, names, values))
+    def _add(self, where, owner, now, names):
+        """Hold the values that are found in `now`, today and whenever one looks."""
+        names, values = list(names), list(now)
+        self.owners.append((where, owner, type(owner), now, names, values))
         return zip(names, values, strict=True)
 
     def _look(self, where, value):
@@ -51,9 +52,9 @@ class Snapshot:
         self.seen.add(id(value))
         if isinstance(value, (Layer, Param, NoBias, dict)):
             held = value if isinstance(value, dict) else vars(value)
-            below = self._add(where, value, held.values, held)
+            below = self._add(where, value, held.values(), held)
         elif isinstance(value, (list, tuple)):
-            below = self._add(where, value, functools.partial(list, value), range(len(value)))
+            below = self._add(where, value, value, range(len(value)))
         else:
             if is_array(value) and is_host():
                 self.tables.append((where, value, value.copy()))
@@ -61,21 +62,18 @@ class Snapshot:
         for name, each in below if not isinstance(value, Param) else ():
             self._look(f"{where}.{name}", each)
 
-    def _objects(self):
-        """The ids of what all hold. Those of what was held first are its own, since it is kept."""
-        return list(map(id, itertools.chain.from_iterable(map(operator.call, self.reads))))
-
     def check(self):
         """Raise InputError, naming it, for what is another."""
-        if self._objects() != self.objects or list(map(type, self.all)) != self.kinds:
+        now = itertools.chain.from_iterable(self.now)
+        if not all(map(operator.is_, now, self.values)) or list(map(type, self.all)) != self.kinds:
             self._look_closely()
         for where, array, numbers in self.tables:
             if not xp.array_equal(array, numbers):
                 refuse(where)
 
     def _look_closely(self):
-        for where, owner, kind, read, names, values in self.owners:
-            now = list(read())
+        for where, owner, kind, now, names, values in self.owners:
+            now = list(now)
             if type(owner) is not kind or len(now) != len(values):
                 refuse(where)
             if not all(map(operator.is_, now, values)):
@@ -84,8 +82,14 @@ class Snapshot:
                         refuse(f"{where}.{name}")
 
 
-def some_of(owner, names):
-    return [getattr(owner, name) for name in names]
+class Attributes:
+    """Some attributes of an object, each as it is when one looks."""
+
+    def __init__(self, owner, names):
+        self.owner, self.names = owner, names
+
+    def __iter__(self):
+        return map(getattr, itertools.repeat(self.owner), self.names)
 
 
 def same(old, new):

@@ -4,6 +4,7 @@ starts; and the ways that a device alone takes compute the same."""
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,21 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("python -m npdl train-gpt: backend 'cupy': ") and message in line
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("problem", ["driver", "no GPU"])
+def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
+    cupy = types.ModuleType("cupy")
+    exec(PROBLEMS[problem][0], vars(cupy))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    for shown in ("7", "", None):
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if shown is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+        with pytest.raises(BackendError) as caught:
+            backend.use("cupy")
+        named = f"among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
+        assert (named in str(caught.value)) == (shown is not None)
 
 
 @pytest.mark.slow

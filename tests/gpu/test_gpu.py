@@ -3,6 +3,7 @@ with the reason, where there is neither. The first run takes some minutes: each 
 once and kept."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ if REASON is not None:                          # hundreds of cases: not one by 
     pytest.skip(str(REASON), allow_module_level=True)
 STEPS, CLOSE = 20, {"float32": 1e-4, "float64": 1e-9}
 LAUNCHES = {"gpt": 65, "lstm": 69, "text": 143}     # kernels, products and memsets of a step
+CALLS = {"gpt": 95, "lstm": 95, "text": 165}    # of functions, on the host, of a replayed step
 both_dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
 every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -171,6 +173,26 @@ def test_what_a_step_of_the_documents_models_asks_of_the_card(gpu, tmp_path, mod
     assert len([kind for kind, _ in nodes if kind != "copy"]) <= LAUNCHES[model]
     sums = {name for _, name in nodes if name.startswith("cupy_sum")}
     assert not sums                     # a sum down a column would run on few of a card's blocks
+    with cupy_on_cpu.empty_kernels(), trainer.engine:
+        calls = calls_of(trainer.update)
+    assert calls <= CALLS[model], calls
+
+
+def calls_of(work):
+    """How many functions work() calls, Python's own among them: the host's share of a step, which
+    no other process of the machine changes."""
+    count = 0
+
+    def seen(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def test_checkpoints_and_models_move(tmp_path):

@@ -8,11 +8,13 @@ import pytest
 
 from npdl import backend
 from npdl.backend import stream, to_host, xp
-from npdl.errors import InputError
+from npdl.cublas import Handle
+from npdl.errors import BackendError, InputError
 from npdl.models.gpt import GPT
 from npdl.optim import AdamW
-from npdl_train.fast import graph, kernels, static
+from npdl_train.fast import graph, kernels, loss, static
 from npdl_train.fast.graph import GraphEngine
+from npdl_train.fast.prefix import Rows
 from npdl_train.fast.static import Masks
 from npdl_train.runs.config import Config
 from npdl_train.runs.engine import Batch, PlainEngine, make_engine
@@ -234,12 +236,16 @@ def test_a_graphs_memory_is_its_own(gpu, monkeypatch, shared):
 
 
 def test_constants_outlive_what_else_is_made(gpu):
-    """An lru_cache would give the first of them back while a graph reads them."""
+    """An lru_cache would give the first of them back while a graph reads them; where there is one,
+    the graph's own pieces hold what it reads."""
     settings = CASES["gpt"]
 
     def others():
         for rows in range(1000, 1080):
             kernels.ones(1, rows, np.dtype("float32"), "cupy")
+        for S in range(1, 11):
+            Rows(np.zeros((2, S), int), share=False, words=False)
+            loss.unshared(2, S, "cupy", np.ones((2, S), bool).tobytes(), False)
         churn()
 
     assert_equal_engines(settings, between=others)
@@ -345,10 +351,13 @@ def test_a_batch_that_was_changed_in_place_is_looked_at_again(gpu):
         batch = batch_of(4)
         engine.step(batch)
         engine.update()
-        batch.inputs[0, 0] = 7
-        engine.step(batch)
-        with pytest.raises(InputError, match="contain 7; allowed are 0 to 6"):
-            engine.update()
+        for what, array in (("token ids", batch.inputs), ("targets", batch.targets)):
+            before, array[0, 0] = array[0, 0], 7
+            for wrong in (batch, Batch(batch.inputs, batch.targets, batch.counted)):
+                engine.step(wrong)
+                with pytest.raises(InputError, match=f"^{what} contain 7; allowed are 0 to 6$"):
+                    engine.update()
+            array[0, 0] = before
         assert engine.flat.optimizer.steps == 1
 
 
@@ -378,10 +387,35 @@ def test_outside_with_it_is_the_fast_engine(gpu):
         np.testing.assert_allclose(to_host(a.data), to_host(b.data), atol=1e-12)
 
 
-def test_what_cannot_be_captured_goes_on_eagerly_and_says_so_in_one_line(gpu, capsys):
+def no_capture(stream):
+    """As CuPy's builds for ROCm."""
+    raise RuntimeError("not supported")
+
+
+def failing_while_captured(function, error):
+    def call(*given, **named):
+        if stream_is_captured():
+            raise error
+        return function(*given, **named)
+
+    return call
+
+
+@pytest.mark.parametrize("why", ["lora", "not supported", "status 13 of cuBLAS", "is full"])
+def test_what_cannot_be_captured_goes_on_eagerly_and_says_so_in_one_line(gpu, monkeypatch, capsys,
+                                                                         why):
     """An adapter is the textbook's, whose products are CuPy's own."""
+    if why == "not supported":
+        monkeypatch.setattr(xp.cuda.Stream, "begin_capture", no_capture)
+    if why == "status 13 of cuBLAS":
+        monkeypatch.setattr(Handle, "ask", failing_while_captured(Handle.ask, BackendError(why)))
+    if why == "is full":
+        monkeypatch.setattr(graph, "loss_of", failing_while_captured(graph.loss_of,
+                                                                     MemoryError(why)))
+
     def trained(captures):
-        model = make_on_host(lambda: build(GPT, "lora")).to_backend()
+        adapters = {"adapters": "lora"} if why == "lora" else {}
+        model = make_on_host(lambda: build(GPT, **adapters)).to_backend()
         with GraphEngine(model, AdamW(model, 0.05), captures=captures) as engine:
             for _ in range(5):
                 engine.step(batch_of(4))
@@ -391,6 +425,7 @@ def test_what_cannot_be_captured_goes_on_eagerly_and_says_so_in_one_line(gpu, ca
     engine, found = trained(True)
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "no CUDA graph (" in line and line.endswith("going on with --engine eager")
+    assert why == "lora" or why in line
     assert not engine.captures
     _, wanted = trained(False)
     assert capsys.readouterr().err == ""
