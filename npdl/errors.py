@@ -169,8 +169,7 @@ def _check_range(values, most, what, more=""):
 
 
 def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
-    """`ids` as an array, after a check that they are (B, S) integers below `size`, S at most
-    max_len."""
+    """`ids` as an array, after a check that they are (B, S) integers < `size`, S <= max_len."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), neither of "
