@@ -1,14 +1,19 @@
 """Settings of the whole test suite."""
 
 import os
+import sys
 
 # The products of the tests are tiny: one thread is quicker than several, and repeatable.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+# What is collected keeps its bytecode, even where Python was told to keep none: each of hundreds of
+# processes that tests start would compile npdl anew.
+keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+
 import pytest  # after the thread counts, which count when NumPy is first imported
 
-from npdl_train.runs import folder
+from npdl_train.runs import folder, versions
 from tests.tools import blas_check
 
 
@@ -39,6 +44,11 @@ def pytest_collection_modifyitems(config, items):
         slow = [item for item in items if "slow" in item.keywords]
         items[:] = [item for item in items if "slow" not in item.keywords]
         config.hook.pytest_deselected(items=slow)
+
+
+def pytest_collection_finish():
+    versions.engine_digest()        # kept beside the bytecode
+    sys.dont_write_bytecode = keeps_none
 
 
 plot_curves = folder.plot_curves
