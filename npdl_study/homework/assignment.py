@@ -235,6 +235,7 @@ def _text(cls, names, found, elsewhere):
         (s.name, name) for s in (module, helpers) for name, node in s.definitions.items()
         if isinstance(node, source.FUNCTIONS) and answers & source.texts([node])}
     left_out -= own
+    names = [*names, *(name for s, name, _ in found if s is module and "." not in name)]
     kept = module.closure(names, left_out)
     used = {n.id for name in kept for n in source.ast.walk(module.definitions[name])
             if isinstance(n, source.ast.Name)}

@@ -25,6 +25,9 @@ from npdl_study.trees import upstream
 
 WIDTH = 100
 FUNCTIONS = (ast.FunctionDef,)
+# What a forward asks for besides: methods and functions of the same module, whoever calls them.
+BESIDES = {"MultiHeadAttention": ("MultiHeadAttention.split", "MultiHeadAttention.join"),
+           "SinusoidalPositions": ("sinusoidal",), "SequenceLoss": ("exact_match",)}
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 
@@ -62,8 +65,16 @@ class Source:
         inherited = [f for base in self._bases(class_name) if not chosen
                      for f in self._methods(base, forward).values()]
         chosen |= self.called([*chosen.values(), *inherited], forward)
-        return {name: f for name, f in chosen.items()
-                if (self.path, name) in reached and not _only_raises(f)}
+        chosen = {name: f for name, f in chosen.items()
+                  if (self.path, name) in reached and not _only_raises(f)}
+        besides = BESIDES.get(class_name, ()) if forward else ()
+        return chosen | {name: self.defined(name) for name in besides}
+
+    def defined(self, qualname):
+        """The node of a function or a method."""
+        owner, _, name = qualname.rpartition(".")
+        body = self.definitions[owner].body if owner else self.tree.body
+        return next(f for f in body if isinstance(f, FUNCTIONS) and f.name == name)
 
     def _methods(self, class_name, forward):
         own = {f.name: f for f in self.definitions[class_name].body if isinstance(f, FUNCTIONS)}

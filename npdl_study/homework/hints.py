@@ -14,8 +14,9 @@ def equation_of(lines, owner, function, twin=None):
     its own, whichever is there first."""
     if twin is not None and twin is not function and ast.get_docstring(twin):
         return _first_sentence(ast.get_docstring(twin))
+    about = owner if "ward" in function.name else None      # a class's equation is its forward's
     own, whole = (ast.get_docstring(node) or "" if node is not None else ""
-                  for node in (function, owner))
+                  for node in (function, about))
     said = comments(lines, function.body[0].lineno, function.end_lineno).values()
     said = "; ".join(dict.fromkeys(_bare(text) for text, _ in said if "=" in text))
     first = [_first_sentence(text) for text in (whole, without_answer(own)) if text]
@@ -77,7 +78,7 @@ def hinted(lines, function, body, equation, indent):
     returned = [n.value for s in body for n in ast.walk(s)
                 if isinstance(n, ast.Return) and n.value is not None]
     outline = _outline(returned[-1]) if returned else "..."
-    if outline != "...":
+    if outline != "..." and len(body) > 1:                  # else it is the whole answer
         hints.append(("returns", outline))
     width = min(20, max(len(name) for name, _ in hints))
     shown = [f"{indent}# Yours to write. What is known:"]

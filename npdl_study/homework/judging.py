@@ -34,6 +34,13 @@ STACK = {"RNN", "GRU", "LSTM", "Recurrent"}
 KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
 
 
+# {layer: (a function that its forward asks for besides and does not call, its arguments)}
+CALLED = {"SinusoidalPositions": lambda layer, inputs, about: (
+              "sinusoidal", (*layer.table.shape, about.get("exponent", "k/d"), "float64")),
+          "SequenceLoss": lambda layer, inputs, about: (
+              "exact_match", (*inputs, about.get("reduction", "mean")))}
+
+
 def shapes_of(cls):
     """{shape: the options, {name: value}, that it is about} in which a layer is tried."""
     own = option_values(cls)
@@ -110,7 +117,10 @@ def _question(cls, shape, seed, forward):
     for part in walk(layer):            # and to a bias that is none, however it is spelt
         for none in [value for value in vars(part).values() if isinstance(value, NoBias)]:
             none.data, none.grad = (np.zeros(none.shape, dtype) for _ in range(2))
-    return {"layer": layer, "dy": cast(upstream(outputs, stream(seed, 78)), dtype),
+    call = CALLED.get(cls.__name__) if forward else None
+    called = call(layer, inputs, shapes_of(cls).get(shape, {})) if call else ()
+    dy = cast(upstream(outputs, stream(seed, 78)), dtype)
+    return {"layer": layer, "called": called, "dy": dy,
             "names": list(inspect.signature(cls.forward).parameters)[1:],
             "floats": [any(True for _ in leaves(value)) for value in inputs]} | (
         {"inputs": inputs, "options": options} if forward else {"cache": cache})

@@ -34,6 +34,10 @@ from tests.study.test_homework import solved, trouble
     ("Linear", False, "self.b.grad +=", "if self.b.trainable: self.b.grad +=", ""),
     ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(more axes; x ("),
     ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
+    ("SequenceLoss", True, "right.all(1)", "right.any(1)", "output exact_match is wrong"),
+    ("SinusoidalPositions", True, "% 2 == 0", "% 2 == 1", "output sinusoidal is wrong"),
+    ("MultiHeadAttention", True, "self.num_heads, -1).swapaxes(1, 2)",
+     "-1, self.num_heads).swapaxes(1, 2).swapaxes(1, 3).swapaxes(2, 3)", "MultiHeadAttention"),
 ])
 def test_outputs_gradients_sizes_and_manners(tmp_path, monkeypatch, name, forward, right, wrong,
                                              words):
