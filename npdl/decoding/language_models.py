@@ -5,20 +5,25 @@ so a step computes one token for each hypothesis, and all hypotheses in one batc
 only: the textbook's own layers, asked for new tokens alone.
 """
 
+import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from npdl.backend import to_device, to_host, xp
+from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
 from npdl.errors import InputError, checked_ids, is_integer, require_positive
-from npdl.functions import log_softmax
+from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.grouped import turned
+from npdl.layers.linear import Linear
 from npdl.layers.transformer import PreNormBlock
 from npdl.threads import ONE_BLAS_THREAD
 
+LARGE = 2**19       # numbers in a map, from which two threads read it faster than one
 ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
 AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's
                     # weights, a number for each pair of tokens, would be what takes most memory
@@ -145,6 +150,12 @@ class CachedGPT(StepByStep):
 class CachedLlama(CachedGPT):
     """A Llama with a key/value cache, of one key and value for each group of heads."""
 
+    def settings(self, rows):
+        """Every BLAS thread where the maps are LARGE: those of a real model's file, which keeps
+        together what one output reads, are read faster by two."""
+        small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
+        return (super() if small else super(StepByStep, self)).settings(rows)
+
     @property
     def norm(self):
         return self.model.norm
@@ -156,16 +167,17 @@ class CachedLlama(CachedGPT):
                       self.model.embedding.W.data.dtype)
 
     def after(self, new, kv):
-        model, seen, R = self.model, kv.filled, new.shape[1]
+        model, seen, (B, R) = self.model, kv.filled, new.shape
         attention = model.blocks[0].attention
         n = attention.W_Q.sizes[1] // attention.W_K.sizes[1]        # heads in a group
         mask = xp.tile(causal_mask(seen + R)[seen:], (n, 1)) if R > 1 else None     # (n R, P + R)
-        x, _ = model.embedding.forward(new)
+        x, _ = model.embedding.forward(new.reshape(-1))             # x (B R, D)
         turn = attention.rotary.turn(np.arange(seen, seen + R), x.dtype)
         for i, block in enumerate(model.blocks):
-            x = x + grouped_after(block.attention, block.norm1.forward(x)[0], mask, turn, kv, i)
-            x = x + block.ffn.forward(block.norm2.forward(x)[0])[0]
-        return x
+            put = functools.partial(kv.put, i)
+            x = x + grouped_after(block.attention, rms_norm(block.norm1, x), B, mask, turn, put)
+            x = x + swiglu(block.ffn, rms_norm(block.norm2, x))
+        return x.reshape(B, R, -1)
 
 
 class CarriedLSTM(StepByStep):
@@ -210,15 +222,46 @@ def attention_after(attention, x, mask, kept):
     return attention.W_O.forward(attention.join(heads))[0]
 
 
-def grouped_after(attention, x, mask, turn, kv, block):
-    """GroupedQueryAttention.forward of x (B, R, D) that follows what is in `kv`."""
-    q, k, v = (attention.split(W.forward(x)[0])
-               for W in (attention.W_Q, attention.W_K, attention.W_V))
-    q, k = turned(q, *turn), turned(k, *turn)               # q (B, G, n, R, d), k (B, G, 1, R, d)
-    k, v = kv.put(block, k[:, :, 0], v[:, :, 0])
-    B, G, n, R, d = q.shape
-    heads, _ = attend(q.reshape(B, G, n * R, d), k, v, mask)    # a group's queries read one k
-    return attention.W_O.forward(attention.join(heads.reshape(q.shape)))[0]
+def grouped_after(attention, x, B, mask, turn, put):
+    """GroupedQueryAttention.forward of rows x (B R, D); `put` adds keys and values to others."""
+    q, k, v = (mapped(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
+    G, d, R = attention.num_kv_heads, attention.rotary.d, len(x) // B
+    qk = xp.concatenate([q, k], 1).reshape(B, R, -1, d).swapaxes(1, 2)
+    qk = turned(qk, *turn)                                  # qk (B, H + G, R, d)
+    k, v = put(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
+    q = qk[:, :-G].reshape(B, G, -1, d)                     # q (B, G, n R, d): n heads read one k
+    heads = attended(q, k, v, mask).reshape(B, -1, R, d)    # (B, H, R, d)
+    return mapped(attention.W_O, heads.swapaxes(1, 2).reshape(len(x), -1))
+
+
+def attended(q, k, v, mask):
+    """attend, without what backward reads."""
+    if mask is not None:
+        return attend(q, k, v, mask)[0]
+    scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]))
+    e = xp.exp(scores - scores.max(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True)) @ v
+
+
+def rms_norm(norm, x):
+    """RMSNorm.forward of rows, without what backward reads."""
+    mean_square = not_infinite((x * x).sum(-1, keepdims=True) / x.shape[1])
+    return x / xp.sqrt(mean_square + norm.eps) * norm.gain.data
+
+
+def swiglu(ffn, x):
+    """SwiGLU.forward of rows, without what backward reads."""
+    h, u = 0.5 * mapped(ffn.gate, x), mapped(ffn.up, x)
+    return mapped(ffn.down, (h * xp.tanh(h) + h) * u)       # silu(2 h) = h (1 + tanh h)
+
+
+def mapped(layer, x):
+    """layer.forward of rows (N, D): of a Linear without its checks and what backward reads, and
+    by the product in which OpenBLAS uses each part of W as soon as it has copied it."""
+    if type(layer) is not Linear:
+        return layer.forward(x)[0]
+    y = (layer.W.data.T @ x.T).T if len(x) > 1 else x @ layer.W.data
+    return y if isinstance(layer.b, NoBias) else y + layer.b.data
 
 
 def log_probabilities(logits):

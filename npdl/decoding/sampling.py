@@ -113,11 +113,12 @@ def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
     found = [[] for _ in live]
     totals, complete = np.zeros(len(live)), np.zeros(len(live), bool)
     for length in range(1, max_len + 1):
-        open_ = (rows[place] > -math.inf).any(1)            # a tree may have dead ends
+        open_ = (rows.max(1) > -math.inf)[place]            # a tree may have dead ends
         live, place = live[open_], place[open_]
         if not len(live):
             break
-        tokens = choose(rows[place], live, len(found))
+        here = rows if len(place) == len(rows) and (np.diff(place) > 0).all() else rows[place]
+        tokens = choose(here, live, len(found))
         totals[live] += rows[place, tokens]
         for sequence, token in zip(live, tokens, strict=True):
             found[sequence].append(token)

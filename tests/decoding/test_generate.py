@@ -152,15 +152,19 @@ def test_a_state_is_not_changed_by_advancing():
 
 def test_a_step_computes_one_position(monkeypatch):
     """The rows that reach any linear map: the prompt's once, then one for each hypothesis."""
+    from npdl.decoding import language_models
     from npdl.layers.linear import Linear
 
-    rows, forward = [], Linear.forward
+    rows = []
 
-    def counted(self, x):
-        rows.append(x.size // x.shape[-1])
-        return forward(self, x)
+    def counted(forward):
+        def call(layer, x):
+            rows.append(x.size // x.shape[-1])
+            return forward(layer, x)
+        return call
 
-    monkeypatch.setattr(Linear, "forward", counted)
+    monkeypatch.setattr(Linear, "forward", counted(Linear.forward))
+    monkeypatch.setattr(language_models, "mapped", counted(language_models.mapped))
     source = Seq2Seq(V, V, 16, 2, 2, 2, max_len=16)
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
                    CachedLlama(llama(), np.arange(5)),

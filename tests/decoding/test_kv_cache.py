@@ -11,6 +11,7 @@ from npdl.decoding.continuation import continuation
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.language_models import CachedLlama, Recomputed
 from npdl.errors import InputError
+from npdl.models.llama import Llama
 from tests.decoding.test_generate import V, assert_same_walk, gpt, llama, lstm
 
 ONE = np.array([0])
@@ -114,6 +115,9 @@ def test_one_row_has_one_blas_thread_and_the_setting_comes_back(make):
     greedy(continuation(make(), [1]), 2, on_token=lambda *_: seen.append(threads()))
     greedy(continuation(make(), [[1], [2]]), 1, on_token=lambda *_: seen.append(threads()))
     assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == threads() == before
+    greedy(continuation(Llama(7, 512, 1, 4, 2, 1024), [1]), 1,
+           on_token=lambda *_: seen.append(threads()))
+    assert seen[-1] == before                                   # of large maps it has them all
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 2.0, True])
