@@ -176,8 +176,8 @@ def test_lists_of_layers_are_complete():
 
 def test_what_is_counted_of_the_wing():
     """Kernels, those that may be wrong, options, choices; what a step asks of a card."""
-    from tests.fast import test_interrupts
-    from tests.tools import broken_kernels, fast_cases
+    from tests.fast import cases, test_interrupts
+    from tests.tools import broken_kernels
 
     page = words("docs/gpu.md")
     kernels, harmless = numbers(r"each of the (\d+) fused kernels,.* but for (\d+) that are", page)
@@ -189,8 +189,8 @@ def test_what_is_counted_of_the_wing():
     assert asked == held
     said = numbers(r"each of (\d+) options of a GPT and (\d+) of an LSTM,.*`--slow`, (\d+) choices",
                    words("docs/fast.md"))
-    counts = [len(fast_cases.options(kind)) for kind in fast_cases.DRAWN]
-    assert said == (*counts, sum(fast_cases.DRAWN.values()))
+    counts = [len(cases.options(kind)) for kind in cases.DRAWN]
+    assert said == (*counts, sum(cases.DRAWN.values()))
     assert numbers(r"with `--slow` (\d+) times, both models", words("docs/fast.md")) == (
         2 * sum(test_interrupts.MANY.values()),)
 

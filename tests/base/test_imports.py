@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from tests.tools.import_graph import (
+from tests.base.import_graph import (
     FILES,
     ROOT,
     ROOTS,

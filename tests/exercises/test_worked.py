@@ -24,7 +24,8 @@ from exercises.worked import (
     vec,
 )
 from npdl.errors import InputError
-from tests.tools import slips, slow
+from tests.exercises import slips
+from tests.tools import slow
 
 
 def test_numbers_as_they_are_written():

@@ -17,7 +17,7 @@ from npdl.optim import AdamW
 from npdl_train.fast import flat_parameters
 from npdl_train.fast.engine import FastEngine, unsupported
 from npdl_train.runs.engine import PlainEngine, make_engine
-from tests.tools.fast_cases import (
+from tests.fast.cases import (
     BATCHES,
     COUNTED,
     SIZES,
@@ -37,7 +37,7 @@ from tests.tools.fast_cases import (
     options,
     sparse,
 )
-from tests.tools.fast_refusals import (
+from tests.fast.refusals import (
     assert_a_changed_batch_is_read_again,
     assert_batches_are_refused,
     assert_changes_are_refused,

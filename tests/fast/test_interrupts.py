@@ -15,8 +15,8 @@ from npdl_train.fast import workers
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.workers import Processes, Threads
 from npdl_train.runs.engine import PlainEngine
+from tests.fast.cases import assert_close, build, drawn
 from tests.tools import slow
-from tests.tools.fast_cases import assert_close, build, drawn
 
 BATCHES = ("few shared", "many shared", "all the same")
 FEW, MANY = {"threads": 10, "fork": 20, "spawn": 2}, {"threads": 60, "fork": 200, "spawn": 50}

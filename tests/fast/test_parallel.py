@@ -29,7 +29,7 @@ from npdl_train.fast.flat_parameters import UPDATES, FlatParameters
 from npdl_train.fast.workers import Deferred, Processes, Threads, WorkerLost, shared_memory
 from npdl_train.process import has_ended
 from npdl_train.runs.engine import PlainEngine, make_engine
-from tests.tools.fast_cases import build, drawn
+from tests.fast.cases import build, drawn
 
 both = pytest.mark.parametrize("way", [Threads, Processes])
 

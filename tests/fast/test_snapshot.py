@@ -11,8 +11,8 @@ from npdl_train.fast import workers
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.flat_parameters import UPDATES
 from npdl_train.fast.workers import Processes, Threads
-from tests.tools.fast_cases import build, drawn
-from tests.tools.fast_snapshot import assert_every_change
+from tests.fast.cases import build, drawn
+from tests.fast.snapshot import assert_every_change
 
 slow = pytest.mark.slow
 MODELS = [(GPT, {"adapters": "lora", "positions": "k/d"}), (LSTMLM, {"padding_id": 0}),

@@ -15,12 +15,12 @@ from npdl_study.deviation import deviation
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.run import load_run, train
+from tests.fast.cases import COUNTED, assert_equal_on_a_device, build, drawn
 from tests.tools import cupy_on_cpu
 from tests.tools.broken_kernels import MODELS
 from tests.tools.cases import all_cases
 from tests.tools.device import REASON, needs_cupy, unwaited
 from tests.tools.device_helpers import SETTINGS, on_device, on_host, run_case, small_config
-from tests.tools.fast_cases import COUNTED, assert_equal_on_a_device, build, drawn
 from tests.tools.trained import trained
 
 pytestmark = needs_cupy

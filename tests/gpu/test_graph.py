@@ -19,10 +19,10 @@ from npdl_train.fast.static import Masks
 from npdl_train.runs.config import Config
 from npdl_train.runs.engine import Batch, PlainEngine, make_engine
 from npdl_train.runs.loop import Trainer
+from tests.fast.cases import build, make_on_host
 from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
 from tests.tools.device_helpers import assert_same_records
-from tests.tools.fast_cases import build, make_on_host
 from tests.tools.trained import assert_same_bytes
 
 pytestmark = needs_cupy

@@ -20,15 +20,15 @@ from npdl_train.fast.prefix import Rows
 from npdl_train.runs.config import Config
 from npdl_train.runs.engine import Batch
 from npdl_train.runs.loop import Trainer
-from tests.tools import broken_kernels, cupy_on_cpu
-from tests.tools.device import needs_cupy
-from tests.tools.fast_cases import (
+from tests.fast.cases import (
     assert_close,
     assert_equal_on_a_device,
     assert_moments_overflow_to_nan,
     build,
     drawn,
 )
+from tests.tools import broken_kernels, cupy_on_cpu
+from tests.tools.device import needs_cupy
 
 pytestmark = needs_cupy
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")

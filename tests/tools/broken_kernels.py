@@ -22,7 +22,7 @@ from npdl_train.fast import cuda, cuda_ends, cuda_lstm, fused, kernels
 from npdl_train.fast.engine import FastEngine
 from npdl_train.fast.memory import Arena
 from npdl_train.runs.engine import PlainEngine
-from tests.tools.fast_cases import (
+from tests.fast.cases import (
     assert_close,
     assert_equal,
     assert_equal_on_a_device,

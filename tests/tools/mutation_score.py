@@ -19,7 +19,7 @@ import json
 import sys
 from pathlib import Path
 
-SUBJECTS = {"textbook": "tests.tools.mutation", "wing": "tests.tools.fast_mutation",
+SUBJECTS = {"textbook": "tests.tools.mutation", "wing": "tests.fast.mutation",
             "blame": "tests.tools.blame_score",
             "exercises": "tests.tools.exercise_mutation"}
 

@@ -1,6 +1,6 @@
 """Which module imports which: circles and late imports, and one picture of the rooms.
 
-    python -m tests.tools.import_graph docs/generated/rooms.svg
+    python -m tests.base.import_graph docs/generated/rooms.svg
 
 A room is a folder; the files directly in npdl or npdl_train are one. An import inside a function
 counts as any other for circles. `python -m` and the names of `npdl` import by name, when asked.

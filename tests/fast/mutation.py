@@ -2,7 +2,7 @@
 mutation_score.
 
 Each mutant takes the place of its function while a few steps of both engines are compared
-(fast_cases and fast_refusals beside this file); it is caught when they differ, fail, or take far
+(cases and refusals beside this file); it is caught when they differ, fail, or take far
 too long. The reasons of survivors, where a change can make no difference, are written here by hand.
 """
 
@@ -27,7 +27,7 @@ from npdl_train.fast import (
     prefix,
     snapshot,
 )
-from tests.tools.fast_cases import (
+from tests.fast.cases import (
     BATCHES,
     assert_chosen,
     assert_equal,
@@ -42,13 +42,13 @@ from tests.tools.fast_cases import (
     forget,
     grid,
 )
-from tests.tools.fast_refusals import (
+from tests.fast.refusals import (
     assert_a_changed_batch_is_read_again,
     assert_batches_are_refused,
     assert_changes_are_refused,
     assert_refusals,
 )
-from tests.tools.fast_snapshot import assert_every_change
+from tests.fast.snapshot import assert_every_change
 from tests.tools.mutants import mutants
 from tests.tools.mutation import time_limit
 

@@ -6,8 +6,8 @@ import copy
 from npdl.backend import stream
 from npdl.core import Layer, NoBias, Param
 from npdl.errors import InputError
-from tests.tools.fast_cases import assert_close, both, build, drawn
-from tests.tools.fast_refusals import refusal
+from tests.fast.cases import assert_close, both, build, drawn
+from tests.fast.refusals import refusal
 
 HELD = (Layer, Param, NoBias, dict, list)       # what has attributes, or items, of its own
 

@@ -17,7 +17,7 @@ from npdl.optim import AdamW, Muon, matrices_only
 from npdl_train.fast import engine
 from npdl_train.fast.engine import FastEngine
 from npdl_train.runs.engine import Batch
-from tests.tools.fast_cases import D, V, assert_close, both, build, drawn
+from tests.fast.cases import D, V, assert_close, both, build, drawn
 
 
 def refusals():

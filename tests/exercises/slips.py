@@ -1,6 +1,6 @@
 """Operators exchanged in the code of worked solutions: does the print change, and who sees it?
 
-    python -m tests.tools.slips [COUNT SEED]        # of each exercise, and what was not seen
+    python -m tests.exercises.slips [COUNT SEED]        # of each exercise, and what was not seen
 """
 
 import ast
