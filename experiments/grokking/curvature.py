@@ -68,18 +68,27 @@ def norm(arrays):
     return float(np.sqrt(sum((a * a).sum() for a in arrays.values())))
 
 
+def place(trainer):
+    """(the parameters, P^1/2) of a run as it stands: {name: array in float64} each."""
+    optimizer, b2 = trainer.optimizer, trainer.config.betas[1]
+    return ({name: p.data.astype(np.float64) for name, p in trainer.model.params()},
+            {name: np.sqrt(np.sqrt(v.astype(np.float64) / (1 - b2**optimizer.steps))
+                           + optimizer.eps) for name, v in optimizer.v.items()})
+
+
+def dot(a, b):
+    return sum(float((a[name] * b[name]).sum()) for name in a)
+
+
 def measured(hessian, trainer, u, turns):
     """(what is recorded of this step, the eigenvector u after some turns of power iteration)."""
-    theta = {name: p.data.astype(np.float64) for name, p in trainer.model.params()}
-    optimizer, b2 = trainer.optimizer, trainer.config.betas[1]
-    root = {name: np.sqrt(np.sqrt(v.astype(np.float64) / (1 - b2**optimizer.steps)) + optimizer.eps)
-            for name, v in optimizer.v.items()}                                     # P^1/2
+    theta, root = place(trainer)
     for _ in range(turns):
         size = norm(u)
         u = {name: a / size for name, a in u.items()}
         product = hessian.product(theta, {name: u[name] / root[name] for name in u})
         turned = {name: product[name] / root[name] for name in u}
-        largest = sum(float((u[name] * turned[name]).sum()) for name in u)
+        largest = dot(u, turned)
         u = turned
     loss, gradient = hessian.gradient(theta)
     return {"step": trainer.step, "loss": loss, "gradient_norm": norm(gradient),

@@ -1,0 +1,166 @@
+"""Jumps without rounding: what AdamW and the softmax do before a memorised loss jumps.
+
+  python experiments/grokking/spikes.py --list     the trials and their minutes
+  python experiments/grokking/spikes.py            make what is not made yet
+  python experiments/report.py                     the answer, from what there is
+
+gpt    the README's run, the study's default GPT, with several seeds, in float64 and in float32,
+       looked at every EVERY of the steps WINDOW, in which its loss and accuracy fall back
+lstm   the LSTM of question 7 with decay 1/4, in both, until its training loss has jumped a
+       hundredfold. Then it is set back BACK steps, and the same steps are made again, to the last
+       digit, and looked at every EVERY of them; before that every SPARSE
+
+lr_curvature   lr times the largest eigenvalue of P^-1/2 H P^-1/2 (see curvature.py)
+along_update   lr times that curvature along AdamW's update P^-1 m; along_gradient: along P^-1 g
+root_v         root of the mean of v_hat; ratio: the mean of g^2 over that of v_hat
+zero_sum       |sum over the words| of the logits' gradient, over the sum of all its absolute
+               values: 0 but for rounding, in the run's own digits
+absorbed       share of the counted tokens whose right word's gradient is exactly 0
+classifier_mean, logit_mean   norm of the mean of the words' weights; mean of all counted logits
+
+Two explanations, and the step at which each says a jump must come:
+
+arXiv:2506.04805   where the curvature that AdamW sees passes the stability limit along the
+                   gradient, v being larger than g^2 and falling. For b1 = 0.9 the limit is 38
+arXiv:2605.06152   after right words' gradients are rounded to 0: the classifier's mean and the
+                   features' grow exponentially. Its setting has no decay. A token is absorbed once
+                   its loss is below 6e-8 in float32, and 1e-16 in float64
+
+Predicted on 26 November 2026, 18:58 UTC, before any of these runs (that the GPT's loss jumps in
+float64, too, was known from the trials of experiments/rounding.py):
+  (1) gpt: in both precisions each tenfold rise of the loss within 30 steps comes at most 30 steps
+      after a look with lr_curvature above 38, and along_gradient is above 38 at a look between;
+  (2) gpt: at no look is a token absorbed in float64, or more than one in a hundred in float32, and
+      zero_sum is below 1e-12 and 1e-3: the second explanation has no step for these jumps;
+  (3) gpt: float32 and float64 have equally many jumps, within a factor of two;
+  (4) lstm: (1) holds of each first jump, the limit being passed at most 100 steps before. In
+      float64 nothing is absorbed. In float32 more than half of the tokens are before the jump, but
+      the classifier's mean grows less than twofold over the BACK steps.
+"""
+
+if __name__ == "__main__":
+    from npdl_train.console import begin
+
+    begin()         # Ctrl-C is quiet from here on
+
+import sys
+from collections import deque
+
+import numpy as np
+
+from experiments.grokking.curvature import Hessian, dot, look, norm, place
+from experiments.study.q7_decay import FACTOR, jump_places
+from experiments.study.records import GRID, variant
+from experiments.trials import Trial, columns_of, evaluations, main, settings
+from npdl.losses import SequenceLoss
+from npdl_train.runs.engine import PlainEngine
+from npdl_train.runs.loop import Trainer, unwarned
+
+FOLDER = "grokking/spikes"
+DTYPES = ("float64", "float32")
+SEEDS = {"gpt": (0, 42, 3), "lstm": (1, 42, 0)}
+WINDOW = (200, 700)         # the GPT's
+STEPS = 48_001              # the LSTM's, at most
+BACK, EVERY, SPARSE = 800, 10, 1000
+TURNS = (25, 8, 2)          # of the power iteration: at first, every SPARSE steps, every EVERY
+MINUTES = {("gpt", "float64"): 4, ("gpt", "float32"): 3, ("lstm", "float64"): 9,
+           ("lstm", "float32"): 5}                  # on one core, expected
+
+
+class Watch:
+    """Looks at a trainer with the eigenvector that it found the last time."""
+
+    def __init__(self, hessian, params):
+        rng = np.random.default_rng(0)
+        self.hessian = hessian
+        self.u = {name: rng.normal(size=p.data.shape) for name, p in params}
+        self.turns = TURNS[0]
+
+    def look(self, trainer, turns):
+        """The row of this step."""
+        row, self.u = look(self.hessian, trainer, self.u, max(turns, self.turns))
+        self.turns = 0
+        return {**row, **directions(self.hessian, trainer), **rounded(trainer)}
+
+
+def directions(hessian, trainer):
+    """The curvature along the update and along the gradient, as AdamW sees it, and v."""
+    theta, root = place(trainer)
+    gradient = hessian.gradient(theta)[1]
+    m = {name: a.astype(np.float64) for name, a in trainer.optimizer.m.items()}
+    row = {}
+    for name, vector in (("along_update", m), ("along_gradient", gradient)):
+        d = {n: vector[n] / root[n] ** 2 for n in vector}
+        row[name] = trainer.config.lr * dot(d, hessian.product(theta, d)) / dot(d, vector)
+    v = sum(a.sum(dtype=np.float64) for a in trainer.optimizer.v.values())
+    v /= 1 - trainer.config.betas[1] ** trainer.optimizer.steps
+    size = sum(a.size for a in root.values())
+    return {**row, "root_v": float(np.sqrt(v / size)), "ratio": norm(gradient) ** 2 / v}
+
+
+def rounded(trainer):
+    """What rounding does to the logits' gradient, in the run's own digits."""
+    plain, loss = PlainEngine(trainer.model, trainer.optimizer), SequenceLoss()
+    logits, _, targets, counted = plain.look(trainer.task.batch(trainer.step), None)
+    d = loss.backward(1.0, loss.forward(logits, targets, counted)[1])[counted]
+    right = np.take_along_axis(d, targets[counted][:, None], 1)
+    wide = d.astype(np.float64)
+    return {"zero_sum": float(np.abs(wide.sum(-1)).sum() / np.abs(wide).sum()),
+            "absorbed": float((right == 0).mean()),
+            "classifier_mean": norm({"": trainer.model.classifier.W.data.mean(1)}),
+            "logit_mean": float(logits[counted].mean())}
+
+
+def looked_at(config):
+    """The columns of a training in the WINDOW."""
+    trainer, rows = Trainer(config), []
+    watch = Watch(Hessian(config), trainer.model.params())
+    with trainer.engine, unwarned():
+        while trainer.step <= WINDOW[1]:
+            if trainer.step >= WINDOW[0] and trainer.step % EVERY == 0:
+                rows.append(watch.look(trainer, TURNS[2]))
+            trainer.update()
+    return columns_of(rows)
+
+
+def spiking(config):
+    """The columns of a training until its first jump."""
+    trainer = Trainer(config)
+    watch, rows, seen = Watch(Hessian(config), trainer.model.params()), [], []
+    states = deque(maxlen=1 + BACK // GRID)
+    for row in evaluations(trainer):
+        if trainer.step % GRID == 0:
+            rows.append(row)
+            states.append(trainer.state())
+            if jump_places(columns_of(rows)):
+                break
+            if trainer.step % SPARSE == 0:
+                seen.append(watch.look(trainer, TURNS[1]))
+    trainer.load_state(*states[0])
+    seen = [row for row in seen if row["step"] < trainer.step]
+    watch.turns = TURNS[0]
+    with trainer.engine:
+        while trainer.step < rows[-1]["step"]:
+            seen.append(watch.look(trainer, TURNS[2]))
+            for _ in range(EVERY):
+                trainer.update()
+    seen.append(watch.look(trainer, TURNS[2]))
+    return columns_of(seen)
+
+
+def trial(model, seed, dtype):
+    if model == "gpt":
+        config, make, more = variant("gpt", seed=seed, dtype=dtype), looked_at, list(WINDOW)
+    else:
+        config = variant("lstm", seed=seed, weight_decay=0.25, dtype=dtype, steps=STEPS)
+        make, more = spiking, FACTOR
+    return Trial(f"{model}-{dtype}-seed{seed}", {
+        **settings(config), "model": model, "seed": seed, "looked": more, "every": EVERY},
+        MINUTES[model, dtype], lambda: make(config))
+
+
+TRIALS = [trial(model, seed, dtype) for model, seeds in SEEDS.items() for seed in seeds
+          for dtype in DTYPES]
+
+if __name__ == "__main__":
+    sys.exit(main(FOLDER, TRIALS, __doc__))
