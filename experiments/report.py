@@ -19,7 +19,7 @@ from pathlib import Path
 
 from experiments import rounding
 from experiments.grokking import answers as laboratory
-from experiments.grokking import forks
+from experiments.grokking import clock, forks, spikes
 from experiments.study import q2_recipe, simulate
 from experiments.study.figures import digest_of, write_png
 from experiments.study.judge import WORDS
@@ -33,6 +33,7 @@ from npdl_train.console import OneLineParser, guarded
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "experiments" / "pages"
+LABORATORY = (forks, spikes, clock)         # what has its numbers, facts and figure by itself
 FIGURES = ROOT / "experiments" / "results" / "figures"
 MADE = "<!-- written by python experiments/report.py; do not edit it by hand -->"
 
@@ -51,8 +52,8 @@ def values(store, judged):
     made = {name: value for module in MODULES.values() for name, value in
             module.values(store).items()}
     words = Counter(verdict.word for verdict in judged)
-    return {**made, **rounded(store), **laboratory.values(), **forks.values(),
-            **simulate.values(),
+    return {**made, **rounded(store), **laboratory.values(), **simulate.values(),
+            **{name: value for module in LABORATORY for name, value in module.values().items()},
             "claims": str(len(judged)),
             **{word: str(words[word]) for word in WORDS}, "verdicts": count_table(judged),
             "runs": runs_table(store), "hours": hours(store),
@@ -62,7 +63,8 @@ def values(store, judged):
 def facts(store):
     """{what a page says beside its numbers: whether it is so}."""
     return {words: true for module in (*MODULES.values(), laboratory)
-            for words, true in module.facts(store).items()} | forks.facts()
+            for words, true in module.facts(store).items()} | {
+                words: true for module in LABORATORY for words, true in module.facts().items()}
 
 
 def rounded(store):
@@ -182,15 +184,16 @@ BY_HAND = {"REPORT.md": ROOT / "experiments" / "REPORT.md",
            "rule.md": ROOT / "experiments" / "RULE.md",
            "results.md": ROOT / "docs" / "results.md",
            "laboratory.md": ROOT / "experiments" / "grokking" / "REPORT.md",
-           "last-digit.md": ROOT / "experiments" / "grokking" / "LAST-DIGIT.md"}
+           "last-digit.md": ROOT / "experiments" / "grokking" / "LAST-DIGIT.md",
+           "papers.md": ROOT / "experiments" / "grokking" / "PAPERS.md"}
 
 
 def drawn(store):
     """({title: its Figures}, {path: Figure} of these and the laboratory's)."""
     figures = {title: module.figures(store) for title, module in MODULES.items()}
     every = {FIGURES / f"{f.name}.png": f for found in figures.values() for f in found}
-    return figures, every | {laboratory.FIGURES / f"{f.name}.png": f for f in
-                             [*laboratory.figures(), *forks.figures()]}
+    return figures, every | {laboratory.FIGURES / f"{f.name}.png": f
+                             for module in (laboratory, *LABORATORY) for f in module.figures()}
 
 
 def stale():

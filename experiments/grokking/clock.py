@@ -39,10 +39,21 @@ import sys
 
 import numpy as np
 
-from experiments.study.measures import A_VAL
+from experiments.study.figures import Figure
+from experiments.study.measures import A_TRAIN, A_VAL, GENERAL, MEMORISED, brief, mean, span
+from experiments.study.pages import Table
 from experiments.study.records import variant, with_recipe
-from experiments.trials import Trial, columns_of, evaluations, main, settings
+from experiments.trials import (
+    Trial,
+    columns_of,
+    evaluations,
+    first_step,
+    main,
+    records,
+    settings,
+)
 from npdl.backend import to_host
+from npdl_study.plots import style
 from npdl_train.runs.loop import Trainer
 
 FOLDER = "grokking/clock"
@@ -128,6 +139,132 @@ TRIALS = [*grid(0),
           *(trial(f"norm{norm:g}-temperature{temperature:g}", "held", 0, HELD, 0.0, norm=norm,
                   temperature=temperature) for norm in NORMS for temperature in TEMPERATURES),
           *grid(1), *grid(2)]
+
+
+# --- what the page has ----------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Wait:
+    """What a kept run of these facts waited: from step `known` to `general`, infinity for never, at
+    these geometric means of the norm and of the logit scale."""
+
+    facts: dict
+    known: float
+    general: float
+    norm: float
+    scale: float
+
+    @property
+    def delay(self):
+        return self.general - self.known
+
+    @property
+    def rate(self):
+        """lr x decay; of a held norm, that of the decay 1 that its patience is counted by."""
+        return self.facts["lr"] * (self.facts["weight_decay"] or 1)
+
+
+def waited(record):
+    c = record["columns"]
+    known = first_step(c, A_TRAIN, lambda a: a >= MEMORISED)
+    general = first_step(c, A_VAL, lambda a: a >= GENERAL)
+    there = [i for i, step in enumerate(c["step"]) if known <= step <= general]
+    return Wait(record["trial"], known, general, *(
+        math.exp(mean(math.log(c[name][i]) for i in there)) if there else math.nan
+        for name in ("l2_norm", "logit_scale")))
+
+
+def kept(kind):
+    """{name: Wait} of the trials of a kind that are kept."""
+    return {name: waited(record) for name, record in records(FOLDER, TRIALS).items()
+            if record["trial"]["kind"] == kind}
+
+
+def line(waits, of):
+    """(slope of log delay over the log of a number, the share of its variance it explains)."""
+    xs, ys = ([math.log(f(w)) for w in waits] for f in (of, lambda w: w.delay))
+    a, b = ([v - mean(vs) for v in vs] for vs in (xs, ys))
+    both, size = sum(p * q for p, q in zip(a, b, strict=True)), sum(p * p for p in a)
+    return both / size, both**2 / (size * sum(q * q for q in b))
+
+
+CLOCKS = {"lr x decay": lambda w: w.rate, "the norm": lambda w: w.norm,
+          "the logit scale": lambda w: w.scale}
+
+
+def over(waits):
+    """Those that have waited to the end."""
+    return [w for w in waits.values() if 0 < w.delay < math.inf]
+
+
+def clocks_table():
+    rows = [(name, *(f"{line(found, of)[1]:.0%}" if len(found) > 2 else "too few runs"
+                     for found in map(over, map(kept, ("grid", "held")))))
+            for name, of in CLOCKS.items()]
+    rows[0] = (*rows[0][:2], "held alike")
+    return Table(("of the delay's variance explains", f"grid, {len(over(kept('grid')))} runs",
+                  f"held, {len(over(kept('held')))} runs"), rows)
+
+
+def grid_table():
+    rows = []
+    for w in sorted(kept("grid").values(), key=lambda w: (w.facts["seed"], -w.rate)):
+        rows.append((str(w.facts["seed"]), f"{w.facts['weight_decay']:g}", f"{w.facts['lr']:g}",
+                     brief(w.known), brief(w.general),
+                     *(f"{value:.3g}" if w.delay < math.inf else "" for value in (
+                         w.delay * w.rate, w.norm, w.scale))))
+    return Table(("seed", "decay", "lr", "known at", "generalises at", "delay x lr x decay",
+                  "norm", "logit scale"), rows)
+
+
+def held_table():
+    rows = [(f"{w.facts['norm']:g}", f"{w.facts['temperature']:g}", brief(w.known),
+             brief(w.general), "" if math.isnan(w.scale) else f"{w.scale:.3g}") for w in kept("held").values()]
+    return Table(("norm", "temperature", "known at", "generalises at", "logit scale"), rows)
+
+
+def values():
+    grid_, products = kept("grid"), [w.delay * w.rate for w in over(kept("grid"))]
+    return {"clock grid": f"{len(grid_)} of {sum(t.facts['kind'] == 'grid' for t in TRIALS)}",
+            "clock patience": f"{PATIENCE:g}", "clock general": str(len(products)),
+            "clock products": span(products, "{:.2g}"),
+            "clock slope": f"{line(over(grid_), CLOCKS['lr x decay'])[0]:.2f}",
+            "clock held": f"{len(kept('held'))} of {len(NORMS) * len(TEMPERATURES)}",
+            "clock table": grid_table(), "held table": held_table(), "clocks": clocks_table()}
+
+
+def facts():
+    products = [w.delay * w.rate for w in over(kept("grid"))]
+    return {"delay x lr x decay is the same within a factor 2, so far":
+                max(products) <= 2 * min(products)}
+
+
+def figures():
+    return [Figure("clock", "L8", "", {kind: [
+        {"lr": w.facts["lr"], "temperature": w.facts.get("temperature"), "rate": w.rate,
+         "delay": w.delay, "scale": w.scale, "norm": w.facts.get("norm")} for w in over(kept(kind))]
+        for kind in ("grid", "held")}, draw, (10, 3.8))]
+
+
+def draw(figure, data):
+    """Delays over lr x decay, with the line of their mean product, and over the logit scale."""
+    left, right = figure.subplots(1, 2, sharey=True)
+    for panel, kind, x, by, word in ((left, "grid", "rate", "lr", "lr"),
+                                     (right, "held", "scale", "norm", "norm held at")):
+        for colour, mark, value in zip(style.LINES, style.MARKERS,
+                                       sorted({w[by] for w in data[kind]}), strict=False):
+            panel.plot(*zip(*[(w[x], w["delay"]) for w in data[kind] if w[by] == value],
+                            strict=True), color=colour, marker=mark, linestyle="",
+                       label=f"{word} {value:g}")
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.legend(frameon=False, fontsize=8.5)
+    rates = sorted(w["rate"] for w in data["grid"])
+    product = math.exp(mean(math.log(w["delay"] * w["rate"]) for w in data["grid"]))
+    left.plot(rates, [product / rate for rate in rates], color=style.INK, linewidth=1,
+              linestyle=":")
+    style.dress(left, "lr x decay", "steps from known to general", "grid")
+    style.dress(right, "logit scale", "", "norm held")
+
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

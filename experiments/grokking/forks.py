@@ -105,19 +105,22 @@ def values():
     made = {"forks": str(len(forks)), "forks left": span(left_trunk(), "{:.0f}"),
             "forks trunk": f"{trunk:,}", "forks steps": span(forks, "{:,.0f}"),
             "forks seeds": str(len(steps()["seeds"])),
-            "forks seeds steps": span(steps()["seeds"], "{:,.0f}")}
+            "forks seeds steps": span(steps()["seeds"], "{:,.0f}"),
+            "forks late": str(sum(step >= trunk for step in forks))}
     both = deviations()
     return made | {"forks by rounding": f"{both['roundings']:.3f}",
                    "forks by seed": f"{both['seeds']:.3f}",
+                   "forks ratio": f"{both['roundings'] / both['seeds']:.2f}",
                    "forks share": f"{100 * (both['roundings'] / both['seeds']) ** 2:.0f}"}
 
 
 def facts():
     trunk, *forks = steps()["roundings"]
     return {"every fork leaves the trunk and generalises": max(forks + left_trunk()) < math.inf,
-            "rounding moves the step less than a third of what seeds do":
-                3 * deviations()["roundings"] < deviations()["seeds"],
-            "the trunk is the latest of the roundings": trunk > max(forks)}
+            "rounding moves the step by a third to half of what seeds do":
+                1 / 3 <= deviations()["roundings"] / deviations()["seeds"] < 1 / 2,
+            "few forks are as late as the trunk": sum(step >= trunk for step in forks)
+                <= len(forks) / 4}
 
 
 def figures():

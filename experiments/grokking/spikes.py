@@ -26,7 +26,7 @@ arXiv:2605.06152   after right words' gradients are rounded to 0: the classifier
                    features' grow exponentially. Its setting has no decay. A token is absorbed once
                    its loss is below 6e-8 in float32, and 1e-16 in float64
 
-Predicted on 26 November 2026, 18:58 UTC, before any of these runs (that the GPT's loss jumps in
+Predicted on 26 November 2026, 18:57 UTC, before any of these runs (that the GPT's loss jumps in
 float64, too, was known from the trials of experiments/rounding.py):
   (1) gpt: in both precisions each tenfold rise of the loss within 30 steps comes at most 30 steps
       after a look with lr_curvature above 38, and along_gradient is above 38 at a look between;
@@ -43,16 +43,22 @@ if __name__ == "__main__":
 
     begin()         # Ctrl-C is quiet from here on
 
+import math
 import sys
 from collections import deque
 
 import numpy as np
 
-from experiments.grokking.curvature import Hessian, dot, look, norm, place
+from experiments.grokking import collapse
+from experiments.grokking.curvature import LIMIT, Hessian, dot, look, norm, place
+from experiments.study.figures import Figure
+from experiments.study.measures import span
+from experiments.study.pages import Table
 from experiments.study.q7_decay import FACTOR, jump_places
 from experiments.study.records import GRID, variant
-from experiments.trials import Trial, columns_of, evaluations, main, settings
+from experiments.trials import Trial, columns_of, evaluations, main, records, settings
 from npdl.losses import SequenceLoss
+from npdl_study.plots import style
 from npdl_train.runs.engine import PlainEngine
 from npdl_train.runs.loop import Trainer, unwarned
 
@@ -62,6 +68,7 @@ SEEDS = {"gpt": (0, 42, 3), "lstm": (1, 42, 0)}
 WINDOW = (200, 700)         # the GPT's
 STEPS = 48_001              # the LSTM's, at most
 BACK, EVERY, SPARSE = 800, 10, 1000
+RISE = 3                    # looks in which a tenfold loss is a jump
 TURNS = (25, 8, 2)          # of the power iteration: at first, every SPARSE steps, every EVERY
 MINUTES = {("gpt", "float64"): 4, ("gpt", "float32"): 3, ("lstm", "float64"): 9,
            ("lstm", "float32"): 5}                  # on one core, expected
@@ -161,6 +168,130 @@ def trial(model, seed, dtype):
 
 TRIALS = [trial(model, seed, dtype) for model, seeds in SEEDS.items() for seed in seeds
           for dtype in DTYPES]
+
+
+# --- what the page has ----------------------------------------------------------------------------
+def kept(model):
+    """{name: columns} of the trials of a model that are kept."""
+    return {name: record["columns"] for name, record in records(FOLDER, TRIALS).items()
+            if record["trial"]["model"] == model}
+
+
+def jumps(columns):
+    """[(the place of the first look above the limit, that of the tenfold loss)] of each jump: a
+    loss ten times the least of the RISE looks before, and none in as many before it. The first
+    place is that from which every look was above, or None where the look before was not."""
+    loss, above = columns["loss"], [c > LIMIT for c in columns["lr_curvature"]]
+    found, last = [], -math.inf
+    for i in range(1, len(loss)):
+        if loss[i] >= 10 * min(loss[max(0, i - RISE):i]):
+            if i - last > RISE:
+                near = [j for j in range(max(0, i - RISE), i) if above[j]]
+                first = near[0] if near else None
+                while first and above[first - 1]:
+                    first -= 1
+                found.append((first, i))
+            last = i
+    return found
+
+
+def stretches(columns):
+    """[(first, last)] places of the looks in a row that are above the limit."""
+    above = [False, *(c > LIMIT for c in columns["lr_curvature"]), False]
+    edges = [i for i in range(1, len(above)) if above[i] != above[i - 1]]
+    return [(a - 1, b - 2) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def rows():
+    """A row for each jump of the GPT's."""
+    made = []
+    for name, c in kept("gpt").items():
+        for first, i in jumps(c):
+            before = "" if first is None else f"{c['step'][first]:,}"
+            along = max(c["along_gradient"][first or 0:i + 1])
+            digits, seed = name.replace("seed", "").split("-")[1:]
+            made.append((digits, seed, before, f"{c['lr_curvature'][first or 0]:.0f}",
+                         f"{c['ratio'][first or 0]:.2g}", f"{c['step'][i]:,}",
+                         f"{c['loss'][first or 0]:.1e}", f"{c['loss'][i]:.1e}", f"{along:.0f}"))
+    return made
+
+
+def worst_table():
+    """What rounding does to each of the GPT's runs, at most."""
+    return Table(("digits", "seed", "looks", "jumps", "tokens absorbed", "sum over the words"),
+                 [(*name.replace("seed", "").split("-")[1:], str(len(c["step"])),
+                   str(len(jumps(c))), f"{max(c['absorbed']):.0%}", f"{max(c['zero_sum']):.0e}")
+                  for name, c in kept("gpt").items()])
+
+
+def values():
+    every = [(c, s) for c in kept("gpt").values() for s in stretches(c)]
+    led = sum(any(a <= i <= b + RISE for _, i in jumps(c)) for c, (a, b) in every)
+    return {"spikes table": Table(("digits", "seed", "above 38 from", "curvature", "g² / v",
+                                   "tenfold at", "loss before", "loss", "along the gradient"),
+                                  rows()),
+            "spikes runs": str(len(kept("gpt"))), "spikes worst": worst_table(),
+            "spikes all": str(sum(t.facts["model"] == "gpt" for t in TRIALS)),
+            "spikes stretches": str(len(every)), "spikes led": str(led),
+            "rounding jumps": rounding_table()}
+
+
+def rounding_table():
+    """Jumps of the MLP without decay, from the records of collapse.py: at the limit of the loss's
+    own digits."""
+    made, found = [], records(collapse.FOLDER, collapse.TRIALS)
+    for name in ("float32", "float32-70", "float64", "float64-70"):
+        runs = [r["columns"] for r in found.values() if r["trial"]["arm"] == name]
+        at = [(c, jump_places(c)) for c in runs]
+        first = [(c, places[0]) for c, places in at if places]
+        made.append((name, str(len(runs)), str(sum(len(places) for _, places in at)),
+                     span((c["step"][i] for c, i in first), "{:,}"),
+                     span((c["train_loss"][i] for c, i in first), "{:.1e}"),
+                     span((c["collapsed"][i] for c, i in first), "{:.0%}"),
+                     span((c["norm"][i] / c["norm"][i - 20] for c, i in first), "{:.2f}")))
+    return Table(("digits of the loss", "seeds", "jumps", "last epoch before the first",
+                  "loss there", "pairs absorbed", "norm grown in 2,000 epochs"), made)
+
+
+def facts():
+    found = kept("gpt").values()
+    all_jumps = [(c, *jump) for c in found for jump in jumps(c)]
+    return {
+        "every jump of the GPT is preceded by a curvature above the limit within RISE looks": all(
+            first is not None for _, first, _ in all_jumps),
+        "along the gradient, too": all(max(c["along_gradient"][first or 0:i + 1]) > LIMIT
+                                       for c, first, i in all_jumps),
+        "where it passes the limit it is below 1": all(
+            c["along_gradient"][first or 0] < 1 for c, first, _ in all_jumps),
+        "every run of the GPT has one": all(map(jumps, found)),
+        "nothing is absorbed in the GPT": all(max(c["absorbed"]) == 0 for c in found)}
+
+
+def figures():
+    return [Figure("spikes", "L7", "", {"limit": LIMIT, "runs": {
+        name: {what: c[what] for what in ("step", "loss", "lr_curvature", "along_gradient")}
+        for name, c in kept("gpt").items()}}, draw, (10, 5.2))]
+
+
+def draw(figure, data):
+    """A column for each run: the loss, and below it lr times the curvature with its limit."""
+    panels = figure.subplots(2, len(data["runs"]), sharex=True, sharey="row", squeeze=False)
+    for (above, below), (name, c) in zip(panels.T, data["runs"].items(), strict=True):
+        above.plot(c["step"], c["loss"], color=style.LINES[0])
+        for colour, dash, what, label in zip(style.LINES, style.DASHES, (
+                "lr_curvature", "along_gradient"), ("the largest", "along the gradient"),
+                strict=False):
+            below.plot(c["step"], c[what], color=colour, linestyle=dash, label=label)
+        below.axhline(data["limit"], color=style.INK, linewidth=1, linestyle=":")
+        for axes in (above, below):
+            axes.set_yscale("log")
+        below.set_ylim(bottom=0.1)
+        style.dress(above, "", "", ", ".join(name.split("-")[1:]).replace("seed", "seed "))
+        style.dress(below, "training step", "")
+    panels[0, 0].set_ylabel("loss")
+    panels[1, 0].set_ylabel("lr times curvature")
+    panels[1, 0].legend(frameon=False, fontsize=8.5, loc="lower right")
+
 
 if __name__ == "__main__":
     sys.exit(main(FOLDER, TRIALS, __doc__))

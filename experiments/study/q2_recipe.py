@@ -18,7 +18,9 @@ from experiments.study.measures import (
     lower,
     mean,
     ranks,
+    sooner,
     span,
+    when,
 )
 from experiments.study.pages import Table
 from experiments.study.panels import both_parts, figure, number, plus_minus
@@ -77,6 +79,9 @@ def agrees(model, row, runs):
     (low, high), ours = bounds(model, row), value(runs[model], row)
     if row.endswith("accuracy") and not counts(row):
         return [ours - low, high - ours], [ours]
+    if counts(row):
+        first, last, at = math.log10(low), math.log10(high), when(ours, CONFIGS[model].steps)
+        return [sooner((first, first), at), sooner(at, (last, last))], [ours]
     return [lower(low, ours), lower(ours, high)], [ours]
 
 

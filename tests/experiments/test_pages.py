@@ -14,7 +14,7 @@ from experiments.study.records import Store, variant
 from npdl.errors import InputError
 
 WORDS = {"REPORT.md": 4000, "rule.md": 1800, "laboratory.md": 1400, "last-digit.md": 400,
-         "results.md": 800}
+         "papers.md": 1500, "results.md": 800}
 
 
 @pytest.fixture(scope="module")
