@@ -29,9 +29,9 @@ Predicted on 26 November 2026, 18:27 UTC, before any of these runs:
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import dataclasses
 import math
@@ -218,7 +218,8 @@ def grid_table():
 
 def held_table():
     rows = [(f"{w.facts['norm']:g}", f"{w.facts['temperature']:g}", brief(w.known),
-             brief(w.general), "" if math.isnan(w.scale) else f"{w.scale:.3g}") for w in kept("held").values()]
+             brief(w.general), "" if math.isnan(w.scale) else f"{w.scale:.3g}")
+            for w in kept("held").values()]
     return Table(("norm", "temperature", "known at", "generalises at", "logit scale"), rows)
 
 

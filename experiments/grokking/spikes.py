@@ -39,9 +39,9 @@ float64, too, was known from the trials of experiments/rounding.py):
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import begin
+    from npdl_train.console import start_script
 
-    begin()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C is quiet from here on
 
 import math
 import sys
@@ -50,7 +50,7 @@ from collections import deque
 import numpy as np
 
 from experiments.grokking import collapse
-from experiments.grokking.curvature import LIMIT, Hessian, dot, look, norm, place
+from experiments.grokking.curvature import LIMIT, Hessian, dot, measured, norm, place
 from experiments.study.figures import Figure
 from experiments.study.measures import span
 from experiments.study.pages import Table
@@ -83,9 +83,9 @@ class Watch:
         self.u = {name: rng.normal(size=p.data.shape) for name, p in params}
         self.turns = TURNS[0]
 
-    def look(self, trainer, turns):
+    def row(self, trainer, turns):
         """The row of this step."""
-        row, self.u = look(self.hessian, trainer, self.u, max(turns, self.turns))
+        row, self.u = measured(self.hessian, trainer, self.u, max(turns, self.turns))
         self.turns = 0
         return {**row, **directions(self.hessian, trainer), **rounded(trainer)}
 
@@ -108,7 +108,7 @@ def directions(hessian, trainer):
 def rounded(trainer):
     """What rounding does to the logits' gradient, in the run's own digits."""
     plain, loss = PlainEngine(trainer.model, trainer.optimizer), SequenceLoss()
-    logits, _, targets, counted = plain.look(trainer.task.batch(trainer.step), None)
+    logits, _, targets, counted = plain.forward(trainer.task.batch(trainer.step), None)
     d = loss.backward(1.0, loss.forward(logits, targets, counted)[1])[counted]
     right = np.take_along_axis(d, targets[counted][:, None], 1)
     wide = d.astype(np.float64)
@@ -125,7 +125,7 @@ def looked_at(config):
     with trainer.engine, unwarned():
         while trainer.step <= WINDOW[1]:
             if trainer.step >= WINDOW[0] and trainer.step % EVERY == 0:
-                rows.append(watch.look(trainer, TURNS[2]))
+                rows.append(watch.row(trainer, TURNS[2]))
             trainer.update()
     return columns_of(rows)
 
@@ -142,16 +142,16 @@ def spiking(config):
             if jump_places(columns_of(rows)):
                 break
             if trainer.step % SPARSE == 0:
-                seen.append(watch.look(trainer, TURNS[1]))
+                seen.append(watch.row(trainer, TURNS[1]))
     trainer.load_state(*states[0])
     seen = [row for row in seen if row["step"] < trainer.step]
     watch.turns = TURNS[0]
     with trainer.engine:
         while trainer.step < rows[-1]["step"]:
-            seen.append(watch.look(trainer, TURNS[2]))
+            seen.append(watch.row(trainer, TURNS[2]))
             for _ in range(EVERY):
                 trainer.update()
-    seen.append(watch.look(trainer, TURNS[2]))
+    seen.append(watch.row(trainer, TURNS[2]))
     return columns_of(seen)
 
 
