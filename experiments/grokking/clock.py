@@ -248,23 +248,26 @@ def figures():
 
 def draw(figure, data):
     """Delays over lr x decay, with the line of their mean product, and over the logit scale."""
-    left, right = figure.subplots(1, 2, sharey=True)
-    for panel, kind, x, by, word in ((left, "grid", "rate", "lr", "lr"),
-                                     (right, "held", "scale", "norm", "norm held at")):
+    kinds = [kind for kind in data if data[kind]]
+    panels = dict(zip(kinds, figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0],
+                      strict=True))
+    for kind, panel in panels.items():
+        x, by = ("rate", "lr") if kind == "grid" else ("scale", "norm")
         for colour, mark, value in zip(style.LINES, style.MARKERS,
                                        sorted({w[by] for w in data[kind]}), strict=False):
             panel.plot(*zip(*[(w[x], w["delay"]) for w in data[kind] if w[by] == value],
                             strict=True), color=colour, marker=mark, linestyle="",
-                       label=f"{word} {value:g}")
+                       label=f"{by} {value:g}")
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.legend(frameon=False, fontsize=8.5)
+        style.dress(panel, "lr x decay" if kind == "grid" else "logit scale",
+                    "steps from known to general" if kind == kinds[0] else "",
+                    kind if kind == "grid" else "norm held")
     rates = sorted(w["rate"] for w in data["grid"])
     product = math.exp(mean(math.log(w["delay"] * w["rate"]) for w in data["grid"]))
-    left.plot(rates, [product / rate for rate in rates], color=style.INK, linewidth=1,
-              linestyle=":")
-    style.dress(left, "lr x decay", "steps from known to general", "grid")
-    style.dress(right, "logit scale", "", "norm held")
+    panels["grid"].plot(rates, [product / rate for rate in rates], color=style.INK, linewidth=1,
+                        linestyle=":")
 
 
 if __name__ == "__main__":

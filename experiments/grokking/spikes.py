@@ -290,7 +290,7 @@ def draw(figure, data):
         style.dress(below, "training step", "")
     panels[0, 0].set_ylabel("loss")
     panels[1, 0].set_ylabel("lr times curvature")
-    panels[1, 0].legend(frameon=False, fontsize=8.5, loc="lower right")
+    panels[1, 0].legend(frameon=False, fontsize=8.5, loc="upper left")
 
 
 if __name__ == "__main__":
