@@ -72,8 +72,7 @@ def figures():
                                      for seed, c in of_arm(found[phases], kind="circuit").items()],
                draw_circuit, (10, 6)),
         Figure("jumps", "L4", "", {f"eps {eps:g}": [
-            {"seed": seed, "step": c["step"], "loss": c["train_loss"]}
-            for seed, c in seeds.items()]
+            {"seed": seed, "step": c["step"], "loss": c["train_loss"]} for seed, c in seeds.items()]
             for eps, seeds in by_eps(found[phases]).items()}, draw_jumps, (10, 3.8)),
         Figure("curvature", "L5", "", {"limit": curvature.LIMIT, **watched()}, draw_curvature,
                (10, 3.8)),

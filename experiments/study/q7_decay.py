@@ -75,7 +75,7 @@ def claims():
         claim("Figure 34", "decay 0.5 and 0.75 generalise sooner than 0.25",
               "moderate decay speeds up generalisation", moderate_sooner, steps),
         claim("7 (c)", "L_val falls up to 0.75 and rises slightly beyond",
-              f"up to 0.7, then slightly increases {read}", turns_at_three_quarters, "L_val",
+              f"up to 0.7, then slightly increases {read}", loss_turns_at_three_quarters, "L_val",
               "Figure 34: the loss decreases with higher decay"),
         claim("7 (c)", "A_val is near-perfect from 0.5 on, and lower below", "from 0.5 onward",
               near_perfect, "A_val"),
@@ -144,7 +144,7 @@ def moderate_sooner(runs):
     return [sooner(a, times(found)[0]) for a in times(found)[1:3]], found
 
 
-def turns_at_three_quarters(runs):
+def loss_turns_at_three_quarters(runs):
     found = best(runs, L_VAL)
     return [*each_step(found[:3], lower), lower(found[2], found[3])], found
 

@@ -81,7 +81,7 @@ def early_most(run):
     return [found[0], found[0] - found[1]], found
 
 
-def less_in_the_second(run):
+def less_weight_in_second_layer(run):
     found = to_bos(run).mean((1, 2)).tolist()
     return [found[0] - found[1]], found
 
@@ -115,7 +115,7 @@ CLAIMS = (
     ("8 (b)", "above all at early queries", "especially for early query positions", early_most,
      "weight on BOS above even, early, late"),
     ("8 (b)", "BOS matters less in the second layer", "strongest in Layer 0, less in Layer 1",
-     less_in_the_second, "weight on BOS, layers 1, 2"),
+     less_weight_in_second_layer, "weight on BOS, layers 1, 2"),
     ("8 (b)", "each head of the first layer gives BOS more than the second layer's mean",
      "strongest in Layer 0 across all heads", all_heads, "weight on BOS, heads 1 to 4, layer 2"),
     ("8 (b)", "BOS is an anchor of the first layer: the row of =, which gives the answer, looks "

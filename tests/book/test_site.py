@@ -136,7 +136,7 @@ def test_the_training_notebook_on_a_device(monkeypatch):
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     script = (ROOT / "docs" / "book" / "notebooks" / "train-and-look.py").read_text()
     space = {}
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         exec(script.replace("range(200)", "range(20)"), space)
         assert type(space["model"].decoder.blocks[0].ffn.up.W.data) is backend.xp.ndarray
     assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5

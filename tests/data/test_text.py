@@ -183,7 +183,7 @@ def test_a_small_gpt_of_full_options_can_be_asked_for(tmp_path, text):
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 def test_the_device_path_gives_the_same_run(tmp_path, text, model):
     train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         train(small(text, model, steps=5, backend="cupy"), tmp_path / "device", quiet=True)
     one, other = (read_metrics(tmp_path / name / "metrics.jsonl")[0]
                   for name in ("numpy", "device"))

@@ -69,6 +69,6 @@ def test_generation_on_the_device(model):
                 exhaustive_search(scorer, 2).best, sample(scorer, 6, 0, END, count=3))
 
     wanted = searches(model)
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         found = searches(model.to_backend())
     assert found == wanted

@@ -192,10 +192,10 @@ def test_main_runs_and_keeps_everything(small, capsys, monkeypatch):
 def test_runs_on_a_gpu_are_kept_as_such(small, tmp_path, monkeypatch, capsys):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(
-        "from tests.tools import device\ndevice.install()\n")
+        "from tests.tools import device\ndevice.make_numpy_cupy()\n")
     monkeypatch.syspath_prepend(tmp_path)                   # which a run's process is given
     finish(SMALL[0], small)
-    with device.installed():
+    with device.numpy_as_cupy():
         assert launch.main(["--out", str(small), "--backend", "cupy", "--seeds", "0"]) == 0
     assert "1 finished" in capsys.readouterr().out
     on_cpu, on_gpu = records.kept(SMALL[0]), records.kept(SMALL[1])

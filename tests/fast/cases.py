@@ -168,7 +168,7 @@ def assert_equal_on_a_device(make, batch, dropout=False, atol=1e-12):
     with plain:
         wanted = plain.step(batch, rng)
         measured = plain.measure(batch)
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         model = make_on_host(make).to_backend()
         with FastEngine(model, AdamW(model)) as fast:
             fast.step(batch, rng)

@@ -18,7 +18,7 @@ from tests.tools.trained import trained
 
 pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
-STAND_IN = "from tests.tools import device\ndevice.install()\n"
+STAND_IN = "from tests.tools import device\ndevice.make_numpy_cupy()\n"
 FULL = STAND_IN + """
 class OutOfMemoryError(MemoryError):
     pass
@@ -113,7 +113,7 @@ def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
 
 
 def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.plain_errors():
                 raise cupys("CUDARuntimeError")("cudaErrorIllegalAddress:\nan illegal one")
@@ -132,7 +132,7 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
 
 def test_a_device_that_answers_nothing_any_more_still_gets_its_line(monkeypatch):
     full = cupys("OutOfMemoryError", MemoryError, "cupy.cuda.memory")
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         monkeypatch.setattr(backend.xp, "cuda", None)
         with pytest.raises(BackendError, match="the GPU's memory is full"):
             with backend.plain_errors():
@@ -147,7 +147,7 @@ def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
     if config is None:
         pytest.skip("an option of the GPT")
     wanted = trained(config, 4)
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         found, _ = trained(config, 4).state()
     for name, array in wanted.state()[0].items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-9, err_msg=name)

@@ -37,7 +37,7 @@ def test_each_row_is_kept_at_once_and_the_next_day_goes_on(tmp_path, capsys):
     def kept():
         return [row["good"] for row in json.loads((tmp_path / "gpu-day.json").read_text())["rows"]]
 
-    with device.installed(), gpu_day.backend.using("cupy"):
+    with device.numpy_as_cupy(), gpu_day.backend.using("cupy"):
         day = gpu_day.Day(True, tmp_path, 9, {"device": "none"})
         day.attempt("a", "works", lambda day: ("1.0", True))
         assert kept() == [True]

@@ -164,7 +164,7 @@ def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, ba
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     adapters = Adapters(rank=2, bits=4, block=16)
     here = tuned(base, tmp_path / "numpy", adapters, operator="-")
-    with device.installed(), backend.using("cupy"):
+    with device.numpy_as_cupy(), backend.using("cupy"):
         config = finetune_config(load_run(base), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy"})
         parameters = load_run(base).model.state_dict()

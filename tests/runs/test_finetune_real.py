@@ -111,7 +111,7 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
 def test_the_device_path_gives_the_same_run(tmp_path, base):
     for kind, options in KINDS.items():
         assert tune(base, tmp_path / kind, *options) == 0
-        with device.installed(), backend.using("cupy"):
+        with device.numpy_as_cupy(), backend.using("cupy"):
             assert tune(base, tmp_path / f"{kind}-device", *options, "--backend", "cupy") == 0
         here, there = (load_run(tmp_path / name).records for name in (kind, f"{kind}-device"))
         assert_same_records(there, here)

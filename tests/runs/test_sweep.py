@@ -133,7 +133,7 @@ def test_a_run_may_go_on_with_another_backend(tmp_path):
     assert folder_of(tmp_path, there) == folder
     folder.mkdir()
     begin(config, folder)                       # and killed before its first checkpoint
-    with device.installed():
+    with device.numpy_as_cupy():
         assert work(there, folder) == "finished"
     assert read_config(folder) == there
     work(config, tmp_path / "unbroken")

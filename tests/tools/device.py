@@ -32,7 +32,7 @@ def module():
     return cupy
 
 
-def install():
+def make_numpy_cupy():
     """`import cupy` finds NumPy from now on."""
     special = types.ModuleType("cupyx.scipy.special")
     special.erf = np.vectorize(math.erf)
@@ -73,14 +73,14 @@ def unwaited():
 
 
 @contextlib.contextmanager
-def installed():
+def numpy_as_cupy():
     """`--backend cupy` works inside this block."""
     before = {name: sys.modules.get(name) for name in
               ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special")}
     if REASON is None:
         yield
         return
-    install()
+    make_numpy_cupy()
     try:
         yield
     finally:
