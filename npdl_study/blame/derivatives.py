@@ -119,7 +119,7 @@ def written(tree, leaf, function, given=()):
     """(source of what a function binds or returns, its expression in the leaves)."""
     known = dict(given)
 
-    def whole(node):
+    def whole(node, known=known):
         text = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
         if text in known:
             return known[text]
@@ -130,18 +130,19 @@ def written(tree, leaf, function, given=()):
             inner, _ = defined(own.__code__) or (None, "")
             if inner is not None and len(inner.args.args) == len(node.args) and not any(
                     isinstance(n, (ast.For, ast.While, ast.If)) for n in ast.walk(inner)):
-                args = {a.arg: whole(n) for a, n in zip(inner.args.args, node.args, strict=True)}
-                *_, (_, found) = [("", node), *written(inner, leaf, function, args)]
+                args = [whole(n, known) for n in node.args]
+                *_, (_, found) = [("", node), *written(inner, leaf, function, dict(
+                    zip([a.arg for a in inner.args.args], args, strict=True)))]
                 return found
         if isinstance(node, ast.Call):
             func = node.func
             if isinstance(func, ast.Attribute) and ast.unparse(func.value) not in ("np", "xp"):
-                func = ast.Attribute(whole(func.value), func.attr, func.ctx)
-            return ast.Call(func, [whole(a) for a in node.args], node.keywords)
-        return type(node)(**{name: [whole(n) if isinstance(n, ast.expr) else n for n in part]
-                             if isinstance(part, list) else whole(part) if isinstance(
-                                 part, ast.expr) else part
-                             for name, part in ast.iter_fields(node)})
+                func = ast.Attribute(whole(func.value, known), func.attr, func.ctx)
+            return ast.Call(func, [whole(a, known) for a in node.args], node.keywords)
+        return type(node)(**{
+            name: [whole(n, known) if isinstance(n, ast.expr) else n for n in part] if isinstance(
+                part, list) else whole(part, known) if isinstance(part, ast.expr) else part
+            for name, part in ast.iter_fields(node)})
 
     for node in tree.body:
         value = getattr(node, "value", None)
@@ -153,6 +154,8 @@ def written(tree, leaf, function, given=()):
             parts = list(zip(getattr(target, "elts", [None] * len(value.elts)), value.elts,
                              strict=False))
         for to, part in parts:
+            if known and not given:                     # by what it reads itself, as it stands
+                yield ast.unparse(part), whole(part, {})
             found = whole(part)
             if isinstance(node, ast.AugAssign):
                 found = ast.BinOp(whole(ast.parse(ast.unparse(to), mode="eval").body), node.op,

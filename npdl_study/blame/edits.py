@@ -36,6 +36,8 @@ FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is 
 UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
 DEAD = 1.0                      # what it costs less to add to what is there, which nothing has read
 LEFT = ("name", "otherwise")    # that leaves such, of these kinds
+TURNS = ("number", "step", "count", "reversed", "sign", "order", "extra part", "part", "window",
+         "comparison", "operator")      # what may be wrong with the turns of a loop
 BODIES = ("body", "orelse", "handlers", "finalbody")
 MOST_PAIRS = 24                 # arrays of which products of two are tried
 
@@ -93,6 +95,8 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         if values or part not in inner:
             found += [(cost, kind, part, new, around) for cost, kind, new in
                       _of_node(part, around, value, words)]
+    if isinstance(whole, (ast.For, ast.While)):         # of whole numbers, or lists
+        found = [f for f in found if f[1] in TURNS or f[1] == "name" and f[3] in words.counts]
     found = [(_odds(cost, kind, part, new, words) - DEAD * (
                   kind == "overwritten" and words.dead), kind, part, new, around)
              for cost, kind, part, new, around in found]

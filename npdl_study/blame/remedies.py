@@ -19,22 +19,20 @@ from npdl_study.blame.suspects import (
     factors,
     hands_on,
 )
-from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, STAGES, TAKEN
+from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, SLIP, STAGES, TAKEN
 from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
 
 SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
-def every_proof(found, trial):
-    """The Proofs that a Located allows, the best first; of a part of what is wrong, one of every
-    line that could mend it: which is meant, the other part tells."""
+def every_proof(found, trial, proofs):
+    """The Proofs that a Located allows, the best first, with those of its Suspects; of a part of
+    what is wrong, one of every line that could mend it: which is meant, the other part tells."""
     could = found.could
     if found.left:
         return sorted(_of_suspects(trial, [s for s in could if s.level <= PROVEN or not isinstance(
             s.line.node, ast.Return)], True), key=lambda p: p.rank)
-    proofs = _of_suspects(trial, [s for s in could if s.level <= SOMETHING])
-    proofs += prove.by_several(trial, apart)
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
         proofs = _of_suspects(trial, [s for s in could if s.name])
@@ -42,14 +40,21 @@ def every_proof(found, trial):
         proofs = _of_the_rest(found, trial, STAGES[:2]) or _of_suspects(trial, handed(found))
     elif min(p.cost - (p.suspect.odds if p.suspect else 0) for p in proofs) > TAKEN:
         proofs += _of_the_rest(found, trial, STAGES[:2])
-    proofs = proofs or prove.by_several(trial) or prove.by_lines_of_loops(trial) or \
-        _of_the_rest(found, trial, STAGES[1:])
+    proofs = proofs or prove.by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[1:])
     if not proofs:
         return []
     proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
     proofs.sort(key=lambda p: p.rank)
     proofs = _where_defined(found, trial, proofs[0]) + _inside(found, trial, proofs[0]) + proofs
     return sorted(proofs, key=lambda p: any(_rather(other, p) for other in proofs))
+
+
+def of_could(found, trial):
+    """The Proofs of the Suspects of a Located that could mend all, and are likely; or by several
+    statements at once."""
+    return [] if found.left else [*_of_suspects(trial, [
+        s for s in found.could if s.level <= SOMETHING]), *prove.by_several(trial, apart)] or \
+        prove.by_several(trial)
 
 
 def _of_suspects(trial, suspects, every=False):
@@ -75,6 +80,14 @@ def _of_suspects(trial, suspects, every=False):
     return proofs
 
 
+def of_values(found, trial):
+    """The Proofs of lines that compute the gradient of nothing, and of something with a change; of
+    two mistakes the one hides the other from the gradients, not from the values."""
+    for suspect in sorted(found.suspects, key=lambda s: s.order):
+        if suspect.level <= NOTHING and not suspect.argument:
+            yield from prove.by_name(trial, suspect, found)
+
+
 def _of_the_rest(found, trial, stages=STAGES):
     """The Proofs of statements without values: loops, choices, indices, what hands on."""
     ran, could = {s.line.function for s in found.suspects}, found.could
@@ -96,8 +109,11 @@ def _of_the_rest(found, trial, stages=STAGES):
             if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
                     not isinstance(line.node, ast.Return):
                 suspect = None
+            unpacks = hands_on(line.node) and isinstance(getattr(
+                line.node, "targets", [None])[0], ast.Tuple)
+            limit = SLIP if unpacks or "zeros" in line.text else most
             proof = prove.by_edit(trial, line, suspect,
-                                  min([most, *(p.cost for p in proofs)]), least)
+                                  min([limit, *(p.cost for p in proofs)]), least)
             if proof is not None:
                 proof.suspect = suspect if suspect is not None and suspect.could else None
                 proofs.append(proof)

@@ -11,6 +11,8 @@ from npdl_study.blame.weights import ALIKE
 from npdl_study.blame.words import eps_of, unused_in
 from npdl_study.trace.syntax import bound_by, renames
 
+SECOND = ("the first value that is the gradient of nothing in forward; what is computed from it in "
+          "line {} could be wrong too")
 LONG = 160                      # of two statements: of longer ones the parts that differ are shown
 
 
@@ -92,7 +94,8 @@ def one_of_two(checked, found, proof, rest, mended):
         report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
         report.new = rest.new
         return report
-    what = f"the gradient of {', '.join(mended)} is right" if mended else "it does not raise"
+    what = f"the gradient of {', '.join(mended)} is right" if mended else "it does not raise" \
+        if checked.error is not None else "another change makes every gradient right"
     text = f"{says(proof)}; with {mend(proof)} {what}"
     report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
     if again:
@@ -132,6 +135,11 @@ def unproved(checked, seen):
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
         inner = [s for s in could if s.bent and bound_by(s.line.node) & factors(first.line.node)]
         first, *_ = inner or [first]                    # of a product no small change is one
+        before = _before(found, first)
+        if before is not None:                          # two mistakes: the order alone is known
+            report = of_suspect(checked, found, before, "unknown", SECOND.format(first.line.first))
+            report.second = first.line.first
+            return report
         report = of_suspect(checked, found, first, "", in_values(found, first))
         either = sorted({s.line.first for s in [*alike, *inner[:1]]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
@@ -155,6 +163,17 @@ def unproved(checked, seen):
         return of_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                           "the first value that is the gradient of nothing in forward")
     return nothing(checked, found)
+
+
+def _before(found, last):
+    """Of a Suspect that computes a whole gradient of those that are wrong, the first before it that
+    computes the gradient of nothing, and could not mend all; or None."""
+    key = last.first_wrong()
+    if key not in last.wanted or not found.is_asked(last.wanted[key]):
+        return None
+    return min((s for s in found.suspects if s.level <= NOTHING and s.could is False
+                and not s.argument and s.order < last.order
+                and s.line.function is last.line.function), key=lambda s: s.order, default=None)
 
 
 def nothing(checked, found):

@@ -5,7 +5,9 @@
 """
 
 import ast
+import contextlib
 import functools
+import itertools
 import re
 from dataclasses import dataclass, field, replace
 
@@ -15,27 +17,48 @@ from npdl_study.blame.locate import aimed, goals_of, located
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import by_edit
 from npdl_study.blame.raised import ended, lines_of, what_it_read
-from npdl_study.blame.remedies import every_proof, forward_instead, likelier, unread
+from npdl_study.blame.remedies import (
+    every_proof,
+    forward_instead,
+    likelier,
+    of_could,
+    of_values,
+    unread,
+)
 from npdl_study.blame.report import Blame
 from npdl_study.blame.shrink import others, shrunk
 from npdl_study.blame.suspects import HANDS_ON
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import AGAIN, HALF, SECONDS, TAKEN, TRIED, WORK
+from npdl_study.blame.weights import (
+    AGAIN,
+    GLANCE,
+    GUESSES,
+    HALF,
+    SECONDS,
+    TAKEN,
+    TRIED,
+    WORK,
+)
 from npdl_study.blame.words import SLIGHT, unused_in
+from npdl_study.check.differences import LIMIT, limit_of
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet, unwritten
+from npdl_study.trace.source import patched, recompiled
 
+SINGLE = ("f", "f4", "float32", "single")
 ODD = re.compile(r"\d\.\d{2,}")    # a number that was found, and that nobody writes
 
 
 @dataclass
 class Checked:
     """A Subject and its Check; `dout` is the first upstream gradient with which a gradient is
-    wrong, as `rows` tell, or the backward raises `error`; None where there is none."""
+    wrong, as `rows` tell, or the backward raises `error`; None where there is none. The `clock` of
+    an answer is the Budget of its seconds, of all its searches."""
 
     subject: object
     check: object
+    clock: object = None
     rows: list = field(default_factory=list)
     notes: list = field(default_factory=list)
     questions: list = field(default_factory=list)
@@ -69,28 +92,37 @@ class Found:
     spared: frozenset = frozenset()
 
 
-def search(subject, elsewhere=True, share=1.0):
+def search(subject, elsewhere=True, share=1.0, clock=None):
     """The Blame of a Subject. With `elsewhere`, what its inputs do not reach is looked for at
     others; `share` of the work that a search may do."""
+    clock = clock or Budget(seconds=SECONDS)
     with quiet():
-        checked = check(subject)
+        checked = replace(check(subject), clock=clock)
     if checked.dout is None:
         return unblamed(checked, search if elsewhere else None)
     if isinstance(checked.error, NotImplementedError):
         return ended(subject.layer, checked.error, checked.notes, True)
+    if limit_of(subject.outputs()) > LIMIT:
+        with quiet(), in_float64(Runs(subject, checked.dout).watch):
+            if limit_of(subject.outputs()) <= LIMIT:
+                report = search(subject, elsewhere, share, clock)
+                report.notes.append("this code computes in float32: the line was looked for in "
+                                    "float64")
+                return report
     small = checked if checked.error is not None else smaller(checked)
-    runs = Runs(small.subject, small.dout, budget=Budget(share * WORK, share * SECONDS))
+    runs = Runs(small.subject, small.dout, budget=Budget(
+        share * WORK, min(share * SECONDS, SECONDS - clock.took)))
     try:
         with quiet(), runs.watch:
             found = raised(small, runs) if checked.error is not None else reasoned(
-                small, runs, checked.check)
+                small, runs, checked.check, share)
         with quiet():
             report = found if isinstance(found, Blame) else sure(checked, small, found, share)
     except Exception as error:                          # code that does not stand being watched
         return Blame(False, checked.rows, checked.notes, kind="unknown", error=checked.error,
                      diagnosis=f"the line could not be looked for: {message(error)}")
     if runs.budget.over and not report.new:
-        report.notes.append(f"gave up after {runs.budget.took:.0f} s: smaller inputs may tell more")
+        report.notes.append(f"gave up after {clock.took:.0f} s: smaller inputs may tell more")
     return report
 
 
@@ -125,12 +157,38 @@ def smaller(checked):
     with quiet():
         again = check(found)
     return checked if again.dout is None or again.error is not None else replace(
-        again, notes=checked.notes)
+        again, notes=checked.notes, clock=checked.clock)
+
+
+@contextlib.contextmanager
+def in_float64(watch):
+    """Run the functions of a Watch with float64 where they write float32."""
+    with contextlib.ExitStack() as stack:
+        for function in watch.functions:
+            nodes = list(single_of(function.node))
+            for node, word in nodes:
+                stack.callback(setattr, node, word, getattr(node, word))
+                setattr(node, word, "float64")
+            code = recompiled(function.code, function.node, function.owner) if nodes else None
+            for f in function.functions if code is not None else ():
+                stack.enter_context(patched(f, code))
+        yield
+
+
+def single_of(tree):
+    """(node, its field) of what names a type of less than float64: np.float32, dtype="f"."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in SINGLE[2:]:
+            yield node, "attr"
+        parts = [k.value for k in node.keywords if k.arg == "dtype"] + node.args[:1] * (
+            getattr(node.func, "attr", "") == "astype") if isinstance(node, ast.Call) else []
+        yield from ((part, "value") for part in parts if isinstance(
+            part, ast.Constant) and part.value in SINGLE)
 
 
 # Locate and prove
 
-def reasoned(checked, runs, own):
+def reasoned(checked, runs, own, share):
     """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it; a
     change has to work for the Check `own` of the student's inputs too."""
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
@@ -151,7 +209,14 @@ def reasoned(checked, runs, own):
                 return told
         if not alone(found):
             continue
-        come = _found(found, again, checked, seen)
+        tried = trial(found, again, found.left)
+        proofs = of_could(found, tried)
+        hidden = () if proofs or found.left or share < 1 else of_values(found, tried)
+        first = next((p for p in itertools.islice(hidden, GUESSES)
+                      if completes(checked, runs, p)), None)
+        if first is not None:
+            return Found(found, [first], spared=frozenset(known.wrong))
+        come = _found(found, tried, proofs, checked, seen)
         if come is not None and (not found.left or alone(seen[0])
                                  or come.proofs[0].edit.cost < TAKEN):
             return come
@@ -159,7 +224,8 @@ def reasoned(checked, runs, own):
         if runs.budget.left < HALF * WORK:
             break
     if not alone(seen[0]):
-        later.insert(0, _found(seen[0], again, checked, seen))
+        tried = trial(seen[0], again)
+        later.insert(0, _found(seen[0], tried, of_could(seen[0], tried), checked, seen))
     return next(filter(None, later), None) or Found(
         seen[0], otherwise=lambda: say.unproved(checked, seen))
 
@@ -169,10 +235,27 @@ def alone(found):
     return any(s.level < HANDS_ON or not isinstance(s.line.node, ast.Return) for s in found.could)
 
 
-def _found(found, again, checked, seen):
-    """What is Found of a Located, or None."""
-    tried = trial(found, again, found.left)
-    proofs = every_proof(found, tried)
+def completes(checked, runs, proof):
+    """Whether with the change of a Proof another change of a likely line makes every gradient of
+    Runs right, at a glance."""
+    runs.watch.__exit__()                               # what is changed has a Watch of its own
+    try:
+        with applied(proof):
+            rest = Runs(checked.subject, checked.dout, budget=Budget(GLANCE * WORK, 1))
+            rest.truth = runs.truth
+            with rest.watch:
+                known = located(rest, rest.gradients())
+                found = aimed(known, known.wrong)
+                return not known.wrong or bool(of_could(found, trial(found, list)))
+    except Exception:
+        return False
+    finally:
+        runs.watch.__enter__()
+
+
+def _found(found, tried, proofs, checked, seen):
+    """What is Found of a Located, its first Proofs among it, or None."""
+    proofs = every_proof(found, tried, proofs)
     forward = forward_instead(found, tried) if not found.left else None
     return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
                  frozenset(found.left)) if proofs or forward is not None else None
@@ -247,18 +330,18 @@ def partly(checked, small, found, share):
     """The Blame of a change that mends a part: of the one with which another mends the rest, and of
     that; or of the one that leaves least wrong."""
     wrong, tried = {row.name for row in checked.rows if row.right is False}, []
-    begun = Budget(seconds=SECONDS)
     for proof in found.proofs[:TRIED if share == 1 else 1]:
-        if tried and begun.over:
+        if tried and checked.clock.over:
             break
         rest, left = None, set(found.spared)
         if share == 1:
             with applied(proof):
-                rest = search(checked.subject, False, AGAIN)
+                rest = search(checked.subject, False, AGAIN, checked.clock)
             if rest.right:
                 return say.proved(small, found.located, [proof])
             left = {row.name for row in rest.finals if row.right is False}
-        if not wrong or wrong - left:                   # else it mends nothing of the student's own
+        done = rest is not None and rest.new            # else it mends nothing of the student's own
+        if not wrong or wrong - left or done:
             tried.append((rest is None or not rest.new, len(left), proof.line.first, len(tried),
                           proof, rest, sorted(wrong - left)))
             if rest is not None and rest.new:

@@ -116,10 +116,10 @@ def writes_into_given(line, body):
         ast.unparse(body[0].target) in {a.arg for a in line.function.node.args.args}
 
 
-def giving(trial, line, suspect):
-    """A function that tells of an Edit whether its expression gives what a Suspect has to be; None
-    where that can't be told."""
-    if suspect is None or not suspect.could or not suspect.solved or \
+def giving(trial, line, suspect, given=None):
+    """A function that tells of an Edit whether its expression gives what a Suspect has to be, or
+    what `given(value)` takes; None where that can't be told."""
+    if suspect is None or given is None and not (suspect.could and suspect.solved) or \
             len(line.places) != 1 and not suspect.argument:
         return None
     key = suspect.keys[0]
@@ -155,7 +155,7 @@ def giving(trial, line, suspect):
             if found.shape != shape:
                 found = found.reshape(shape) if found.size == np.prod(shape) else \
                     np.broadcast_to(found, shape)
-            return suspect.gives(found)
+            return (given or suspect.gives)(found)
         except Exception:
             return False
     return gives

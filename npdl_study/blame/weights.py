@@ -15,13 +15,15 @@ FORWARD runs out in some searches: its range is narrow. SECONDS, of a clock, and
 not measured.
 """
 
-WORK = 9_000_000                # values that a search may compute, then it gives up
-SECONDS = 30.0                  # of the processor, likewise: three times what WORK takes, so that a
-                                # slow or busy machine gives the same answer
+WORK = 6_000_000                # values that a search may compute, then it gives up: 6 s or so
+SECONDS = 12.0                  # of the processor, for a whole answer: twice what WORK takes, so
+                                # that a slow or busy machine gives the same
 FORWARD = 150_000               # of WORK for a slip of forward's, which is rarely the mistake
 HALF = 0.5                      # of WORK for what could mend a part: the rest is for what then
                                 # mends the other
 AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
+GLANCE = 0.1                    # of WORK and SECONDS to see whether a first mend leaves one more
+GUESSES = 8                     # first mends that are looked at so
 ALIKE = 0.11                    # costs that differ by less are of one likelihood: the steps
                                 # between kinds are 0.1 (a sum 1, a transpose 1.1, a factor 1.2)
 LIKELIER = 0.7                  # what a change of backward costs more than a likelier one of

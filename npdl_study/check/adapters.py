@@ -267,13 +267,14 @@ class InSelf(Layer):
                 y) else None), run)
         floats = [any(True for _ in leaves(value)) for value in self.given]
         for count in (len(floats), sum(floats)):
-            _, given = self._sorted_out(undone, count)
+            own, given = self._sorted_out(undone, count)
             left = [path for path, one in self.could.items() if one.left(run.now, given) is not None
                     or _rates(run.made.backward) and not np.array_equal(one.at(run.now), one.value)]
             more = [value for key, value in given.items()
                     if isinstance(key, int) and value is not None]
             self.returned = in_turn([p for p in self.could if p not in left], more, self.could)
-            if self.returned:
+            if self.returned or not more and isinstance(own, tuple) and all(
+                    g is None for g, f in zip(own, floats, strict=False) if not f):
                 break
         self.count = count if self.returned else None
         self._hold(path for path in self.could if path in left or path in self.returned)

@@ -20,7 +20,6 @@ from npdl.backend import is_host
 from npdl.errors import InputError
 from npdl.exceptions import printable
 from npdl_study.check.adapters import as_layer
-from npdl_study.check.differences import LIMIT
 from npdl_study.check.explain import explain
 from npdl_study.check.side_effects import side_effects
 from npdl_study.check.subjects import subject_of
@@ -38,8 +37,8 @@ class Report(Verdict):
         checked = [row.error for row in self.rows if row.right is not None]
         return np.inf if self.faults else max(checked, default=0.0)
 
-    def ok(self, limit=LIMIT):
-        """Whether all is right; False also where nothing could be checked."""
+    def ok(self, limit=np.inf):
+        """Whether all is right, and to a limit; False also where nothing could be checked."""
         return self.right is True and self.worst <= limit
 
     def __repr__(self):

@@ -28,8 +28,8 @@ ROUNDING = 1e-13                # of the layer's largest: what a backward may be
 class Row:
     """One gradient. `right` is None where no entry of it can be checked here, with the `reason`.
 
-    error      of its worst entry: LIMIT is what is allowed; the entry is `index`, with the
-               `computed` and `numerical` value there and the difference that is `allowed`
+    error      of its worst entry: LIMIT is what is allowed in float64; the entry is `index`, with
+               the `computed` and `numerical` value there and the difference that is `allowed`
     unknown    how many entries can't be checked, the first for the `reason` at `doubtful`
     used       the outputs that were used alone, if it was wrong then
     place, kind, diagnosis   of a wrong one, by `explain`
@@ -93,19 +93,20 @@ class Comparison:
     reasons: dict               # {number of a point: why it can't be checked}
     note: str = ""              # what is wrong with the gradient as a whole
     missing: bool = False       # there is none
+    limit: float = LIMIT
 
     @property
     def errors(self):
-        """LIMIT where an entry differs by what is allowed; 0 where it can't be checked."""
+        """`limit` where an entry differs by what is allowed; 0 where it can't be checked."""
         with np.errstate(all="ignore"):
-            errors = LIMIT * np.abs(self.computed - self.numerical) / self.allowed
+            errors = self.limit * np.abs(self.computed - self.numerical) / self.allowed
         errors = np.where(self.computed == self.numerical, 0, errors)
         errors[~np.isfinite(errors)] = np.inf
         return np.where(self.unknown, 0, errors)
 
     @property
     def wrong(self):
-        return self.errors > LIMIT
+        return self.errors > self.limit
 
     @property
     def row(self):
@@ -119,7 +120,7 @@ class Comparison:
             return Row(self.name)
         errors, first = self.errors, min(self.reasons, default=0)
         at = int(errors.argmax())
-        right = None if self.unknown.all() else bool(errors[at] <= LIMIT)
+        right = None if self.unknown.all() else bool(errors[at] <= self.limit)
         entry = self.points[at]
         return Row(self.name, right, float(errors[at]), entry if isinstance(entry, tuple) else (),
                    float(self.computed[at]), float(self.numerical[at]), float(self.allowed[at]),
@@ -197,7 +198,7 @@ class Check:
         points, wanted = self.points[name], self.arrays[name].shape
         known = self._numerical(name, tuple(used))
         found = Comparison(name, used, points, np.zeros(len(points)), known.value, known.allowed,
-                           known.unknown, known.reasons)
+                           known.unknown, known.reasons, limit=known.limit)
         if gradient is None:
             found.note, found.missing = "backward returned no gradient for it", True
             found.numerical = np.where(known.hidden, 0, known.value * (
