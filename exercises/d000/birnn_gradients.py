@@ -17,21 +17,23 @@ from exercises.d000.birnn_network import (
     library_gradients,
     small,
     sound,
+    state,
     state_slopes,
     weight_slopes,
 )
 from exercises.framework import Claim, judge, proved
 from exercises.probes import difference
-from exercises.worked import Check, Solution, below, num, sub, terms
+from exercises.worked import Check, Solution, below, num, terms
 from npdl_study.deviation import deviation
 
 QUESTION = f"""{EQUATIONS}\
-3.2   The gradients of L in f_t and b_t follow recursions. (a) Give the gradients of L_t, and the
-      Jacobians df_(t+1)/df_t and db_(t-1)/db_t entry by entry, (b) as matrices.
-3.3   Give the gradients of L in W_b and U_f."""
+3.2   The gradients of L in h_t^(f) and h_t^(b) follow recursions. (a) Give the gradients of L_t,
+      and the Jacobians dh_(t+1)^(f)/dh_t^(f) and dh_(t-1)^(b)/dh_t^(b) entry by entry, (b) as
+      matrices.
+3.3   Give the gradients of L in W^(b) and U^(f)."""
 GROUND = NO_NUMBERS
 TITLES = {"3.2": "Its gradients through time, and the Jacobians",
-          "3.3": "Its gradients in the weights W_b and U_f"}
+          "3.3": "Its gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾"}
 
 claim = partial(Claim, "000", "Q3")
 
@@ -140,15 +142,15 @@ def jacobian_claims(net):
 def weight_claims(net):
     g, (library, _) = document_gradients(net), library_gradients(net)
     found = []
-    for name, state, other in (("W_b", "b", "x_t"), ("U_f", "f", "f_(t-1)")):
+    for name, side, other in (("W_b", "b", "x_t"), ("U_f", "f", "h_(t-1)^(f)")):
         error = deviation(g[name], library[name])
         extra = "t = 1 counts too when f_0 is not zero" if name == "U_f" else "t = 1 to T"
         found.append(claim(
-            "3", f"The gradient in {name} is the sum over t of diag(1 - {state}_t^2) times the "
-            f"gradient in {state}_t times {other}^T.", "as claimed", f"as claimed; {extra}",
+            "3", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) times "
+            f"the gradient in h_t^({side}) times {other}^T.", "as claimed", f"as claimed; {extra}",
             proved(error < LIMIT and sound(net)),
             f"differences and npdl's BiRNN: {below(error)}"))
-        found.append(shape_claim(net, name, state, other))
+        found.append(shape_claim(net, name, side, other))
     return [*found, partial_claim(net)]
 
 
@@ -219,39 +221,44 @@ def state_solution(net):
     right = max(deviation(g["total", side, t], state_slopes(net, side, t))
                 for side in "fb" for t in range(1, T + 1))
     work = Solution("3.2", EXAMPLE, given(net))
-    work.step("Run it forwards: f from the left, b from the right, then the outputs and their "
-              "errors.", "fₜ = tanh(W_f xₜ + U_f fₜ₋₁)   bₜ = tanh(W_b xₜ + U_b bₜ₊₁)",
-              f"(f₁)₁ = tanh({terms([*W['W_f'][0] * net.x[0], *W['U_f'][0] * f[0]], 2)}) = "
+    work.step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
+              "their errors.",
+              "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
+              f"(h₁⁽ᶠ⁾)₁ = tanh({terms([*W['W_f'][0] * net.x[0], *W['U_f'][0] * f[0]], 2)}) = "
               f"{num(f[1][0])}",
-              {"f₁": f[1], "f₂": f[2], "b₂": b[2], "b₁": b[1], "y₁ − z₁": e[0], "y₂ − z₂": e[1]})
-    work.step("(a) Differentiate L_t alone. Its gradient in yₜ is twice the error; yₜ is V_f fₜ + "
-              "…, and a gradient goes back through a matrix by its transpose.",
-              "∇_f L_t = 2 V_fᵀ (yₜ − zₜ)      ∇_b L_t = 2 V_bᵀ (yₜ − zₜ)",
-              f"(∇f₁ L₁)₂ = 2 · ({num(W['V_f'][0, 1], 1)} · ({num(e[0][0])}) + "
+              {"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1], "y₁ − z₁": e[0],
+               "y₂ − z₂": e[1]})
+    work.step("(a) Differentiate Lₜ alone. Its gradient in yₜ is twice the error; yₜ is V⁽ᶠ⁾ "
+              "hₜ⁽ᶠ⁾ + …, and a gradient goes back through a matrix by its transpose.",
+              "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
+              f"(∇h₁⁽ᶠ⁾ L₁)₂ = 2 · ({num(W['V_f'][0, 1], 1)} · ({num(e[0][0])}) + "
               f"{num(W['V_f'][1, 1], 1)} · {num(e[0][1])}) = {num(g['local', 'f', 1][1])}",
-              {"V_f": W["V_f"], "∇f₁ L₁": g["local", "f", 1], "∇f₂ L₂": g["local", "f", 2],
-                      "∇b₁ L₁": g["local", "b", 1], "∇b₂ L₂": g["local", "b", 2]})
+              {"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": g["local", "f", 1], "∇h₂⁽ᶠ⁾ L₂": g["local", "f", 2],
+                      "∇h₁⁽ᵇ⁾ L₁": g["local", "b", 1], "∇h₂⁽ᵇ⁾ L₂": g["local", "b", 2]})
     work.step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
               "the state before enters entry i with the weight U_ij.",
-              "(∂fₜ₊₁/∂fₜ)_ij = (1 − (fₜ₊₁)_i²) (U_f)_ij      (∂bₜ₋₁/∂bₜ)_ij = (1 − (bₜ₋₁)_i²) "
-              "(U_b)_ij",
-              f"(∂f₂/∂f₁)₁₂ = (1 − {num(f[2][0])}²) · ({num(W['U_f'][0, 1])}) = {num(J_f[0, 1])}")
-    work.step("(b) All entries together: row i of U is multiplied by a number of row i, which is "
-              "a diagonal matrix on the left.",
-              "∂fₜ₊₁/∂fₜ = diag(1 − fₜ₊₁²) U_f      ∂bₜ₋₁/∂bₜ = diag(1 − bₜ₋₁²) U_b",
-              arrays={"U_f": W["U_f"], "∂f₂/∂f₁": J_f, "U_b": W["U_b"], "∂b₁/∂b₂": J_b})
-    work.step("Go back along each chain, from its own last state: f from t = T to 1, b from t = 1 "
-              "to T.",
-              "∇f_T L = ∇f_T L_T      ∇fₜ L = ∇fₜ L_t + (∂fₜ₊₁/∂fₜ)ᵀ ∇fₜ₊₁ L\n∇b₁ L = ∇b₁ "
-              "L₁         ∇bₜ L = ∇bₜ L_t + (∂bₜ₋₁/∂bₜ)ᵀ ∇bₜ₋₁ L",
-              f"(∇f₁ L)₁ = {num(g['local', 'f', 1][0])} + ({num(J_f[0, 0])}) · "
+              "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij      (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)_ij = (1 "
+              "− (hₜ₋₁⁽ᵇ⁾)_i²) (U⁽ᵇ⁾)_ij",
+              f"(∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾)₁₂ = (1 − {num(f[2][0])}²) · ({num(W['U_f'][0, 1])}) = "
+              f"{num(J_f[0, 1])}")
+    work.step(
+        "(b) All entries together: row i of U is multiplied by a number of row i, which is a "
+        "diagonal matrix on the left.",
+        "∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾ = diag(1 − hₜ₊₁⁽ᶠ⁾²) U⁽ᶠ⁾      ∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾ = diag(1 − hₜ₋₁⁽ᵇ⁾²) U⁽ᵇ⁾",
+        arrays={"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f, "U⁽ᵇ⁾": W["U_b"], "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b})
+    work.step("Go back along each chain, from its own last state: h⁽ᶠ⁾ from t = T to 1, h⁽ᵇ⁾ from "
+              "t = 1 to T.",
+              "∇h_T⁽ᶠ⁾ L = ∇h_T⁽ᶠ⁾ L_T      ∇hₜ⁽ᶠ⁾ L = ∇hₜ⁽ᶠ⁾ Lₜ + (∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)ᵀ ∇hₜ₊₁⁽ᶠ⁾ "
+              "L\n∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ "
+              "∇hₜ₋₁⁽ᵇ⁾ L",
+              f"(∇h₁⁽ᶠ⁾ L)₁ = {num(g['local', 'f', 1][0])} + ({num(J_f[0, 0])}) · "
               f"({num(g['total', 'f', 2][0])}) + ({num(J_f[1, 0])}) · "
               f"({num(g['total', 'f', 2][1])}) = {num(g['total', 'f', 1][0])}",
-              {f"∇{side}{sub(t)} L": g["total", side, t] for side in "fb" for t in (1, 2)})
-    work.answer = ("Local part 2 Vᵀ(y − z); Jacobians diag(1 − f²) U_f (of the later state f) and "
-                   "diag(1 − b²) U_b (of the earlier state b); then the two recursions.")
-    work.check("Moving each entry of f₁, f₂, b₁, b₂ by a little changes L at these rates.",
-               right < LIMIT)
+              {f"∇{state(side, t)} L": g["total", side, t] for side in "fb" for t in (1, 2)})
+    work.answer = ("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) "
+                   "and diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
+    work.check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
+               "rates.", right < LIMIT)
     return work
 
 
@@ -263,22 +270,23 @@ def weight_solution(net):
     work = Solution("3.3", EXAMPLE, given(net))
     work.step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
               "each entry is multiplied by its own slope.",
-              "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, for h = b and h = f",
-              arrays={"δᵇ₁": a_b[0], "δᵇ₂": a_b[1], "δᶠ₁": a_f[0], "δᶠ₂": a_f[1]})
+              "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, in both directions",
+              arrays={"δ₁⁽ᵇ⁾": a_b[0], "δ₂⁽ᵇ⁾": a_b[1], "δ₁⁽ᶠ⁾": a_f[0], "δ₂⁽ᶠ⁾": a_f[1]})
     work.step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
               "because W_ij multiplies x_j and is added into entry i.",
-              "W_b at step t: δᵇₜ xₜᵀ      U_f at step t: δᶠₜ fₜ₋₁ᵀ",
-              f"entry (1, 1) of δᵇ₁ x₁ᵀ = {num(a_b[0][0])} · {num(net.x[0, 0])} = "
+              "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
+              f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {num(a_b[0][0])} · {num(net.x[0, 0])} = "
               f"{num(a_b[0][0] * net.x[0, 0])}",
-              {"δᵇ₁ x₁ᵀ": np.outer(a_b[0], net.x[0]), "δᵇ₂ x₂ᵀ": np.outer(a_b[1], net.x[1]),
-               "δᶠ₁ f₀ᵀ": np.outer(a_f[0], f[0]), "δᶠ₂ f₁ᵀ": np.outer(a_f[1], f[1])})
+              {"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(a_b[0], net.x[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(a_b[1], net.x[1]),
+               "δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(a_f[0], f[0]), "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(a_f[1], f[1])})
     work.step("The same matrix is used at every step, so its gradients are added. Nothing else is "
               "needed: what a step does to later ones is in ∇hₜ L already.",
-              "∂L/∂W_b = Σₜ diag(1 − bₜ²) ∇bₜ L xₜᵀ      ∂L/∂U_f = Σₜ diag(1 − fₜ²) ∇fₜ L fₜ₋₁ᵀ",
-              arrays={"∂L/∂W_b": a_b[0][:, None] * net.x[0] + a_b[1][:, None] * net.x[1],
-                      "∂L/∂U_f": a_f[0][:, None] * f[0] + a_f[1][:, None] * f[1]})
-    work.answer = ("∂L/∂W_b = Σₜ diag(1 − bₜ²) ∇bₜ L xₜᵀ and ∂L/∂U_f = Σₜ diag(1 − fₜ²) ∇fₜ L "
-                   "fₜ₋₁ᵀ, t = 1 to T.")
+              "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) "
+              "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ",
+              arrays={"∂L/∂W⁽ᵇ⁾": a_b[0][:, None] * net.x[0] + a_b[1][:, None] * net.x[1],
+                      "∂L/∂U⁽ᶠ⁾": a_f[0][:, None] * f[0] + a_f[1][:, None] * f[1]})
+    work.answer = ("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − "
+                   "hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
     work.checks.extend(
         tuple(Check(f"{whose}: the same two matrices.", all(
             deviation(sum(np.outer(a, v) for a, v in zip(deltas, inputs, strict=True)),

@@ -6,9 +6,11 @@ from exercises.d000.birnn_network import (
     EQUATIONS,
     EXAMPLE,
     NO_NUMBERS,
+    SIDE,
     WEIGHTS,
     example,
     small,
+    state,
     state_slopes,
 )
 from exercises.framework import Claim, judge
@@ -108,24 +110,30 @@ def picture(figure, T=3):
 def graph_solution(net):
     T = len(net.x)
     measured, drawn = dependencies(net)
-    rows = tuple((kind, " ".join(f"{a}{sub(i)}→{b}{sub(j)}" for (a, i), (b, j), weight in edges(T)
-                                 if weight == kind)) for kind in WEIGHTS)
+    def node(name, t):
+        return state(name, t) if name in SIDE else name + sub(t)
+
+    rows = tuple((kind[0] + SIDE[kind[-1]], " ".join(
+        f"{node(*a)}→{node(*b)}" for a, b, weight in edges(T) if weight == kind))
+        for kind in WEIGHTS)
     work = Solution("3.1", EXAMPLE, picture="the graph for three steps")
+    last = T + 1
+    nodes = 3 * T + last + 1
     work.step("Make a node for every vector: inputs, both kinds of states (with the initial "
-              "states f₀ and b_(T+1)), outputs.",
-              numbers=f"T = {T}: x₁..x{sub(T)}, f₀..f{sub(T)}, b₁..b{sub(T + 1)}, y₁..y{sub(T)}: "
-                      f"{4 * T + 2} nodes")
-    work.step("Draw an arrow for every product in the three equations. The f-chain runs to the "
-              "right, the b-chain to the left, and they meet only in y.",
-              "fₜ = tanh(W_f xₜ + U_f fₜ₋₁)   bₜ = tanh(W_b xₜ + U_b bₜ₊₁)   yₜ = V_f fₜ + V_b bₜ",
-              table=Table(("weight", "arrows"), rows))
+              "states h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.",
+              numbers=f"T = {T}: x₁..x{sub(T)}, {node('f', 0)}..{node('f', T)}, "
+                      f"{node('b', 1)}..{node('b', last)}, y₁..y{sub(T)}: {nodes} nodes")
+    work.step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
+              "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
+              "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)   yₜ = "
+              "V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾", table=Table(("weight", "arrows"), rows))
     work.step("Read from it what depends on what: the gradient of a state collects from all "
               "outputs that its arrows reach.",
-              numbers="\n".join(f"{side}{sub(t)} reaches " + ", ".join(
-                  f"y{sub(s)}" for (node, s) in sorted(drawn) if node == (side, t))
+              numbers="\n".join(f"{node(side, t)} reaches " + ", ".join(
+                  node("y", s) for (of, s) in sorted(drawn) if of == (side, t))
                   for side in "fb" for t in range(1, T + 1)))
     work.answer = (f"{len(edges(T))} arrows for T = {T} ({len(edges(3))} for T = 3), one of each "
-                   "weight a step, none between an f and a b.")
+                   "weight a step, none between h⁽ᶠ⁾ and h⁽ᵇ⁾.")
     work.check("Moving each state by a little moves exactly the outputs that its arrows reach.",
                measured == drawn)
     return work

@@ -11,10 +11,13 @@ from npdl_study.deviation import deviation
 
 EQUATIONS = """\
 A bidirectional RNN, all matrices d x d:
-  f_t = tanh(W_f x_t + U_f f_(t-1)),   b_t = tanh(W_b x_t + U_b b_(t+1)),
-  y_t = V_f f_t + V_b b_t,             L = sum_t L_t,  L_t = |z_t - y_t|^2
+  h_t^(f) = tanh(W^(f) x_t + U^(f) h_(t-1)^(f)),   h_t^(b) = tanh(W^(b) x_t + U^(b) h_(t+1)^(b)),
+  y_t = V^(f) h_t^(f) + V^(b) h_t^(b),             L = sum_t L_t,  L_t = |z_t - y_t|^2
 """
-NO_NUMBERS = "The document gives no numbers; T = 3, d = 4 and random matrices are used here."
+NO_NUMBERS = """\
+The document gives no numbers; T = 3, d = 4 and random matrices are used here. Short for h_t^(f) and
+W^(f) the claims say f_t and W_f, and so for (b)."""
+SIDE = {"f": "⁽ᶠ⁾", "b": "⁽ᵇ⁾"}
 WEIGHTS = ("W_f", "U_f", "V_f", "W_b", "U_b", "V_b")
 
 
@@ -139,7 +142,8 @@ def sound(net):
     return bool(max(errors) < LIMIT)
 
 
-EXAMPLE = "T = 2 steps of width d = 2, with matrices of halves and wholes; f₀ and b₃ are not zero."
+EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀⁽ᶠ⁾ and h₃⁽ᵇ⁾ are "
+           "not zero.")
 LIMIT = 1e-8
 
 
@@ -156,6 +160,12 @@ def small():
 def given(net):
     """The example's matrices and vectors by name."""
     T = len(net.x)
-    return net.weights | {f"x{sub(t)}": net.x[t - 1] for t in range(1, T + 1)} | {
-        f"z{sub(t)}": net.z[t - 1] for t in range(1, T + 1)} | {
-        "f₀": net.f_first, f"b{sub(T + 1)}": net.b_last}
+    return {name[0] + SIDE[name[-1]]: W for name, W in net.weights.items()} | {
+        f"x{sub(t)}": x for t, x in enumerate(net.x, 1)} | {
+        f"z{sub(t)}": z for t, z in enumerate(net.z, 1)} | {
+        state("f", 0): net.f_first, state("b", T + 1): net.b_last}
+
+
+def state(side, t):
+    """ "h₁⁽ᶠ⁾"."""
+    return f"h{sub(t)}{SIDE[side]}"
