@@ -237,8 +237,8 @@ def state_solution(net):
                       "∇h₁⁽ᵇ⁾ L₁": g["local", "b", 1], "∇h₂⁽ᵇ⁾ L₂": g["local", "b", 2]})
     work.step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
               "the state before enters entry i with the weight U_ij.",
-              "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij      (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)_ij = (1 "
-              "− (hₜ₋₁⁽ᵇ⁾)_i²) (U⁽ᵇ⁾)_ij",
+              "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij\n"
+              "(∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)_ij = (1 − (hₜ₋₁⁽ᵇ⁾)_i²) (U⁽ᵇ⁾)_ij",
               f"(∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾)₁₂ = (1 − {num(f[2][0])}²) · ({num(W['U_f'][0, 1])}) = "
               f"{num(J_f[0, 1])}")
     work.step(

@@ -15,11 +15,11 @@ from npdl.functions import sigmoid
 from npdl.layers.recurrent import GRUCell
 
 QUESTION = """\
-Problem 2. A GRU has z, r = sigmoid(x W_z + h U_z), sigmoid(x W_r + h U_r), the candidate
-h^ = tanh(x W + r * (h U)) and the new state h' = (1 - z) * h + z * h^.
+Problem 2. A GRU has z_t = sigmoid(W_z x_t + U_z h_(t-1)), r_t = sigmoid(W_r x_t + U_r h_(t-1)), the
+candidate h^_t = tanh(W x_t + r_t * U h_(t-1)) and the state h_t = (1 - z_t) * h_(t-1) + z_t * h^_t.
 (a) Show sigmoid(-x) = 1 - sigmoid(x).
-(b) True or false: with z near 0 the state hardly changes.
-(c) True or false: for z near 1 together with r near 0, the past is remembered very well."""
+(b) True or false: with z_t near 0 the state hardly changes.
+(c) True or false: for z_t near 1 together with r_t near 0, the past is remembered very well."""
 
 TITLES = {"2a": "The sigmoid's symmetry", "2b": "A GRU with its update gate near 0",
           "2c": "A GRU with its update gate near 1 and its reset gate near 0"}
@@ -229,22 +229,22 @@ def worked_update_gate(h=0.8, candidate=-0.4):
     rows = [(num(z), num(new_state(z, h, candidate), 4), num(new_state(z, h, candidate) - h, 4),
              num(z * (candidate - h), 4), num((1 - z) ** T)) for z in gates]
     z = gates[1]
-    work = Solution("2b", f"One unit, h = {h}, candidate ĥ = {num(candidate, 1)}.")
-    work.step("Put z into the update.", "h' = (1 − z) h + z ĥ",
-              f"z = {z}:  {num(1 - z, 1)} · {num(h, 1)} + {num(z, 1)} · {num(candidate, 1)} = "
+    work = Solution("2b", f"One unit, hₜ₋₁ = {h}, candidate ĥₜ = {num(candidate, 1)}.")
+    work.step("Put zₜ into the update.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ",
+              f"zₜ = {z}:  {num(1 - z, 1)} · {num(h, 1)} + {num(z, 1)} · {num(candidate, 1)} = "
               f"{num(new_state(z, h, candidate), 2)}")
-    work.step("Subtract h: the change is z times the distance to the candidate.",
-              "h' − h = z (ĥ − h),   |h' − h| ≤ 2 z, as |h| ≤ 1 and |ĥ| < 1",
+    work.step("Subtract hₜ₋₁: the change is zₜ times the distance to the candidate.",
+              "hₜ − hₜ₋₁ = zₜ (ĥₜ − hₜ₋₁),   |hₜ − hₜ₋₁| ≤ 2 zₜ, as |hₜ₋₁| ≤ 1 and |ĥₜ| < 1",
               f"{num(z, 1)} · ({num(candidate, 1)} − {num(h, 1)}) = {num(z * (candidate - h), 2)}")
-    work.step("Smaller z, smaller change. Over T steps (1 − z)^T of the first state is left, so "
+    work.step("Smaller zₜ, smaller change. Over T steps (1 − zₜ)^T of the first state is left, so "
               "that 'near 0' has to mean well below 1/T for a long memory.",
-              table=Table(("z", "h'", "h' − h", "z (ĥ − h)", "(1 − z)⁵⁰"), tuple(rows)))
-    work.answer = (f"True: |h' − h| = z |ĥ − h| ≤ 2 z; at z = {gates[-1]} the state moves by "
-                   f"{abs(gates[-1] * (candidate - h)):.4f} in a step.")
-    work.check("h' − h equals z (ĥ − h) in every row",
+              table=Table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"), tuple(rows)))
+    work.answer = (f"True: |hₜ − hₜ₋₁| = zₜ |ĥₜ − hₜ₋₁| ≤ 2 zₜ; at zₜ = {gates[-1]} the state "
+                   f"moves by {abs(gates[-1] * (candidate - h)):.4f} in a step.")
+    work.check("hₜ − hₜ₋₁ equals zₜ (ĥₜ − hₜ₋₁) in every row",
                all(abs(new_state(z, h, candidate) - h - z * (candidate - h)) < 1e-15
                    for z in gates))
-    work.check("no change is larger than 2 z",
+    work.check("no change is larger than 2 zₜ",
                all(abs(new_state(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
                    for a in (-1, 0.3, 1) for b in (-1, 0.5, 1)))
     return work
@@ -267,20 +267,21 @@ def worked_reset_gate(x=0.5, h=0.9):
     c = candidate_of(x, h, r)
     slope = (1 - z) + z * (1 - c * c) * r * 2
     work = Solution("2c",
-                    f"One unit, x = {x}, W = 1, U = 2, once from h = {h} and once from h = −{h}.")
-    work.step("r = 0 takes the past out of the candidate.", "ĥ = tanh(W x + r U h) = tanh(W x)",
+                    f"One unit, xₜ = {x}, W = 1, U = 2, once from hₜ₋₁ = {h} and once from −{h}.")
+    work.step("rₜ = 0 takes the past out of the candidate.",
+              "ĥₜ = tanh(W xₜ + rₜ U hₜ₋₁) = tanh(W xₜ)",
               f"tanh(1 · {num(x, 1)} + 0 · 2 · {num(h, 1)}) = tanh({num(x, 1)}) = {num(alone, 4)}")
-    work.step("z = 1 takes it out of the update as well.", "h' = (1 − z) h + z ĥ = ĥ",
-              f"h' = 0 · {num(h, 1)} + 1 · {num(alone, 4)} = {num(alone, 4)}")
+    work.step("zₜ = 1 takes it out of the update as well.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ = ĥₜ",
+              f"hₜ = 0 · {num(h, 1)} + 1 · {num(alone, 4)} = {num(alone, 4)}")
     work.step("Near these values a little is left. Two opposite pasts show how much: compare the "
               "new states.",
-              table=Table(("z", "r", f"h' from {h}", f"h' from −{h}", "difference"), tuple(rows)))
-    work.step("As a derivative.", "∂h'/∂h = (1 − z) + z (1 − ĥ²) r U",
-              f"z = {z}, r = {r}: {num(1 - z, 2)} + {z} · {num(1 - c * c)} · {r} · 2 = "
+              table=Table(("zₜ", "rₜ", f"hₜ from {h}", f"hₜ from −{h}", "difference"), tuple(rows)))
+    work.step("As a derivative.", "∂hₜ/∂hₜ₋₁ = (1 − zₜ) + zₜ (1 − ĥₜ²) rₜ U",
+              f"zₜ = {z}, rₜ = {r}: {num(1 - z, 2)} + {z} · {num(1 - c * c)} · {r} · 2 = "
               f"{num(slope, 4)}")
-    work.answer = (f"False: at z = 1, r = 0 the new state is tanh(W x) = {num(alone, 4)} whatever "
-                   "h was; near it, about (1 − z) + r U of a change is left.")
-    work.check("from both pasts the same state at z = 1, r = 0",
+    work.answer = (f"False: at zₜ = 1, rₜ = 0 the new state is tanh(W xₜ) = {num(alone, 4)} "
+                   "whatever hₜ₋₁ was; near it, about (1 − zₜ) + rₜ U of a change is left.")
+    work.check("from both pasts the same state at zₜ = 1, rₜ = 0",
                new_state(1, h, candidate_of(x, h, 0)) == new_state(1, -h, candidate_of(x, -h, 0)))
     work.check("the derivative against a difference", abs(slope - influence(z, r)) < 1e-8)
     return work

@@ -11,11 +11,11 @@ from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell
 
 QUESTION = """\
-Problem 3. An LSTM cell without biases: i, f, o = sigmoid(W x + U h), c~ = tanh(W x + U h),
-c' = f * c + i * c~, h' = o * tanh(c'). True or false:
-(a) if x is the zero vector, h' = h;  (b) if f is very small or zero, no error reaches earlier \
-steps; (c) the entries of f, i, o are not negative; (d) f, i, o can be seen as probability \
-distributions."""
+Problem 3. An LSTM cell without biases: i_t, f_t, o_t = sigmoid(W x_t + U h_(t-1)), c~_t the same
+with tanh, c_t = f_t * c_(t-1) + i_t * c~_t, h_t = o_t * tanh(c_t). True or false:
+(a) if x_t is the zero vector, h_t = h_(t-1);  (b) if f_t is very small or zero, no error reaches \
+earlier steps; (c) the entries of f_t, i_t, o_t are not negative; (d) f_t, i_t, o_t can be seen as \
+probability distributions."""
 
 TITLES = {"3a": "An LSTM without input", "3b": "An LSTM that forgets: does error go back?",
           "3c": "The signs of an LSTM's gates", "3d": "Gates as probability distributions"}
@@ -178,19 +178,20 @@ def lstm_step(x, h, c, W=1.0, U=1.0, f=None):
 def worked_zero_input(h=0.5, c=0.5):
     """Part (a)."""
     s, rest = lstm_step(0.0, h, c), lstm_step(0.0, 0.0, 0.0)
-    work = Solution("3a", f"One unit, W = U = 1, x = 0, h = {h}, c = {c}.")
-    work.step("With x = 0 the gates still hear h.", "i = f = o = σ(W·0 + U h),   c̃ = tanh(U h)",
+    work = Solution("3a", f"One unit, W = U = 1, xₜ = 0, hₜ₋₁ = {h}, cₜ₋₁ = {c}.")
+    work.step("With xₜ = 0 the gates still hear hₜ₋₁.",
+              "iₜ = fₜ = oₜ = σ(W·0 + U hₜ₋₁),   c̃ₜ = tanh(U hₜ₋₁)",
               f"σ({h}) = {num(s['i'])},   tanh({h}) = {num(s['g'])}")
-    work.step("The memory moves.", "c' = f c + i c̃",
+    work.step("The memory moves.", "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
               f"{num(s['f'])} · {c} + {num(s['i'])} · {num(s['g'])} = {num(s['c'])}")
-    work.step("So does the hidden state.", "h' = o tanh(c')",
-              f"{num(s['o'])} · tanh({num(s['c'])}) = {num(s['h'])}, and h was {num(h, 1)}")
+    work.step("So does the hidden state.", "hₜ = oₜ tanh(cₜ)",
+              f"{num(s['o'])} · tanh({num(s['c'])}) = {num(s['h'])}, and hₜ₋₁ was {num(h, 1)}")
     work.step("The one exception worth knowing: from rest it stays at rest.",
-              "h = c = 0:  c̃ = tanh(0) = 0,  c' = 0,  h' = 0",
-              f"c' = {num(rest['c'], 0)}, h' = {num(rest['h'], 0)}")
-    work.answer = (f"False: with x = 0 the state goes from h = {h} to h' = {num(s['h'])}; from h "
-                   "= c = 0 it would stay.")
-    work.check("c' and h' by the definition, in one line each",
+              "hₜ₋₁ = cₜ₋₁ = 0:  c̃ₜ = tanh(0) = 0,  cₜ = 0,  hₜ = 0",
+              f"cₜ = {num(rest['c'], 0)}, hₜ = {num(rest['h'], 0)}")
+    work.answer = (f"False: with xₜ = 0 the state goes from hₜ₋₁ = {h} to hₜ = {num(s['h'])}; "
+                   "from hₜ₋₁ = cₜ₋₁ = 0 it would stay.")
+    work.check("cₜ and hₜ by the definition, in one line each",
                abs(s["c"] - (sigmoid(h) * c + sigmoid(h) * math.tanh(h))) < 1e-15
                and abs(s["h"] - sigmoid(h) * math.tanh(s["c"])) < 1e-15)
     work.check("at rest nothing moves", rest["h"] == rest["c"] == 0)
@@ -214,23 +215,25 @@ def worked_forgetting(h=0.5):
            for e in (step, -step)]
     numeric = (two[0] - two[1]) / (2 * step)
     strong = sum(road_through_h(0.0, U=8.0))
-    work = Solution("3b", f"One unit, W = U = 1, x = 0, h = {h}, c = {KEPT}, and f held at 0.")
-    work.step("f = 0 closes the memory's own road.", "∂c'/∂c = f = 0",
-              f"{num(s['f'], 0)} · {num(KEPT, 1)} of the old memory is left in c' = {num(s['c'])}")
-    work.step("But i, c̃ and o are made of h; error goes back through them.",
-              "∂h'/∂h = o (1 − tanh²c') [i (1 − i) U c̃ + i (1 − c̃²) U] + o (1 − o) U tanh(c')",
-              f"i = o = {num(s['i'])}, c̃ = {num(s['g'])}, c' = i c̃ = {num(s['c'])}, o (1 − "
-              f"tanh²c') = {num(s['o'] * (1 - math.tanh(s['c']) ** 2))}\nthrough i "
-              f"{num(parts[0])}, through c̃ {num(parts[1])}, through o {num(parts[2])}:  "
+    work = Solution("3b", f"One unit, W = U = 1, xₜ = 0, hₜ₋₁ = {h}, cₜ₋₁ = {KEPT}; fₜ kept at 0.")
+    work.step("fₜ = 0 closes the memory's own road.", "∂cₜ/∂cₜ₋₁ = fₜ = 0",
+              f"{num(s['f'], 0)} · {num(KEPT, 1)} of the old memory is left in cₜ = {num(s['c'])}")
+    work.step("But iₜ, c̃ₜ and oₜ are made of hₜ₋₁; error goes back through them.",
+              "∂hₜ/∂hₜ₋₁ = oₜ (1 − tanh²cₜ) [iₜ (1 − iₜ) U c̃ₜ + iₜ (1 − c̃ₜ²) U] + oₜ (1 − oₜ) U "
+              "tanh(cₜ)",
+              f"iₜ = oₜ = {num(s['i'])}, c̃ₜ = {num(s['g'])}, cₜ = iₜ c̃ₜ = {num(s['c'])}, oₜ (1 "
+              f"− tanh²cₜ) = {num(s['o'] * (1 - math.tanh(s['c']) ** 2))}\nthrough iₜ "
+              f"{num(parts[0])}, through c̃ₜ {num(parts[1])}, through oₜ {num(parts[2])}:  "
               f"{terms(parts)} = {num(total)}")
-    work.step("Two steps: multiply the factors of both.", "∂h''/∂h = ∂h''/∂h' · ∂h'/∂h",
-              f"h' = {num(s['h'])}:  {num(after)} · {num(total)} = {num(after * total)}")
-    work.step("Does a small f at least make the error vanish? Not necessarily: U decides.",
-              "h near 0:  i = o = 1/2,  ∂h'/∂h = U/4",
+    work.step("Two steps: multiply the factors of both.", "∂hₜ₊₁/∂hₜ₋₁ = ∂hₜ₊₁/∂hₜ · ∂hₜ/∂hₜ₋₁",
+              f"hₜ = {num(s['h'])}:  {num(after)} · {num(total)} = {num(after * total)}")
+    work.step("Does a small fₜ at least make the error vanish? Not necessarily: U decides.",
+              "hₜ₋₁ near 0:  iₜ = oₜ = 1/2,  ∂hₜ/∂hₜ₋₁ = U/4",
               f"U = 1: {num(sum(road_through_h(0.0)))};  U = 8: {num(strong)}, it grows")
-    work.answer = f"False: with f = 0 exactly, ∂h'/∂h = {num(total)} ≠ 0, by way of i, c̃ and o."
-    work.check("two steps against a difference of h''", abs(numeric - after * total) < 1e-8)
-    work.check("at h = 0 the factor is U/4", abs(strong - 2) < 1e-12)
+    work.answer = (f"False: with fₜ = 0 exactly, ∂hₜ/∂hₜ₋₁ = {num(total)} ≠ 0, by way of iₜ, c̃ₜ "
+                   "and oₜ.")
+    work.check("two steps against a difference of hₜ₊₁", abs(numeric - after * total) < 1e-8)
+    work.check("at hₜ₋₁ = 0 the factor is U/4", abs(strong - 2) < 1e-12)
     return work
 
 
@@ -244,9 +247,10 @@ def worked_signs(values=(-4.0, -1.0, 0.0, 1.0, 4.0)):
               table=Table(("z", "e⁻ᶻ", "σ(z)"),
                           tuple((num(z, 0), num(math.exp(-z)), num(g))
                                 for z, g in zip(values, gates, strict=True))))
-    work.step("f multiplies c by such a number: it shrinks c and keeps its sign. It does not keep "
-              "c from being negative; i c̃ may be negative too.", "c' = f c + i c̃",
-              f"c = {num(MEMORY, 1)}, f = i = {num(f)}, c̃ = {num(CANDIDATE, 1)}:  c' = "
+    work.step("fₜ multiplies cₜ₋₁ by such a number: it shrinks cₜ₋₁ and keeps its sign. It does "
+              "not keep cₜ₋₁ from being negative; iₜ c̃ₜ may be negative too.",
+              "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
+              f"cₜ₋₁ = {num(MEMORY, 1)}, fₜ = iₜ = {num(f)}, c̃ₜ = {num(CANDIDATE, 1)}:  cₜ = "
               f"{terms([f * MEMORY, i * CANDIDATE])} = {num(f * MEMORY + i * CANDIDATE)}")
     work.answer = (f"True: every entry is a σ, between {num(gates[0])} and {num(gates[-1])} here, "
                    "always above 0 and below 1.")

@@ -16,9 +16,10 @@ from exercises.worked import Solution, Table, listing, num
 from npdl.layers.recurrent import LSTMLayer
 
 QUESTION = """\
-Question 3. f, i, o = sigmoid(W [h, x] + b), C~ = tanh(W_C [h, x] + b_C), C' = f C + i C~,
-h' = o tanh(C'), where sigmoid(x) is 1 for x > 0 and else 0, and tanh(x) is the sign of x.
-Give W_f, b_f, W_i, b_i, W_C, b_C, W_o, b_o such that C is the parity of the bits read."""
+Question 3. f_t, i_t, o_t = sigmoid(W [h_(t-1), x_t] + b), C~_t = tanh(W_C [h_(t-1), x_t] + b_C),
+C_t = f_t C_(t-1) + i_t C~_t, h_t = o_t tanh(C_t), where sigmoid(x) is 1 for x > 0 and else 0, and
+tanh(x) is the sign of x. Give W_f, b_f, W_i, b_i, W_C, b_C, W_o, b_o such that C_t is the parity of
+the bits read."""
 
 TITLES = {"3": "An LSTM for the parity of bits"}
 
@@ -245,34 +246,36 @@ def lstm():
     cases = four_cases(design)
     rows = trace(design, BITS)
     w_h, _, b = design["C"]
-    letters = {"f": "f", "i": "i", "C": "C̃", "o": "o"}
+    letters = {"f": "fₜ", "i": "iₜ", "C": "C̃ₜ", "o": "oₜ"}
     work = Solution("3",
                     "One unit; σ(z) is 1 for z > 0, else 0; tanh(z) is the sign of z; h₀ = C₀ = 0.")
-    work.step("Say what the memory must do. C is the parity so far, 0 or 1; x = 0 keeps it, x = 1 "
-              "turns it over.", "C' = C xor x",
-              table=Table(("C", "x", "C'", "so"), tuple(
+    work.step("Say what the memory must do. Cₜ₋₁ is the parity so far, 0 or 1; xₜ = 0 keeps it, "
+              "xₜ = 1 turns it over.", "Cₜ = Cₜ₋₁ xor xₜ",
+              table=Table(("Cₜ₋₁", "xₜ", "Cₜ", "so"), tuple(
                   (str(C), str(x), str(new), "keep" if new == C else
                    ("add 1" if new > C else "take away 1")) for C, x, new, _ in cases)))
-    work.step("Fit that to C' = f C + i C̃. Never forget: f = 1. Write only at a one: i = x. "
-              "Write +1 at C = 0 and −1 at C = 1: C̃ = 1 − 2C.", "C' = C + x (1 − 2C)")
-    work.step("The gates see h, not C. With o = 1, h = tanh(C) = sign(C) = C, so that h may stand "
-              "for C.", "C̃ = sign(1 − 2h)",
-              f"h = 0: sign({b}) = {num(gates(design, 0, 1)[2])};   h = 1: sign({b} − {abs(w_h)}) "
-              f"= {num(gates(design, 1, 1)[2])}")
-    work.step("Choose weights on [h, x] and biases; keep every sum away from 0.",
-              table=Table(("gate", "W = [of h, of x]", "b"), tuple(
+    work.step("Fit that to Cₜ = fₜ Cₜ₋₁ + iₜ C̃ₜ. Never forget: fₜ = 1. Write only at a one: iₜ = "
+              "xₜ. Write +1 at Cₜ₋₁ = 0 and −1 at Cₜ₋₁ = 1: C̃ₜ = 1 − 2Cₜ₋₁.",
+              "Cₜ = Cₜ₋₁ + xₜ (1 − 2Cₜ₋₁)")
+    work.step("The gates see hₜ₋₁, not Cₜ₋₁. With oₜ = 1, hₜ₋₁ = tanh(Cₜ₋₁) = sign(Cₜ₋₁) = Cₜ₋₁, "
+              "so that hₜ₋₁ may stand for Cₜ₋₁.", "C̃ₜ = sign(1 − 2hₜ₋₁)",
+              f"hₜ₋₁ = 0: sign({b}) = {num(gates(design, 0, 1)[2])};   hₜ₋₁ = 1: sign({b} − "
+              f"{abs(w_h)}) = {num(gates(design, 1, 1)[2])}")
+    work.step("Choose weights on [hₜ₋₁, xₜ] and biases; keep every sum away from 0.",
+              table=Table(("gate", "W = [of hₜ₋₁, of xₜ]", "b"), tuple(
                   (letters[g], f"[{num(row[0])}, {num(row[1])}]", num(row[2]))
                   for g, row in design.items())))
-    work.step(f"Run the bits {' '.join(map(str, BITS))}, from h = C = 0.",
-              table=Table(("t", "x", "h", "C", "f", "i", "C̃", "o", "C'", "h'"), tuple(rows)))
-    work.step("Every string: if h = C = parity before a bit, the table of step 1 gives h' = C' = "
-              "parity after it. At the start both are 0, the parity of no bits.")
+    work.step(
+        f"Run the bits {' '.join(map(str, BITS))}, from hₜ₋₁ = Cₜ₋₁ = 0.",
+        table=Table(("t", "xₜ", "hₜ₋₁", "Cₜ₋₁", "fₜ", "iₜ", "C̃ₜ", "oₜ", "Cₜ", "hₜ"), tuple(rows)))
+    work.step("Every string: if hₜ₋₁ = Cₜ₋₁ = parity before a bit, the table of step 1 gives hₜ = "
+              "Cₜ = parity after it. At the start both are 0, the parity of no bits.")
     weights = [f"W_{g} = [{num(h)}, {num(x)}], b_{g} = {num(bias)}"
                for g, (h, x, bias) in design.items()]
-    work.answer = f"{'; '.join(weights)}: after {' '.join(map(str, BITS))} C = {rows[-1][-2]}."
+    work.answer = f"{'; '.join(weights)}: after {' '.join(map(str, BITS))} Cₜ = {rows[-1][-2]}."
     work.check("all 4096 strings of 12 bits and all their beginnings",
                wrong_memories(design)[1] == 0)
-    work.check("the four cases: C' = h' = C xor x",
+    work.check("the four cases: Cₜ = hₜ = Cₜ₋₁ xor xₜ",
                all(new == h == C ^ x for C, x, new, h in cases))
     return work
 

@@ -11,10 +11,10 @@ from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell
 
 QUESTION = """\
-An LSTM cell has gates i, f, o and a candidate c~, each a function of W x + U h + b. The document
-writes each of them twice: with W and U apart, and with [W U] on the stacked (x, h). Do the two
-forms agree, do the updates c = f c + i c~ and h = o tanh(c) follow, and do the parts do what
-their names say?"""
+An LSTM cell has gates i_t, f_t, o_t and a candidate c~_t, each a function of W x_t + U h_(t-1) + b.
+The document writes each of them twice: with W and U apart, and with [W U] on the stacked (x_t,
+h_(t-1)). Do the two forms agree, do the updates c_t = f_t c_(t-1) + i_t c~_t and
+h_t = o_t tanh(c_t) follow, and do the parts do what their names say?"""
 
 GATES = ("i", "f", "o", "c")                            # the order in which npdl packs them
 ACTIVATION_APART = {"i": sigmoid, "f": sigmoid, "o": sigmoid, "c": np.tanh}
@@ -187,7 +187,7 @@ def forget_claim():
 X, H, C = 1.0, 0.5, 0.4
 WEIGHTS = {"i": (1.0, 1.0, 0.0), "f": (0.0, 2.0, 1.0), "o": (1.0, -1.0, 0.0),
            "c": (0.5, 1.0, 0.0)}            # W, U, b of each gate
-NAMES = {"i": "input gate i", "f": "forget gate f", "o": "output gate o", "c": "candidate c̃"}
+NAMES = {"i": "input gate iₜ", "f": "forget gate fₜ", "o": "output gate oₜ", "c": "candidate c̃ₜ"}
 
 
 def lstm_step(x, h, c, weights):
@@ -205,25 +205,26 @@ def cell():
     own = library_cell({gate: (np.array([[W]]), np.array([[U]]), np.array([b]))
                         for gate, (W, U, b) in WEIGHTS.items()})
     (h_own, c_own), _ = own.forward(np.array([[X]]), (np.array([[H]]), np.array([[C]])))
-    work = Solution("1.1", f"One unit, one input: x = {X:g}, h = {H:g}, c = {C:g}.")
+    work = Solution("1.1", f"One unit, one input: xₜ = {X:g}, hₜ₋₁ = {H:g}, cₜ₋₁ = {C:g}.")
     work.step("One sum for each gate, then its activation: σ for the three gates, tanh for the "
-              "candidate.", "z = W x + U h + b,   i, f, o = σ(z),   c̃ = tanh(z)",
+              "candidate.", "z = W xₜ + U hₜ₋₁ + b,   iₜ, fₜ, oₜ = σ(z),   c̃ₜ = tanh(z)",
               table=Table(("", "W", "U", "b", "z", "value"), tuple(
                   (NAMES[gate], *(num(v, 1) for v in WEIGHTS[gate]), num(gates[gate][0], 1),
                    num(gates[gate][1])) for gate in GATES)))
     work.step("The same as one linear map of the stacked input: the matrix [W U] stands beside "
-              "the column (x; h). For the candidate:", "z = [W U] (x; h) + b",
+              "the column (xₜ; hₜ₋₁). For the candidate:", "z = [W U] (xₜ; hₜ₋₁) + b",
               f"[{num(W, 1)} {num(U, 1)}] ({num(X, 1)}; {num(H, 1)}) + {num(b, 1)} = "
               f"{num(W * X, 1)} + {num(U * H, 1)} = {num(gates['c'][0], 1)},   tanh: {num(g)} (σ "
               f"would give {num(sigmoid(gates['c'][0]))})")
-    work.step("Keep a part of the old memory, write a part of the candidate.", "c' = f c + i c̃",
+    work.step("Keep a part of the old memory, write a part of the candidate.",
+              "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
               f"{num(f)} · {num(C, 1)} + {num(i)} · {num(g)} = {num(f * C)} + {num(i * g)} = "
               f"{num(c)}")
-    work.step("Show a part of the memory.", "h' = o tanh(c')",
+    work.step("Show a part of the memory.", "hₜ = oₜ tanh(cₜ)",
               f"{num(o)} · tanh({num(c)}) = {num(o)} · {num(math.tanh(c))} = {num(h)}")
-    work.answer = (f"c' = {num(c)}, h' = {num(h)}: i says how much is written, f how much is "
-                   "kept, o how much is shown.")
-    work.check("npdl's LSTM cell with these weights gives the same c' and h'",
+    work.answer = (f"cₜ = {num(c)}, hₜ = {num(h)}: iₜ says how much is written, fₜ how much is "
+                   "kept, oₜ how much is shown.")
+    work.check("npdl's LSTM cell with these weights gives the same cₜ and hₜ",
                abs(c_own[0, 0] - c) < 1e-12 and abs(h_own[0, 0] - h) < 1e-12)
     return work
 
