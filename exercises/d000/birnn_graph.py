@@ -125,8 +125,8 @@ def graph_solution(net):
                       f"{node('b', 1)}..{node('b', last)}, y₁..y{sub(T)}: {nodes} nodes")
     work.step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
               "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
-              "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)   yₜ = "
-              "V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾", table=Table(("weight", "arrows"), rows))
+              "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)\n"
+              "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾", table=Table(("weight", "arrows"), rows))
     work.step("Read from it what depends on what: the gradient of a state collects from all "
               "outputs that its arrows reach.",
               numbers="\n".join(f"{node(side, t)} reaches " + ", ".join(

@@ -51,9 +51,9 @@ def test_what_comes_from_the_question_before_says_so(capsys):
 
 
 @pytest.mark.parametrize("module, changes, lines", [
-    (lstm_statements, {"KEPT": 0.5}, ["0 · 0.5 of the old memory", "c = 0.5, and f"]),
+    (lstm_statements, {"KEPT": 0.5}, ["0 · 0.5 of the old memory", "cₜ₋₁ = 0.5; fₜ kept"]),
     (lstm_statements, {"MEMORY": -0.5, "CANDIDATE": 0.5},
-     ["c = −0.5, f = i = 0.731, c̃ = 0.5:  c' = −0.366 + 0.366 = 0.000"]),
+     ["cₜ₋₁ = −0.5, fₜ = iₜ = 0.731, c̃ₜ = 0.5:  cₜ = −0.366 + 0.366 = 0.000"]),
     (exploding_training, {"PLAIN": (3.0, 0.5), "STEPS": 4, "START": 2.0},
      ["h₄ = 3⁴ · 2 = 162,   L = 162²/2 = 13122", "162 · 4 · 3³ · 2 = 34992",
       "w ← w − 0.5 dL/dw", "learning rate 0.5", "w = 3 − 0.5 · 34992 = −17493.0"]),
