@@ -30,11 +30,20 @@ def begun(scorer):
     return scorer, ((), 0.0, False, rows[0], state)
 
 
-def chosen(paths, length_power=0.0):
-    """(tokens, log-probability) of the best of some paths; the first words win among equals."""
-    tokens, total, *_ = min(paths, key=lambda path: (
-        -path[1] / max(1, len(path[0])) ** length_power, path[0]), default=((), math.nan))
-    return tokens, total
+def score(total, length, length_power):
+    return total / max(1, length) ** length_power
+
+
+def ranked(paths, length_power=0.0):
+    """The best first; among equals the shorter, then the first words."""
+    return sorted(paths, key=lambda path: (
+        -score(path[1], len(path[0]), length_power), len(path[0]), path[0]))
+
+
+def shown(paths):
+    """The numbers of some paths: how many tokens and which, all log-probabilities."""
+    return (np.array([n for tokens, *_ in paths for n in (len(tokens), *tokens)]),
+            np.array([total for _, total, *_ in paths]))
 
 
 @same("decoding.sampling", "greedy")
@@ -42,7 +51,7 @@ def greedy(scorer, max_len, eos=None, on_token=None):
     scorer, path = begun(scorer)
     while not path[2] and len(path[0]) < max_len:
         path = max(after(scorer, path, max_len, eos), key=lambda one: one[1])
-    return path[:2]
+    return shown([path])
 
 
 @same("decoding.exhaustive", "exhaustive_search")
@@ -53,30 +62,42 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
         longer = [one for path in live for one in after(scorer, path, max_len, eos)]
         complete += [one for one in longer if one[2]]
         live = [one for one in longer if not one[2] and len(one[0]) < max_len]
-    return chosen(complete, length_power)
+    return len(complete), shown(ranked(complete, length_power)[:n_best])
 
 
 @same("decoding.beam", "beam_search")
 def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, stop=True,
                 keep_steps=True):
-    """The best in the end, which a search that stops has found already."""
+    """What is found, and each step's kept and pruned; the best is that of a search to the end,
+    which one that stops has found already."""
     scorer, start = begun(scorer)
-    complete, live = [], [start]
+    complete, live, steps, found = [], [start], [], None
     while live:
         longer = sorted((one for path in live for one in after(scorer, path, max_len, eos)),
-                        key=lambda one: (-one[1], one[0]))[:width]
-        complete += [one for one in longer if one[2]]
-        left = [one for one in longer if not one[2]]
+                        key=lambda one: (-one[1], one[0]))
+        complete = ranked(complete + [one for one in longer[:width] if one[2]], length_power)
+        left = [one for one in longer[:width] if not one[2]]
         live = [one for one in left if len(one[0]) < max_len]
-    return chosen(complete or left, length_power)
+        bound = max((score(one[1], n, length_power) for one in live[:1]
+                     for n in range(len(one[0]) + 1, max_len + 1)), default=-math.inf)
+        if found is None:
+            steps += [(shown(longer[:width]), shown(longer[width:]), shown(complete[:1]), bound)]
+            if not live or stop and len(complete) >= n_best and score(
+                    complete[n_best - 1][1], len(complete[n_best - 1][0]), length_power) >= bound:
+                found = shown(complete), shown(left)
+    return shown((complete or left)[:1]), *found, steps if keep_steps else []
 
 
-def told(hypothesis):
-    return (hypothesis.tokens, hypothesis.log_prob) if hypothesis else ((), math.nan)
+def told(hypotheses):
+    return shown([(h.tokens, h.log_prob) for h in hypotheses])
 
 
 SHOWN |= {
-    greedy: lambda result, *_, **__: told(result[0]),
-    exhaustive_search: lambda result, *_, **__: told(result.best),
-    beam_search: lambda result, *_, **__: told(result.best),
+    greedy: lambda result, *_, **__: told(result),
+    exhaustive_search: lambda result, *_, **__: (result.count, told(result.finished)),
+    beam_search: lambda result, *_, **__: (
+        told([result.best] if result.best else []), told(result.finished),
+        told(result.unfinished), [
+            (told(step.kept), told(step.pruned), told([step.best] if step.best else []),
+             step.bound) for step in result.steps]),
 }
