@@ -61,10 +61,13 @@ def definitions():
     searches = [search(branches, 4, stop=False) for branches in trees]
     complete = sum(bool(step.finished) for result in searches for step in result.steps[:-1])
     total = sum(len(result.steps) - 1 for result in searches)
+    plain = [kept for branches in trees for _, kept, _ in beams(branches, 4)[:-1]]
+    held = sum(any(words[-1] == END for words, _ in kept) for kept in plain)
     yield claim_of(
         "(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
         "of those that are not complete: the text forbids to expand these, the formula does not",
-        judge(complete == 0, "confirmed", "under-specified"),
+        judge(complete == 0, "confirmed", "under-specified",
+              provided=(complete, total) == (held, len(plain))),
         f"{len(trees)} random trees, width 4: {complete} of {total} beams to be expanded held "
         "complete hypotheses")
     yield from optimum()

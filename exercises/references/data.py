@@ -127,6 +127,13 @@ def quantize(W, bits=4, rounding="floor", block=None):
     return whole.reshape(W.shape), largest / top
 
 
+@same("adapt.quantize", "quantize_steps")
+def quantize_steps(step):
+    mean = step.mean()
+    codes, scale = quantize(step - mean, 8, "nearest", 256)
+    return codes, [*scale, mean]
+
+
 @same("adapt.linears", "QuantLinear.weight")
 def quant_weight(self):
     codes = codes_of(self.packed.data, self.sizes[0] * self.sizes[1]).reshape(self.sizes)
@@ -170,5 +177,6 @@ SHOWN |= {                          # what of a result is compared, where that i
     clip_by_global_norm: lambda norm, params, *_: (norm, [p.grad for p in params]),
     solved: lambda result, *_: np.array(sorted(map(tuple, np.column_stack(result)))),
     listed: lambda result, dataset: of_examples(result, dataset),
+    quantize_steps: lambda result, step: (result[0], list(result[1])),
     pack: lambda packed, codes, bits: (codes_of(packed, codes.size), list(packed.shape)),
 }

@@ -41,7 +41,7 @@ from npdl.core import Layer
 from npdl_study.trace.source import original_file, patched
 from tests.tools.mutant_kinds import all_mutants
 
-SECONDS = 60            # of processor time, for the exercises that run one statement
+SECONDS = 30            # of processor time, for the exercises that run one statement
 MEMORY = 2**33          # of a process, in bytes
 WHERE, CAUGHT = "what exercises run of", ("caught", "endless", "moved")
 GOALS = {("caught", "endless"): 0.95}
