@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from exercises import references, witness
-from exercises.d000 import birnn_gradients, decoding_trees, quantizer
+from exercises.d000 import birnn_gradients, decoding_trees, lora_costs, quantizer
 from exercises.d002 import gradients_through_time, lstm_memory, positions_heads, rnn_attention
+from exercises.d003 import beam_definitions
 from exercises.d004 import gpt_forward, masked_loss, training_budget
 from exercises.framework import FAILED, claims_of, judge, name_of, solutions_of
 from npdl.errors import InputError
@@ -43,6 +44,10 @@ UNSEEN = [
     (decoding_trees, "decoding/exhaustive.py", "node.totals[i] + node", "node.totals[i] - node"),
     (training_budget, "data/arithmetic.py", "[rows[:cut] for", "[rows[cut:] for"),
     (birnn_gradients, "models/birnn.py", "y = y_f + y_b", "y = y_f - y_b"),
+    (beam_definitions, "decoding/tree.py", "if p == 0", "if p != 0"),
+    (beam_definitions, "decoding/beam.py", "steps.append(Step(live", "state.append(Step(live"),
+    (quantizer, "adapt/quantize.py", "quantize(step - mean", "quantize(step + mean"),
+    (lora_costs, "adapt/linears.py", "du = dlow @ self", "du = -dlow @ self"),
 ]
 
 
@@ -165,5 +170,6 @@ def test_a_sample_of_mistakes_in_npdl_is_noticed_and_moves_no_verdict():
     rows, lines = score(pool, exercise_mutation.judge_of(chosen), exercise_mutation,
                         shown=("survived", "moved"))
     text, total = table(rows, exercise_mutation)
-    assert total["moved"] == 0 and share(total, ("caught",), exercise_mutation.CAUGHT) >= 0.95, (
+    assert total["moved"] == 0 and share(
+        total, ("caught", "endless"), exercise_mutation.CAUGHT) >= 0.95, (
         "\n".join([text, *lines]))
