@@ -21,6 +21,30 @@ def merged_linear(adapter):
     return wide(matrix(adapter.base)) + adapter.scale * np.array(update)
 
 
+def parts_of(thing):
+    """A layer and all layers in it."""
+    inner = thing if isinstance(thing, (list, tuple)) else getattr(thing, "__dict__", {}).values()
+    return [*([thing] if hasattr(thing, "forward") else []), *(
+        part for item in inner if isinstance(item, (list, tuple)) or hasattr(item, "forward")
+        for part in parts_of(item))]
+
+
+@same("adapt.models", "report")
+def report(model, rows=1):
+    """Numbers that learn, numbers that do not, bytes: array by array."""
+    learned = frozen = stored = 0
+    for part in parts_of(model):
+        arrays = [a for a in vars(part).values() if hasattr(a, "trainable") and np.ndim(a.data)]
+        learned += sum(a.data.size for a in arrays if a.trainable)
+        stored += sum(len(a.data.tobytes()) for a in arrays)
+        still = [a for a in arrays if not a.trainable]
+        if hasattr(part, "packed"):                         # its bytes and steps stand for W
+            still = [a for a in still if a not in (part.packed, part.step, part.scale)]
+            frozen += part.sizes[0] * part.sizes[1]
+        frozen += sum(a.data.size for a in still)
+    return learned, frozen, stored
+
+
 @same("optim", "clip_by_global_norm")
 def clip_by_global_norm(params, max_norm):
     """(the norm before, every gradient after); called before npdl's own changes them."""
@@ -173,6 +197,7 @@ def of_examples(examples, dataset):
 
 
 SHOWN |= {                          # what of a result is compared, where that is not the result
+    report: lambda result, *_: (result.trainable, result.frozen, result.stored_bytes),
     merged_linear: lambda result, adapter: result.W.data,
     clip_by_global_norm: lambda norm, params, *_: (norm, [p.grad for p in params]),
     solved: lambda result, *_: np.array(sorted(map(tuple, np.column_stack(result)))),

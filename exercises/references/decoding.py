@@ -16,10 +16,10 @@ def after(scorer, path, max_len, eos):
     for word, log_p in enumerate(row):
         if log_p > -math.inf:
             word, length = np.array([word]), len(tokens) + 1
-            full = (word[0] in np.atleast_1d(eos) if eos is not None else length == max_len
-                    or bool(scorer.leaves(state, np.array([0]), word)[0]))
+            full = word[0] in np.atleast_1d(eos) if eos is not None else length == max_len
             rows, beyond = ([None], None) if full or length == max_len else scorer.advance(
                 state, np.array([0]), word)
+            full = full or eos is None and not (rows[0] > -math.inf).any()   # nothing can follow
             found.append(((*tokens, int(word[0])), total + float(log_p), full, rows[0], beyond))
     return found
 

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from exercises import references, witness
-from exercises.d000 import birnn_gradients, decoding_trees, lora_costs, quantizer
+from exercises.d000 import (
+    birnn_gradients,
+    decoding_trees,
+    lora_costs,
+    lora_tradeoffs,
+    quantizer,
+    search_limits,
+)
 from exercises.d002 import gradients_through_time, lstm_memory, positions_heads, rnn_attention
 from exercises.d003 import beam_definitions
 from exercises.d004 import gpt_forward, masked_loss, training_budget
@@ -46,6 +53,8 @@ UNSEEN = [
     (birnn_gradients, "models/birnn.py", "y = y_f + y_b", "y = y_f - y_b"),
     (beam_definitions, "decoding/tree.py", "if p == 0", "if p != 0"),
     (beam_definitions, "decoding/beam.py", "steps.append(Step(live", "state.append(Step(live"),
+    (search_limits, "decoding/tree.py", "not self._nodes[node] for", "self._nodes[node] for"),
+    (lora_tradeoffs, "adapt/models.py", "sum(param.data.nbytes", "-sum(param.data.nbytes"),
     (quantizer, "adapt/quantize.py", "quantize(step - mean", "quantize(step + mean"),
     (lora_costs, "adapt/linears.py", "du = dlow @ self", "du = -dlow @ self"),
 ]
