@@ -258,7 +258,10 @@ def method_solution():
                   ("LoRA", 32 * W.size, A.size + B.size, *out["LoRA"][0].tolist()),
                   ("QLoRA", BITS * W.size + 32, A.size + B.size, *out["QLoRA"][0].tolist()))))
     work.answer = ("The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits "
-                   "and dequantized for each product, so it is smaller and W is a little wrong.")
+                   "and dequantized for each product, so it is smaller and W is a little wrong. "
+                   "(The QLoRA of its paper has NF4 levels, step sizes in 8 bits too, double "
+                   "quantization, and adapters at all linear maps, where LoRA's are mostly at "
+                   "those of attention.)")
     work.checks.extend(
         tuple(Check(f"npdl's LoRALinear over {base} gives the same y.", bool(np.allclose(
             library(bits).forward(X)[0], out[name], atol=1e-6)))
@@ -335,8 +338,8 @@ def inference_solution(d=64, r=4):
                   (name, float(np.abs(update).max()), flat(codes), float(new[0]), flat(after))
                   for name, update, new, after in (("A Bᵀ", A @ B.T, wider, moved),
                                                    ("A Bᵀ / 10", A @ B.T / 10, same, kept)))))
-    work.answer = ("LoRA costs nothing once merged, 2 d r a row when not; QLoRA: d² more a pass, "
-                   "which matters for few rows, against reading 8 times less memory.")
+    work.answer = ("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² "
+                   "more a pass, which matters for few rows, against reading 8 times less memory.")
     work.check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
                "of W again; of A Bᵀ it does not.",
                np.abs(A @ B.T).max() / 10 < step / 2 and all(

@@ -169,7 +169,8 @@ def solutions(bits=3):
               f"{num(step)} ≈ {num(float(step))}")
     work.step("Divide by the step and round down: these integers are stored. Multiply them by the "
               "step again: this is used.", "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
-              table=Table(("W", "W / Δ", "⌊W / Δ⌋", "back", "error", "nearest"), rows))
+              table=Table(("W", "W / Δ", "⌊W / Δ⌋", "dequant", "error", "round(W / Δ)"),
+                          rows))
     work.step("Read off the error. Rounding down leaves between 0 and one step, always to the "
               "same side; rounding to the nearest at most half a step to either side.",
               "0 ≤ W − Δ⌊W/Δ⌋ < Δ      |W − Δ round(W/Δ)| ≤ Δ/2",

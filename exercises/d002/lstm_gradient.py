@@ -306,12 +306,13 @@ def gradient():
               f"{num(math.tanh(two['C']))} · {num(gate)} = {num(out)}\n{num(bend[1])} · "
               f"{num(dC2)} + {num(out)} · {num(dh1)} = {num(dh2)}")
     work.step("Collect: with ∂hₜ/∂hₜ₋₁ taken at fixed Cₜ₋₁ (its roads through Cₜ and through oₜ), "
-              "this is the merged formula.",
+              "this is the formula in which all is merged.",
               "∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ ∂hₜ₋₁/∂W_g]",
               f"J = h₂: {num(bend[1])} · ({num(d2)} + {num(past_C)}) + "
               f"{num(out + bend[1] * through)} · {num(dh1)} = {num(formula)}")
-    work.answer = (f"∂J/∂W_g = {num(dh2, 4)} for J = h₂; right with ∂C̃/∂W_g direct, ∂h/∂h at "
-                   "fixed C, and ∂hₜ₋₁/∂W_g, ∂Cₜ₋₁/∂W_g along all roads.")
+    work.answer = ("∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ "
+                   "∂hₜ₋₁/∂W_g], where ∂C̃ₜ/∂W_g holds the past fixed, ∂hₜ/∂hₜ₋₁ holds Cₜ₋₁ "
+                   f"fixed, and the other two hold nothing; {num(dh2, 4)} here.")
     work.check("against a difference of J at W_g ± 0.000001", abs(numeric - dh2) < 1e-8)
     work.check("the merged formula gives the same", abs(formula - dh2) < 1e-12)
     return work

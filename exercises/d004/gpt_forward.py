@@ -83,7 +83,8 @@ def forward(B=2, S=3, V=5, heads=2, blocks=2):
             ("logits", "classifier(h₂)", (B, S, V)),
             ("hidden_states", "h₁, h₂ stacked on axis 1", shapes["hidden_states"]),
             ("attentions", "A₁, A₂ stacked on axis 1", shapes["attentions"]))
-    work = Solution("2.9")
+    work = Solution("2.9", f"B = {B} sequences of S = {S} tokens, V = {V}, d = {D}, L = {blocks} "
+                    f"blocks of {heads} heads; A₁, A₂ are the weights of attention.")
     work.step("Follow the shapes. Each block hands on its output and its weights; keep both.",
               table=Table(("name", "made by", "shape"), tuple((a, b, str(c)) for a, b, c in flow)))
     work.step("L blocks give L hidden states: the outputs of the blocks. The embedding's sum is "
