@@ -65,7 +65,7 @@ class Subject:
                 self.layer.find_params(copied(self.inputs), self.options)
         if not keep:
             randomise(self.layer, stream(seed, 77))
-        self.forward = forward or forward_of
+        self.forward = forward or functools.partial(forward_of, {})
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self.bare = bare_arrays(self.layer)
@@ -251,11 +251,16 @@ def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False)
     return Subject(as_layer(thing), inputs, options, forward, seed, keep)
 
 
-def forward_of(layer, /, *inputs, **options):
+def forward_of(known, layer, /, *inputs, **options):
     """layer.forward, for what takes a function in its place. The row of a padding_id is held: its
-    gradient is 0 by definition."""
-    tables = [part for part in walk(layer) if getattr(part, "padding_id", None) is not None
-              and isinstance(getattr(part, "W", None), Param)]
+    gradient is 0 by definition. `known` keeps the tables that have one, {id: (layer, tables)}."""
+    held, tables = known.get(id(layer), (None, []))
+    if held is not layer:
+        tables = [part for part in walk(layer) if getattr(part, "padding_id", None) is not None
+                  and isinstance(getattr(part, "W", None), Param)]
+        known[id(layer)] = layer, tables
+    if not tables:
+        return layer.forward(*inputs, **options)
     with contextlib.ExitStack() as stack:
         for part in tables:
             vars(part)["forward"] = functools.partial(_padded, part, type(part).forward)
