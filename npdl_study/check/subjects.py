@@ -254,15 +254,12 @@ def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False)
 def forward_of(known, layer, /, *inputs, **options):
     """layer.forward, for what takes a function in its place. The row of a padding_id is held: its
     gradient is 0 by definition. `known` keeps the tables that have one, {id: (layer, tables)}."""
-    held, tables = known.get(id(layer), (None, []))
-    if held is not layer:
-        tables = [part for part in walk(layer) if getattr(part, "padding_id", None) is not None
-                  and isinstance(getattr(part, "W", None), Param)]
-        known[id(layer)] = layer, tables
-    if not tables:
-        return layer.forward(*inputs, **options)
+    if id(layer) not in known:
+        known[id(layer)] = layer, [
+            part for part in walk(layer) if getattr(part, "padding_id", None) is not None
+            and isinstance(getattr(part, "W", None), Param)]
     with contextlib.ExitStack() as stack:
-        for part in tables:
+        for part in known[id(layer)][1]:
             vars(part)["forward"] = functools.partial(_padded, part, type(part).forward)
             stack.callback(vars(part).pop, "forward")
         return layer.forward(*inputs, **options)
