@@ -17,7 +17,7 @@ from pathlib import Path
 
 from npdl_study.blame import weights
 
-LEFT_OUT = {"SECONDS", "TRIED"}         # of a clock, and a count
+LEFT_OUT = {"SECONDS", "TRIED", "GUESSES"}      # of a clock, and counts
 RANGES, TIES = {}, {}                   # {name: [low, high]}, {name: how many}
 
 
