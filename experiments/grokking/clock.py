@@ -206,12 +206,10 @@ def clocks_table():
 
 
 def grid_table():
-    rows = []
-    for w in sorted(kept("grid").values(), key=lambda w: (w.facts["seed"], -w.rate)):
-        rows.append((str(w.facts["seed"]), f"{w.facts['weight_decay']:g}", f"{w.facts['lr']:g}",
-                     brief(w.known), brief(w.general),
-                     *(f"{value:.3g}" if w.delay < math.inf else "" for value in (
-                         w.delay * w.rate, w.norm, w.scale))))
+    rows = [(str(w.facts["seed"]), f"{w.facts['weight_decay']:g}", f"{w.facts['lr']:g}",
+             brief(w.known), brief(w.general),
+             *(f"{value:.3g}" for value in (w.delay * w.rate, w.norm, w.scale)))
+            for w in sorted(over(kept("grid")), key=lambda w: (w.facts["seed"], -w.rate))]
     return Table(("seed", "decay", "lr", "known at", "generalises at", "delay x lr x decay",
                   "norm", "logit scale"), rows)
 
@@ -235,8 +233,12 @@ def values():
 
 def facts():
     products = [w.delay * w.rate for w in over(kept("grid"))]
+    held = sorted((w for w in kept("held").values() if w.known < math.inf), key=lambda w: w.scale)
     return {"delay x lr x decay is the same within a factor 2, so far":
-                max(products) <= 2 * min(products)}
+                max(products) <= 2 * min(products),
+            "with the norm held the delay grows with the logit scale": len(held) == 3 and all(
+                a.delay < b.delay for a, b in zip(held, held[1:], strict=False)),
+            "and does not with the norm": [w.facts["norm"] for w in held] == [45, 30, 45]}
 
 
 def figures():
@@ -258,7 +260,7 @@ def draw(figure, data):
             panel.plot(*zip(*[(w[x], w["delay"]) for w in data[kind] if w[by] == value],
                             strict=True), color=colour, marker=mark, linestyle="",
                        label=f"{by} {value:g}")
-        panel.set_xscale("log")
+        panel.set_xscale("log" if kind == "grid" else "linear")
         panel.set_yscale("log")
         panel.legend(frameon=False, fontsize=8.5)
         style.dress(panel, "lr x decay" if kind == "grid" else "logit scale",
