@@ -23,7 +23,8 @@ from npdl.core import Layer, Param
 FAULTS = {}                         # {an exercise's module: [what was wrong of npdl's there]}
 OUTPUT = {"float64": 1e-9, "float32": 1e-4}         # of the largest entry
 SLOPE = {"float64": 1e-6, "float32": 1e-4}          # of the sum of the parts' sizes
-STEPS = (1e-3, 1e-4, 1e-5)          # of a difference; the first that agrees will do
+STEPS = (1e-3, 1e-4, 1e-5, 1e-9)     # of a difference; the first that agrees will do; the last is
+                                    # for slopes that explode
 FIRST = 4                           # calls of a kind that are held, whatever comes after
 
 # calls {id of a cache: (cache, its inputs)}, seen {a kind of call: how often it was made}
@@ -241,6 +242,7 @@ def _check_slope(layer, inputs, dout, result, added, function):
         return
     names = _names(inspect.unwrap(type(layer).forward))
     results = dict(zip(names, result if isinstance(result, tuple) else (result,), strict=False))
+    inputs = dict.fromkeys(results) | inputs                # a state that was left out, too
     ways = {name: _direction(value, results.get(name), rng)
             for name, value in inputs.items()}
     moved = [(param, param.data, rng.standard_normal(param.shape)) for param, *_ in added]

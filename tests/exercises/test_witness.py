@@ -56,6 +56,8 @@ UNSEEN = [
     (search_limits, "decoding/tree.py", "not self._nodes[node] for", "self._nodes[node] for"),
     (lora_tradeoffs, "adapt/models.py", "sum(param.data.nbytes", "-sum(param.data.nbytes"),
     (quantizer, "adapt/quantize.py", "quantize(step - mean", "quantize(step + mean"),
+    (rnn_attention, "models/attentive_rnn.py", "return dx, (dh, dpast)", "return dx, (dh, dout)"),
+    (rnn_attention, "models/attentive_rnn.py", "if P else dpast[:, :0]", "if P else dpast[:, :1]"),
     (lora_costs, "adapt/linears.py", "du = dlow @ self", "du = -dlow @ self"),
 ]
 
