@@ -163,28 +163,27 @@ SHARED = {
 
 
 def solutions():
-    steps = [Step(
-        "Write down which entries share a mean: x has the indices sample i, channel c, feature k, "
-        "and each normalisation averages over some of them. The pairs (μ, σ²) are as many as the "
-        "values of the indices that are left.",
-        table=Table(("", "averages over", "values in a group", "pairs"), tuple(
-            (kind, SHARED[kind][0].split("over ")[1], size(kind), TENSOR.size // size(kind))
-            for kind in DEFINED_AXES)))]
-    steps += [kind_step(kind) for kind in DEFINED_AXES]
-    steps.append(Step(
-        "Which one is meant by layer normalisation? The definition takes all units of a sample, as "
-        "here. In a transformer the second index is time, each position is normalised by itself, "
-        "and the groups are those that are called instance above.",
-        numbers=f"{TENSOR.size // size('layer')} pairs by the definition, "
-                f"{TENSOR.size // size('instance')} over the last axis alone"))
+    pairs = {kind: TENSOR.size // size(kind) for kind in DEFINED_AXES}
+    work = Solution("1",
+                    "The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
+    work.step("Write down which entries share a mean: x has the indices sample i, channel c, "
+              "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
+              "as many as the values of the indices that are left.",
+              table=Table(("", "averages over", "values in a group", "pairs"), tuple(
+                  (kind, SHARED[kind][0].split("over ")[1], size(kind), number)
+                  for kind, number in pairs.items())))
+    work.steps += map(kind_step, DEFINED_AXES)
+    work.step("Which one is meant by layer normalisation? The definition takes all units of a "
+              "sample, as here. In a transformer the second index is time, each position is "
+              "normalised by itself, and the groups are those that are called instance above.",
+              numbers=f"{pairs['layer']} pairs by the definition, {pairs['instance']} over the "
+                      "last axis alone")
     right = all(np.allclose(np.array(exact_statistics(TENSOR, axes), float),
                             library_statistics(TENSOR, kind), atol=1e-12)
                 for kind, axes in DEFINED_AXES.items())
-    work = Solution("1",
-                    "The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
-    work.steps.extend(tuple(steps))
-    work.answer = ("; ".join(f"{kind} {TENSOR.size // size(kind)} pairs (one for each "
-                             f"{SHARED[kind][1].replace(', ', ' and ')})" for kind in DEFINED_AXES)
+    work.answer = ("; ".join(f"{kind} {number} pairs (one for each "
+                             f"{SHARED[kind][1].replace(', ', ' and ')})"
+                             for kind, number in pairs.items())
                    + ": the numbers of the three tables.")
     work.check("npdl's normalisation layers take the same means and variances from this tensor.",
                right)

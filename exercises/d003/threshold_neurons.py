@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from exercises.framework import Claim, judge, proved
-from exercises.worked import Solution, Step, Table, num
+from exercises.worked import Solution, Table, num
 from npdl.errors import InputError
 from npdl.layers.neuron import XOR, ThresholdNeuron
 
@@ -227,24 +227,20 @@ def neuron(b):
 
 def and_or():
     """Question 1."""
-    steps = [Step("Each row of the table is one inequality for w and b.",
-                  "00: b   01: w₂ + b   10: w₁ + b   11: w₁ + w₂ + b;   ≥ 0 where f = 1, < 0 "
-                  "where f = 0"),
-             Step("Both inputs play the same part, so try w = (1, 1): only the number of ones "
-                  "counts.", "w·x + b = (x₁ + x₂) + b")]
-    middle = {}
+    work, middle = Solution("1"), {}
+    work.step("Each row of the table is one inequality for w and b.",
+              "00: b   01: w₂ + b   10: w₁ + b   11: w₁ + w₂ + b;   ≥ 0 where f = 1, < 0 where "
+              "f = 0")
+    work.step("Both inputs play the same part, so try w = (1, 1): only the number of ones counts.",
+              "w·x + b = (x₁ + x₂) + b")
     for name in ("AND", "OR"):
         low, high = biases(TABLES[name])
         middle[name] = (low + high) / 2
-        steps.append(Step(
-            f"{name}: the fewest ones that give 1 must reach 0, the most that give 0 must not. "
-            "Take the middle, away from both ends.",
-            "lowest ≤ b < highest",
-            f"{num(low)} ≤ b < {num(high)}:  b = {num(middle[name], 1)}",
-            table=Table(("x₁", "x₂", "wanted", "w·x + b", "f"),
-                        tuple(rows(TABLES[name], middle[name])))))
-    work = Solution("1")
-    work.steps.extend(tuple(steps))
+        work.step(f"{name}: the fewest ones that give 1 must reach 0, the most that give 0 must "
+                  "not. Take the middle, away from both ends.", "lowest ≤ b < highest",
+                  f"{num(low)} ≤ b < {num(high)}:  b = {num(middle[name], 1)}",
+                  table=Table(("x₁", "x₂", "wanted", "w·x + b", "f"),
+                              tuple(rows(TABLES[name], middle[name]))))
     work.answer = (f"AND: w = (1, 1), b = {num(middle['AND'], 1)};  OR: w = (1, 1), b = "
                    f"{num(middle['OR'], 1)}.")
     work.check("npdl's threshold neuron gives both tables",
