@@ -5,8 +5,8 @@ Every function of npdl's that an exercise runs, a check of arguments apart, gets
 command runs it, in a process of its own. "caught" is a failure of our own; "endless" takes more
 processor time than SECONDS; "moved" is a verdict on a document that is another word, or reached
 another way, than before, and not our failure; "survived": what is printed is not the same, or a
-number that npdl hands to an exercise, and nobody says so; "equivalent": neither is, or no exercise
-runs the statement. See mutation_score.
+number that npdl hands to an exercise, or one layer to another, and nobody says so; "equivalent":
+neither is, or no exercise runs the statement. See mutation_score.
 """
 
 import contextlib
@@ -132,7 +132,7 @@ def users(mutant):
 def told(modules, numbers=None):
     """(verdicts, everything printed, failures) of some exercises, as the command has them.
 
-    numbers  a list, to which what npdl hands to an exercise is added, as `numbers_of` has it
+    numbers  a list, to which what npdl hands on is added, as `numbers_of` has it
     """
     verdicts, printed, failed = {}, [], []
     with contextlib.redirect_stderr(io.StringIO()), witness.watching():

@@ -3,7 +3,7 @@
     python -m tests.tools.mutation_score textbook     # the gradient check, in backwards
     python -m tests.tools.mutation_score wing         # the wing equals the textbook
     python -m tests.tools.mutation_score blame        # blame, in backwards: and on which line
-    python -m tests.tools.mutation_score exercises    # a run of all exercises: no verdict moves
+    python -m tests.tools.mutation_score exercises    # the exercises: our failure, no verdict
 
 One mistake in N with --every, from number K on with --first; --kept goes on where it stopped. A
 subject is a module (SUBJECTS) with `functions()`, `mistakes(function)`, `judge_of(functions)` and
