@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from npdl.errors import NpdlError
 from npdl_study.blame import say
+from npdl_study.blame.branch_coverage import unlike
 from npdl_study.blame.locate import aimed, goals_of, located
 from npdl_study.blame.no_fault import unblamed
 from npdl_study.blame.prove import by_edit
@@ -310,7 +311,12 @@ def sure(checked, small, found, share):
             return report
         checked.notes.append(f"or {says}")
     if proofs:
-        return say.proved(small, found.located, proofs)
+        report = say.proved(small, found.located, proofs)
+        still = wrong_still(checked.subject, proofs[0])
+        if still:
+            report.diagnosis = report.diagnosis.replace(
+                "every gradient is right", f"it is right at these inputs, and wrong still {still}")
+        return report
     if found.proofs:
         return partly(checked, small, found, share)
     return found.otherwise()
@@ -324,6 +330,17 @@ def mends(checked, proof, forward=False):
             return check.passes()
     except Exception:
         return False
+
+
+def wrong_still(subject, proof):
+    """With what other inputs a gradient is wrong with the change of a Proof too; or ""."""
+    for words, inputs in unlike(subject):
+        with contextlib.suppress(Exception), applied(proof):    # the layer may not take them
+            other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
+                                  subject.seed)
+            if not Check(other).passes():
+                return f"with {words}"
+    return ""
 
 
 def partly(checked, small, found, share):
