@@ -40,7 +40,7 @@ def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
 
     rows, forward = set(), Embedding.forward
     monkeypatch.setattr(Embedding, "forward",
-                        lambda self, ids: rows.add(np.shape(ids)[1]) or forward(self, ids))
+                        lambda self, ids: rows.add(np.shape(ids)[-1]) or forward(self, ids))
     source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=8), Words(), kind)
     [found], _ = generate.generate(source, "a", tokens=20)
     assert len(found.tokens) == 20 and rows == {3, *computed}
