@@ -11,10 +11,16 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 # processes that tests start would compile npdl anew.
 keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
+import hypothesis
 import pytest  # after the thread counts, which count when NumPy is first imported
 
 from npdl_train.runs import folder, versions
 from tests.tools import blas_check
+
+# How long an example takes is no mistake: of the first it reads the sources for constants.
+hypothesis.settings.register_profile(
+    "npdl", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("npdl")
 
 
 def pytest_addoption(parser):

@@ -204,9 +204,10 @@ class Processes(Threads):
 
     def end(self):
         """End the processes."""
-        if self.pid == os.getpid():
-            for other in self.others:
+        for other in self.others:
+            if self.pid == os.getpid():
                 other.end()
+            Other.alive.discard(other)
         self.others = []
 
     def stop(self):
@@ -285,6 +286,8 @@ class Other:
     """A process with worker `i`, and this end of the way to it. What it computes with, `task`,
     comes by that way: a process that dies as it begins reads nothing else."""
 
+    alive = set()       # in a cycle that is collected a way would close itself before end() does
+
     def __init__(self, kind, model, flat, i):
         self.i, self.known, self.gone = i, set(), []        # numbers of parts that it has, or had
         self.said = self.begun = False                      # that it is stopped; whether it answers
@@ -299,6 +302,7 @@ class Other:
         except (EOFError, ConnectionError) as error:        # of a server, which imports it
             raise self.lost() from error
         its.close()
+        self.alive.add(self)
 
     def tell(self, message):
         try:

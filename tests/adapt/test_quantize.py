@@ -49,7 +49,7 @@ def test_as_a_loop_over_the_numbers():
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), st.integers(2, 16), st.sampled_from(ROUNDINGS),
        st.sampled_from([None, 1, 3, 8, 100]), st.sampled_from(["float16", "float32", "float64"]))
 def test_error_bounds_and_packing(seed, bits, rounding, block, dtype):

@@ -14,7 +14,7 @@ from exercises.d000 import decoding_trees as decoding
 from exercises.d000 import search_limits as limits
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
-quick = settings(max_examples=25, deadline=None, derandomize=True)
+quick = settings(max_examples=25, derandomize=True)
 
 
 def quickselect(values, k):

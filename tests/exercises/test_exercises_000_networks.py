@@ -18,7 +18,7 @@ from exercises.d000 import quantizer
 from exercises.d000.birnn_network import Network, forward
 from exercises.d000.lora_layer import Size
 
-quick = settings(max_examples=25, deadline=None, derandomize=True)
+quick = settings(max_examples=25, derandomize=True)
 SMALL = lora.Size(n=3, d=4, r=1, h=2)
 fractions = st.fractions(-5, 5, max_denominator=60)
 sizes = st.builds(lambda n, d, r, h: lora.Size(n, d, min(r, d), h), st.integers(1, 9),
@@ -94,7 +94,7 @@ def test_a_random_network_has_its_sizes():
     assert np.array_equal(net.x, rng.standard_normal((2, 60)))
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8, derandomize=True)
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 10**6))
 def test_birnn_gradients(T, d, seed):
     net = birnn.example(T, d, seed)

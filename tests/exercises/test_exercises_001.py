@@ -14,7 +14,7 @@ from exercises.d001 import autoencoder_gradients as autoencoder
 from exercises.d001 import bptt_shapes as shapes
 from exercises.d001 import kl_identity as identity
 
-quick = settings(max_examples=25, deadline=None, derandomize=True)
+quick = settings(max_examples=25, derandomize=True)
 seeds = st.integers(0, 10**6)
 
 
@@ -134,7 +134,7 @@ def test_the_librarys_scores_are_whole_multiples_of_log_2(monkeypatch):
     assert np.allclose(A, [[1 / 3, 2 / 3], [0.5, 0.5]]) and np.allclose(y, A)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(st.integers(1, 4), st.integers(1, 5), seeds)
 def test_autoencoder(d_x, d_p, seed):
     net = autoencoder.example(d_x, d_p, seed=seed)
@@ -186,7 +186,7 @@ def test_the_distance_is_judged_by_its_numbers():
     assert autoencoder.distance_claim((2.0, 0.0)).verdict == "confirmed"    # |e| = |e|^2 / 2
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=6, derandomize=True)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), seeds)
 def test_shapes(n, m, p, seed):
     found = shapes.derivatives(n, m, p, seed)

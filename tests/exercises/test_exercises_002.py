@@ -16,7 +16,7 @@ from exercises.d002 import lstm_gradient
 from exercises.d002 import lstm_memory as memory
 from exercises.d002 import lstm_statements as statements
 
-SMALL = settings(max_examples=25, deadline=None)
+SMALL = settings(max_examples=25)
 SEEDS = st.integers(0, 10**6)
 
 

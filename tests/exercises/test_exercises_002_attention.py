@@ -18,7 +18,7 @@ from exercises.d002.positions_heads import encoding
 from exercises.probes import influence, learned
 from npdl.layers.linear import Linear
 
-SMALL = settings(max_examples=25, deadline=None)
+SMALL = settings(max_examples=25)
 SEEDS = st.integers(0, 10**6)
 
 

@@ -15,7 +15,7 @@ from exercises.d003 import eigenvalues
 from exercises.d003 import parity_lstm as parity
 from exercises.d003 import threshold_neurons as neurons
 
-SMALL = settings(max_examples=25, deadline=None)
+SMALL = settings(max_examples=25)
 SEEDS = st.integers(0, 10**6)
 END = beam.END
 TREE = {"a": (0.5, {END: 0.2, "c": (0.5, {END: 1.0}), "d": (0.3, {END: 1.0})}),

@@ -13,7 +13,7 @@ from exercises.d003 import message_passing as messages
 from exercises.d003 import parity_lstm as parity
 from exercises.d003 import points_and_review as review
 
-SMALL = settings(max_examples=25, deadline=None)
+SMALL = settings(max_examples=25)
 SEEDS = st.integers(0, 10**6)
 FIRST, SECOND = parity.DESIGNS["add or subtract"], parity.DESIGNS["from the hint"]
 

@@ -21,7 +21,7 @@ from npdl.layers.recurrent import LSTM
 from npdl.models.lstm_lm import LSTMLM
 
 sizes = st.integers(1, 5)
-fewer = settings(max_examples=30, deadline=None)
+fewer = settings(max_examples=30)
 
 
 @given(st.integers(1, 12))

@@ -16,7 +16,7 @@ from npdl.losses import SequenceLoss, exact_match
 from npdl.models.lstm_lm import LSTMLM
 
 sizes = st.integers(1, 5)
-fewer = settings(max_examples=30, deadline=None)
+fewer = settings(max_examples=30)
 
 
 def test_no_order_of_the_ids_makes_the_printed_set_right():

@@ -167,8 +167,10 @@ def test_a_process_that_is_stopped_is_named_once(monkeypatch, capsys):
 
 def test_what_is_dropped_inside_of_with_ends_its_processes():
     before, several = settings(), workers_on(2, Processes).__enter__()
-    process = several.others[0].process
-    del several
+    way, process = several.others[0].way, several.others[0].process
+    several = [several]
+    gc.collect()                    # what only a younger list holds stands after the way now,
+    del several, way                # which the next collection therefore finishes first
     gc.collect()
     process.join(20)
     assert process.exitcode is not None and settings() == before

@@ -37,7 +37,7 @@ def assert_rows_stand_for(rows, ids):
     assert len(prefix_of) == rows.size
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @batches
 def test_the_rows_list_every_prefix_once(B, S, high, seed):
     ids = np.random.default_rng(seed).integers(0, high, (B, S))
@@ -49,7 +49,7 @@ def test_the_rows_list_every_prefix_once(B, S, high, seed):
     np.testing.assert_array_equal(rows.pick(ids[..., None])[:, 0], rows.tokens)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @batches
 def test_each_lookup_and_its_sum_are_transposes(B, S, high, seed):
     """<take(x), y> = <x, sum(y)>: for children, for words, for the rows that a loss reads."""
@@ -70,7 +70,7 @@ def test_each_lookup_and_its_sum_are_transposes(B, S, high, seed):
                                words.rows.sum(y, np.empty((2, words.size, 3))), atol=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @batches
 def test_needed_rows_are_taken_and_put_back(B, S, high, seed):
     rng, m = np.random.default_rng(seed), Arena("float64")
