@@ -73,6 +73,7 @@ def set_claim(total, right):
     rows = targets.tolist()
     agree = sum(printed_set(y, words.eq, words.pad) == meant_set(y, words.eq, words.pad)
                 for y in rows)
+    wrong = len(rows) - agree
     y = rows[0]
     kept, meant = (sorted(f(y, words.eq, words.pad)) for f in (printed_set, meant_set))
     return claim(
@@ -81,7 +82,7 @@ def set_claim(total, right):
         f"{{j : position of = < j, y_j not PAD}}; '{words.decode(y)}': {meant}, as printed {kept}",
         judge(agree == len(rows)),
         f"with ids 0 .. p - 1, +, =, BOS, EOS, PAD only EOS lies between: wrong for "
-        f"{len(rows) - agree} of {len(rows)} sums. No order of the ids can help ({right} of "
+        f"{wrong} of {len(rows)} sums. No order of the ids can help ({right} of "
         f"{total} for p = 2): in a + 0 = a the same token stands on both sides")
 
 
@@ -117,13 +118,14 @@ def next_token_claim(total, next_token):
                for y in targets.tolist())
     targets, words = sequences()
     whole = all(next_token_set(y, words.pad) == set(range(1, len(y) + 1)) for y in targets.tolist())
+    one_in = total // next_token
     return claim(
         "next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
         "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: "
         f"{'equal' if same and whole else 'different'} for every sum with p = 5 (padded) and 31",
         judge(next_token == total and same and whole,
               if_false="under-specified" if same and whole else "wrong"),
-        f"of {total} orders of the ids for p = 2, {next_token} (1 in {total // next_token}) are "
+        f"of {total} orders of the ids for p = 2, {next_token} (1 in {one_in}) are "
         "right: those with PAD above the 6 other tokens that targets hold")
 
 
@@ -179,6 +181,7 @@ def counted():
     eq, pad = words.eq, words.pad
     printed, meant = printed_set(y, eq, pad), meant_set(y, eq, pad)
     place = y.index(eq)
+    from_1 = place + 1
     rows = tuple((j, name, token, "yes" if j in printed else "",
                   "yes" if j in meant else "")
                  for j, (name, token) in enumerate(zip(names, y, strict=True), 1))
@@ -196,7 +199,7 @@ def counted():
     work.step("What is meant is a place: everything after the =, padding left out.",
               "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant))
     work.step("Counted from 0, as a program does, = stands one place earlier.",
-              numbers=f"place of = from 0: {place}, from 1: {place + 1}")
+              numbers=f"place of = from 0: {place}, from 1: {from_1}")
     work.answer = (f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
                    f"{shown(printed)}.")
     work.check("npdl's answer_mask marks the same places", own == meant)

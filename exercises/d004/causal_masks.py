@@ -51,6 +51,7 @@ def mask_claim():
 
 def reach_claim(layer, x):
     S = len(x)
+    pairs = S * S
     free, masked = (influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
                     for mask in (None, causal_mask(S)))
     future = ~printed_mask(S)
@@ -58,7 +59,7 @@ def reach_claim(layer, x):
     return claim(
         "reach", "With the mask a token depends on itself and earlier tokens, without it on all.",
         "each token attends only to itself and previous tokens",
-        f"moved outputs: {int((masked > 1e-9).sum())} of {S * S} pairs with the mask, "
+        f"moved outputs: {int((masked > 1e-9).sum())} of {pairs} pairs with the mask, "
         f"{int((free > 1e-9).sum())} without", proved(causal and free.min() > 1e-9),
         f"every token of S = {S} changed in turn; later tokens move an output by "
         f"{below(masked[future].max())}")
@@ -70,12 +71,12 @@ def weights_claim():
     by_hand = weights_with(q @ k.swapaxes(-1, -2) / 2, printed_mask(5))
     error = float(abs(A - by_hand).max())
     hidden = float(A[..., ~printed_mask(5)].max())
+    sums_off = float(abs(A.sum(-1) - 1).max())
     by_zero = weights_with(np.zeros((5, 5)), np.ones((5, 5), bool))[0, 1:].sum()
     return claim(
         "zero weights", "Scores overwritten by -infinity where M = 0 get zero weight after the "
         "softmax.", "zero probability",
-        f"largest weight above the diagonal {hidden:.0f}; rows sum to 1 "
-        f"({below(float(abs(A.sum(-1) - 1).max()))})",
+        f"largest weight above the diagonal {hidden:.0f}; rows sum to 1 ({below(sums_off)})",
         judge(hidden == 0, provided=error < 1e-9), "npdl's attend and -infinity by hand agree: "
         f"{below(error)}; scores multiplied by M would leave row 1 of equal scores {by_zero:.2f} "
         "for the future")

@@ -114,11 +114,12 @@ def grid_claim():
     steps = sorted({step for model in STEPS for found in seeds(model).values()
                     for step in found[0] if step != T})
     off = [step for step in steps if step % 100]
+    multiples = len(steps) - len(off)
     return claim(
         "grid", "Statistics are recorded at equal intervals of steps.", "every eval_period steps",
         f"one interval for all of {listing(steps, 'd', '()')} could only be {math.gcd(*steps)}",
         judge(not off, if_false="under-specified"),
-        f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, "
+        f"{multiples} of {len(steps)} are multiples of 100, "
         f"{listing(off, 'd', '()')} are not: it holds after the first 100 steps, which were "
         "recorded one by one or nearly so; a delay is known to 100 steps at best")
 
@@ -207,17 +208,19 @@ def loss_claim():
             for model, rows in LOSSES.items()}
     ratio = LOSSES["GPT"]["val"][0] / LOSSES["LSTM"]["val"][0]
     gap = abs(LOSSES["GPT"]["val"][0] - LOSSES["LSTM"]["val"][0])
+    better = runs["GPT"][0] / runs["LSTM"][0]
     low, high = 0.00005, 0.00015
+    factor = high / low
     return claim(
         "losses", "The tables compare the losses of LSTM and GPT.",
         "L_train 0.0001 +- 0.0000 twice; L_val 0.0008 +- 0.0004 and 0.0035 +- 0.0031",
         f"L_val: seeds at {listing(runs['LSTM'], '.4f', '()')} and "
         f"{listing(runs['GPT'], '.4f', '()')}: means {ratio:.1f} to 1, better seeds "
-        f"{runs['GPT'][0] / runs['LSTM'][0]:.0f} to 1; one seed makes the difference",
+        f"{better:.0f} to 1; one seed makes the difference",
         judge(gap > sum(std for _, std in (LOSSES[model]["val"] for model in LOSSES)),
               if_false="under-specified"),
         f"four decimals leave L_train between {low} and {high}, a factor of "
-        f"{high / low:.0f}; to rank them takes more digits and more than two seeds")
+        f"{factor:.0f}; to rank them takes more digits and more than two seeds")
 
 
 ROWS = ("A_train", "A_val")
@@ -236,7 +239,8 @@ def tables(model="GPT"):
     spreads = delay_deviations((a, b), (c, d))
     other = values["L_val"], values["L_train"]
     loss_delays = [v - t for v, t in zip(*other, strict=True)]
-    sample = deviation(a, b, "sample")
+    loss_delay = sum(loss_delays) / 2
+    apart, sample = float(b - a), deviation(a, b, "sample")
     work = Solution("4.2", f"The {model}'s rows of the table, two seeds.")
     work.step("Two values lie one deviation to each side of their mean, if the deviation divides "
               "by n.", "s = √(((a − m)² + (b − m)²)/2) = (b − a)/2   →   a, b = m ∓ s",
@@ -244,7 +248,7 @@ def tables(model="GPT"):
                         f"{num(float(printed[name][1]), 1)}:  {num(values[name][0], 0)} and "
                         f"{num(values[name][1], 0)}" for name in ROWS))
     work.step("Were it divided by n − 1, it would be larger by √2, and the steps not whole.",
-              "(b − a)/√2", f"{num(float(b - a), 0)}/√2 = {num(sample)}")
+              "(b − a)/√2", f"{num(apart, 0)}/√2 = {num(sample)}")
     work.step("A delay is the difference of two steps of the same seed; its mean is the "
               "difference of the means.", "Δt = t_f(val) − t_f(train)",
               f"{num(float(printed['A_val'][0]), 1)} − {num(float(printed['A_train'][0]), 1)} = "
@@ -258,14 +262,14 @@ def tables(model="GPT"):
               "when the model has memorised. The difference may be negative, and is no delay.",
               "Δt(L) = t_f(L_val) − t_f(L_train)",
               f"{num(float(printed['L_val'][0]), 0)} − {num(float(printed['L_train'][0]), 0)} = "
-              f"{num(sum(loss_delays) / 2, 0)}")
+              f"{num(loss_delay, 0)}")
     work.answer = (f"The GPT's seeds reached their best accuracies at {num(a, 0)} and {num(b, 0)} "
                    f"(training), {num(c, 0)} and {num(d, 0)} (validation): Δt(A) = {num(mean, 1)} "
                    f"± {' or '.join(num(s, 1) for s in spreads)}.")
     work.check("a search over all pairs of whole steps finds these alone",
                all(pairs(*printed[name], range(1, 10002)) == [values[name]] for name in ROWS))
     work.check("the document's Δt(L) is this difference, and its Δt(A) this mean rounded",
-               math.isclose(sum(loss_delays) / 2, DELAYS[model]["L"])
+               math.isclose(loss_delay, DELAYS[model]["L"])
                and abs(mean - DELAYS[model]["A"]) <= 0.5)
     return work
 

@@ -115,13 +115,13 @@ def inverse_claim():
 
 
 def attention_claims(B=2, S=5, m=3, d=4):
-    rng = np.random.default_rng(1)
-    layer = MultiHeadAttention(m * d, m, rng=2, dtype="float64")
-    Q, K, V = rng.standard_normal((3, B, S, m * d))
+    rng, d_model = np.random.default_rng(1), m * d
+    layer = MultiHeadAttention(d_model, m, rng=2, dtype="float64")
+    Q, K, V = rng.standard_normal((3, B, S, d_model))
     y, cache = layer.forward(Q, K, V)
     A = cache.attend.A
     error = float(abs(y - attention_by_loops(layer, Q, K, V)).max())
-    total = float(abs(y - attention_by_loops(layer, Q, K, V, m * d)).max())
+    total = float(abs(y - attention_by_loops(layer, Q, K, V, d_model)).max())
     v = layer.split(layer.W_V.forward(V)[0])
     heads = A @ v
     joined = layer.join(heads)
@@ -135,7 +135,7 @@ def attention_claims(B=2, S=5, m=3, d=4):
                 "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
                 f"the width of one key: npdl's layer agrees ({below(error)})",
                 judge(total < 1e-9, if_false="under-specified"),
-                f"with the whole width, {m * d}, scores would be sqrt(m) = {math.sqrt(m):.3f} "
+                f"with the whole width, {d_model}, scores would be sqrt(m) = {math.sqrt(m):.3f} "
                 f"times smaller and outputs off by up to {total:.3f}; one letter stands for both")
     yield claim("Problem 2.4", "shapes",
                 "The h_i, concatenated, have the shape of the input and go into W_O.",

@@ -75,21 +75,22 @@ def axis_claim():
     alone, _ = norm.forward(x[1:2, 2:3])
     apart = float(abs(alone - y[1:2, 2:3]).max())
     joint = (x - x.mean()) / np.sqrt(x.var() + norm.eps) * norm.gain.data + norm.bias.data
+    off = abs(joint - y).max()
     return claim(
         "axis", "Mean and variance are those of the last axis alone, though the formula is said to "
         "act on a minibatch.", "only over the last dimension",
         f"a row alone gives the same as in its batch ({below(apart)}); statistics of the whole "
-        f"minibatch would be off by up to {abs(joint - y).max():.2f}",
-        proved(apart < 1e-9 < abs(joint - y).max()), f"input {x.shape}")
+        f"minibatch would be off by up to {off:.2f}",
+        proved(apart < 1e-9 < off), f"input {x.shape}")
 
 
 def bias_claim(population=(0, 1, 5), n=3):
-    truth = variance(population)
+    truth, samples = variance(population), len(population) ** n
     biased, unbiased = (expected_variance(population, n, k) for k in (0, 1))
     return claim(
         "bias", "Divided by n - 1 the estimate of a variance is unbiased, divided by n it is "
         "biased.", "1 / (n - 1) unbiased, 1 / n biased",
-        f"over all {len(population) ** n} samples of {n} from {population}: mean {unbiased} with "
+        f"over all {samples} samples of {n} from {population}: mean {unbiased} with "
         f"n - 1, {biased} with n; the variance is {truth}",
         proved(unbiased == truth and biased == truth * Fraction(n - 1, n)),
         "exact enumeration with fractions; biased / true = (n - 1) / n, for independent draws")
@@ -138,20 +139,21 @@ def norm():
     own, _ = layer.forward(np.array([ROW], float))
     population, n = (0, 2), 2
     means = [expected_variance(population, n, k) for k in (0, 1)]
+    squares, degrees = [a * a for a in apart], len(ROW) - 1
+    factor = math.sqrt(degrees / len(ROW))
     work = Solution("2.1", f"One row x = {vec(ROW)}.")
     work.step("The mean of the row alone; other rows of the batch do not enter.", "E[x] = Σ xᵢ / n",
               f"({terms(ROW)})/{len(ROW)} = {num(mean)}")
     work.step("The variance of the row, divided by n.", "Var[x] = Σ (xᵢ − E[x])² / n",
-              f"deviations {vec(apart)}:  ({terms([a * a for a in apart])})/{len(ROW)} = "
-              f"{num(var)}")
+              f"deviations {vec(apart)}:  ({terms(squares)})/{len(ROW)} = {num(var)}")
     work.step("Subtract and divide. ε = 10⁻⁵ only keeps a constant row from 0/0.",
               "x̂ = (x − E[x])/√(Var[x] + ε)", f"{vec(apart)}/√{num(var)} = {vec(out)}")
     work.step("Weight and bias are learned, one of each for every place of the row.",
               "y = x̂ · weight + bias",
               f"weight {vec(WEIGHT, 0)}, bias {vec(BIAS, 0)}:  y = {vec(y)}")
     work.step("With n − 1 in place of n every entry is smaller by the same factor.", "√((n − 1)/n)",
-              f"variance {num(unbiased)}, x̂ = {vec(other)};   √({len(ROW) - 1}/{len(ROW)}) = "
-              f"{num(math.sqrt((len(ROW) - 1) / len(ROW)))}")
+              f"variance {num(unbiased)}, x̂ = {vec(other)};   √({degrees}/{len(ROW)}) = "
+              f"{num(factor)}")
     work.step(f"'Unbiased' is about samples: over all pairs drawn from {vec(population)}, "
               "division by n − 1 is right on average. A LayerNorm estimates nothing; it takes the "
               "row as it is.",

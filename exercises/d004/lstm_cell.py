@@ -202,6 +202,7 @@ def cell():
     gates, c, h = lstm_step(X, H, C, WEIGHTS)
     i, f, o, g = (gates[gate][1] for gate in "ifoc")
     W, U, b = WEIGHTS["c"]
+    from_x, from_h, kept, written = W * X, U * H, f * C, i * g
     own = library_cell({gate: (np.array([[W]]), np.array([[U]]), np.array([b]))
                         for gate, (W, U, b) in WEIGHTS.items()})
     (h_own, c_own), _ = own.forward(np.array([[X]]), (np.array([[H]]), np.array([[C]])))
@@ -214,11 +215,11 @@ def cell():
     work.step("The same as one linear map of the stacked input: the matrix [W U] stands beside "
               "the column (xₜ; hₜ₋₁). For the candidate:", "z = [W U] (xₜ; hₜ₋₁) + b",
               f"[{num(W, 1)} {num(U, 1)}] ({num(X, 1)}; {num(H, 1)}) + {num(b, 1)} = "
-              f"{num(W * X, 1)} + {num(U * H, 1)} = {num(gates['c'][0], 1)},   tanh: {num(g)} (σ "
+              f"{num(from_x, 1)} + {num(from_h, 1)} = {num(gates['c'][0], 1)},   tanh: {num(g)} (σ "
               f"would give {num(sigmoid(gates['c'][0]))})")
     work.step("Keep a part of the old memory, write a part of the candidate.",
               "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
-              f"{num(f)} · {num(C, 1)} + {num(i)} · {num(g)} = {num(f * C)} + {num(i * g)} = "
+              f"{num(f)} · {num(C, 1)} + {num(i)} · {num(g)} = {num(kept)} + {num(written)} = "
               f"{num(c)}")
     work.step("Show a part of the memory.", "hₜ = oₜ tanh(cₜ)",
               f"{num(o)} · tanh({num(c)}) = {num(o)} · {num(math.tanh(c))} = {num(h)}")

@@ -61,6 +61,7 @@ def state_claims():
     printed = hs[0]                                     # [h_1^(1), .., h_S^(1)] stacked
     zeros = np.zeros((L, B, D_H))
     (same, _), _ = lstm.forward(x, (zeros, zeros))
+    apart = float(abs(same - y).max())
     ask = partial(claim, "Problem 1.2")
     yield ask("recursion",
               "Each layer reads the h of the layer below at the same step, and its own h and c of "
@@ -82,7 +83,7 @@ def state_claims():
               "and holds nothing of layer 2; npdl's final states are the h and c of step S: "
               f"{below(error)}")
     yield ask("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
-              f"the same output as with zeros given: {below(float(abs(same - y).max()))}",
+              f"the same output as with zeros given: {below(apart)}",
               proved(np.allclose(same, y, atol=1e-12)), "same weights and input")
 
 
@@ -99,6 +100,7 @@ def dropout_claims():
     rate, rng = 0.5, stream(0, 1)
     dropped = h_without[0] * (rng.random(h_without[0].shape) >= rate) / (1 - rate)
     same_as_dropped = np.allclose(dropped, h_without[0])
+    apart = abs(dropped - h_without[0]).max()
     yield ask("dropout",
               "Dropout acts between layers: not with L = 1, not on the last layer's output.",
               "if L >= 2 and l < L",
@@ -115,7 +117,7 @@ def dropout_claims():
               "two readings: the state before dropout (npdl returns this) or its dropped copy",
               judge(same_as_dropped, if_false="under-specified"),
               "with rate 0.5 a drawn mask makes the two differ by up to "
-              f"{abs(dropped - h_without[0]).max():.2f}; to go on needs the undropped")
+              f"{apart:.2f}; to go on needs the undropped")
 
 
 def model_claims(vocab_size=36):
@@ -123,6 +125,7 @@ def model_claims(vocab_size=36):
     ids = np.random.default_rng(0).integers(vocab_size - 1, size=(B, S))
     (logits, _), _ = model.forward(ids)
     p = softmax(logits)
+    sums_off = float(abs(p.sum(-1) - 1).max())
     reached = influence(lambda ids: model.forward(ids[None])[0][0][0], ids[0])
     leak, moved = reached[np.triu_indices(S, 1)].max(), np.diag(reached).min()
     x = model.embedding.W.data[ids]
@@ -139,9 +142,9 @@ def model_claims(vocab_size=36):
             "npdl's LSTMLM, float64"),
         ask("distribution", "softmax of row i of the logits is a distribution over V tokens given "
             "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
-            f"rows sum to 1 ({below(float(abs(p.sum(-1) - 1).max()))}); another token moves "
+            f"rows sum to 1 ({below(sums_off)}); another token moves "
             f"earlier rows not ({below(leak)}) but its own by {moved:.2f} or more",
-            judge(leak < 1e-9 < moved, provided=p.min() >= 0 and abs(p.sum(-1) - 1).max() < 1e-9
+            judge(leak < 1e-9 < moved, provided=p.min() >= 0 and sums_off < 1e-9
                   and (at_3 < 1e-9) == (leak < 1e-9)),    # two ways to see a later token
             "each token changed in turn, all others kept"),
         *letter_claims(vocab_size),
@@ -156,14 +159,15 @@ def unmatched(ids, vocab_size):
 
 def letter_claims(vocab_size):
     """Claims on how Problem 1.4 numbers and names things."""
-    words = ModularArithmetic(vocab_size - 5).vocabulary
+    p = vocab_size - 5                                  # five signs beside the numbers
+    words = ModularArithmetic(p).vocabulary
     lost, extra = unmatched([words.id_of(token) for token in words.tokens], words.size)
     return [
         claim("Problem 1.4", "indices", "The components j in [V] of P_i are the tokens, with "
               "[n] = {1 .. n} and tokens in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
               "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
               judge(not lost and not extra, if_false="slip"), f"the vocabulary of p = "
-              f"{vocab_size - 5}: tokens {listing(lost, 'd')} have no component, components "
+              f"{p}: tokens {listing(lost, 'd')} have no component, components "
               f"{listing(extra, 'd')} no token", error="components from 1"),
     ]
 

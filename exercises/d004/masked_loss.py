@@ -134,6 +134,7 @@ def reduction_claim(data):
 
 def average_claims():
     apart = averages([[0.0], [3.0] * 9])
+    ratio = apart[1] / apart[0]
     logits, targets, eq, mask = example()
     losses, counted = {}, answer_mask(targets, eq, mask)
     for name, these in (("answers", counted), ("all tokens", mask)):
@@ -153,8 +154,8 @@ def average_claims():
                 "numbers of valid tokens.", "slightly different",
                 "on these right-hand sides, 2 tokens each, exactly equal (difference "
                 f"{below(gap['answers'])}); where the numbers differ the gap need not be slight: "
-                f"{apart[1] / apart[0]:.1f} times as large above",
-                judge(apart[1] / apart[0] < 1.1, if_false="under-specified"),
+                f"{ratio:.1f} times as large above",
+                judge(ratio < 1.1, if_false="under-specified"),
                 "all equations of p = 5, both orders; the ratio is bounded only by the batch size "
                 "B")
     yield claim("ignore_index",
@@ -242,6 +243,7 @@ def loss():
     tokens = [row[3] for sample in found for row in sample]
     by_token = math.fsum(tokens) / len(tokens)
     right = [int(all(row[1] == row[4] for row in sample)) for sample in found]
+    accuracy = sum(right) / len(right)
     rows = tuple((i, *row[:2], vec(POWERS[i - 1, row[0] - 1], 0), num(row[2]), num(row[3]), row[4])
                  for i, sample in enumerate(found, 1) for row in sample)
     logits = np.log(POWERS)
@@ -268,12 +270,12 @@ def loss():
               "A = (1/B) Σᵢ Πⱼ 1(target = arg max)",
               f"sample 1: {' · '.join(str(int(r[1] == r[4])) for r in found[0])} = {right[0]}, "
               f"sample 2: {right[1]};   A = ({terms(right)})/{len(right)} = "
-              f"{num(sum(right) / len(right), 1)}")
+              f"{num(accuracy, 1)}")
     work.step("The reductions: none returns one number for each sample, sum adds them, mean "
               "divides by B.",
               numbers=f"none {vec(each)},   sum {num(sum(each))},   mean {num(by_sample)}")
     work.answer = (f"L = {num(by_sample)} (sample by sample; {num(by_token)} over tokens), A = "
-                   f"{num(sum(right) / len(right), 1)}.")
+                   f"{num(accuracy, 1)}.")
     work.check("npdl's SequenceLoss gives the losses of both samples, and the mean over tokens",
                np.allclose(own, each) and abs(float(mean) - by_token) < 1e-12)
     work.check("the printed triple sum and product give the same",

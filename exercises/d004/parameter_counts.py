@@ -83,22 +83,25 @@ def lstm_claims():
         modules.append((lstm_formula(d, h, L, bias), learned(LSTM(d, h, L, bias=bias)),
                         sum(printed.values())))
     tried = len(modules)
+    agreeing = {name: tried - count for name, count in wrong.items()}
+    whole = min(agreeing.values())
     rows = [
         ask(name, f"The row '{name}' of the tables with and without bias.",
-            f"{TABLE[name]}", f"{tried - count} of {tried} counted models agree",
-            proved(sound and count == 0),
+            f"{TABLE[name]}", f"{agree} of {tried} counted models agree",
+            proved(sound and agree == tried),
             "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
-        for name, count in wrong.items()
+        for name, agree in agreeing.items()
     ]
     right = sum(ours == counted for ours, counted, _ in modules)
     theirs = sum(total == counted for _, counted, total in modules)
     example = lstm_formula(128, 128, 2), lstm_formula(128, 128, 2, bias=False)
+    with_two = example[0] + 2 * 4 * 128
     yield from rows
     yield ask("whole model",
               "Each table's total is the sum of its rows and counts the language model.",
               "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
-              f"sums of the four rows: {tried - max(wrong.values())} of {tried} models agree",
-              proved(sound and not any(wrong.values())), "embedding and classifier included")
+              f"sums of the four rows: {whole} of {tried} models agree",
+              proved(sound and whole == tried), "embedding and classifier included")
     yield ask("answer",
               "The total is P of the LSTM module as a function of d_x, d_h and L, which was asked.",
               "totals that depend on V and contain embedding and classifier",
@@ -109,7 +112,7 @@ def lstm_claims():
               f"{theirs}; it is too large by V d_e + V d_h + b V", weight="answer")
     yield ask("two biases", "A gate has one bias vector.", "4 d_h for each layer",
               "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
-              f"({example[0] + 2 * 4 * 128:,} instead of {example[0]:,})",
+              f"({with_two:,} instead of {example[0]:,})",
               judge(learned(LSTM(128, 128, 2)) == example[0], "convention"),
               "the equations of Problem 1 have one b for each gate; the second adds no function")
 
@@ -190,6 +193,7 @@ def size_claims(vocab_size=36):
                    for L, d in product((1, 2, 3), (64, 128, 256))]
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
     classifier = learned(Linear(128, vocab_size))
+    embedding, ratio = vocab_size * 128, P["GPT"] / P["LSTM"]
     by_formula = {name: [core(d, L) + d * vocab_size + vocab_size
                          for L, d in product((1, 2, 3), (64, 128, 256))]
                   for name, core in (("LSTM", lambda d, L: lstm_formula(d, d, L)),
@@ -199,7 +203,7 @@ def size_claims(vocab_size=36):
               f"{table:,} (table of 1.3), {decoder:,} (2.10) with V = 36",
               f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}",
               judge((table, decoder) == (P["LSTM"], P["GPT"])),
-              f"the table counts the embedding ({vocab_size * 128:,}); 2.10 leaves out LayerNorm "
+              f"the table counts the embedding ({embedding:,}); 2.10 leaves out LayerNorm "
               f"(1,024) and classifier ({classifier:,})")
     yield ask("P of the code",
               "All parameters less those of model.embedding are P without token and position "
@@ -213,7 +217,7 @@ def size_claims(vocab_size=36):
               "asked for a plot, not printed",
               "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row) for name, row in grid.items()),
               judge(grid == by_formula, "no answer given"),
-              f"counted, L slowest; GPT / LSTM at the default {P['GPT'] / P['LSTM']:.3f}")
+              f"counted, L slowest; GPT / LSTM at the default {ratio:.3f}")
 
 
 D_X, D_H, L = 3, 2, 2
@@ -242,14 +246,16 @@ def lstm():
     biases = sum(row[-1] for row, (_, name, *_) in zip(rows, arrays, strict=True) if name == "b")
     total, V = sum(by_layer), 5
     around = lstm_table(V, D_X, D_H, L)
+    input_weights, own_weights = D_H * D_X, D_H**2
+    both_weights = 2 * own_weights
     work = Solution("1.3", f"d_x = {D_X}, d_h = {D_H}, L = {L}.")
     work.step("List every array with its shape. A layer has four gates, each with W, U and b; the "
               "second layer reads d_h numbers, not d_x.",
               table=Table(("layer", "array", "shape", "4 · size", "numbers"), tuple(rows)))
     work.step("Add up layer by layer.",
               "layer 1: 4 (d_h d_x + d_h² + d_h),   each further one: 4 (2 d_h² + d_h)",
-              f"layer 1: 4 · ({D_H * D_X} + {D_H**2} + {D_H}) = {by_layer[0]},   layer 2: 4 · "
-              f"({2 * D_H**2} + {D_H}) = {by_layer[1]}")
+              f"layer 1: 4 · ({input_weights} + {own_weights} + {D_H}) = {by_layer[0]},   "
+              f"layer 2: 4 · ({both_weights} + {D_H}) = {by_layer[1]}")
     work.step("All layers. b is 1 with biases and 0 without.",
               "P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b)",
               f"b = 1: {terms(by_layer)} = {total};   b = 0: {total} − {biases} = "
@@ -268,49 +274,54 @@ def lstm():
 def attention(heads=2, width=3):
     """2.6."""
     d = heads * width
-    rows = [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]
+    square = d * d
+    rows = [(name, str((d, d)), square, d) for name in ("W_Q", "W_K", "W_V", "W_O")]
     weights, biases = sum(row[2] for row in rows), sum(row[3] for row in rows)
+    total = weights + biases
     work = Solution("2.6", f"num_heads = {heads}, head_size = {width}.")
     work.step("All heads together are as wide as the model.", "d = num_heads · head_size",
               f"d = {heads} · {width} = {d}")
     work.step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
               table=Table(("map", "shape", "weights", "bias"), tuple(rows)))
     work.step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
-              f"4 · ({d * d} + {d}) = {weights + biases},   4 · {d * d} = {weights}")
+              f"4 · ({square} + {d}) = {total},   4 · {square} = {weights}")
     work.step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
               numbers=f"1 head of {d}: {attention_formula(1, d)},   {heads} heads of {width}: "
                       f"{attention_formula(heads, width)}")
     work.answer = ("P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
-                   f"{weights + biases} and {weights} here.")
+                   f"{total} and {weights} here.")
     work.check("npdl's attention layer has as many",
-               MultiHeadAttention(d, heads).count_params() == weights + biases
+               MultiHeadAttention(d, heads).count_params() == total
                and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
     return work
 
 
 def decoder(d=4, m=2, num_layers=2):
     """2.10."""
-    attention_part, ffn = 4 * (d * d + d), 2 * d * m * d
+    square, inner = d * d, m * d
+    weights, attention_part, ffn = 4 * square, 4 * (square + d), 2 * d * inner
     norms = 2 * 2 * d
     total, bare = decoder_formula(d, m, num_layers), decoder_formula(d, m, num_layers, False)
+    in_norms = num_layers * norms
+    total_drawn, bare_drawn = total + in_norms, bare + in_norms
     work = Solution("2.10", f"d = {d}, multiplier m = {m}, L = {num_layers}.")
     work.step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
-              f"4 · ({d * d} + {d}) = {attention_part},   {4 * d * d}")
+              f"4 · ({square} + {d}) = {attention_part},   {weights}")
     work.step("The MLP has two matrices and no bias: up to m d neurons, and down again.",
-              "(d, m d) and (m d, d):   2 m d²", f"{d} · {m * d} + {m * d} · {d} = {ffn}")
+              "(d, m d) and (m d, d):   2 m d²", f"{d} · {inner} + {inner} · {d} = {ffn}")
     work.step("A block is both, a decoder is L blocks.",
               "P = L (4 d² + 4 d + 2 m d²), without biases L (4 d² + 2 m d²)",
               f"{num_layers} · ({attention_part} + {ffn}) = {total},   {num_layers} · "
-              f"({4 * d * d} + {ffn}) = {bare}")
+              f"({weights} + {ffn}) = {bare}")
     work.step("A block as it is drawn also has two LayerNorms, each with a weight and a bias of d "
               "numbers. Say whether they count.", "+ L · 2 · 2 d",
-              f"{total} + {num_layers} · {norms} = {total + num_layers * norms},   {bare} + "
-              f"{num_layers} · {norms} = {bare + num_layers * norms}")
+              f"{total} + {num_layers} · {norms} = {total_drawn},   {bare} + "
+              f"{num_layers} · {norms} = {bare_drawn}")
     work.answer = (f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = "
-                   f"{bare}; with the LayerNorms 4 d L = {num_layers * norms} more.")
+                   f"{bare}; with the LayerNorms 4 d L = {in_norms} more.")
     work.check("npdl's decoder, LayerNorms included, has as many",
-               all(stack(num_layers, d, 2, m, bias).count_params() == count + num_layers * norms
-                   for bias, count in ((True, total), (False, bare))))
+               all(stack(num_layers, d, 2, m, bias).count_params() == count
+                   for bias, count in ((True, total_drawn), (False, bare_drawn))))
     return work
 
 

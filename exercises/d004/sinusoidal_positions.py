@@ -61,6 +61,7 @@ def exponent_claim():
     same = float(abs(table - ours).max())
     square = float(abs(printed_table(64, D, 2) - usual).max())
     longest = {name: wavelengths(D, name)[-1] for name in ("k/d", "2k/d")}
+    apart = abs(table - usual).max()
     return claim(
         "Problem 2.7", "exponent", "The frequencies of the sinusoidal encoding are "
         "1 / 10000^(k/d) at i = 2k and 2k + 1.", "k / d",
@@ -68,7 +69,7 @@ def exponent_claim():
         f"as printed {longest['k/d']:,.0f}, for d = {D}; k/d is 2k/d with base 100",
         judge(max(same, square) < 1e-9, "convention"),
         f"tables by the formula and npdl's agree: {below(max(same, square))}; as functions of i, "
-        f"the two differ by up to {abs(table - usual).max():.2f} in 64 positions")
+        f"the two differ by up to {apart:.2f} in 64 positions")
 
 
 def closest(table):
@@ -113,15 +114,16 @@ def span_distance(rows, vector):
 
 def longer_claim(seen=8):
     table = sinusoidal(LONGEST, D, "k/d", "float64")
-    between = rotation(D, 0.5) @ table[seen // 2]       # the formula at position seen/2 + 1/2
+    middle, last, far = seen / 2 + 0.5, seen - 1, 4 * seen
+    between = rotation(D, 0.5) @ table[seen // 2]       # the formula at position `middle`
     inside = span_distance(table[:seen], between)
-    outside = span_distance(table[:seen], table[4 * seen])
+    outside = span_distance(table[:seen], table[far])
     length = float(np.linalg.norm(table[0]))
     return claim(
         "Problem 2.7", "longer", "The table is smooth in the position, so that it interpolates for "
         "sequence lengths not seen.", "interpolation possible",
-        f"between seen positions, yes: position {seen / 2 + 0.5} lies {inside:.2f} from what the "
-        f"vectors of 0 to {seen - 1} span; a longer sequence is extrapolation: position {4 * seen} "
+        f"between seen positions, yes: position {middle} lies {inside:.2f} from what the "
+        f"vectors of 0 to {last} span; a longer sequence is extrapolation: position {far} "
         f"lies {outside:.2f} away",
         judge(outside < 0.1 * length, if_false="under-specified"),
         f"d = {D}, every vector has length {length:.0f}; the formula is defined at all positions, "
@@ -143,12 +145,13 @@ def sum_claim():
     x, _ = model.positions.forward(model.embedding.forward(ids)[0])
     by_hand = model.embedding.W.data[ids[0]] + printed_table(4, 8)
     error = float(abs(x[0] - by_hand).max())
+    apart = np.linalg.norm(x[0, 1] - x[0, 3])
     return claim(
         "Problem 2.8", "sum", "A token's final embedding is its token vector plus its position's "
         "vector.", "sum of both", f"the same by hand: {below(error)}",
         proved(error < 1e-9),
         "tokens 3 1 4 1; the two 1s differ by their positions only "
-        f"({np.linalg.norm(x[0, 1] - x[0, 3]):.2f} apart)")
+        f"({apart:.2f} apart)")
 
 
 WIDTH_SHOWN = 4
@@ -162,6 +165,7 @@ def table():
     waves = {name: wavelengths(WIDTH_SHOWN, name) for name in ("k/d", "2k/d")}
     speeds = [2 * math.pi / wave for wave in waves["k/d"]]
     R = rotation(WIDTH_SHOWN, 1)
+    turned = R @ PE[1]
     work = Solution("2.7",
                     f"d = {WIDTH_SHOWN}, positions 0 to 3, the exponent k/d of the question.")
     work.step("Number the pairs of columns: k = i // 2. Each pair has one speed.",
@@ -177,14 +181,14 @@ def table():
               f"longest wave {num(float(waves['k/d'][-1]), 0)} here, "
               f"{num(float(waves['2k/d'][-1]), 0)} with 2k/d: row 1 {vec(usual[1])}")
     work.step("One step further is a turn of each pair by its angle, the same everywhere.",
-              "PE[pos + 1] = R PE[pos]", f"R PE[1] = {vec(R @ PE[1])},   PE[2] = {vec(PE[2])}",
+              "PE[pos + 1] = R PE[pos]", f"R PE[1] = {vec(turned)},   PE[2] = {vec(PE[2])}",
               {"R": R})
     work.answer = ("Row pos: sin and cos of pos/10000^(k/d) side by side, k = 0 .. d/2 − 1; it is "
                    "a fixed buffer with nothing to learn.")
     work.check("npdl's tables of both exponents",
                np.allclose(PE, sinusoidal(4, WIDTH_SHOWN, "k/d", "float64"))
                and np.allclose(usual, sinusoidal(4, WIDTH_SHOWN, "2k/d", "float64")))
-    work.check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))
+    work.check("R PE[1] is PE[2]", np.allclose(turned, PE[2]))
     return work
 
 
@@ -197,6 +201,8 @@ def embedded(ids):
 def both():
     """2.8."""
     tokens, places, x = embedded(IDS)
+    difference = x[0] - x[2]
+    distance = float(np.linalg.norm(difference))
     model = GPT(3, WIDTH_SHOWN, 1, 2, dtype="float64")
     for name, param in model.params():
         if name == "embedding.W":
@@ -210,9 +216,9 @@ def both():
     work.step("Add, entry by entry; the table is the same for every sequence of the batch.",
               "h = E[x] + PE[0 .. S − 1]", arrays={"h": x})
     work.step("Both ends hold the same token; only the place makes them differ.",
-              "h₀ − h₂ = PE[0] − PE[2]", f"{vec(x[0] - x[2])}")
+              "h₀ − h₂ = PE[0] − PE[2]", vec(difference))
     work.answer = ("E[x] + PE[0 .. S − 1], broadcast over the batch; rows 0 and 2 differ by "
-                   f"{num(float(np.linalg.norm(x[0] - x[2])))} in length.")
+                   f"{num(distance)} in length.")
     work.check("npdl's GPT makes the same of these tokens", np.allclose(own[0], x))
     return work
 

@@ -67,10 +67,11 @@ def half_claim():
     parts = {order: [int((part.orders == order).sum()) for part in (split.train, split.validation)]
              for order in (2, 3)}
     sizes = (number_of_equations(31), number_of_equations(11), number_of_equations(11, (3,)))
+    half_sizes = listing([n / 2 for n in sizes], ".1f", "()")
     return claim(
         "halves", "r_train = 0.5 puts half of the equations, and of each order, into each set.",
         "N_train = r_train N; half and half",
-        f"N is odd for odd p: {listing([n / 2 for n in sizes], '.1f', '()')} are no numbers of "
+        f"N is odd for odd p: {half_sizes} are no numbers of "
         f"samples; npdl trains on {len(data.train)} of {sizes[0]}, {parts[2][0]} of {sizes[1]} and "
         f"{parts[3][0]} of {sizes[2]}",
         judge(not any(n % 2 for n in sizes), if_false="under-specified", provided=sizes == (
@@ -82,9 +83,10 @@ def half_claim():
 
 def rounded(split, r=0.5):
     """The training samples of each order, as r N and as they were rounded."""
-    counts = {order: [int((part.orders == order).sum()) for part in (split.equations, split.train)]
-              for order in (2, 3)}
-    return " and ".join(f"{r * n:.1f} becomes {kept}" for n, kept in counts.values())
+    counts = [[int((part.orders == order).sum()) for part in (split.equations, split.train)]
+              for order in (2, 3)]
+    shares = [(r * n, kept) for n, kept in counts]
+    return " and ".join(f"{share:.1f} becomes {kept}" for share, kept in shares)
 
 
 def time_claims():
@@ -102,10 +104,11 @@ def batch_claim():
     sizes = [len(ModularArithmetic(31, r_train=r).train) for r in shares]
     short = [f"{r:g}" for r, size in zip(shares, sizes, strict=True) if size < B]
     default = sizes[shares.index(0.5)]
+    factor, largest_factor = B / default, B / sizes[0]
     return claim(
         "batch", "By default a step uses a batch of B = 2^9 samples.", f"B = {B}",
         f"only {default} equations are in the training set: every step sees all of them, "
-        f"and C = P B T is {B / default:.3f} times too large ({B / sizes[0]:.2f} times for "
+        f"and C = P B T is {factor:.3f} times too large ({largest_factor:.2f} times for "
         "r_train = 0.1)", judge(default >= B, if_false="under-specified"),
         f"p = 31: N_train < {B} for r_train = {short[0]} to {short[-1]}; holds if a batch may "
         "repeat samples")
@@ -124,10 +127,11 @@ def products(model, S):
 def compute_claim(S=6):
     models = {"LSTM": LSTMLM(36), "GPT": GPT(36)}
     P = {name: model.count_params(embeddings=False) for name, model in models.items()}
+    C = {name: count * B * T for name, count in P.items()}
     ratios = {name: products(model, S) / P[name] for name, model in models.items()}
     return claim(
         "compute", "C = P B T estimates the training compute.", "P B T",
-        f"{P['LSTM'] * B * T:.3g} and {P['GPT'] * B * T:.3g} for the defaults: in units of one "
+        f"{C['LSTM']:.3g} and {C['GPT']:.3g} for the defaults: in units of one "
         "parameter, one sample, one step",
         judge(max(ratios.values()) < 2, if_false="under-specified"),
         f"a sample has S = {S} tokens; forward and backward through every matrix for each take "
@@ -194,28 +198,30 @@ def budget():
     n = number_of_equations(P)
     train, validation = halves(n)
     data, mixed = ModularArithmetic(P), ModularArithmetic(11, orders=(2, 3), stratified=True)
-    rows = tuple((model, machine, num(tau, 2), num(seconds(tau), 2), num(seconds(tau) / 60, 1))
-                 for (model, machine), tau in TAU.items())
+    minutes = {run: seconds(tau) / 60 for run, tau in TAU.items()}
+    rows = tuple((*run, num(tau, 2), num(seconds(tau), 2), num(minutes[run], 1))
+                 for run, tau in TAU.items())
+    mixed_rows = [(order, size / 2, *halves(size)) for order, size in ((2, 11**2), (3, 11**3))]
+    half, per_parameter, true_per_parameter = n / 2, B * T, train * T
     work = Solution("4", f"p = {P}, two operands, r = 1/2, B = {B}, T = {T:,}.")
     work.step("Count the equations: every pair of operands once.",
               "N = p²   (p³ for three operands)", f"{P}² = {n}")
     work.step("Split them. An odd N can't be halved, and the document gives no rule for it. npdl "
               "rounds to the nearest number and a half to the even one; where sums of two and of "
               "three operands are mixed, each of them by itself.", "N_train = round(r N)",
-              f"{num(0.5, 1)} · {n} = {num(n / 2, 1)}: {train} and {validation}\n"
-              + "\n".join(f"{num(0.5, 1)} · 11^{order} = {num(11**order / 2, 1)}: "
-                          f"{halves(11**order)[0]} and {halves(11**order)[1]}"
-                          for order in (2, 3)))
+              f"{num(0.5, 1)} · {n} = {num(half, 1)}: {train} and {validation}\n"
+              + "\n".join(f"{num(0.5, 1)} · 11^{order} = {num(share, 1)}: {kept} and {held}"
+                          for order, share, kept, held in mixed_rows))
     work.step("Compare with the batch: a batch larger than the training set is the whole of it.",
               "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
     work.step("Time is steps times seconds.", "τ T",
               table=Table(("model", "machine", "τ", "seconds", "minutes"), rows))
     work.step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
-              f"for each parameter {B} · {T:,} = {B * T:,};   with the true batch {train} · {T:,} "
-              f"= {train * T:,}")
+              f"for each parameter {B} · {T:,} = {per_parameter:,};   with the true batch "
+              f"{train} · {T:,} = {true_per_parameter:,}")
     work.answer = (f"N = {n}, {train} to train on, so that every batch of {B} is all of them; a "
-                   f"run of {T:,} steps takes {num(seconds(TAU['LSTM', 'GPU']) / 60, 1)} to "
-                   f"{num(seconds(TAU['GPT', 'CPU']) / 60, 0)} minutes.")
+                   f"run of {T:,} steps takes {num(minutes['LSTM', 'GPU'], 1)} to "
+                   f"{num(minutes['GPT', 'CPU'], 0)} minutes.")
     work.check("npdl's data set has as many equations, split in the same way",
                (len(data.equations), len(data.train), len(data.validation))
                == (n, train, validation))
